@@ -116,8 +116,8 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
         await runtime.start(snapshot)
         loop, leave = asyncio.get_running_loop(), asyncio.Event()
         app = App(runtime.state)
-        server = HttpServer(app, refused=app.refused_input)
-        await server.open([bound])
+        server = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
+        await server.open([bound], runtime.certificate.context if runtime.certificate else None)
         stop.append(lambda: loop.call_soon_threadsafe(leave.set))
         ready.set()
         try:

@@ -90,7 +90,7 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
             document.refuse(("keys", "file"), message + hint)
 
         keys = read_keys(files, files.home / key_file, list(values["models"] or ()), add_problem)
-    server = read_server(document, values["server"], env, has_keys=key_file is not None)
+    server = read_server(document, values["server"], files, env, has_keys=key_file is not None)
     models = read_models(document, values["models"], library, env)
     if server is None:
         return None

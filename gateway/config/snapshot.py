@@ -30,9 +30,17 @@ class ServerSpec:
     """Number of serving processes."""
     drain: float = 25.0
     """The time in seconds that running calls have to end after SIGTERM."""
+    drain_notice: float = 0.0
+    """The time in seconds between SIGTERM and the drain. Calls are accepted, and readiness fails."""
+    worker_timeout: float = 30.0
+    """The time in seconds in which a worker has to answer the supervisor."""
     max_body: int = 4 * 1024 * 1024
     max_in_flight: int = 1024
     """The largest number of concurrent calls. Further calls get 503 ``overloaded``."""
+    max_connections: int = 8192
+    """The largest number of open connections of the main listener."""
+    max_connections_per_client: int | None = None
+    """The largest number of open connections of one address; None: no limit."""
     allowed_hosts: tuple[str, ...] = ()
     """Accepted Host headers; empty: a loopback listener accepts localhost, 127.0.0.1 and [::1]."""
     admin: str | None = None
@@ -41,6 +49,18 @@ class ServerSpec:
     """The origins whose web pages may call the gateway; ``*``: any."""
     insecure_no_keys: bool = False
     """Allow a non-loopback listener without client keys."""
+    tls_certificate: Path | None = None
+    """The certificate chain (PEM); None: the listeners serve HTTP."""
+    tls_key: Path | None = None
+    """The private key of the certificate (PEM); None if and only if ``tls_certificate`` is None."""
+    tls_admin: bool = False
+    """Whether the admin listener serves HTTPS too."""
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the main listener's URLs: ``http`` or ``https``."""
+        return "http" if self.tls_certificate is None else "https"
+
     log_format: Literal["text", "json"] = "text"
 
 

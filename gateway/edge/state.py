@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.assembly import Stack
+from gateway.core.errors import Overloaded
+from gateway.edge.cancellation import Cancellation
 from gateway.telemetry.metrics import Metrics
+
+SHUTTING_DOWN = "the gateway is shutting down; retry later"
 
 
 @dataclass(eq=False, slots=True)
 class GatewayState:
-    """The state that all handlers of a process share. ``server/`` sets ``stack`` and ``draining``.
+    """The state that all handlers of a process share. ``server/`` sets ``stack`` and ``ending``.
 
     A reload replaces ``stack``; a running call keeps the stack with which the call began.
     """
@@ -22,7 +26,18 @@ class GatewayState:
     """Returns the body of ``/metrics`` for all workers together."""
     started_at: int
     """Seconds since the epoch; the same in all workers."""
+    ending: bool = False
+    """True: the process is about to end, so readiness fails. Calls are accepted until ``drain``."""
     draining: bool = False
-    """True: new calls are refused, because the process is about to end."""
+    """True: new calls are refused."""
     running: int = 0
     """The number of running calls in this process."""
+    queued: set[Cancellation] = field(default_factory=set)
+    """The requests that may wait for a place (``limits.concurrency``), also of earlier configurations."""
+
+    def drain(self) -> None:
+        """Refuse new calls, and the calls that wait for a place (``docs/spec/reliability.md`` E04)."""
+        self.draining = True
+        for request in tuple(self.queued):
+            self.metrics.count("gateway_shed_total", "draining")
+            request.cancel(Overloaded(SHUTTING_DOWN))

@@ -3,6 +3,7 @@
 application          the gateway as a Starlette application, for other ASGI servers
 greeting             the lines printed when the gateway is ready
 lifecycle            runs one serving process, from binding sockets to draining
+loop_lag             measures the delay of the event loop
 memory               settings of the garbage collector and of malloc
 metrics_aggregation  adds up the metrics of several workers
 reload               reads the configuration files, and reloads them when they change
@@ -11,6 +12,7 @@ runtime              the configuration that one process serves
 signals              SIGTERM, SIGINT and SIGHUP
 sockets              binds sockets, for one process or several workers
 supervisor           starts, reloads and replaces workers
+tls                  the certificate, and its replacement by a reload
 worker               the process of one worker
 worker_handle        the supervisor's object for one worker
 """

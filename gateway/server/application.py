@@ -20,8 +20,8 @@ def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Star
     The configuration is loaded here and not in the lifespan, because Starlette runs no lifespan for mounted
     applications. The lifespan reloads changed files, and closes connections at the end. ``env`` contains the
     environment variables that override settings; None: the variables of the process. The ASGI server replaces the
-    settings of a listener under ``server`` (``host``, ``port``, ``workers``, ``admin``, ``drain``). But ``host`` and
-    ``allowed_hosts`` still decide which Host headers are accepted.
+    settings of a listener under ``server`` (``host``, ``port``, ``workers``, ``admin``, ``drain``, ``tls``, the limits
+    of connections). But ``host`` and ``allowed_hosts`` still decide which Host headers are accepted.
 
     Raises ``ConfigError`` with every problem of the configuration.
     """
@@ -35,7 +35,8 @@ def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Star
         try:
             yield
         finally:
-            runtime.state.draining = True
+            runtime.state.ending = True
+            runtime.state.drain()
             await runtime.stop()
 
     return starlette_app(AsgiAdapter(App(runtime.state)), lifespan)

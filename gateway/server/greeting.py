@@ -30,7 +30,7 @@ def greeting(snapshot: Snapshot, port: int) -> str:
     """The greeting for the bound ``port``, with a note if other machines can reach the admin listener."""
     host = url_host(WILDCARDS.get(snapshot.server.host, snapshot.server.host))
     names = list(snapshot.models)
-    url = f"http://{host}:{port}/v1"
+    url = f"{snapshot.server.scheme}://{host}:{port}/v1"
     workers = f", {snapshot.server.workers} workers" if snapshot.server.workers > 1 else ""
     admin = snapshot.server.admin
     note = (

@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +18,7 @@ from gateway.config.snapshot import Snapshot
 from gateway.edge.app import App
 from gateway.edge.http1.server import BACKLOG, HttpServer
 from gateway.server.greeting import announce
+from gateway.server.loop_lag import measure_loop_lag
 from gateway.server.memory import tune_memory
 from gateway.server.runtime import Runtime
 from gateway.server.signals import handle_signals
@@ -69,19 +71,22 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
     tune_memory()
     shutdown = runtime.shutdown
     handle_signals(shutdown.handle_signal, runtime.reload)
+    lag = asyncio.create_task(measure_loop_lag(runtime.metrics), name="loop-lag")
     try:
         app, admin = App(runtime.state), None
-        main = HttpServer(app, refused=app.refused_input)
+        main = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
         await listeners.ready()
-        await main.open([listeners.main])
+        certificate = runtime.certificate.context if runtime.certificate else None
+        await main.open([listeners.main], certificate)
         if listeners.admin is not None:
             admin_app = App(runtime.state, admin=True)
             admin = HttpServer(admin_app, refused=admin_app.refused_input)
-            await admin.open([listeners.admin])
+            await admin.open([listeners.admin], certificate if snapshot.server.tls_admin else None)
         await shutdown.drain_requested.wait()
-        runtime.state.draining = True
-        running = runtime.state.running
         what = f"process {os.getpid()}"
+        await _give_notice(runtime, main, snapshot.server.drain_notice, what)
+        runtime.state.drain()
+        running = runtime.state.running
         LOG.info("%s drains: it accepts no connections; running calls: %d; they may take %g s (server.drain)",
                  what, running, snapshot.server.drain)  # fmt: skip
         started = time.monotonic()
@@ -95,9 +100,26 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         if admin is not None:  # closed last, to report readiness while the main listener drains
             await admin.abort()
     finally:
+        lag.cancel()
         await runtime.stop()
     LOG.info("%s has stopped", what)
     return code
+
+
+async def _give_notice(runtime: Runtime, main: HttpServer, seconds: float, what: str) -> None:
+    """Make readiness fail, and serve for ``seconds`` more, so that load balancers can choose other gateways first.
+
+    Each answer closes its connection. A second signal ends the notice.
+    """
+    runtime.state.ending = True
+    if not seconds:
+        return
+    main.close_after_answers()
+    LOG.info(
+        "%s is about to drain: for %g s (server.drain_notice) it serves and reports 503 as readiness", what, seconds
+    )
+    with suppress(TimeoutError):
+        await asyncio.wait_for(runtime.shutdown.abort_requested.wait(), seconds)
 
 
 async def _end(main: HttpServer, drain: float, abort: asyncio.Event) -> int:

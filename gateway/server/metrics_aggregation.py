@@ -11,8 +11,6 @@ from gateway.telemetry.metrics import Metrics
 
 GATHER_SECONDS = 0.25
 """Seconds to wait for a worker's metrics; after that the last known metrics of the worker are used."""
-POLL_SECONDS = 1.0
-"""Seconds between two polls. The counts of a killed worker after its last poll are lost."""
 MAX_PENDING = 8
 """The most unanswered requests for metrics that one worker may have, for example because the worker hangs."""
 
@@ -33,20 +31,13 @@ class MetricsAggregator:
 
     async def exposition(self) -> bytes:
         """The body of ``/metrics``."""
-        tasks = [self._fetch(worker) for worker in self._workers if worker.serving and worker.pending < MAX_PENDING]
+        tasks = [self.fetch(worker) for worker in self._workers if worker.serving and worker.pending < MAX_PENDING]
         if tasks:
             await asyncio.wait(tasks, timeout=GATHER_SECONDS)
         return merge([self._own.snapshot(), self._ended, *(worker.metrics for worker in self._workers)]).exposition()
 
-    async def poll(self) -> None:
-        """Fetch the metrics of all workers every ``POLL_SECONDS``, so that a killed worker loses few counts."""
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            for worker in self._workers:
-                if worker.serving and not worker.pending:
-                    self._fetch(worker)
-
-    def _fetch(self, worker: WorkerHandle) -> asyncio.Task[None]:
+    def fetch(self, worker: WorkerHandle) -> asyncio.Task[None]:
+        """Start to fetch the metrics of a worker."""
         task = asyncio.create_task(worker.fetch_metrics())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -28,7 +28,10 @@ LOG = logging.getLogger("gateway.runtime")
 POLL_SECONDS = 1.0
 """Seconds between two checks of the files."""
 
-RELOADABLE = frozenset({"cors_origins", "insecure_no_keys", "max_body", "max_in_flight"})
+RELOADABLE = frozenset({
+    "cors_origins", "insecure_no_keys", "max_body", "max_connections", "max_connections_per_client", "max_in_flight",
+    "tls_certificate", "tls_key",
+})  # fmt: skip
 """Settings under ``server`` that a reload applies. Others belong to listeners and HTTP clients that stay open."""
 
 
@@ -126,6 +129,8 @@ class ConfigReloader(ABC):
                 if field.name not in RELOADABLE
                 and getattr(snapshot.server, field.name) != getattr(self.bound, field.name)
             ]
+            if self.bound is not None and snapshot.server.scheme != self.bound.scheme:
+                changed.append("server.tls")
             if changed:
                 LOG.warning("restart the gateway to apply the change of %s", ", ".join(changed))
             await self.activate(snapshot)

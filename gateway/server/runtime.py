@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
 from gateway.config.snapshot import Snapshot
@@ -11,6 +12,7 @@ from gateway.edge.state import GatewayState
 from gateway.policy.admit.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
+from gateway.server.tls import ServerCertificate, load
 
 
 class Runtime(ConfigReloader):
@@ -20,6 +22,8 @@ class Runtime(ConfigReloader):
     """Set by ``open``."""
     resources: SharedResources
     """Set by ``open``; kept across reloads."""
+    certificate: ServerCertificate | None = None
+    """Set by ``open`` if the listeners serve HTTPS."""
 
     def __init__(self, loader: ConfigLoader) -> None:
         super().__init__(loader)
@@ -40,6 +44,9 @@ class Runtime(ConfigReloader):
         )
         self.serves_first(snapshot)
         self._prepared: Stack | None = None
+        self._prepared_tls: ssl.SSLContext | None = None
+        if snapshot.server.tls_certificate is not None:
+            self.certificate = ServerCertificate(snapshot.server)
         self.metrics.built(VERSION, snapshot.revision)
 
     async def start(self, snapshot: Snapshot) -> None:
@@ -66,12 +73,17 @@ class Runtime(ConfigReloader):
     async def prepare(self, snapshot: Snapshot) -> None:
         """Build the stack of a snapshot. Raises an error if that fails."""
         self._prepared = await asyncio.to_thread(assemble, snapshot, self.resources)
+        if self.certificate is not None and snapshot.server.tls_certificate is not None:
+            self._prepared_tls = load(snapshot.server)
 
     async def activate(self, snapshot: Snapshot) -> None:
         """Serve the prepared stack. Running calls keep the stack with which they began."""
         assert self._prepared is not None
         self.state.stack, self._prepared = self._prepared, None
         self.state.stack.limiter.activate()
+        if self.certificate is not None and self._prepared_tls is not None:
+            self.certificate.replace(self._prepared_tls)
+            self._prepared_tls = None
         self.begin_checks()
         self.metrics.built(VERSION, snapshot.revision)
 

@@ -43,6 +43,8 @@ EARLY_SECONDS = 10.0
 """A worker that ends within so many seconds after its start has died early; each early death lengthens the pause."""
 PAUSES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds before the next start, by the number of early deaths in a row."""
+POLL_SECONDS = 1.0
+"""Seconds between two polls of the workers. The counts of a killed worker after its last poll are lost."""
 MAX_EARLY_DEATHS = 5
 """The gateway ends after so many early deaths within ``EARLY_SECONDS``, if no worker serves."""
 
@@ -161,6 +163,26 @@ class Supervisor(ConfigReloader):
         worker.serving = serving
         self.metrics.workers(sum(one.serving for one in self._workers))
 
+    async def _poll_workers(self) -> None:
+        """Fetch the metrics of all workers every ``POLL_SECONDS``, and kill a worker that has stopped to answer.
+
+        ``_keep_running`` replaces it. Polls are counted instead of time, because the supervisor too may be stopped.
+        """
+        assert self.bound is not None
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            for worker in self._workers:
+                if not worker.serving:
+                    continue
+                if not worker.pending:
+                    self._aggregator.fetch(worker)
+                    continue
+                worker.missed_polls += 1
+                if worker.missed_polls * POLL_SECONDS >= self.bound.worker_timeout:
+                    seconds = f"{self.bound.worker_timeout:g} s (server.worker_timeout)"
+                    LOG.error("worker %d has not answered for %s; it is killed", worker.number, seconds)
+                    worker.kill()
+
     # ------------------------------------------------------------ requests of workers
 
     async def _handle(self, worker: WorkerHandle, method: str, payload: Any) -> Any:
@@ -211,7 +233,7 @@ class Supervisor(ConfigReloader):
         announce(self._snapshot, self._workers[0].sock.getsockname()[1])
         self._all_ready.set()
         self.watch()
-        self._polling = asyncio.create_task(self._aggregator.poll())
+        self._polling = asyncio.create_task(self._poll_workers())
 
     # ------------------------------------------------------------ reload
 
@@ -243,7 +265,7 @@ class Supervisor(ConfigReloader):
         Rates are not divided, because the supervisor counts them for all workers.
         """
         assert self.bound is not None
-        workers = self.bound.workers
+        workers, server = self.bound.workers, snapshot.server
 
         def share(limit: int | None) -> int | None:
             return None if limit is None else -(-limit // workers)
@@ -255,10 +277,10 @@ class Supervisor(ConfigReloader):
         def of_key(key: KeySpec) -> KeySpec:
             return replace(key, limits=replace(key.limits, concurrency=share(key.limits.concurrency)))
 
-        in_flight = -(-snapshot.server.max_in_flight // workers)
+        in_flight, connections = (-(-limit // workers) for limit in (server.max_in_flight, server.max_connections))
         return replace(
             snapshot,
-            server=replace(snapshot.server, max_in_flight=in_flight),
+            server=replace(server, max_in_flight=in_flight, max_connections=connections),
             models={name: of_model(model) for name, model in snapshot.models.items()},
             keys=tuple([of_key(key) for key in snapshot.keys]),
         )
@@ -275,7 +297,8 @@ class Supervisor(ConfigReloader):
         self.shutdown.handle_signal()
         self._all_ready.set()  # workers that wait for the others at the start go on, and end
         aborting = self.shutdown.abort_requested.is_set()
-        method, seconds = ("abort", END_SECONDS / 2) if aborting else ("drain", self.bound.drain + 2 * END_SECONDS)
+        draining = self.bound.drain_notice + self.bound.drain + 2 * END_SECONDS
+        method, seconds = ("abort", END_SECONDS / 2) if aborting else ("drain", draining)
         for worker in self._workers:
             worker.sock.close()  # otherwise the kernel would queue connections that nothing accepts
         if self._admin is not None:

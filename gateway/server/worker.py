@@ -111,7 +111,7 @@ class WorkerRuntime(Runtime):
                 assert self._prepared is not None
                 await self.activate(self._prepared.snapshot)
             case "drop":
-                self._prepared = None
+                self._prepared = self._prepared_tls = None
             case "drain":
                 self.shutdown.drain_requested.set()
             case "abort":

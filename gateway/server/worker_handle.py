@@ -48,6 +48,8 @@ class WorkerHandle:
     """The last known metrics of the process."""
     pending: int = 0
     """Requests for metrics without a response yet."""
+    missed_polls: int = 0
+    """Polls in a row at which an earlier request for metrics had no response."""
 
     async def start(
         self, snapshot: Snapshot, started_at: int, admin: socket.socket | None, config: Path, level: str
@@ -57,7 +59,7 @@ class WorkerHandle:
         The new interpreter imports this package, not one in the working directory. The process has a separate
         process group, so that the terminal's Ctrl-C does not reach it; the supervisor passes signals on.
         """
-        self.started, self.snapshot = time.monotonic(), snapshot
+        self.started, self.snapshot, self.missed_polls = time.monotonic(), snapshot, 0
         ours, theirs = socket.socketpair()
         given = [theirs.fileno(), self.sock.fileno(), *([admin.fileno()] if admin else [])]
         names = [*(str(number) for number in given), *([] if admin else ["-"])]
@@ -125,5 +127,6 @@ class WorkerHandle:
             return
         finally:
             self.pending -= 1
+            self.missed_polls = 0
         if channel is self.channel:
             self.metrics = metrics

@@ -148,6 +148,14 @@ class Metrics:
         """Set the number of processes that serve."""
         self._numbers["gateway_workers"][()].value = float(number)
 
+    def connections(self, number: int) -> None:
+        """Set the number of open connections of the main listener."""
+        self._numbers["gateway_connections"][()].value = float(number)
+
+    def loop_lag(self, seconds: float) -> None:
+        """Observe the delay of a timer of the event loop."""
+        self._histograms["gateway_loop_lag_seconds"][()].observe(seconds)
+
     def built(self, version: str, revision: str) -> None:
         """Set which build and configuration serve. The series of older configurations are removed."""
         self._numbers["gateway_build_info"].clear()

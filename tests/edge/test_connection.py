@@ -485,7 +485,7 @@ def test_idle_connections_do_not_block_new_ones(served: Served) -> None:
 def drained(served: Served) -> None:
     assert served.listener is not None
     served.leave()
-    assert eventually(lambda: served.listener._state.draining)
+    assert eventually(lambda: served.listener._state.closing)
 
 
 def test_draining_closes_idle_connections_and_finishes_responses() -> None:

@@ -129,7 +129,12 @@ def test_a_configured_host_is_accepted_besides_loopback_hosts(named: Gateway) ->
 
 
 def test_a_star_accepts_every_host(anyone: Gateway) -> None:
-    assert [ask(anyone, host).status for host in ("a.example", "[::5]:1")] == [200, 200]
+    assert [ask(anyone, host).status for host in ("a.example", "[::5]:1", "my_service:8000")] == [200, 200, 200]
+
+
+@pytest.mark.parametrize("host", ["x/admin?", "x?y", "x#y", "x y", "x@y", "x\\y", "[x]", "a, b", ""])
+def test_a_star_accepts_only_valid_hosts(anyone: Gateway, host: str) -> None:
+    assert ask(anyone, host).json()["error"]["code"] == "bad_host"
 
 
 @pytest.mark.parametrize(("host", "own"), [

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import command
+from tests.journeys import reload_load
 from tests.journeys.process import Process, run, serving
 from tests.serving import ROOT, WAIT_SECONDS, eventually
 
@@ -191,6 +192,14 @@ def test_a_running_stream_keeps_the_stack_it_began_with(process: Process) -> Non
 
 
 # ---------------------------------------------------------------- the end, and beginnings that fail
+
+
+def test_no_call_fails_while_the_configuration_is_reloaded_again_and_again(tmp_path: Path) -> None:
+    with serving(tmp_path, reload_load.FILES) as process:
+        outcome = reload_load.reload_under_load(process, 20)
+        assert outcome.failed == 0, outcome.answers
+        assert set(outcome.answers) == {"even", "odd"}
+        assert outcome.refused == 2
 
 
 def test_sigterm_finishes_a_stream_and_exits_with_0(tmp_path: Path) -> None:

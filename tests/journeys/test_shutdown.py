@@ -19,18 +19,20 @@ from tests.journeys.process import Process, free_port, serving
 from tests.serving import WAIT_SECONDS, eventually
 
 CONFIG = """\
-server: {{drain: {drain}, admin: "127.0.0.1:{admin}"}}
+server: {{drain: {drain}, admin: "127.0.0.1:{admin}"{server}}}
 models:
   endless: {{template: chatml, targets: [{{speaks: scripted, script: endless.yaml}}]}}
   twice: {{template: chatml, targets: [{{speaks: scripted, script: twice.yaml}}]}}
   silent: {{template: chat, targets: [{{speaks: scripted, script: silent.yaml}}]}}
   quick: {{template: chat, targets: [{{speaks: scripted, script: quick.yaml}}]}}
+  single: {{template: chat, policy: single, targets: [{{speaks: scripted, script: endless.yaml}}]}}
 """
 
 
-def files(admin: int, drain: str = "1s") -> dict[str, str]:
+def files(admin: int, drain: str = "1s", server: str = "") -> dict[str, str]:
     return {
-        "gateway.yaml": CONFIG.format(admin=admin, drain=drain),
+        "gateway.yaml": CONFIG.format(admin=admin, drain=drain, server=server),
+        "policies/single.yaml": "limits: {concurrency: 1, queue_wait: 500s}\n",
         "endless.yaml": '[begun, "<|im", {pause: 50}, {finish: stop}]\n',
         "twice.yaml": '[begun, "<|im", {text: too, index: 1}, {text: "<|i", index: 1}, {pause: 50}, {finish: stop}]\n',
         "silent.yaml": "[{pause: 50}, late, {finish: stop}]\n",
@@ -107,7 +109,7 @@ def test_calls_that_outlast_the_drain_get_an_error(tmp_path: Path, ask: Ask) -> 
 
 def test_a_drain_makes_readiness_fail_and_closes_idle_connections(tmp_path: Path, ask: Ask) -> None:
     admin = free_port()
-    with serving(tmp_path, files(admin, drain="60s")) as process:
+    with serving(tmp_path, files(admin, drain="60s", server=", drain_notice: 100ms")) as process:
         idle, busy = ask(process, "quick"), ask(process, "endless", stream=True)
         assert read_reply(idle).status == 200
         until(busy, b"begun")
@@ -132,3 +134,42 @@ def test_a_second_signal_aborts_running_calls(tmp_path: Path, ask: Ask) -> None:
         assert process.process.wait(WAIT_SECONDS) == 1
         assert process.log.count("outcome=cancelled") == 1
         assert "calls cut by a second signal: 1" in process.log
+
+
+def test_a_call_that_waits_for_a_place_is_refused_at_once(tmp_path: Path, ask: Ask) -> None:
+    admin = free_port()
+    with serving(tmp_path, files(admin, drain="60s")) as process:
+        running = ask(process, "single", stream=True)
+        until(running, b"begun")
+        waiting = ask(process, "single")
+        assert eventually(lambda: b'gateway_in_flight{endpoint="chat",model="single"} 2.0' in metrics(admin))
+        process.signal(signal.SIGTERM)
+        reply = read_reply(waiting)
+        assert (reply.status, reply.json()["error"]["code"]) == (503, "overloaded")
+        assert reply.json()["error"]["message"] == "the gateway is shutting down; retry later"
+        assert reply.headers["connection"] == "close"
+        assert b'gateway_shed_total{reason="draining"} 1.0' in metrics(admin)
+        assert b'gateway_in_flight{endpoint="chat",model="single"} 1.0' in metrics(admin), "the other call continues"
+
+
+def test_during_the_notice_calls_are_served_and_readiness_fails(tmp_path: Path, ask: Ask) -> None:
+    admin = free_port()
+    notice = ", drain_notice: 500s, workers: 2"
+
+    def ready() -> int:
+        return httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False, timeout=60).status_code
+
+    with serving(tmp_path, files(admin, drain="60s", server=notice)) as process:
+        kept = ask(process, "quick")
+        assert read_reply(kept).headers.get("connection") is None
+        process.signal(signal.SIGTERM)
+        assert eventually(lambda: [ready() for _ in range(4)] == [503] * 4)
+        for _ in range(4):
+            reply = read_reply(ask(process, "quick"))
+            assert (reply.status, reply.headers["connection"]) == (200, "close")
+        kept.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        reply = read_reply(kept)
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+        process.signal(signal.SIGTERM)
+        assert process.process.wait(WAIT_SECONDS) == 1
+        assert "Traceback" not in process.log

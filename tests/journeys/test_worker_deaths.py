@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -206,6 +207,22 @@ def test_the_single_admin_listener_survives_a_worker(tmp_path: Path) -> None:
             assert ask("/health/ready").json() == {"status": "ready"}
             assert eventually(lambda: "gateway_workers 2.0" in ask("/metrics").text), process.log
         assert "gateway_worker_restarts_total 2.0" in ask("/metrics").text
+
+
+def test_a_worker_that_hangs_is_killed_and_replaced(tmp_path: Path) -> None:
+    port = free_port()
+    with serving(tmp_path, files(f'workers: 2, worker_timeout: 2s, admin: "127.0.0.1:{port}"')) as process:
+        assert process.call_model("first") == "the first"
+        hung, other = workers(process)
+        os.kill(hung, signal.SIGSTOP)
+        assert eventually(lambda: hung not in workers(process) and len(workers(process)) == 2), process.log
+        assert other in workers(process)
+        with one_on_each(process) as held:
+            assert {answer_on(client) for clients in held.values() for client in clients} == {"the first"}
+        assert re.search(r"worker [01] has not answered for 2 s \(server.worker_timeout\); it is killed", process.log)
+        assert f"(process {hung}) died of signal 9; a new worker is started" in process.log
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as admin:
+            assert eventually(lambda: value(admin, "gateway_worker_restarts_total") == 1)
 
 
 def test_workers_exit_when_the_supervisor_dies(tmp_path: Path) -> None:

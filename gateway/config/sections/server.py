@@ -6,11 +6,12 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.config.files.reader import ENVIRONMENT
+from gateway.config.files.reader import ENVIRONMENT, Files
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.names import quote
 from gateway.config.schema.settings import GATEWAY, ROWS
 from gateway.config.schema.validation import INVALID
+from gateway.config.sections.tls import read_tls
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import Problem
 from gateway.core.suggestions import suggest
@@ -25,7 +26,9 @@ VARIABLES = {
 """Name of an environment variable → row of the setting that the variable overrides."""
 
 
-def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, has_keys: bool) -> ServerSpec | None:
+def read_server(
+    document: YamlDocument, values: Any, files: Files, env: Mapping[str, str], *, has_keys: bool
+) -> ServerSpec | None:
     """Return the section, or add problems and return None. ``values``: the checked section, or ``INVALID``.
 
     ``GATEWAY_SERVER__PORT`` and similar variables take precedence over the file. Names with a single underscore are
@@ -51,11 +54,11 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
 
     def add_problem(setting: str, message: str) -> None:
         """Add a problem with a setting, at the environment variable or the line that gives the value."""
-        variable = SERVER + setting.upper()
+        variable = SERVER + setting.replace(".", "__").upper()
         if variable in env:
             document.problems.append(Problem(ENVIRONMENT, 0, variable, message))
         else:
-            document.refuse(("server", setting), message)
+            document.refuse(("server", *setting.split(".")), message)
 
     host, admin = settings["host"], settings["admin"]
     if admin and host and admin == f"{url_host(host)}:{settings['port']}":
@@ -68,6 +71,7 @@ def read_server(document: YamlDocument, values: Any, env: Mapping[str, str], *, 
         if settings["allowed_hosts"] == ():
             names = "with the names that clients use for this machine"
             add_problem("host", f"{is_open}; write `allowed_hosts: [NAME]` under server, {names}")
+    settings |= read_tls(settings.get("tls_certificate"), settings.get("tls_key"), files, add_problem)
     return None if INVALID in settings.values() else ServerSpec(**{**settings, "host": host.strip("[]")})
 
 

@@ -25,8 +25,8 @@ class Health:
         request.reply_json(200, {"status": "ok"})
 
     async def ready(self, request: HttpRequest) -> None:
-        """``GET /health/ready``: 200 while calls are accepted, 503 while draining."""
-        if self._state.draining:
+        """``GET /health/ready``: 200 until the process is asked to end, then 503."""
+        if self._state.ending:
             request.reply_json(503, {"status": "draining"})
         else:
             request.reply_json(200, {"status": "ready"})

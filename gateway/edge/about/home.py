@@ -67,7 +67,7 @@ class Home:
         stack = self._state.stack
         needs_key = stack.keyring.needed and request.header("authorization") is None
         names = [] if needs_key else visible_models(stack, authenticate(stack, request))
-        base_url = f"http://{request.header('host')}/v1"
+        base_url = f"{stack.snapshot.server.scheme}://{request.header('host')}/v1"
         listed = "\n".join([f"<li><code>{escape(name)}</code></li>" for name in names])
         page = PAGE.format(
             version=VERSION,

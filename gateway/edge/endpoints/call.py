@@ -31,7 +31,7 @@ from gateway.edge.endpoints.answer import context_headers, send_pending
 from gateway.edge.endpoints.table import Endpoint
 from gateway.edge.error_response import send_error
 from gateway.edge.http_request import HttpRequest, body_too_large
-from gateway.edge.state import GatewayState
+from gateway.edge.state import SHUTTING_DOWN, GatewayState
 from gateway.policy.admit.limits import Admission
 from gateway.telemetry.call_log import log_call
 from gateway.wire.error_object import quoted
@@ -156,6 +156,7 @@ class CallHandler:
             return None
         texts = call.prompts if call.dialogue is None else call.dialogue.texts
         tokens = call.n * _most_tokens(call, route)
+        self._state.queued.add(request)
         try:
             admission = await limiter.admit(key, route.spec, sum(map(len, texts)), tokens)
         except RateLimitExceeded as error:
@@ -164,6 +165,8 @@ class CallHandler:
         except Overloaded as error:
             self._state.metrics.count("gateway_shed_total", error.shed_reason)
             raise
+        finally:
+            self._state.queued.discard(request)
         request.extra_headers += _header_block(admission.headers)
         if self._state.draining:
             admission.end(0)
@@ -189,7 +192,7 @@ class CallHandler:
         if state.draining:
             state.metrics.count("gateway_shed_total", "draining")
             request.closing = True
-            return Overloaded("the gateway is shutting down; retry later")
+            return Overloaded(SHUTTING_DOWN)
         state.metrics.count("gateway_shed_total", "in_flight")
         limit = state.stack.snapshot.server.max_in_flight
         return Overloaded(f"too many concurrent requests (server.max_in_flight={limit}); retry later")

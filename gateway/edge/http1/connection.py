@@ -22,7 +22,7 @@ import httptools
 
 from gateway.core.errors import GatewayError, HeadTooLarge, RequestError, RequestTimeout
 from gateway.edge.cancellation import ClientGone, ClientStalled
-from gateway.edge.error_response import error_body
+from gateway.edge.error_response import error_body, error_headers
 from gateway.edge.http1.request import CLOSE, Http1Request
 from gateway.edge.http1.state import ServerState, status_line
 
@@ -31,6 +31,10 @@ MAX_HEAD = 64 * 1024
 MAX_FIELDS = 100
 MAX_QUEUED = 4
 """Pipelined requests that may wait on one connection before reading pauses."""
+
+HIGH_WATER = 64 * 1024
+"""Bytes that wait for a client before it applies back-pressure. The default of TLS connections is 512 KiB, so that a
+slow client would make progress in large steps, and could not be told from a client that reads nothing."""
 
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
 """The poll event for a connection that the client has closed while bytes are unread. Systems other than Linux report
@@ -46,7 +50,7 @@ class ServerConnection(asyncio.Protocol):
     __slots__ = (
         "_body_bytes", "_closed", "_closing", "_content_bytes", "_current", "_head_bytes", "_headers", "_incoming",
         "_opened", "_parser", "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start", "_url",
-        "_waiting_since", "drained", "lost", "reading_paused", "state", "transport",
+        "_waiting_since", "client", "drained", "lost", "reading_paused", "state", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +94,8 @@ class ServerConnection(asyncio.Protocol):
         """Bytes of the last read."""
         self._waiting_since = 0.0
         """Loop time at which the current wait for the client began."""
+        self.client = ""
+        """The client's IP address."""
         self.drained: asyncio.Future[None] | None = None
         """Resolved when the client has read enough; None: there is no back-pressure."""
 
@@ -98,8 +104,11 @@ class ServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio calls this when the client has connected."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own class, not a subclass
+        self.transport.set_write_buffer_limits(HIGH_WATER)
         self._parser = httptools.HttpRequestParser(self)
         self._waiting_since = self.state.now
+        peer = transport.get_extra_info("peername")
+        self.client = peer[0] if isinstance(peer, tuple) else ""
         self._opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -263,7 +272,7 @@ class ServerConnection(asyncio.Protocol):
         if self.lost:
             return
         self._waiting_since = self.state.now
-        if request.closing or request.expects_continue or self.state.draining:
+        if request.closing or request.expects_continue or self.state.closing:
             self.close()
         elif self.drained is not None:
             self.pause_reading()  # the client does not read its answers: read no request before it does
@@ -326,7 +335,7 @@ class ServerConnection(asyncio.Protocol):
                 current.body_late(timeouts.body)
         elif current is None and self._head_bytes:
             if waited >= timeouts.head:
-                self._refuse(RequestTimeout(f"the request's head did not arrive within {timeouts.head:g} s"))
+                self.refuse(RequestTimeout(f"the request's head did not arrive within {timeouts.head:g} s"))
         elif current is None and waited >= timeouts.idle:
             self.close()
 
@@ -345,7 +354,7 @@ class ServerConnection(asyncio.Protocol):
             if not self._queue:
                 self.resume_reading()
         elif self._refusal is not None:
-            self._refuse(self._refusal)
+            self.refuse(self._refusal)
         else:
             self.resume_reading()
 
@@ -413,17 +422,17 @@ class ServerConnection(asyncio.Protocol):
             if partial.status:
                 self.abort()
             else:
-                self._refuse(self._refusal)
+                self.refuse(self._refusal)
             return
         if self._current is None and not self._queue:
-            self._refuse(self._refusal)
+            self.refuse(self._refusal)
 
-    def _refuse(self, error: GatewayError) -> None:
-        """Send an error for input that is not a complete request, and close the connection."""
+    def refuse(self, error: GatewayError) -> None:
+        """Send an error that answers no complete request, and close the connection."""
         body, request_id = error_body(error), f"req_{uuid.uuid4().hex}"
         self.send(
-            b"%bcontent-type: application/json\r\n%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
-            % (status_line(error.status), CLOSE, request_id.encode("ascii"), len(body), body)
+            b"%bcontent-type: application/json\r\n%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
+            % (status_line(error.status), error_headers(error), CLOSE, request_id.encode("ascii"), len(body), body)
         )
         self.state.refused(error, request_id)
         self.close()

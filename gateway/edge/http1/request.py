@@ -119,7 +119,7 @@ class Http1Request(HttpRequest):
                 % (
                     state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
                     VERSION, self.extra_headers, headers, len(body),
-                    CLOSE if self.closing or self.expects_continue or state.draining else b"",
+                    CLOSE if self.closing or self.expects_continue or state.closing else b"",
                     b"" if self.method == "HEAD" else body,
                 )
             )  # fmt: skip
@@ -132,7 +132,7 @@ class Http1Request(HttpRequest):
         state = self._connection.state
         self._chunked = not self.http10 and self.method != "HEAD"
         # If ``100 Continue`` was not sent, a body may or may not follow, so the connection cannot be used again.
-        self.closing = self.closing or self.expects_continue or state.draining
+        self.closing = self.closing or self.expects_continue or state.closing
         self._head = b"%b%b%b%b%b%b%b\r\n" % (
             state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
             VERSION, self.extra_headers, headers,

@@ -31,8 +31,8 @@ class ServerState:
     """Status → the result of ``answer_start`` in the current second."""
     refused: Callable[[GatewayError, str], None]
     """Receives the error and the request id for input that is no complete HTTP request."""
-    draining: bool = False
-    """True: no further request is read."""
+    closing: bool = False
+    """True: each answer closes its connection."""
 
     def answer_start(self, status: int) -> bytes:
         """Status line and date of an answer, up to the value of ``x-request-id``."""
