@@ -153,7 +153,9 @@ class CallTimeline:
 
     def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
         """The record of the finished call."""
-        opened, usage = self._opened, self.usage
+        opened, usage, cached = self._opened, self.usage, self.attempt_log.cache == "hit"
+        if cached:  # nothing was sent to a target
+            opened = None
         first, ended, written = self._upstream_first, self._upstream_end, self._written
         return Record(
             request_id=self.request_id,
@@ -179,7 +181,7 @@ class CallTimeline:
             gaps=tuple(map(sub, written[1:], written)),
             prompt_tokens=usage.prompt if usage is not None else None,
             completion_tokens=usage.completion if usage is not None else None,
-            usage_source=usage.source if usage is not None else "",
+            usage_source="" if usage is None else "cache" if cached else usage.source,
             stop_cuts=tuple(self.stop_cuts),
             answers_cut=tuple(self.cut_answers.reasons(usage).values()) if self.cut_answers.found else (),
             template_notices=self.template_notices,

@@ -19,7 +19,7 @@ from gateway.config.sections.keys import read_keys
 from gateway.config.sections.models import read_models
 from gateway.config.sections.server import read_server
 from gateway.config.sections.targets import secret
-from gateway.config.snapshot import KeySpec, Snapshot, StoreSpec
+from gateway.config.snapshot import CacheSpec, KeySpec, Snapshot, StoreSpec
 from gateway.core.errors import ConfigError, Problem
 
 
@@ -99,9 +99,20 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         prompts=MappingProxyType(library.prompts()),
         keys=keys,
         store=_store(document, values["store"], files, env),
+        cache=_cache(document, values["cache"], files),
         revision=files.revision(),
         notes=tuple(files.notes),
     )
+
+
+def _cache(document: YamlDocument, values: Any, files: Files) -> CacheSpec:
+    """Return the section ``cache``."""
+    if values is INVALID or INVALID in values.values():
+        return CacheSpec()
+    path = files.home / values["path"] if values["path"] else None
+    if path is not None and not path.parent.is_dir():
+        document.refuse(("cache", "path"), f"the folder of {values['path']} does not exist; create it")
+    return CacheSpec(path=path, max_size=values["max_size"])
 
 
 def _store(document: YamlDocument, values: Any, files: Files, env: Mapping[str, str]) -> StoreSpec:

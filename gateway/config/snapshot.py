@@ -196,6 +196,25 @@ class StoreSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CachePolicy:
+    """Whether complete answers are kept and sent again for exactly the same request."""
+
+    mode: Literal["off", "on", "read_only", "write_only"] = "off"
+    ttl: float = 24 * 3600.0
+    """Seconds after which an answer is not used any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """The place where answers are kept."""
+
+    path: Path | None = None
+    """An SQLite file; None: the memory of each process."""
+    max_size: int = 256 * 1024 * 1024
+    """Bytes; the oldest answers are removed."""
+
+
+@dataclass(frozen=True, slots=True)
 class PolicySpec:
     """The rules of one policy file."""
 
@@ -206,6 +225,7 @@ class PolicySpec:
     media: MediaPolicy = MediaPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     markers: MarkersPolicy = MarkersPolicy()
+    cache: CachePolicy = CachePolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +275,7 @@ class Snapshot:
     """The dataset prompts of the folder ``prompts``, by name."""
     keys: tuple[KeySpec, ...] = ()
     store: StoreSpec = StoreSpec()
+    cache: CacheSpec = CacheSpec()
     revision: str = ""
     """The first 12 hex digits of a digest over all files of the configuration."""
     notes: tuple[Problem, ...] = ()

@@ -142,6 +142,8 @@ class CallHandler:
         route = authorized_route(stack, key, call.model)
         if route.fallbacks:
             call = replace(call, fallbacks=tuple([name for name in route.fallbacks if stack.keyring.allows(key, name)]))
+        if key is not None and stack.has_cache:
+            call = replace(call, tenant=key.name)
         template = route.template.spec
         self._count_for(call.model, timeline)
         timeline.template, timeline.kind = template.name, template.kind
