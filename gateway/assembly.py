@@ -2,6 +2,7 @@
 
 The delivery layers of each model, from the client to the engine:
 
+    Recording       notes the events of recorded calls; outside the cache, so that a recording is what the client got
     Cache           sends a kept answer to exactly the same request; outside all other layers, so that it keeps whole
                     answers, and an answer that it has costs nothing
     SplitCalls      one call for each choice, in sequence, where an engine accepts no list of prompts or ignores ``n``;
@@ -56,6 +57,8 @@ from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.health_check import HealthCheck
 from gateway.policy.deliver.load_balancer import BALANCERS, Replica
+from gateway.policy.deliver.recorder import Recorder, Recorders
+from gateway.policy.deliver.recording import Recording
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
@@ -77,6 +80,7 @@ class SharedResources:
     metrics: Metrics
     breakers: CircuitBreakers
     caches: CacheStores
+    recorders: Recorders
     rates: RateStore
     """The rates of all workers of this gateway; not used if the configuration names a store."""
     concurrency: Concurrency
@@ -92,6 +96,7 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
         metrics=metrics,
         breakers=CircuitBreakers(metrics.circuit),
         caches=CacheStores(),
+        recorders=Recorders(partial(metrics.count, "gateway_recordings_dropped_total")),
         rates=rates or MemoryRates(),
         concurrency=Concurrency(),
     )
@@ -107,6 +112,8 @@ class Stack:
     limiter: Limiter
     has_cache: bool = False
     """Whether any model has a cache. Then every call carries its key, because a fallback may have one."""
+    recorder: Recorder | None = None
+    """None: the configuration names no file for recordings."""
     health_checks: tuple[HealthCheck, ...] = ()
     """Each runs in a task while this stack serves."""
 
@@ -127,6 +134,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         keyring=Keyring(snapshot.keys),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot.store, shared), shared.concurrency),
         has_cache=any(model.policy.cache.mode != "off" for model in snapshot.models.values()),
+        recorder=shared.recorders.get(snapshot.recordings),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
 
@@ -214,6 +222,8 @@ def _route(
     if model.policy.cache.mode != "off":
         observe = partial(shared.metrics.count, "gateway_cache_requests_total", model.name)
         backend = Cache(backend, shared.caches.get(snapshot.cache), model, observe)
+    if model.policy.record != "off":
+        backend = Recording(backend)
     media = model.policy.media
     if not all(row.media_addresses for row in rows):
         media = replace(media, https="refuse")

@@ -10,6 +10,7 @@ from gateway.calls.cut_answers import CutAnswers
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
+from gateway.policy.deliver.recorder import CallRecording
 from gateway.telemetry.metrics import NumberSeries
 
 UNKNOWN_MODEL = "unknown"
@@ -20,10 +21,10 @@ class CallTimeline:
     """Times and counts of one call; only the task that owns the call writes to it."""
 
     __slots__ = (
-        "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written", "admission",
-        "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "in_flight",
-        "kind", "markers", "model", "path", "refusal", "render", "request_id", "stop_cuts", "stream", "template",
-        "template_notices", "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
+        "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written",
+        "admission", "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint",
+        "in_flight", "kind", "markers", "model", "path", "recording", "refusal", "render", "request_id", "stop_cuts",
+        "stream", "template", "template_notices", "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +54,8 @@ class CallTimeline:
         self.admission: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None
+        self.recording: CallRecording | None = None
+        """None: the call is not recorded."""
         self.stop_cuts: list[str] = []
         self.delivery_notices: list[str] = []
         self.template_notices: tuple[str, ...] = ()

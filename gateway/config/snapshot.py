@@ -215,6 +215,18 @@ class CacheSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingsSpec:
+    """The file of the recorded calls."""
+
+    path: Path | None = None
+    """An SQLite file; None: no call is recorded."""
+    retention: float = 168 * 3600.0
+    """Seconds after which a recording is removed."""
+    max_size: int = 1024 * 1024 * 1024
+    """Bytes; the oldest recordings are removed."""
+
+
+@dataclass(frozen=True, slots=True)
 class PolicySpec:
     """The rules of one policy file."""
 
@@ -226,6 +238,8 @@ class PolicySpec:
     limits: LimitsPolicy = LimitsPolicy()
     markers: MarkersPolicy = MarkersPolicy()
     cache: CachePolicy = CachePolicy()
+    record: Literal["off", "metadata", "full"] = "off"
+    """Whether calls are recorded, without or with their texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +275,8 @@ class KeySpec:
     expires: float | None = None
     """The time when the key expires, in seconds since the epoch; None: never."""
     limits: KeyLimits = KeyLimits()
+    record: bool = True
+    """False: no call with this key is recorded, under any policy."""
     allow_markers: bool = False
     """Whether requests with this key may contain markers of templates, as with the action ``allow``."""
 
@@ -276,6 +292,7 @@ class Snapshot:
     keys: tuple[KeySpec, ...] = ()
     store: StoreSpec = StoreSpec()
     cache: CacheSpec = CacheSpec()
+    recordings: RecordingsSpec = RecordingsSpec()
     revision: str = ""
     """The first 12 hex digits of a digest over all files of the configuration."""
     notes: tuple[Problem, ...] = ()

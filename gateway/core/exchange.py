@@ -23,7 +23,7 @@ RawPrompt = str | tuple[int, ...]
 class AttemptLog:
     """The upstream attempts of one call, including retries, other targets and split calls."""
 
-    __slots__ = ("cache", "cache_age", "count", "failures", "open", "retries", "target")
+    __slots__ = ("cache", "cache_age", "count", "failures", "open", "recorded", "retries", "target")
 
     def __init__(self) -> None:
         self.count = 0
@@ -41,6 +41,8 @@ class AttemptLog:
         Empty: the policy has no cache."""
         self.cache_age = 0.0
         """Seconds since the oldest of these answers was made."""
+        self.recorded: list[RecordedExchange] | None = None
+        """The exchanges of the call with their events; None: the call is not recorded."""
 
     def begin(self, target: str, *, retry: bool = False) -> None:
         """Count an attempt; called before the target is opened."""
@@ -104,6 +106,17 @@ class Exchange:
     """Event loop time at which the call must be over. None: the policy's total timeout, from ``Backend.open`` on."""
     attempts: AttemptLog = field(default_factory=AttemptLog, compare=False, repr=False)
     """Shared by all copies of this exchange that ``dataclasses.replace`` makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedExchange:
+    """An exchange of a call that is recorded."""
+
+    exchange: Exchange
+    time: float
+    """Seconds since the epoch at which it was opened."""
+    moments: list[tuple[float, Event]]
+    """The events so far, each with the seconds since the exchange was opened."""
 
 
 class Events(Protocol):

@@ -63,6 +63,7 @@ class Runtime(ConfigReloader):
             await store.aclose()
         await self.resources.client.aclose()
         await asyncio.to_thread(self.resources.caches.close)
+        await asyncio.to_thread(self.resources.recorders.close)
 
     async def prepare(self, snapshot: Snapshot) -> None:
         """Build the stack of a snapshot. Raises an error if that fails."""

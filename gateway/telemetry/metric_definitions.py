@@ -38,6 +38,7 @@ LABEL_VALUES = {
     "source (tokens)": ("upstream", "estimated", "chunks", "cache"),
     "source (stop cuts)": ("engine", "gateway"),
     "reason (shed)": ("in_flight", "draining", "queue_full", "queue_timeout"),
+    "reason (recordings)": ("queue_full", "disk_full", "failed"),
     "reason (param rejections)": ("invalid_value", "unsupported_parameter", "forbidden_parameter"),
     "reason (answers cut)": ("thinking", "empty", "context", "length"),
     "rule": (
@@ -114,6 +115,8 @@ METRICS = (
            "Times that the store of the rate limits was needed and did not answer."),
     Metric("gateway_cache_requests_total", "counter", ("model", "result"),
            "Look-ups in the cache; result is hit, miss, bypass (not looked up) or error (the store failed)."),
+    Metric("gateway_recordings_dropped_total", "counter", ("reason",),
+           "Calls that should be recorded and are not; reason is queue_full, disk_full or failed."),
     Metric("gateway_stop_cuts_total", "counter", ("model", "source"),
            "Choices that ended at a stop; source is engine (the engine stopped) or gateway (it cut the text)."),
     Metric("gateway_stop_leaks_total", "counter", ("model",),

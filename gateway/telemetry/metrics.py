@@ -26,6 +26,7 @@ INITIAL = (
     *(("gateway_reloads_total", value) for value in LABEL_VALUES["result (reloads)"]),
     *(("gateway_client_gone_total", value) for value in LABEL_VALUES["phase"]),
     *(("gateway_shed_total", value) for value in LABEL_VALUES["reason (shed)"]),
+    *(("gateway_recordings_dropped_total", value) for value in LABEL_VALUES["reason (recordings)"]),
     ("gateway_worker_restarts_total",),
     ("gateway_log_lines_dropped_total",),
 )

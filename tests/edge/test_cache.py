@@ -13,15 +13,17 @@ from tests.serving import Gateway, gateway
 FILES = {
     "keys.yaml": "".join(f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}}}\n" for name in "ab"),
     "policies/cached.yaml": "cache: {mode: on}\n",
-    "policies/plain.yaml": "{}\n",
+    "policies/plain.yaml": "delivery: {fallback: true}\n",
     "answer.yaml": "[hel, lo, {finish: stop}, {usage: [10, 5]}]\n",
 }  # fmt: skip
+FILES["bad.yaml"] = "[{error: upstream_disconnected}]\n"
 CONFIG = """
 keys: {file: keys.yaml}
 cache: {path: cache.sqlite}
 models:
   cached: {template: chat, policy: cached, targets: [{speaks: scripted, script: answer.yaml}]}
   plain: {template: chat, policy: plain, targets: [{speaks: scripted, script: answer.yaml}]}
+  first: {template: chat, policy: plain, fallback: [cached], targets: [{speaks: scripted, script: bad.yaml}]}
 """
 
 
@@ -64,6 +66,11 @@ def test_no_key_gets_the_answer_of_another_key(served: Gateway) -> None:
     ask(served, "secret", "a")
     assert ask(served, "secret", "b").headers["x-gateway-cache"] == "miss"
     assert ask(served, "secret", "a").headers["x-gateway-cache"].startswith("hit")
+
+
+def test_no_key_gets_the_answer_of_another_key_through_a_fallback(served: Gateway) -> None:
+    results = [ask(served, "fallback", key, "first").headers["x-gateway-cache"] for key in ("a", "b", "a")]
+    assert [one.partition(";")[0] for one in results] == ["miss", "miss", "hit"]
 
 
 def test_each_repeat_index_has_its_own_answer(served: Gateway) -> None:

@@ -66,6 +66,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
         limits=LimitsPolicy(**values["limits"]),
         markers=MarkersPolicy(**values["markers"]),
         cache=CachePolicy(**values["cache"]),
+        record=values["record"],
         delivery=DeliveryPolicy(
             **timeout,
             **delivery["retry"],

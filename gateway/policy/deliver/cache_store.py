@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from gateway.config.snapshot import CacheSpec
 from gateway.core.events import Event
 from gateway.core.frozen import dataclass
+from gateway.policy.deliver.sqlite_file import open_database, used_bytes
 from gateway.wire.stored_events import dump_json, load_events, named_events
 
 LOG = logging.getLogger("gateway.deliver")
 
 LOOK_UP_SECONDS = 2.0
 """Seconds that a call waits for the store."""
+BUSY_SECONDS = 1.0
+"""Seconds to wait while another process writes."""
 MAX_WAITING = 256
 """Answers that may wait to be written; further ones are not kept."""
 
@@ -48,7 +51,10 @@ class CacheStore(ABC):
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cache")
-        self._waiting = 0
+        self._given = 0
+        """Answers given to the thread; changed only by ``put``."""
+        self._done = 0
+        """Answers that the thread has written or dropped; changed only by the thread."""
         self._failing = False
 
     async def get(self, key: bytes) -> StoredAnswer | None:
@@ -62,10 +68,11 @@ class CacheStore(ABC):
 
     def put(self, key: bytes, created: float, events: Sequence[Event]) -> None:
         """Keep an answer soon. An answer that cannot be written is not kept."""
-        if self._waiting >= MAX_WAITING:
+        if self._given - self._done >= MAX_WAITING:
             return
-        self._waiting += 1
-        self._thread.submit(self._put, key, created, events)
+        with suppress(RuntimeError):  # closed: the process ends
+            self._thread.submit(self._put, key, created, events)
+            self._given += 1
 
     def close(self) -> None:
         """Write what waits, and release the file. Blocks the thread."""
@@ -78,11 +85,12 @@ class CacheStore(ABC):
         return None if found is None else StoredAnswer(found[0], load_events(found[1]))
 
     def _put(self, key: bytes, created: float, events: Sequence[Event]) -> None:
-        self._waiting -= 1
         try:
             self._write(key, created, dump_json(named_events(events)).encode("ascii"))
         except Exception as error:  # the thread must go on, also after a value that cannot be written
             self._warn(error)
+        finally:
+            self._done += 1
 
     def _warn(self, error: Exception) -> None:
         """Log the first of several failures."""
@@ -157,37 +165,13 @@ class SqliteStore(CacheStore):
                 self._path,
                 "CREATE TABLE IF NOT EXISTS answers"
                 " (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, created REAL NOT NULL, events BLOB NOT NULL)",
+                BUSY_SECONDS,
             )
         return self._database
 
     def _release(self) -> None:
         if self._database is not None:
             self._database.close()
-
-
-def open_database(path: Path, schema: str) -> sqlite3.Connection:
-    """Open or create an SQLite file that only this user may read (mode 0600), for several processes (WAL).
-
-    Raises ``OSError`` or ``sqlite3.Error``.
-    """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its other files the mode of this one
-    database = sqlite3.connect(path, timeout=1.0)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.executescript(schema)
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
-
-
-def used_bytes(database: sqlite3.Connection) -> int:
-    """The bytes of the file that hold data."""
-    pages, free, size = [
-        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
-    ]
-    return int((pages - free) * size)
 
 
 class CacheStores:
