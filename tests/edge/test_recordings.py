@@ -70,21 +70,25 @@ def ask(served: Gateway, model: str, key: str = "noted", **fields: object) -> ht
 
 
 def rows(folder: Path, request_id: str) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """The calls with a request id, each with its exchanges, as soon as there is one."""
-    database = sqlite3.connect(f"file:{folder}/calls.sqlite?mode=ro", uri=True)
+    """The calls with a request id, each with its exchanges; empty while the thread has not written any."""
+    try:
+        database = sqlite3.connect(f"file:{folder}/calls.sqlite?mode=ro", uri=True)
+    except sqlite3.OperationalError:  # the first call makes the file
+        return []
     database.row_factory = sqlite3.Row
-    query = "SELECT * FROM calls WHERE request_id = ?"
-    assert eventually(lambda: database.execute(query, (request_id,)).fetchall(), 30)
-    found = [
-        (dict(call), [dict(one) for one in database.execute("SELECT * FROM exchanges WHERE call = ?", (call["id"],))])
-        for call in database.execute(query, (request_id,))
-    ]
-    database.close()
-    return found
+    try:
+        calls = database.execute("SELECT * FROM calls WHERE request_id = ?", (request_id,)).fetchall()
+        query = "SELECT * FROM exchanges WHERE call = ?"
+        return [(dict(call), [dict(one) for one in database.execute(query, (call["id"],))]) for call in calls]
+    except sqlite3.OperationalError:  # the file has no tables yet
+        return []
+    finally:
+        database.close()
 
 
 def recorded(folder: Path, answer: httpx.Response) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The only recording of an answer."""
+    assert eventually(lambda: rows(folder, answer.headers["x-request-id"]), 30)
     (found,) = rows(folder, answer.headers["x-request-id"])
     return found
 
@@ -134,6 +138,11 @@ def test_a_call_whose_client_left_has_one_recording(served: Gateway, folder: Pat
     assert [event[1] for event in json.loads(exchange["events"])] == ["Begun", "Delta"]
 
 
+def test_each_turn_of_a_call_is_an_exchange(served: Gateway, folder: Path) -> None:
+    _, exchanges = recorded(folder, ask(served, "good", gateway={"turns": {"questions": ["one", "two"]}}))
+    assert [json.loads(one["messages"])[-1]["content"] for one in exchanges] == ["one", "two"]
+
+
 def test_metadata_has_no_text(served: Gateway, folder: Path) -> None:
     answer = ask(served, "hashed", user=CANARY, temperature=0.25, stop=[CANARY])
     call, (exchange,) = recorded(folder, answer)
@@ -149,13 +158,7 @@ def test_neither_a_private_key_nor_a_policy_without_recordings_is_recorded(serve
     answers = [ask(served, "good", "private"), ask(served, "plain")]
     last = ask(served, "good")
     recorded(folder, last)  # the thread writes in order
-    database = sqlite3.connect(f"file:{folder}/calls.sqlite?mode=ro", uri=True)
-    found = [
-        database.execute("SELECT count(*) FROM calls WHERE request_id = ?", (one.headers["x-request-id"],)).fetchone()
-        for one in answers
-    ]
-    database.close()
-    assert found == [(0,), (0,)]
+    assert [rows(folder, one.headers["x-request-id"]) for one in answers] == [[], []]
 
 
 def test_the_file_has_mode_0600(served: Gateway, folder: Path) -> None:
