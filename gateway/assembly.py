@@ -2,6 +2,9 @@
 
 The delivery layers of each model, from the client to the engine:
 
+    Recording       notes the events of recorded calls; outside the cache, so that a recording is what the client got
+    Cache           sends a kept answer to exactly the same request; outside all other layers, so that it keeps whole
+                    answers, and an answer that it has costs nothing
     SplitCalls      one call for each choice, in sequence, where an engine accepts no list of prompts or ignores ``n``;
                     outside the timeouts, so that the idle time is measured for each call separately
     Timeouts        limits the total time and the idle time; outside failover, so that one limit covers all attempts
@@ -47,11 +50,15 @@ from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.admit.rates import MemoryRates, RateStore
+from gateway.policy.deliver.cache import Cache
+from gateway.policy.deliver.cache_store import CacheStores
 from gateway.policy.deliver.circuit_breaker import BreakerKey, CircuitBreakers
 from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.health_check import HealthCheck
 from gateway.policy.deliver.load_balancer import BALANCERS, Replica
+from gateway.policy.deliver.recorder import Recorder, Recorders
+from gateway.policy.deliver.recording import Recording
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
@@ -72,6 +79,8 @@ class SharedResources:
     engines: EngineCache
     metrics: Metrics
     breakers: CircuitBreakers
+    caches: CacheStores
+    recorders: Recorders
     rates: RateStore
     """The rates of all workers of this gateway; not used if the configuration names a store."""
     concurrency: Concurrency
@@ -86,6 +95,8 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
         engines=EngineCache(),
         metrics=metrics,
         breakers=CircuitBreakers(metrics.circuit),
+        caches=CacheStores(),
+        recorders=Recorders(partial(metrics.count, "gateway_recordings_dropped_total")),
         rates=rates or MemoryRates(),
         concurrency=Concurrency(),
     )
@@ -99,6 +110,10 @@ class Stack:
     routes: Mapping[str, Route]
     keyring: Keyring
     limiter: Limiter
+    has_cache: bool = False
+    """Whether any model has a cache. Then every call carries its key, because a fallback may have one."""
+    recorder: Recorder | None = None
+    """None: the configuration names no file for recordings."""
     health_checks: tuple[HealthCheck, ...] = ()
     """Each runs in a task while this stack serves."""
 
@@ -110,7 +125,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     """
     problems = _Problems()
     prompts = {name: DatasetPrompt(spec) for name, spec in snapshot.prompts.items()}
-    routes = {name: _route(model, prompts, shared, problems) for name, model in snapshot.models.items()}
+    routes = {name: _route(model, snapshot, prompts, shared, problems) for name, model in snapshot.models.items()}
     problems.end()
     found = {name: route for name, route in routes.items() if route}
     return Stack(
@@ -118,6 +133,8 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         routes={name: _with_fallbacks(route, found) for name, route in found.items()},
         keyring=Keyring(snapshot.keys),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot.store, shared), shared.concurrency),
+        has_cache=any(model.policy.cache.mode != "off" for model in snapshot.models.values()),
+        recorder=shared.recorders.get(snapshot.recordings),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
 
@@ -195,9 +212,18 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
 
 
 def _route(
-    model: ModelSpec, prompts: Mapping[str, DatasetPrompt], shared: SharedResources, problems: _Problems
+    model: ModelSpec,
+    snapshot: Snapshot,
+    prompts: Mapping[str, DatasetPrompt],
+    shared: SharedResources,
+    problems: _Problems,
 ) -> Route | None:
     backend, rows = _delivery(model, shared, problems)
+    if model.policy.cache.mode != "off":
+        observe = partial(shared.metrics.count, "gateway_cache_requests_total", model.name)
+        backend = Cache(backend, shared.caches.get(snapshot.cache), model, observe)
+    if model.policy.record != "off":
+        backend = Recording(backend)
     media = model.policy.media
     if not all(row.media_addresses for row in rows):
         media = replace(media, https="refuse")

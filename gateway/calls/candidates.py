@@ -208,6 +208,8 @@ def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, pa
         endpoint="completions" if text else "chat",
         request_id=call.request_id,
         session=call.session,
+        tenant=call.tenant,
+        repeat=call.repeat,
         prompts=(prompt.text,) if text else (),
         messages=() if text else prompt.messages or (),
         params=params,

@@ -49,6 +49,8 @@ def explanation(
         body["target"] = timeline.target
         body["attempts"] = timeline.attempts
         body["failed_attempts"] = [{"target": one, "code": code} for one, code in timeline.attempt_log.failures]
+        if timeline.attempt_log.cache:
+            body["cache"] = timeline.attempt_log.cache
         body["overhead_ms"] = round(timeline.overhead() * 1000, 3)
         body["notices"] += timeline.notices()
     if segments is not None:

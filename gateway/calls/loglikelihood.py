@@ -80,6 +80,8 @@ class CandidateScores:
 async def score_candidates(route: Route, candidates: PreparedCandidates, timeline: CallTimeline) -> CandidateScores:
     """Send the requests and compute the scores. Raises the first error of a request, and ends the other requests."""
     timeline.attempt_log = candidates.prepared.exchange.attempts
+    if timeline.recording is not None:
+        candidates.texts[0].exchange.attempts.recorded = timeline.recording.exchanges
     timeline.backend_opening()
     try:
         completions = await _completions(route, candidates.texts)

@@ -10,6 +10,7 @@ from gateway.calls.cut_answers import CutAnswers
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
+from gateway.policy.deliver.recorder import CallRecording
 from gateway.telemetry.metrics import NumberSeries
 
 UNKNOWN_MODEL = "unknown"
@@ -20,10 +21,10 @@ class CallTimeline:
     """Times and counts of one call; only the task that owns the call writes to it."""
 
     __slots__ = (
-        "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written", "admission",
-        "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint", "in_flight",
-        "kind", "markers", "model", "path", "refusal", "render", "request_id", "stop_cuts", "stream", "template",
-        "template_notices", "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
+        "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written",
+        "admission", "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint",
+        "in_flight", "kind", "markers", "model", "path", "recording", "refusal", "render", "request_id", "stop_cuts",
+        "stream", "template", "template_notices", "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +54,8 @@ class CallTimeline:
         self.admission: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None
+        self.recording: CallRecording | None = None
+        """None: the call is not recorded."""
         self.stop_cuts: list[str] = []
         self.delivery_notices: list[str] = []
         self.template_notices: tuple[str, ...] = ()
@@ -153,7 +156,9 @@ class CallTimeline:
 
     def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
         """The record of the finished call."""
-        opened, usage = self._opened, self.usage
+        opened, usage, cached = self._opened, self.usage, self.attempt_log.cache == "hit"
+        if cached:  # nothing was sent to a target
+            opened = None
         first, ended, written = self._upstream_first, self._upstream_end, self._written
         return Record(
             request_id=self.request_id,
@@ -179,7 +184,7 @@ class CallTimeline:
             gaps=tuple(map(sub, written[1:], written)),
             prompt_tokens=usage.prompt if usage is not None else None,
             completion_tokens=usage.completion if usage is not None else None,
-            usage_source=usage.source if usage is not None else "",
+            usage_source="" if usage is None else "cache" if cached else usage.source,
             stop_cuts=tuple(self.stop_cuts),
             answers_cut=tuple(self.cut_answers.reasons(usage).values()) if self.cut_answers.found else (),
             template_notices=self.template_notices,

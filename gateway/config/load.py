@@ -20,7 +20,7 @@ from gateway.config.sections.keys import read_keys
 from gateway.config.sections.models import read_models
 from gateway.config.sections.server import read_server
 from gateway.config.sections.targets import secret
-from gateway.config.snapshot import KeySpec, Snapshot, StoreSpec
+from gateway.config.snapshot import CacheSpec, KeySpec, ModelSpec, RecordingsSpec, Snapshot, StoreSpec
 from gateway.core.errors import ConfigError, Problem
 
 
@@ -100,9 +100,37 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         prompts=MappingProxyType(library.prompts()),
         keys=keys,
         store=_store(document, values["store"], files, env),
+        cache=_cache(document, values["cache"], files),
+        recordings=_recordings(document, values["recordings"], files, models),
         revision=files.revision(),
         notes=tuple(files.notes),
     )
+
+
+def _cache(document: YamlDocument, values: Any, files: Files) -> CacheSpec:
+    """Return the section ``cache``."""
+    if values is INVALID or INVALID in values.values():
+        return CacheSpec()
+    return CacheSpec(**{**values, "path": _database(document, "cache", values, files)})
+
+
+def _recordings(document: YamlDocument, values: Any, files: Files, models: Mapping[str, ModelSpec]) -> RecordingsSpec:
+    """Return the section ``recordings``."""
+    if values is INVALID or INVALID in values.values():
+        return RecordingsSpec()
+    recorded = [model.policy.name for model in models.values() if model.policy.record != "off"]
+    if recorded and not values["path"]:
+        message = f"is missing; policy {recorded[0]} records calls, so name a file such as recordings.sqlite"
+        document.refuse(("recordings", "path"), message)
+    return RecordingsSpec(**{**values, "path": _database(document, "recordings", values, files)})
+
+
+def _database(document: YamlDocument, section: str, values: Mapping[str, Any], files: Files) -> Path | None:
+    """The path of a section's SQLite file, which may not exist yet; None if it has none."""
+    path = files.home / values["path"] if values["path"] else None
+    if path is not None and not path.parent.is_dir():
+        document.refuse((section, "path"), f"the folder of {values['path']} does not exist; create it")
+    return path
 
 
 def _store(document: YamlDocument, values: Any, files: Files, env: Mapping[str, str]) -> StoreSpec:

@@ -216,6 +216,37 @@ class StoreSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CachePolicy:
+    """Whether complete answers are kept and sent again for exactly the same request."""
+
+    mode: Literal["off", "on", "read_only", "write_only"] = "off"
+    ttl: float = 24 * 3600.0
+    """Seconds after which an answer is not used any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """The place where answers are kept."""
+
+    path: Path | None = None
+    """An SQLite file; None: the memory of each process."""
+    max_size: int = 256 * 1024 * 1024
+    """Bytes; the oldest answers are removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingsSpec:
+    """The file of the recorded calls."""
+
+    path: Path | None = None
+    """An SQLite file; None: no call is recorded."""
+    retention: float = 168 * 3600.0
+    """Seconds after which a recording is removed."""
+    max_size: int = 1024 * 1024 * 1024
+    """Bytes; the oldest recordings are removed."""
+
+
+@dataclass(frozen=True, slots=True)
 class PolicySpec:
     """The rules of one policy file."""
 
@@ -226,6 +257,9 @@ class PolicySpec:
     media: MediaPolicy = MediaPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     markers: MarkersPolicy = MarkersPolicy()
+    cache: CachePolicy = CachePolicy()
+    record: Literal["off", "metadata", "full"] = "off"
+    """Whether calls are recorded, without or with their texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +295,8 @@ class KeySpec:
     expires: float | None = None
     """The time when the key expires, in seconds since the epoch; None: never."""
     limits: KeyLimits = KeyLimits()
+    record: bool = True
+    """False: no call with this key is recorded, under any policy."""
     allow_markers: bool = False
     """Whether requests with this key may contain markers of templates, as with the action ``allow``."""
 
@@ -275,6 +311,8 @@ class Snapshot:
     """The dataset prompts of the folder ``prompts``, by name."""
     keys: tuple[KeySpec, ...] = ()
     store: StoreSpec = StoreSpec()
+    cache: CacheSpec = CacheSpec()
+    recordings: RecordingsSpec = RecordingsSpec()
     revision: str = ""
     """The first 12 hex digits of a digest over all files of the configuration."""
     notes: tuple[Problem, ...] = ()

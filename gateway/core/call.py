@@ -69,6 +69,10 @@ class Call:
     """Monotonic seconds at which the request's head arrived."""
     session: str = ""
     """The header ``x-session-id``; empty: none."""
+    tenant: str = ""
+    """See ``Exchange``."""
+    repeat: int = 0
+    """See ``Exchange``."""
     dialogue: Dialogue | None = None
     """The conversation of a chat request; without messages if the request names a dataset prompt."""
     prompt: PromptReference | None = None

@@ -23,7 +23,7 @@ RawPrompt = str | tuple[int, ...]
 class AttemptLog:
     """The upstream attempts of one call, including retries, other targets and split calls."""
 
-    __slots__ = ("count", "failures", "open", "retries", "target")
+    __slots__ = ("cache", "cache_age", "count", "failures", "open", "recorded", "retries", "target")
 
     def __init__(self) -> None:
         self.count = 0
@@ -35,6 +35,14 @@ class AttemptLog:
         """Attempts that have neither failed nor begun to answer."""
         self.failures: list[tuple[str, str]] = []
         """The target's label and the error code of each failed attempt."""
+        self.cache = ""
+        """``hit`` if the cache had every answer of the call, else ``miss``, ``bypass`` or ``error``.
+
+        Empty: the policy has no cache."""
+        self.cache_age = 0.0
+        """Seconds since the oldest of these answers was made."""
+        self.recorded: list[RecordedExchange] | None = None
+        """The exchanges of the call with their events; None: the call is not recorded."""
 
     def begin(self, target: str, *, retry: bool = False) -> None:
         """Count an attempt; called before the target is opened."""
@@ -51,6 +59,12 @@ class AttemptLog:
         """Call when an attempt has failed before its answer."""
         self.open -= 1
         self.failures.append((target, code))
+
+    def looked_up(self, result: str, age: float) -> None:
+        """Note a look-up in the cache. ``age``: seconds, of a ``hit``."""
+        if self.cache in ("", "hit"):
+            self.cache = result
+        self.cache_age = max(self.cache_age, age)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +98,25 @@ class Exchange:
     """The engine must leave special tokens in the text, because the output parser reads them."""
     session: str = ""
     """The client's ``x-session-id``; calls with the same value use the same target under ``balance: sticky``."""
+    tenant: str = ""
+    """The name of the client's key, if the cache or the recordings need it."""
+    repeat: int = 0
+    """The client's ``gateway.repeat``; the cache has one answer for each value."""
     deadline: float | None = None
     """Event loop time at which the call must be over. None: the policy's total timeout, from ``Backend.open`` on."""
     attempts: AttemptLog = field(default_factory=AttemptLog, compare=False, repr=False)
     """Shared by all copies of this exchange that ``dataclasses.replace`` makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedExchange:
+    """An exchange of a call that is recorded."""
+
+    exchange: Exchange
+    time: float
+    """Seconds since the epoch at which it was opened."""
+    moments: list[tuple[float, Event]]
+    """The events so far, each with the seconds since the exchange was opened."""
 
 
 class Events(Protocol):

@@ -38,6 +38,9 @@ def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None =
             round(elapsed * 1000),
         )  # fmt: skip
         notices += timeline.notices()
+    if timeline is not None and (cache := timeline.attempt_log.cache):
+        age = f"; age={int(timeline.attempt_log.cache_age)}" if cache == "hit" else ""
+        rows += f"x-gateway-cache: {cache}{age}\r\n".encode("ascii")
     if prepared.prompt_id:
         rows += b"x-gateway-dataset-prompt: %b\r\n" % header_value(prepared.prompt_id).encode("ascii")
     if notices:

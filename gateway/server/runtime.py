@@ -69,6 +69,8 @@ class Runtime(ConfigReloader):
         for store in self.resources.stores.values():
             await store.aclose()
         await self.resources.client.aclose()
+        await asyncio.to_thread(self.resources.caches.close)
+        await asyncio.to_thread(self.resources.recorders.close)
 
     async def prepare(self, snapshot: Snapshot) -> None:
         """Build the stack of a snapshot. Raises an error if that fails."""

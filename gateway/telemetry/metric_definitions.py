@@ -35,9 +35,10 @@ LABEL_VALUES = {
     "stream": ("true", "false"),
     "kind": ("meta", "prompter", "jinja", "chat", "base"),
     "direction": ("prompt", "completion"),
-    "source (tokens)": ("upstream", "estimated", "chunks"),
+    "source (tokens)": ("upstream", "estimated", "chunks", "cache"),
     "source (stop cuts)": ("engine", "gateway"),
     "reason (shed)": ("in_flight", "draining", "queue_full", "queue_timeout", "connections", "client_connections"),
+    "reason (recordings)": ("queue_full", "disk_full", "failed"),
     "reason (param rejections)": ("invalid_value", "unsupported_parameter", "forbidden_parameter"),
     "reason (answers cut)": ("thinking", "empty", "context", "length"),
     "rule": (
@@ -57,7 +58,8 @@ LABEL_VALUES = {
     "parser": get_args(ToolParser),
     "action": ("escape", "reject", "strip", "allow", "report", "token_ids"),
     "phase": ("before_first", "mid_stream", "stalled"),
-    "result": ("ok", "error"),
+    "result (reloads)": ("ok", "error"),
+    "result (cache)": ("hit", "miss", "bypass", "error"),
 }
 """The labels with a fixed set of values, as in ``docs/metrics.md``; ``outcome`` may also be an error code."""
 
@@ -104,7 +106,7 @@ METRICS = (
     Metric("gateway_circuit_open", "gauge", ("model", "target"),
            "1 while calls avoid a failing target; with several workers, the number of workers that avoid it."),
     Metric("gateway_tokens_total", "counter", ("model", "direction", "source"),
-           "Tokens; direction is prompt or completion, source is upstream, estimated or chunks."),
+           "Tokens; direction is prompt or completion, source is upstream, estimated, chunks or cache."),
     Metric("gateway_in_flight", "gauge", ("endpoint", "model"),
            "Calls under way; the model is unknown until the body has been read."),
     Metric("gateway_shed_total", "counter", ("reason",),
@@ -113,6 +115,10 @@ METRICS = (
            "Open connections of the main listener."),
     Metric("gateway_store_failures_total", "counter", (),
            "Times that the store of the rate limits was needed and did not answer."),
+    Metric("gateway_cache_requests_total", "counter", ("model", "result"),
+           "Look-ups in the cache; result is hit, miss, bypass (not looked up) or error (the store failed)."),
+    Metric("gateway_recordings_dropped_total", "counter", ("reason",),
+           "Calls that should be recorded and are not; reason is queue_full, disk_full or failed."),
     Metric("gateway_stop_cuts_total", "counter", ("model", "source"),
            "Choices that ended at a stop; source is engine (the engine stopped) or gateway (it cut the text)."),
     Metric("gateway_stop_leaks_total", "counter", ("model",),

@@ -23,9 +23,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 INITIAL = (
     # Counters of rare events exist from the start, so that their rate is 0 instead of "no data".
-    *(("gateway_reloads_total", value) for value in LABEL_VALUES["result"]),
+    *(("gateway_reloads_total", value) for value in LABEL_VALUES["result (reloads)"]),
     *(("gateway_client_gone_total", value) for value in LABEL_VALUES["phase"]),
     *(("gateway_shed_total", value) for value in LABEL_VALUES["reason (shed)"]),
+    *(("gateway_recordings_dropped_total", value) for value in LABEL_VALUES["reason (recordings)"]),
     ("gateway_worker_restarts_total",),
     ("gateway_log_lines_dropped_total",),
 )

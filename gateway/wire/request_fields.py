@@ -127,6 +127,8 @@ class GatewayOptions(Closed):
     """The request's extension field ``gateway``."""
 
     explain: bool = False
+    repeat: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    """The cache keeps one answer for each value."""
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
     """Values for the slots of the model's template."""
     prompt: Annotated[PromptOptions, _at_most(8)] | None = None

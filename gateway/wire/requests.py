@@ -98,6 +98,7 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
         params=fields.known,
         unknown=fields.unknown,
         given=fields.given,
+        repeat=_repeat(body),
         explain=_explains(body),
     )
 
@@ -143,6 +144,7 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float
         given=fields.given,
         prompt=None if raw_prompt is None else _prompt_reference(raw_prompt, "prompt"),
         candidates=Candidates(labelled, context, body.get("normalize") or "tokens"),
+        repeat=_repeat(body),
         explain=_explains(body),
     )
 
@@ -196,6 +198,7 @@ def _call(
         stream=bool(stream),
         stream_options=_further_options(options) if options else EMPTY_MAPPING,
         include_usage=bool(options and options.get("include_usage")),
+        repeat=_repeat(body) if "gateway" in body else 0,
         explain="gateway" in body and _explains(body),
     )
 
@@ -216,6 +219,11 @@ def _further_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _explains(body: Mapping[str, Any]) -> bool:
     options = body.get("gateway")
     return options is not None and options.get("explain") is True
+
+
+def _repeat(body: Mapping[str, Any]) -> int:
+    options = body.get("gateway") or EMPTY_MAPPING
+    return options.get("repeat") or 0
 
 
 def _variables(body: Mapping[str, Any]) -> Mapping[str, Any]:

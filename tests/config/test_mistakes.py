@@ -82,9 +82,20 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             "The base address up to and including `/v1`.",
         ],
     ),
+    "a policy that records without a file": (
+        policy("record: full\n"),
+        [
+            "gateway.yaml:1 recordings.path: is missing; policy mine records calls, so name a file such as "
+            "recordings.sqlite"
+        ],
+    ),
+    "a cache in a folder that does not exist": (
+        gateway(head="cache: {path: nowhere/answers.sqlite}\n"),
+        ["gateway.yaml:1 cache.path: the folder of nowhere/answers.sqlite does not exist; create it"],
+    ),
     "a section that does not exist": (
         gateway(head="logging: {level: debug}\n"),
-        ["gateway.yaml:1 logging: unknown key (known: keys, models, server, store)"],
+        ["gateway.yaml:1 logging: unknown key (known: cache, keys, models, recordings, server, store)"],
     ),
     "a key given twice": (
         gateway(head="server:\n  port: 8000\n  port: 9000\n"),
@@ -118,7 +129,10 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a list where a mapping belongs": (
         {"gateway.yaml": "- models\n"},
-        ["gateway.yaml:1: expected a mapping with the settings server, models, keys, store, such as {server: …}"],
+        [
+            "gateway.yaml:1: expected a mapping with the settings server, models, keys, store, cache, recordings, "
+            "such as {server: …}",
+        ],
     ),
     "one target without its dash": (
         {"gateway.yaml": "models:\n  demo:\n    template: plain\n    targets:\n      speaks: completions\n"},

@@ -222,8 +222,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     # D. Overload
     "D01": (
-        _LIMITS + "test_calls_beyond_a_models_places_wait_and_then_are_refused",
-        "tests/policy/test_call_queue.py::test_free_places_go_to_the_keys_in_turn",
+        _LIMITS + "test_calls_beyond_a_models_slots_wait_and_then_are_refused",
+        "tests/policy/test_call_queue.py::test_free_slots_go_to_the_keys_in_turn",
     ),
     "D02": (
         _METRICS + "test_running_and_refused_calls_name_their_model",
@@ -246,6 +246,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "D09": _cases(_TIMEOUTS, "half a body", "half of an unread body"),
     "D10": (_ROWS + "test_d10_hundreds_of_connections_at_once_are_all_served",),
+    "D11": ("tests/journeys/test_worker_deaths.py::test_a_worker_that_hangs_is_killed_and_replaced",),
     # E. Lifecycle
     "E01": (
         _FIGURES + "test_t6_no_stream_is_cut_that_ends_within_the_drain_time",
@@ -259,6 +260,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         _SHUTDOWN + "test_a_second_signal_aborts_running_calls",
         _SIGNALS + "test_the_second_signal_stops_all_workers_at_once",
     ),
+    "E04": (_SHUTDOWN + "test_a_call_that_waits_for_a_place_is_refused_at_once",),
     "E05": (_SHUTDOWN + "test_a_drain_makes_readiness_fail_and_closes_idle_connections",),
     "E06": (
         _RELOAD + "test_sighup_loads_an_edit",
@@ -351,6 +353,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         _FIGURES + "test_t13_no_key_prompt_or_header_is_in_errors_metrics_and_logs",
         "tests/journeys/test_failing_targets.py::test_no_key_and_no_content_is_logged",
     ),
+    "F19": (
+        "tests/edge/test_cache.py::test_no_key_gets_the_answer_of_another_key",
+        "tests/edge/test_cache.py::test_no_key_gets_the_answer_of_another_key_through_a_fallback",
+    ),
     "F20": (_KEYS + "test_the_model_list_shows_the_models_of_the_key",),
     "F21": (
         "tests/edge/test_cors.py::test_another_origin_can_read_nothing",
@@ -362,6 +368,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "F23": (_ROWS + "test_f23_answers_are_not_compressed",),
     # G. Resource exhaustion
+    "G01": ("tests/edge/test_recordings.py::test_a_file_that_cannot_be_written_costs_recordings_and_no_calls",),
+    "G02": ("tests/policy/test_recorder.py::test_a_recording_that_finds_the_queue_full_or_closed_is_dropped",),
     "G03": (
         "tests/journeys/test_exhaustion.py::test_a_process_without_free_descriptors_waits_and_then_serves",
         "tests/journeys/test_exhaustion.py::test_a_process_without_free_descriptors_shuts_down",
@@ -384,22 +392,20 @@ TESTS: dict[str, tuple[str, ...]] = {
         _METRICS + "test_a_stream_that_the_gateway_cuts_still_has_tokens_and_a_time_per_token",
         _SHUTDOWN + "test_calls_that_outlast_the_drain_get_an_error",
     ),
+    "H04": ("tests/policy/test_recorder.py::test_several_writers_of_one_file_lose_nothing",),
+    "H05": ("tests/policy/test_recorder.py::test_several_writers_of_one_file_lose_nothing",),
     "H07": (_ROWS + "test_h07_histograms_hold_no_more_calls_than_the_counters",),
+    "H08": (
+        "tests/edge/test_recordings.py::test_metadata_has_no_text",
+        "tests/edge/test_recordings.py::test_the_file_has_mode_0600",
+    ),
 }  # fmt: skip
 """Row → its tests."""
 
 NO_TEST: dict[str, str] = {
-    "D11": "Not in this version: the lag of the event loop is not a metric.",
-    "E04": "Not in this version: calls in the queue keep waiting while the gateway drains.",
     "E13": "The soak of 100,000 calls takes too long for the suite.",
-    "F19": "Not in this version: without a cache and recordings no answer is shared between keys.",
-    "G01": "Not in this version: recordings.",
-    "G02": "Not in this version: recordings.",
-    "H04": "Not in this version: recordings.",
-    "H05": "Not in this version: recordings.",
-    "H06": "Not in this version: recordings.",
-    "H08": "Not in this version: recordings.",
-    "H09": "Not in this version: recordings.",
+    "H06": "Not in this version: the file of recordings is not rotated.",
+    "H09": "Not in this version: recordings are not replayed.",
 }
 """Row → why no test shows it."""
 

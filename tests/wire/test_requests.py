@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
         chat, {"messages": [{"role": "user", "content": 5}]}, InvalidValue, "messages[0].content", "a string or a list",
     ),
     "an option with the name of a type": (
-        chat, {"gateway": {"str": 1}}, InvalidValue, "gateway.str", "(known: explain, prompt, turns, variables)",
+        chat, {"gateway": {"str": 1}}, InvalidValue, "gateway.str", "known: explain, prompt, repeat, turns, variables",
     ),
     "a fraction of a token": (chat, {"max_tokens": 1.5}, InvalidValue, "max_tokens", "whole number, not a decimal"),
     "a user without content": (

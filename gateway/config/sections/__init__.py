@@ -1,1 +1,1 @@
-"""One file for each part of the configuration: server, models, targets, templates, policies, prompts, keys."""
+"""One file for each part of the configuration: server, tls, models, targets, templates, policies, prompts, keys."""

@@ -14,6 +14,7 @@ from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import (
     BreakerPolicy,
+    CachePolicy,
     DeliveryPolicy,
     HealthCheckPolicy,
     LimitsPolicy,
@@ -64,6 +65,8 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
         media=MediaPolicy(**values["media"]),
         limits=LimitsPolicy(**values["limits"]),
         markers=MarkersPolicy(**values["markers"]),
+        cache=CachePolicy(**values["cache"]),
+        record=values["record"],
         delivery=DeliveryPolicy(
             **timeout,
             **delivery["retry"],

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from gateway.assembly import Stack
 from gateway.calls.route import Route
@@ -33,6 +33,7 @@ from gateway.edge.error_response import send_error
 from gateway.edge.http_request import HttpRequest, body_too_large
 from gateway.edge.state import SHUTTING_DOWN, GatewayState
 from gateway.policy.admit.limits import Admission
+from gateway.policy.deliver.recorder import CallRecording
 from gateway.telemetry.call_log import log_call
 from gateway.wire.error_object import quoted
 from gateway.wire.json import parse_object
@@ -77,6 +78,8 @@ class CallHandler:
                 if state.draining or state.running > state.stack.snapshot.server.max_in_flight:
                     await self._refuse(request, timeline)
                 call, route, key = await self._read(request, timeline)
+                if (mode := route.spec.policy.record) != "off":
+                    timeline.recording = _recording(state.stack, mode, route, key)
                 admission = await self._admit(request, call, route, key)
                 await endpoint.respond(request, call, route, timeline)
                 end = ("ok", request.status, "")
@@ -106,6 +109,8 @@ class CallHandler:
             record = timeline.freeze(*end)
             if admission is not None:
                 admission.end(_used_tokens(record))
+            if timeline.recording is not None:
+                timeline.recording.end(record, timeline.attempt_log.cache)
             metrics.record(record)
             log_call(record)
 
@@ -142,6 +147,8 @@ class CallHandler:
         route = authorized_route(stack, key, call.model)
         if route.fallbacks:
             call = replace(call, fallbacks=tuple([name for name in route.fallbacks if stack.keyring.allows(key, name)]))
+        if key is not None and stack.has_cache:
+            call = replace(call, tenant=key.name)
         template = route.template.spec
         self._count_for(call.model, timeline)
         timeline.template, timeline.kind = template.name, template.kind
@@ -196,6 +203,15 @@ class CallHandler:
         state.metrics.count("gateway_shed_total", "in_flight")
         limit = state.stack.snapshot.server.max_in_flight
         return Overloaded(f"too many concurrent requests (server.max_in_flight={limit}); retry later")
+
+
+def _recording(
+    stack: Stack, mode: Literal["metadata", "full"], route: Route, key: KeySpec | None
+) -> CallRecording | None:
+    """The recording of a call; None if its key must not be recorded."""
+    if stack.recorder is None or (key is not None and not key.record):
+        return None
+    return stack.recorder.begin(mode, key.name if key is not None else "", route.spec.policy.name)
 
 
 async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimeline) -> None:

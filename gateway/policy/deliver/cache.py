@@ -1,0 +1,174 @@
+"""Cache: a complete answer is kept, and sent again for exactly the same request.
+
+The key of an answer is everything that the target gets, the target itself, the client's key and the request's repeat
+index. Fields that the request leaves out are not in the key, so an omitted temperature and ``temperature: 0`` are two
+requests. Requests that are only similar are never matched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import fields
+
+from gateway.config.snapshot import CachePolicy, ModelSpec
+from gateway.core.completion import delta_size
+from gateway.core.events import Begun, Delta, Document, Event, Finish
+from gateway.core.exchange import Backend, Events, Exchange
+from gateway.core.text_splice import TextSplice
+from gateway.policy.deliver.cache_store import CacheStore, StoreFailed
+from gateway.policy.deliver.layer import Layer
+from gateway.wire.stored_events import dump_json
+
+MAX_ANSWER = 4 * 1024 * 1024
+"""Maximum characters of an answer that is kept, as ``delta_size`` counts."""
+
+KEYED = tuple(sorted({one.name for one in fields(Exchange)} - {"request_id", "session", "deadline", "attempts"}))
+"""The fields of an exchange that are in the key: all but those that change no answer."""
+
+KEYED = tuple(sorted({one.name for one in fields(Exchange)} - {"request_id", "session", "deadline", "attempts"}))
+"""The fields of an exchange that are in the key: all but those that change no answer."""
+
+Observe = Callable[[str], None]
+"""Called once for each request with ``hit``, ``miss``, ``bypass`` (not looked up) or ``error`` (the store failed)."""
+
+
+class Cache(Layer):
+    """A backend that answers from ``store`` where it can, and else keeps the complete answers of ``inner``."""
+
+    def __init__(
+        self,
+        inner: Backend,
+        store: CacheStore,
+        model: ModelSpec,
+        observe: Observe = lambda result: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``now``: seconds since the epoch, because a store may outlive the process."""
+        super().__init__(inner)
+        self._store = store
+        self._policy: CachePolicy = model.policy.cache
+        self._targets = target_identity(model)
+        self._observe = observe
+        self._now = now
+
+    @asynccontextmanager
+    async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
+        """See ``Backend``. The result of the look-up is in ``exchange.attempts``."""
+        key = cache_key(exchange, self._targets)
+        result, age, answer = await self._look_up(key)
+        self._observe(result)
+        exchange.attempts.looked_up(result, age)
+        if answer is not None:
+            begun = next((event.target for event in answer if isinstance(event, Begun)), "")
+            exchange.attempts.target = exchange.attempts.target or begun
+            yield StoredEvents(answer)
+            return
+        async with self._inner.open(exchange) as events:
+            if self._policy.mode == "read_only":
+                yield events
+            else:
+                yield _KeptEvents(events, _choices(exchange), lambda kept: self._store.put(key, self._now(), kept))
+
+    async def _look_up(self, key: bytes) -> tuple[str, float, Sequence[Event] | None]:
+        """The result, the age of the answer in seconds, and the answer if there is one."""
+        if self._policy.mode == "write_only":
+            return "bypass", 0.0, None
+        try:
+            found = await self._store.get(key)
+        except StoreFailed:
+            return "error", 0.0, None
+        age = 0.0 if found is None else max(0.0, self._now() - found.created)
+        if found is None or age > self._policy.ttl:
+            return "miss", 0.0, None
+        return "hit", age, found.events
+
+
+def target_identity(model: ModelSpec) -> list[object]:
+    """Everything about a model's targets that can change an answer, sorted."""
+    rows = [
+        (one.speaks, one.engine, one.url, str(one.path or ""), one.model, one.adds_bos, sorted(one.options.items()))
+        for one in model.targets
+    ]
+    return [model.name, sorted(rows, key=repr)]
+
+
+def cache_key(exchange: Exchange, targets: list[object]) -> bytes:
+    """SHA-256 of the request, of the targets (``target_identity``), of the client and of the repeat index."""
+    request = [targets, *[_ordered(getattr(exchange, name)) for name in KEYED]]
+    return hashlib.sha256(dump_json(request).encode("ascii")).digest()
+
+
+def _ordered(value: object) -> object:
+    """The fields of an object in the order of their names; the order in objects below it may change a prompt."""
+    return sorted(value.items()) if isinstance(value, Mapping) else value
+
+
+def _choices(exchange: Exchange) -> int:
+    return (len(exchange.prompts) or 1) * exchange.n
+
+
+class StoredEvents:
+    """The events of a kept answer, in one batch."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._batch = events
+
+    @property
+    def exhausted(self) -> bool:
+        """See ``Events``."""
+        return not self._batch
+
+    async def next_batch(self) -> Sequence[Event]:
+        """See ``Events``."""
+        batch, self._batch = self._batch, ()
+        return batch
+
+    async def forward_text(self, splice: TextSplice) -> None:
+        """Returns at once: nothing is left to forward after the first batch."""
+
+
+class _KeptEvents:
+    """The events of ``inner``, unchanged. At the end of a complete answer, all of them are given to ``keep``."""
+
+    __slots__ = ("_inner", "_keep", "_kept", "_room", "_unfinished")
+
+    def __init__(self, inner: Events, choices: int, keep: Callable[[Sequence[Event]], None]) -> None:
+        self._inner = inner
+        self._keep = keep
+        self._kept: list[Event] = []
+        self._room = MAX_ANSWER
+        self._unfinished: set[int] = set(range(choices))
+
+    @property
+    def exhausted(self) -> bool:
+        """See ``Events``."""
+        return self._inner.exhausted
+
+    async def next_batch(self) -> Sequence[Event]:
+        """See ``Events``."""
+        batch = await self._inner.next_batch()
+        if self._room < 0:
+            return batch
+        self._kept += batch
+        for event in batch:
+            if isinstance(event, Delta):
+                self._room -= delta_size(event)
+            elif isinstance(event, Finish):
+                self._unfinished.discard(event.index)
+            elif isinstance(event, Document):
+                self._unfinished.clear()
+        if self._room < 0:
+            self._kept = []
+        elif self._kept and (not batch or self._inner.exhausted):
+            if not self._unfinished:
+                self._keep(self._kept)
+            self._room = -1  # the end has been seen
+        return batch
+
+    async def forward_text(self, splice: TextSplice) -> None:
+        """Returns at once, so that all text passes ``next_batch``."""

@@ -1,0 +1,249 @@
+"""Writes recordings of calls to an SQLite file, in one thread.
+
+A call never waits for the file. At most ``MAX_WAITING`` recordings of together ``MAX_WAITING_SIZE`` characters wait;
+others are dropped and counted, as are those that cannot be written
+(``docs/spec/reliability.md`` rows G01, G02, H04, H05, H08).
+Each call is one transaction, so a process that is killed leaves no part of a recording.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from gateway.config.snapshot import RecordingsSpec
+from gateway.core.completion import delta_size
+from gateway.core.events import Delta, Event
+from gateway.core.exchange import Exchange, RecordedExchange
+from gateway.core.record import Record
+from gateway.core.version import VERSION
+from gateway.policy.deliver.sqlite_file import open_database, used_bytes
+from gateway.wire.stored_events import dump_json, named_events
+
+LOG = logging.getLogger("gateway.deliver")
+
+BUSY_SECONDS = 5.0
+"""Seconds to wait while another process writes."""
+MAX_WAITING = 4096
+MAX_WAITING_SIZE = 64 * 1024 * 1024
+
+# fmt: off
+CALL_COLUMNS = {
+    "time": "REAL", "request_id": "TEXT", "endpoint": "TEXT", "model": "TEXT", "key": "TEXT", "policy": "TEXT",
+    "template": "TEXT", "mode": "TEXT", "stream": "INTEGER", "outcome": "TEXT", "status": "INTEGER", "duration": "REAL",
+    "first_token": "REAL", "target": "TEXT", "attempts": "INTEGER", "failed_attempts": "TEXT", "cache": "TEXT",
+    "prompt_tokens": "INTEGER", "completion_tokens": "INTEGER", "usage_source": "TEXT", "version": "TEXT",
+}
+EXCHANGE_COLUMNS = {
+    "call": "INTEGER", "time": "REAL", "endpoint": "TEXT", "prompt_sha256": "TEXT", "prompts": "TEXT",
+    "messages": "TEXT", "params": "TEXT", "seed": "INTEGER", "n": "INTEGER", "stops": "TEXT", "stop_token_ids": "TEXT",
+    "bos": "TEXT", "bos_text": "TEXT", "stream": "INTEGER", "repeat": "INTEGER", "events": "TEXT",
+    "answer_sha256": "TEXT",
+}
+# fmt: on
+"""Column → type, as ``docs/recordings.md`` describes them."""
+
+
+def _table(name: str, columns: Mapping[str, str]) -> str:
+    rows = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+    return f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, {rows});"
+
+
+SCHEMA = (
+    _table("calls", CALL_COLUMNS)
+    + _table("exchanges", EXCHANGE_COLUMNS)
+    + "CREATE INDEX IF NOT EXISTS exchanges_of_call ON exchanges (call);"
+    "CREATE INDEX IF NOT EXISTS calls_by_time ON calls (time);"
+    "CREATE TRIGGER IF NOT EXISTS exchanges_end AFTER DELETE ON calls"
+    " BEGIN DELETE FROM exchanges WHERE call = old.id; END;"
+)
+
+
+@dataclass(eq=False, slots=True)
+class CallRecording:
+    """A running call that will be recorded."""
+
+    recorder: Recorder
+    mode: Literal["metadata", "full"]
+    key: str
+    """The name of the client's key; empty: none."""
+    policy: str
+    exchanges: list[RecordedExchange] = field(default_factory=list)
+
+    def end(self, record: Record, cache: str) -> None:
+        """Write the recording soon. ``cache``: see ``AttemptLog``."""
+        self.recorder.write(self, record, cache)
+
+
+class Recorder:
+    """The recordings of one file. Only ``begin``, ``write`` and ``close`` are called from outside the thread."""
+
+    def __init__(
+        self, spec: RecordingsSpec, path: Path, dropped: Callable[[str], None], now: Callable[[], float] = time.time
+    ) -> None:
+        """``dropped`` is called with the reason of each recording that is lost. ``now``: seconds since the epoch."""
+        self.spec = spec
+        self._path = path
+        self._dropped = dropped
+        self._now = now
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="recordings")
+        self._database: sqlite3.Connection | None = None
+        self._given, self._given_size = 0, 0
+        """Recordings given to the thread, and their characters; changed only by ``write``."""
+        self._done, self._done_size = 0, 0
+        """Recordings that the thread has written or dropped; changed only by the thread."""
+        self._failing = False
+
+    def begin(self, mode: Literal["metadata", "full"], key: str, policy: str) -> CallRecording:
+        """The recording of a call that begins."""
+        return CallRecording(recorder=self, mode=mode, key=key, policy=policy)
+
+    def write(self, call: CallRecording, record: Record, cache: str) -> None:
+        """Write a finished call soon, or drop it."""
+        size = sum(map(_size, call.exchanges))
+        waiting, waiting_size = self._given - self._done, self._given_size - self._done_size
+        if waiting >= MAX_WAITING or waiting_size + size > MAX_WAITING_SIZE:
+            self._dropped("queue_full")
+            return
+        try:
+            self._thread.submit(self._write, call, record, cache, self._now() - record.duration, size)
+        except RuntimeError:  # closed: the process ends
+            self._dropped("failed")
+            return
+        self._given += 1
+        self._given_size += size
+
+    def close(self) -> None:
+        """Write what waits, and close the file. Blocks the thread."""
+        self._thread.submit(self._release)
+        self._thread.shutdown()
+
+    def _write(self, call: CallRecording, record: Record, cache: str, started: float, size: int) -> None:
+        try:
+            if self._database is None:
+                self._database = open_database(self._path, SCHEMA, BUSY_SECONDS)
+            with self._database:
+                number = _insert(self._database, "calls", _call_row(call, record, cache, started))
+                for one in call.exchanges:
+                    row = _exchange_row(one, full=call.mode == "full")
+                    _insert(self._database, "exchanges", {"call": number, **row})
+                self._remove_old(self._database)
+            self._failing = False
+        except Exception as error:  # the thread must go on
+            full = isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+            self._dropped("disk_full" if full else "failed")
+            if not self._failing:
+                LOG.error("recordings are dropped, because %s cannot be written: %s", self._path.name, error)
+            self._failing = True
+        finally:
+            self._done += 1
+            self._done_size += size
+
+    def _remove_old(self, database: sqlite3.Connection) -> None:
+        """Remove the recordings that are too old, and the oldest while there are too many bytes."""
+        database.execute("DELETE FROM calls WHERE time < ?", (self._now() - self.spec.retention,))
+        oldest = "DELETE FROM calls WHERE id = (SELECT min(id) FROM calls)"
+        while used_bytes(database) > self.spec.max_size and database.execute(oldest).rowcount:
+            pass
+
+    def _release(self) -> None:
+        if self._database is not None:
+            self._database.close()
+
+
+def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int | None:
+    marks = ", ".join("?" * len(row))
+    done = database.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+    return done.lastrowid
+
+
+def _call_row(call: CallRecording, record: Record, cache: str, started: float) -> dict[str, Any]:
+    own = {
+        "time": started, "key": call.key, "policy": call.policy, "mode": call.mode, "cache": cache, "version": VERSION,
+        "failed_attempts": dump_json(record.failed_attempts),
+    }  # fmt: skip
+    return {name: own[name] if name in own else getattr(record, name) for name in CALL_COLUMNS}
+
+
+def _exchange_row(one: RecordedExchange, *, full: bool) -> dict[str, Any]:
+    """The columns of an exchange. Without ``full`` texts are replaced by their hashes, and events by their sizes."""
+    exchange = one.exchange
+    prompt = dump_json(exchange.prompts or exchange.messages or exchange.params.get("input"))
+    seed = exchange.params.get("seed")
+    answer = "".join([event.text for _, event in one.moments if isinstance(event, Delta)])
+    hashed: Callable[[Any], str] = dump_json if full else lambda value: _sha256(dump_json(value))
+    return {
+        "time": one.time,
+        "endpoint": exchange.endpoint,
+        "prompt_sha256": _sha256(_prompt_text(exchange, prompt)),
+        "prompts": dump_json(exchange.prompts) if full else None,
+        "messages": dump_json(exchange.messages) if full else None,
+        "params": dump_json(exchange.params if full else dict(_without_texts(exchange.params))),
+        "seed": seed if isinstance(seed, int) and -(2**63) <= seed < 2**63 else None,
+        "n": exchange.n,
+        "stops": hashed(exchange.stops),
+        "stop_token_ids": dump_json(exchange.stop_token_ids),
+        "bos": exchange.bos,
+        "bos_text": exchange.bos_text if full else None,
+        "stream": exchange.stream,
+        "repeat": exchange.repeat,
+        "events": dump_json([[round(at, 6), *_event(event, full=full)] for at, event in one.moments]),
+        "answer_sha256": _sha256(answer),
+    }
+
+
+def _event(event: Event, *, full: bool) -> tuple[str, Any]:
+    """The type and the fields of an event. Without ``full``: the characters of a piece, else nothing."""
+    if full:
+        return named_events([event])[0]
+    return type(event).__name__, len(event.text) if isinstance(event, Delta) else None
+
+
+def _without_texts(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in params.items():
+        plain = value is None or isinstance(value, bool | int | float)
+        yield name, value if plain else f"sha256:{_sha256(dump_json(value))}"
+
+
+def _prompt_text(exchange: Exchange, prompt: str) -> str:
+    """The text whose hash is recorded: one string as it is, anything else as JSON."""
+    single = exchange.prompts[0] if len(exchange.prompts) == 1 else None
+    return single if isinstance(single, str) else prompt
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _size(one: RecordedExchange) -> int:
+    exchange = one.exchange
+    pieces = [delta_size(event) for _, event in one.moments if isinstance(event, Delta)]
+    return sum(map(len, exchange.prompts)) + sum(len(str(message)) for message in exchange.messages) + sum(pieces)
+
+
+class Recorders:
+    """The recorders of one process, which outlive a reload."""
+
+    def __init__(self, dropped: Callable[[str], None]) -> None:
+        self._dropped = dropped
+        self._recorders: dict[Path, Recorder] = {}
+
+    def get(self, spec: RecordingsSpec) -> Recorder | None:
+        """The recorder of a configuration; None if it has no file."""
+        if spec.path is None:
+            return None
+        recorder = self._recorders.setdefault(spec.path, Recorder(spec, spec.path, self._dropped))
+        recorder.spec = spec
+        return recorder
+
+    def close(self) -> None:
+        """Close all files. Blocks the thread."""
+        for recorder in self._recorders.values():
+            recorder.close()

@@ -1,0 +1,32 @@
+"""An SQLite file that several processes of this machine write, each in one thread."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+
+def open_database(path: Path, schema: str, busy_seconds: float) -> sqlite3.Connection:
+    """Open or create a file that only this user may read (mode 0600), in WAL mode, and create its tables.
+
+    ``busy_seconds``: how long a write waits for the writes of other processes. Raises ``OSError`` or ``sqlite3.Error``.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its other files the mode of this one
+    database = sqlite3.connect(path, timeout=busy_seconds)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.executescript(schema)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
+
+
+def used_bytes(database: sqlite3.Connection) -> int:
+    """The bytes of the file that hold data."""
+    pages, free, size = [
+        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    ]
+    return int((pages - free) * size)

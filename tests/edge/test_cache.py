@@ -1,0 +1,104 @@
+"""The cache over HTTP: headers, streams, keys, repeats, metrics (row F19 of ``docs/spec/reliability.md``)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.serving import Gateway, gateway
+
+FILES = {
+    "keys.yaml": "".join(f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}}}\n" for name in "ab"),
+    "policies/cached.yaml": "cache: {mode: on}\n",
+    "policies/plain.yaml": "delivery: {fallback: true}\n",
+    "answer.yaml": "[hel, lo, {finish: stop}, {usage: [10, 5]}]\n",
+}  # fmt: skip
+FILES["bad.yaml"] = "[{error: upstream_disconnected}]\n"
+CONFIG = """
+keys: {file: keys.yaml}
+cache: {path: cache.sqlite}
+models:
+  cached: {template: chat, policy: cached, targets: [{speaks: scripted, script: answer.yaml}]}
+  plain: {template: chat, policy: plain, targets: [{speaks: scripted, script: answer.yaml}]}
+  first: {template: chat, policy: plain, fallback: [cached], targets: [{speaks: scripted, script: bad.yaml}]}
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("cache")
+    (folder / "policies").mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    with gateway(folder, CONFIG) as one:
+        yield one
+
+
+def ask(served: Gateway, text: str, key: str = "a", model: str = "cached", **fields: object) -> httpx.Response:
+    body = {"model": model, "messages": [{"role": "user", "content": text}], **fields}
+    return served.http.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+
+
+def test_a_hit_has_the_same_body_its_age_and_no_attempt(served: Gateway) -> None:
+    first, second = ask(served, "same"), ask(served, "same", gateway={"explain": True})
+    assert first.headers["x-gateway-cache"] == "miss"
+    assert second.headers["x-gateway-cache"] in ("hit; age=0", "hit; age=1")
+    assert (second.headers["x-gateway-attempts"], second.headers["x-gateway-target"]) == ("0", "cached/0")
+    assert {**second.json(), "id": "", "created": 0} | {"gateway": None} == {
+        **first.json(), "id": "", "created": 0, "gateway": None,
+    }  # fmt: skip
+    assert second.json()["gateway"]["cache"] == "hit"
+    assert first.json()["id"] != second.json()["id"]
+
+
+def test_a_stream_is_replayed_as_events(served: Gateway) -> None:
+    streams = [ask(served, "streamed", stream=True, stream_options={"include_usage": True}) for _ in range(2)]
+    assert [one.headers["x-gateway-cache"].partition(";")[0] for one in streams] == ["miss", "hit"]
+    kinds = [[line.partition(":")[0] for line in one.text.splitlines()] for one in streams]
+    assert kinds[0] == kinds[1]
+    assert streams[1].text.endswith("data: [DONE]\n\n")
+
+
+def test_no_key_gets_the_answer_of_another_key(served: Gateway) -> None:
+    ask(served, "secret", "a")
+    assert ask(served, "secret", "b").headers["x-gateway-cache"] == "miss"
+    assert ask(served, "secret", "a").headers["x-gateway-cache"].startswith("hit")
+
+
+def test_no_key_gets_the_answer_of_another_key_through_a_fallback(served: Gateway) -> None:
+    results = [ask(served, "fallback", key, "first").headers["x-gateway-cache"] for key in ("a", "b", "a")]
+    assert [one.partition(";")[0] for one in results] == ["miss", "miss", "hit"]
+
+
+def test_each_repeat_index_has_its_own_answer(served: Gateway) -> None:
+    answers = [ask(served, "again", gateway={"repeat": number}) for number in (0, 1, 0, 1)]
+    assert [one.headers["x-gateway-cache"].partition(";")[0] for one in answers] == ["miss", "miss", "hit", "hit"]
+    assert ask(served, "again").headers["x-gateway-cache"].startswith("hit"), "without an index it is 0"
+    refused = ask(served, "again", gateway={"repeat": -1})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "gateway.repeat")
+
+
+def test_a_policy_without_a_cache_has_no_header(served: Gateway) -> None:
+    for _ in range(2):
+        assert "x-gateway-cache" not in ask(served, "x", model="plain", gateway={"repeat": 1}).headers
+
+
+def test_hits_and_their_tokens_are_counted_apart(served: Gateway) -> None:
+    def numbers() -> list[float]:
+        looked_up = [
+            served.metric("gateway_cache_requests_total", model="cached", result=one) for one in ("hit", "miss")
+        ]
+        tokens = [
+            served.metric("gateway_tokens_total", model="cached", direction="completion", source=one)
+            for one in ("cache", "upstream")
+        ]
+        targets = served.metric("gateway_upstream_seconds_count", model="cached", target="cached/0", stream="false")
+        return [*looked_up, *tokens, targets]
+
+    before = numbers()
+    for _ in range(3):
+        ask(served, "counted")
+    assert [after - earlier for earlier, after in zip(before, numbers(), strict=True)] == [2, 1, 10, 5, 1]

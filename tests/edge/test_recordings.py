@@ -1,0 +1,176 @@
+"""Recordings of calls that end in different ways (rows H01 to H03 of ``docs/spec/reliability.md``)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.serving import Gateway, eventually, gateway
+
+CANARY = "canary-7f3a"
+FILES = {
+    "keys.yaml": "".join(
+        f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}, record: {record}}}\n"
+        for name, record in {"noted": "true", "private": "false"}.items()
+    ),
+    "policies/full.yaml": "record: full\n",
+    "policies/metadata.yaml": "record: metadata\n",
+    "good.yaml": f"[hel, {{pause: 0.01}}, 'lo {CANARY}', {{finish: stop}}, {{usage: [10, 5]}}]\n",
+    "bad.yaml": "[{error: upstream_disconnected}]\n",
+    "broken.yaml": "[hel, {error: upstream_disconnected}]\n",
+    "endless.yaml": "[hel, {pause: 60}, lo, {finish: stop}]\n",
+}
+MODELS = {
+    "good": ("full", ["good"]),
+    "hashed": ("metadata", ["good"]),
+    "retried": ("full", ["bad", "good"]),
+    "broken": ("full", ["broken"]),
+    "endless": ("full", ["endless"]),
+    "plain": ("default", ["good"]),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recordings")
+    (folder / "policies").mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def models() -> str:
+    lines = []
+    for name, (policy, scripts) in MODELS.items():
+        targets = ", ".join(f"{{speaks: scripted, script: {script}.yaml}}" for script in scripts)
+        lines.append(f"  {name}: {{template: chat, policy: {policy}, targets: [{targets}]}}\n")
+    return "keys: {file: keys.yaml}\nmodels:\n" + "".join(lines)
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Gateway]:
+    with gateway(folder, f"recordings: {{path: calls.sqlite}}\n{models()}") as one:
+        yield one
+
+
+def body(model: str, **fields: object) -> dict[str, object]:
+    return {"model": model, "messages": [{"role": "user", "content": f"hi {CANARY}"}], **fields}
+
+
+def ask(served: Gateway, model: str, key: str = "noted", **fields: object) -> httpx.Response:
+    headers = {"authorization": f"Bearer {key}"}
+    return served.http.post("/v1/chat/completions", json=body(model, **fields), headers=headers)
+
+
+def rows(folder: Path, request_id: str) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """The calls with a request id, each with its exchanges; empty while the thread has not written any."""
+    try:
+        database = sqlite3.connect(f"file:{folder}/calls.sqlite?mode=ro", uri=True)
+    except sqlite3.OperationalError:  # the first call makes the file
+        return []
+    database.row_factory = sqlite3.Row
+    try:
+        calls = database.execute("SELECT * FROM calls WHERE request_id = ?", (request_id,)).fetchall()
+        query = "SELECT * FROM exchanges WHERE call = ?"
+        return [(dict(call), [dict(one) for one in database.execute(query, (call["id"],))]) for call in calls]
+    except sqlite3.OperationalError:  # the file has no tables yet
+        return []
+    finally:
+        database.close()
+
+
+def recorded(folder: Path, answer: httpx.Response) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The only recording of an answer."""
+    assert eventually(lambda: rows(folder, answer.headers["x-request-id"]), 30)
+    (found,) = rows(folder, answer.headers["x-request-id"])
+    return found
+
+
+def test_a_completed_call_has_one_recording_with_everything_that_was_sent(served: Gateway, folder: Path) -> None:
+    call, (exchange,) = recorded(folder, ask(served, "good", seed=7, temperature=0.5, stop=["END"]))
+    assert (call["outcome"], call["status"], call["key"], call["policy"]) == ("ok", 200, "noted", "full")
+    assert (call["prompt_tokens"], call["completion_tokens"], call["usage_source"]) == (10, 5, "upstream")
+    assert (call["attempts"], call["target"], json.loads(call["failed_attempts"])) == (1, "good/0", [])
+    assert json.loads(exchange["messages"]) == body("good")["messages"]
+    params = json.loads(exchange["params"])
+    assert (params["temperature"], params["seed"], exchange["seed"]) == (0.5, 7, 7)
+    assert json.loads(exchange["stops"]) == ["END"]
+    events = json.loads(exchange["events"])
+    assert [event[1] for event in events] == ["Begun", "Delta", "Delta", "Finish", "Usage"]
+    assert exchange["answer_sha256"] == hashlib.sha256(f"hello {CANARY}".encode()).hexdigest()
+
+
+def test_every_event_of_a_stream_has_its_time(served: Gateway, folder: Path) -> None:
+    _, (exchange,) = recorded(folder, ask(served, "good", stream=True))
+    times = {event[2]["text"]: event[0] for event in json.loads(exchange["events"]) if event[1] == "Delta"}
+    assert times[f"lo {CANARY}"] - times["hel"] >= 0.009
+
+
+ENDINGS = {
+    "retried": ("ok", 200, 2, ["retried/0=upstream_disconnected"], (10, 5)),
+    "broken": ("upstream_disconnected", 200, 1, [], (None, None)),
+}
+
+
+@pytest.mark.parametrize("model", ENDINGS)
+def test_a_call_that_fails_has_one_recording(model: str, served: Gateway, folder: Path) -> None:
+    outcome, status, attempts, failed, tokens = ENDINGS[model]
+    call, _ = recorded(folder, ask(served, model, stream=True))
+    assert (call["outcome"], call["status"], call["attempts"]) == (outcome, status, attempts)
+    assert json.loads(call["failed_attempts"]) == failed
+    assert (call["prompt_tokens"], call["completion_tokens"]) == tokens, "the failed attempt has no tokens"
+
+
+def test_a_call_whose_client_left_has_one_recording(served: Gateway, folder: Path) -> None:
+    headers = {"authorization": "Bearer noted"}
+    request = served.http.stream("POST", "/v1/chat/completions", json=body("endless", stream=True), headers=headers)
+    with request as answer:
+        next(answer.iter_lines())
+    call, (exchange,) = recorded(folder, answer)
+    assert (call["outcome"], call["status"], call["completion_tokens"]) == ("client_gone", 499, None)
+    assert [event[1] for event in json.loads(exchange["events"])] == ["Begun", "Delta"]
+
+
+def test_each_turn_of_a_call_is_an_exchange(served: Gateway, folder: Path) -> None:
+    _, exchanges = recorded(folder, ask(served, "good", gateway={"turns": {"questions": ["one", "two"]}}))
+    assert [json.loads(one["messages"])[-1]["content"] for one in exchanges] == ["one", "two"]
+
+
+def test_metadata_has_no_text(served: Gateway, folder: Path) -> None:
+    answer = ask(served, "hashed", user=CANARY, temperature=0.25, stop=[CANARY])
+    call, (exchange,) = recorded(folder, answer)
+    assert (call["mode"], call["prompt_tokens"]) == ("metadata", 10)
+    assert CANARY not in json.dumps([call, exchange])
+    params = json.loads(exchange["params"])
+    assert (params["temperature"], params["user"][:7]) == (0.25, "sha256:")
+    assert exchange["prompt_sha256"]
+    assert json.loads(exchange["events"])[1][1:] == ["Delta", 3]
+
+
+def test_neither_a_private_key_nor_a_policy_without_recordings_is_recorded(served: Gateway, folder: Path) -> None:
+    answers = [ask(served, "good", "private"), ask(served, "plain")]
+    last = ask(served, "good")
+    recorded(folder, last)  # the thread writes in order
+    assert [rows(folder, one.headers["x-request-id"]) for one in answers] == [[], []]
+
+
+def test_the_file_has_mode_0600(served: Gateway, folder: Path) -> None:
+    recorded(folder, ask(served, "good"))
+    assert {path.stat().st_mode & 0o777 for path in folder.glob("calls.sqlite*")} == {0o600}
+
+
+def test_a_file_that_cannot_be_written_costs_recordings_and_no_calls(folder: Path, tmp_path: Path) -> None:
+    for path in folder.glob("**/*.yaml"):
+        (tmp_path / path.relative_to(folder)).parent.mkdir(exist_ok=True)
+        (tmp_path / path.relative_to(folder)).write_bytes(path.read_bytes())
+    (tmp_path / "calls.sqlite").write_bytes(b"no database" * 1000)
+    with gateway(tmp_path, f"recordings: {{path: calls.sqlite}}\n{models()}") as broken:
+        assert [ask(broken, "good").status_code for _ in range(3)] == [200] * 3
+        assert eventually(lambda: broken.metric("gateway_recordings_dropped_total", reason="failed") == 3, 30)

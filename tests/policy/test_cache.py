@@ -1,0 +1,235 @@
+"""The cache: what is the same request, and which answers are kept. Stores in memory and in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.backend.scripted import Script
+from gateway.config.snapshot import CachePolicy, CacheSpec, Engine, ModelSpec, PolicySpec, TargetSpec
+from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from gateway.core.exchange import Exchange
+from gateway.policy.deliver.cache import MAX_ANSWER, Cache, cache_key, target_identity
+from gateway.policy.deliver.cache_store import CacheStore, CacheStores, MemoryStore, SqliteStore
+from gateway.template.spec import TemplateSpec
+from gateway.wire.stored_events import dump_json, load_events, named_events
+from tests.policy.responses import Response, exchange, read_response_async
+from tests.recording_backend import RecordingBackend
+
+HELLO: Script = ["hel", "lo", {"finish": "stop"}, {"usage": [3, 2]}]
+DAY = 24 * 3600.0
+
+
+def model(mode: Any = "on", ttl: float = DAY, engine: Engine = "vllm", name: str = "m", place: str = "a") -> ModelSpec:
+    return ModelSpec(
+        name=name,
+        template=TemplateSpec(name="chat", kind="chat"),
+        policy=PolicySpec(name="cached", cache=CachePolicy(mode=mode, ttl=ttl)),
+        targets=(TargetSpec(label=f"{name}/0", speaks="completions", url=f"http://{place}/v1", engine=engine),),
+    )
+
+
+class Clock:
+    """Seconds since the epoch, set by the test."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CacheStore]:
+    spec = CacheSpec(path=tmp_path / "answers.sqlite" if request.param == "sqlite" else None, max_size=1024 * 1024)
+    stores = CacheStores()
+    yield stores.get(spec)
+    stores.close()
+
+
+def asked(cache: Cache, request: Exchange | None = None) -> tuple[str, Response]:
+    """The result of the look-up, and the answer."""
+    request = request or exchange()
+    response = asyncio.run(read_response_async(cache, request))
+    return request.attempts.cache, response
+
+
+def test_the_second_of_two_equal_requests_is_a_hit_with_the_same_events(store: CacheStore) -> None:
+    inner, results, clock = RecordingBackend(HELLO), list[str](), Clock()
+    cache = Cache(inner, store, model(), results.append, clock)
+    first, second = exchange(), exchange()
+    one = asyncio.run(read_response_async(cache, first))
+    clock.seconds += 61
+    two = asyncio.run(read_response_async(cache, second))
+    assert two.events == one.events
+    assert len(inner.exchanges) == 1
+    assert results == [first.attempts.cache, second.attempts.cache] == ["miss", "hit"]
+    assert (second.attempts.cache_age, second.attempts.target, second.attempts.count) == (61.0, "scripted/0", 0)
+
+
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "another prompt": {"prompts": ("ho",)},
+    "an explicit temperature": {"params": {"temperature": 0}},
+    "a float": {"params": {"temperature": 0.0}},
+    "a seed": {"params": {"seed": 1}},
+    "another stop": {"stops": ("x",)},
+    "a stop token": {"stop_token_ids": (2,)},
+    "two choices": {"n": 2},
+    "no stream": {"stream": False},
+    "token ids": {"prompts": ((1, 2),)},
+    "a BOS": {"bos": "add"},
+    "another key": {"tenant": "bob"},
+    "another repeat": {"repeat": 1},
+}
+
+
+def test_any_difference_of_the_request_is_another_key() -> None:
+    targets = target_identity(model())
+    keys = {cache_key(replace(exchange(), **change), targets) for change in DIFFERENT.values()}
+    assert len(keys | {cache_key(exchange(), targets)}) == len(DIFFERENT) + 1
+
+
+def test_the_order_of_parameters_the_session_and_the_request_id_change_no_key() -> None:
+    targets = target_identity(model())
+    one = exchange(params={"seed": 1, "top_p": 1})
+    two = replace(one, params={"top_p": 1, "seed": 1}, session="s", request_id="req-2", deadline=1.0)
+    assert cache_key(one, targets) == cache_key(two, targets)
+
+
+def test_another_model_engine_or_address_is_another_key() -> None:
+    models = (model(), model(engine="sglang"), model(name="n"), model(place="b"))
+    assert len({cache_key(exchange(), target_identity(one)) for one in models}) == 4
+
+
+def test_each_repeat_keeps_its_own_answer(store: CacheStore) -> None:
+    cache = Cache(RecordingBackend(["a", {"finish": "stop"}], ["b", {"finish": "stop"}]), store, model())
+    answers = [asked(cache, exchange(repeat=number))[1].texts[0] for number in (0, 1, 0, 1)]
+    assert answers == ["a", "b", "a", "b"]
+
+
+def test_an_answer_older_than_the_ttl_is_a_miss_and_is_replaced(store: CacheStore) -> None:
+    clock = Clock()
+    cache = Cache(
+        RecordingBackend(["a", {"finish": "stop"}], ["b", {"finish": "stop"}]), store, model(ttl=10), now=clock
+    )
+    asked(cache)
+    clock.seconds += 11
+    assert asked(cache)[0] == "miss"
+    result, response = asked(cache)
+    assert (result, response.texts) == ("hit", {0: "b"})
+
+
+def test_read_only_keeps_nothing_and_write_only_looks_nothing_up(store: CacheStore) -> None:
+    inner = RecordingBackend(HELLO)
+    caches = {mode: Cache(inner, store, model(mode)) for mode in ("read_only", "write_only", "on")}
+    results = [asked(caches[mode])[0] for mode in ("read_only", "read_only", "write_only", "write_only", "read_only")]
+    assert results == ["miss", "miss", "bypass", "bypass", "hit"]
+
+
+INCOMPLETE: dict[str, tuple[Script, dict[str, Any]]] = {
+    "no finish": (["a"], {}),
+    "a failure": (["a", {"error": "upstream_error"}], {}),
+    "one of two choices": (["a", {"finish": "stop"}], {"n": 2}),
+    "one of two prompts": (["a", {"finish": "stop"}], {"prompts": ("p", "q")}),
+    "too large": (["a" * MAX_ANSWER, {"finish": "stop"}], {}),
+}
+
+
+@pytest.mark.parametrize(("script", "change"), INCOMPLETE.values(), ids=INCOMPLETE)
+def test_only_complete_answers_are_kept(script: Script, change: dict[str, Any]) -> None:
+    store = MemoryStore(MAX_ANSWER * 4)
+    cache = Cache(RecordingBackend(script), store, model())
+    assert [asked(cache, exchange(**change))[0] for _ in range(2)] == ["miss", "miss"]
+    store.close()
+
+
+def test_an_answer_whose_client_left_is_not_kept_and_its_upstream_is_closed(store: CacheStore) -> None:
+    inner = RecordingBackend(HELLO)
+    cache = Cache(inner, store, model())
+
+    async def leave() -> None:
+        async with cache.open(exchange()) as events:
+            await events.next_batch()
+
+    asyncio.run(leave())
+    assert (inner.active, inner.left_early) == (0, 1)
+    assert asked(cache)[0] == "miss"
+
+
+EVENTS: tuple[Event, ...] = (
+    Begun("m/0", fields={"system_fingerprint": "fp"}, notices=("split_calls: 2",)),
+    Delta(0, "\ud83d half of a pair", (TokenLogprob("a", -0.1, (("b", -2.5, (98,)), ("c", -3.0, None)), (97,), 4),)),
+    Delta(1, "", (TokenLogprob("first", None),), fields={"tool_calls": [{"index": 0}]}, extras={"token_ids": [2**70]}),
+    Finish(0, "stop", matched="\n", source="gateway"),
+    Finish(1, "length", extras={"stop_reason": None}),
+    Usage(3, 2, details={"prompt_tokens_details": {"cached_tokens": 1}}),
+    Document({"data": [{"embedding": [0.1, 1e-300]}]}),
+)  # fmt: skip
+
+
+def test_events_are_read_as_they_were_written() -> None:
+    text = dump_json(named_events(EVENTS))
+    assert load_events(text) == EVENTS
+    assert text.isascii()
+
+
+@pytest.mark.parametrize("text", ["", "{}x", "[1]", '[["Other",{}]]', '[["Finish",{}]]', '[["Delta",{"x":1}]]'])
+def test_a_text_that_is_no_events_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"events|Expecting|Extra"):
+        load_events(text)
+
+
+def test_memory_removes_the_answer_that_was_not_used_for_the_longest_time() -> None:
+    size = len(dump_json(named_events([Delta(0, "x" * 100)])))
+    store = MemoryStore(2 * size)
+    events = [Delta(0, "x" * 100)]
+
+    async def run() -> list[bool]:
+        store.put(b"a", 0.0, events)
+        store.put(b"b", 0.0, events)
+        await store.get(b"a")
+        store.put(b"c", 0.0, events)
+        return [await store.get(key) is not None for key in (b"a", b"b", b"c")]
+
+    assert asyncio.run(run()) == [True, False, True]
+    store.close()
+
+
+def test_a_file_has_mode_0600_survives_a_restart_and_stays_within_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "answers.sqlite"
+    events = [Delta(0, "x" * 4000)]
+
+    def fill(store: SqliteStore, start: int, count: int) -> None:
+        for number in range(start, start + count):
+            store.put(b"%d" % number, 0.0, events)
+        store.close()
+
+    fill(SqliteStore(path, 256 * 1024), 0, 200)
+    assert path.stat().st_mode & 0o777 == 0o600
+    database = sqlite3.connect(path)
+    numbers = [int(key) for (key,) in database.execute("SELECT key FROM answers ORDER BY id")]
+    database.close()
+    assert numbers == list(range(numbers[0], 200))
+    assert 16 <= len(numbers) <= 64
+
+    store = SqliteStore(path, 256 * 1024)
+    found = asyncio.run(store.get(b"199"))
+    store.close()
+    assert found is not None
+    assert list(found.events) == events
+
+
+def test_a_store_that_cannot_be_read_or_written_costs_hits_and_no_calls(tmp_path: Path) -> None:
+    path = tmp_path / "answers.sqlite"
+    path.write_bytes(b"this is no database" * 100)
+    store, inner = SqliteStore(path, 1024), RecordingBackend(HELLO)
+    cache = Cache(inner, store, model())
+    answers = [asked(cache) for _ in range(2)]
+    store.close()
+    assert [(result, response.texts) for result, response in answers] == [("error", {0: "hello"})] * 2

@@ -1,0 +1,87 @@
+"""The writer of recordings: several writers of one file, retention, size."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.config.snapshot import RecordingsSpec
+from gateway.core.events import Delta
+from gateway.core.exchange import RecordedExchange
+from gateway.core.record import Record
+from gateway.policy.deliver.recorder import MAX_WAITING_SIZE, Recorder, Recorders
+from tests.policy.responses import exchange
+
+RECORD = Record(
+    request_id="req-1", endpoint="chat", model="m", outcome="ok", status=200, stream=False, duration=1.0, target="m/0"
+)
+SPEC = RecordingsSpec(path=Path("unused"))
+
+
+def write(recorder: Recorder, names: Sequence[str], text: str = "hello") -> None:
+    for name in names:
+        call = recorder.begin("full", "key", "policy")
+        call.exchanges.append(RecordedExchange(exchange(), 1000.0, [(0.5, Delta(0, text))]))
+        call.end(replace(RECORD, request_id=name), "")
+
+
+def ids(path: Path) -> list[str]:
+    database = sqlite3.connect(path)
+    (orphans,) = database.execute("SELECT count(*) FROM exchanges WHERE call NOT IN (SELECT id FROM calls)").fetchone()
+    found = [name for (name,) in database.execute("SELECT request_id FROM calls ORDER BY id")]
+    database.close()
+    assert orphans == 0
+    return found
+
+
+def test_several_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
+    path, dropped = tmp_path / "calls.sqlite", list[str]()
+    writers = [Recorder(SPEC, path, dropped.append) for _ in range(3)]
+    names = [[f"{number}-{call}" for call in range(40)] for number in range(3)]
+    for recorder, own in zip(writers, names, strict=True):
+        write(recorder, own)
+    for recorder in writers:
+        recorder.close()
+    assert sorted(ids(path)) == sorted([name for own in names for name in own])
+    assert dropped == []
+
+
+def test_old_recordings_are_removed_with_their_exchanges(tmp_path: Path) -> None:
+    path, seconds = tmp_path / "calls.sqlite", [1000.0]
+    recorder = Recorder(replace(SPEC, retention=60), path, lambda reason: None, lambda: seconds[0])
+    write(recorder, ["old"])
+    recorder.close()
+    recorder = Recorder(replace(SPEC, retention=60), path, lambda reason: None, lambda: 1061.0)
+    write(recorder, ["new"])
+    recorder.close()
+    assert ids(path) == ["new"]
+
+
+def test_the_oldest_recordings_are_removed_at_the_size(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    recorder = Recorder(replace(SPEC, max_size=256 * 1024), path, lambda reason: None)
+    write(recorder, [f"{number:03}" for number in range(60)], "x" * 8000)
+    recorder.close()
+    left = ids(path)
+    assert 10 <= len(left) < 40
+    assert left == [f"{number:03}" for number in range(60)][-len(left) :]
+
+
+def test_a_recording_that_finds_the_queue_full_or_closed_is_dropped(tmp_path: Path) -> None:
+    dropped: list[str] = []
+    recorder = Recorder(SPEC, tmp_path / "calls.sqlite", dropped.append)
+    write(recorder, ["large"], "x" * MAX_WAITING_SIZE)
+    recorder.close()
+    write(recorder, ["late"])
+    assert dropped == ["queue_full", "failed"]
+
+
+def test_a_reload_keeps_the_recorder_of_a_file(tmp_path: Path) -> None:
+    recorders, spec = Recorders(lambda reason: None), RecordingsSpec(path=tmp_path / "calls.sqlite")
+    first = recorders.get(spec)
+    assert first is not None
+    assert recorders.get(replace(spec, max_size=5)) is first
+    assert first.spec.max_size == 5
+    assert recorders.get(RecordingsSpec()) is None
