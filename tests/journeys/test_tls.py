@@ -18,7 +18,7 @@ def test_all_workers_and_the_admin_listener_use_the_new_certificate(tmp_path: Pa
     write_certificate(tmp_path, "ec")
     tls = "tls: {certificate: server.crt, key: server.key, admin: true}"
     with serving(tmp_path, files(f'workers: 2, admin: "127.0.0.1:{admin}", {tls}')) as process:
-        assert f"https://127.0.0.1:{process.port}/v1" in process.log
+        assert eventually(lambda: f"https://127.0.0.1:{process.port}/v1" in process.log)
         write_certificate(tmp_path, "ec")
         new = (tmp_path / "server.crt").read_text()
         process.signal(signal.SIGHUP)

@@ -96,7 +96,7 @@ def test_a_worker_that_dies_during_a_reload_does_not_hide_its_result(running: Pr
         assert eventually(lambda logged=logged: "reload refused" in running.log[logged:]), running.log
         running.write("gateway.yaml", FILES["gateway.yaml"])
         running.signal(signal.SIGHUP)
-        assert eventually(lambda: len(workers(running)) == 2)
+        assert served_by(running, 2), running.log
         with one_on_each(running) as held:
             clients = [client for clients in held.values() for client in clients]
             every = partial(map, answer_on, clients)

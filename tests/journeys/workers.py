@@ -75,7 +75,15 @@ def value(client: httpx.Client, name: str, **labels: str) -> float:
 
 
 def served_by(process: Process, number: int) -> bool:
-    return eventually(lambda: value(process.http, "gateway_workers") == number)
+    """True: ``number`` workers serve. A worker that is being killed may reset the connection of the question."""
+
+    def are_serving() -> bool:
+        try:
+            return value(process.http, "gateway_workers") == number
+        except httpx.TransportError:
+            return False
+
+    return eventually(are_serving)
 
 
 def kill(process: Process, pid: int) -> None:
