@@ -28,9 +28,9 @@ $(VENV)/bin/python:
 		|| { echo "the gateway needs Python 3.11 or newer; name one: make run PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run-ready: requirements-run.lock pyproject.toml | $(VENV)/bin/python
+$(VENV)/.run-ready: requirements.lock pyproject.toml | $(VENV)/bin/python
 	@echo "installing what the demo needs into $(VENV) (once)" >&2
-	@$(BIN)/python scripts/install-packages requirements-run.lock
+	@$(BIN)/python scripts/install-packages requirements.lock
 	@touch $@
 
 $(VENV)/.test-ready: requirements-dev.lock $(VENV)/.run-ready
@@ -56,7 +56,7 @@ COMPILE := $(BIN)/uv pip compile -q pyproject.toml --universal --python-version 
 lock: $(VENV)/.test-ready
 	@$(COMPILE) --all-extras --group dev -o requirements-dev.lock
 	@$(COMPILE) --all-extras -c requirements-dev.lock -o requirements-all.lock
-	@$(COMPILE) -c requirements-dev.lock -o requirements-run.lock
+	@$(COMPILE) -c requirements-dev.lock -o requirements.lock
 
 clean:
 	@rm -rf $(VENV) .coverage* .pytest_cache .mypy_cache .ruff_cache dist build

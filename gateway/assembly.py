@@ -51,17 +51,17 @@ from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.admit.rates import MemoryRates, RateStore
 from gateway.policy.deliver.cache import Cache
-from gateway.policy.deliver.cache_store import CacheStores
 from gateway.policy.deliver.circuit_breaker import BreakerKey, CircuitBreakers
 from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.health_check import HealthCheck
 from gateway.policy.deliver.load_balancer import BALANCERS, Replica
-from gateway.policy.deliver.recorder import Recorder, Recorders
 from gateway.policy.deliver.recording import Recording
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
+from gateway.policy.deliver.storage.cache_store import CacheStores
+from gateway.policy.deliver.storage.recorder import Recorder, Recorders
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.attempts import AttemptObserver, without_secrets
 from gateway.telemetry.metrics import Metrics

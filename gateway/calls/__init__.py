@@ -4,8 +4,7 @@
 ``dataset_prompts``  the conversation of a call that names a dataset prompt
 ``prepare``          the checks and the rendering before a backend is opened
 ``role_boundaries``  the policy for markers of the template in texts of the client
-``candidates``       the requests for a log-likelihood
-``loglikelihood``    the scores of the candidates
+``scoring``          log-likelihoods of candidates
 ``run``              the call while its backend is open
 ``fallback``         the same call for another model, after a failure
 ``response``         the events on their way to the client

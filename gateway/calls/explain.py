@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 from gateway.backend.tokenizer import token_ids
-from gateway.calls.candidates import dataset_candidates
 from gateway.calls.dataset_prompts import dataset_prompt
 from gateway.calls.prepare import Prepared, prepare
 from gateway.calls.role_boundaries import SafePrompt
 from gateway.calls.route import Route
+from gateway.calls.scoring.candidates import dataset_candidates
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.token_data import tokenizes_special
 from gateway.calls.turns import prepare_turns

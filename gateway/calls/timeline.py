@@ -10,7 +10,7 @@ from gateway.calls.cut_answers import CutAnswers
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
-from gateway.policy.deliver.recorder import CallRecording
+from gateway.policy.deliver.storage.recorder import CallRecording
 from gateway.telemetry.metrics import NumberSeries
 
 UNKNOWN_MODEL = "unknown"

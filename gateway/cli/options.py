@@ -223,7 +223,7 @@ def _read_json(what_to_give: str) -> Any:
 
 
 def load_snapshot(config: Path) -> Snapshot:
-    """Load the configuration. Raises ``ConfigError`` with every problem, ``CommandError`` if there is no file."""
+    """Load the configuration. Raises ``ConfigError`` with every problem, or ``CommandError`` if the file is missing."""
     from gateway.config.load import load
 
     check_config_exists(config)

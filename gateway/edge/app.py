@@ -88,7 +88,7 @@ class App:
         self._record(CallTimeline(OTHER, request.request_id, request.received), error, request.path)
 
     def refused_input(self, error: GatewayError, request_id: str) -> None:
-        """Count and log an error for bytes that are no complete HTTP request. The connection has sent the error."""
+        """Count and log an error for bytes that are not a complete HTTP request. The connection has sent the error."""
         self._record(CallTimeline(OTHER, request_id, time.monotonic()), error, "")
 
     def _record(self, timeline: CallTimeline, error: GatewayError, path: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-LOCKS = {name: (ROOT / f"requirements-{name}.lock").read_text(encoding="utf-8") for name in ("run", "all", "dev")}
+FILES = {"run": "requirements.lock", "all": "requirements-all.lock", "dev": "requirements-dev.lock"}
+LOCKS = {name: (ROOT / file).read_text(encoding="utf-8") for name, file in FILES.items()}
 
 
 def pins(lock: str) -> set[str]:

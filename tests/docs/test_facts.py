@@ -9,8 +9,8 @@ import pytest
 from gateway.backend.embedded.engine import MAX_RUNNING, MAX_STEP_TOKENS, MAX_WAITING
 from gateway.backend.embedded.generation import PROMPT_CHUNK
 from gateway.backend.http_client.client import STALE
-from gateway.calls.loglikelihood import AT_ONCE
 from gateway.calls.prepare import MAX_PROMPT
+from gateway.calls.scoring.loglikelihood import AT_ONCE
 from gateway.config.files.yaml import MAX_BYTES
 from gateway.core.call import MAX_TURNS
 from gateway.core.json_depth import MAX_DEPTH

@@ -16,7 +16,7 @@ from gateway.config.snapshot import CachePolicy, CacheSpec, Engine, ModelSpec, P
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange
 from gateway.policy.deliver.cache import MAX_ANSWER, Cache, cache_key, target_identity
-from gateway.policy.deliver.cache_store import CacheStore, CacheStores, MemoryStore, SqliteStore
+from gateway.policy.deliver.storage.cache_store import CacheStore, CacheStores, MemoryStore, SqliteStore
 from gateway.template.spec import TemplateSpec
 from gateway.wire.stored_events import dump_json, load_events, named_events
 from tests.policy.responses import Response, exchange, read_response_async

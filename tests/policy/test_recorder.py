@@ -11,7 +11,7 @@ from gateway.config.snapshot import RecordingsSpec
 from gateway.core.events import Delta
 from gateway.core.exchange import RecordedExchange
 from gateway.core.record import Record
-from gateway.policy.deliver.recorder import MAX_WAITING_SIZE, Recorder, Recorders
+from gateway.policy.deliver.storage.recorder import MAX_WAITING_SIZE, Recorder, Recorders
 from tests.policy.responses import exchange
 
 RECORD = Record(

@@ -3,7 +3,8 @@
 Then load everything as gateway serve does: embedded models, scripts and tokenizers. Nothing is sent to a target, except
 with --live: then every target is asked which models it serves, and whether its engine adds a BOS.
 
-Exit code 0: no problems. 1: every problem is listed on standard error, one on each line. 3: there is no configuration.
+Exit code 0: no problems. 1: every problem is listed on standard error, one on each line.
+3: the configuration file does not exist.
 """
 
 from __future__ import annotations

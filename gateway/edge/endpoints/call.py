@@ -33,7 +33,7 @@ from gateway.edge.error_response import send_error
 from gateway.edge.http_request import HttpRequest, body_too_large
 from gateway.edge.state import SHUTTING_DOWN, GatewayState
 from gateway.policy.admit.limits import Admission
-from gateway.policy.deliver.recorder import CallRecording
+from gateway.policy.deliver.storage.recorder import CallRecording
 from gateway.telemetry.call_log import log_call
 from gateway.wire.error_object import quoted
 from gateway.wire.json import parse_object

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.calls.candidates import prepare_candidates
 from gateway.calls.explain import explanation
-from gateway.calls.loglikelihood import CandidateScores, score_candidates
 from gateway.calls.route import Route
+from gateway.calls.scoring.candidates import prepare_candidates
+from gateway.calls.scoring.loglikelihood import CandidateScores, score_candidates
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call, Unit
 from gateway.edge.http_request import HttpRequest

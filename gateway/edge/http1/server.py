@@ -42,7 +42,7 @@ class HttpServer:
         refused: Callable[[GatewayError, str], None] = lambda error, request_id: None,
         limited_by: GatewayState | None = None,
     ) -> None:
-        """``refused``: see ``ServerState``. ``limited_by``: has the limits of connections; None: there is no limit."""
+        """``refused``: see ``ServerState``. ``limited_by``: has the limits of open connections; None: no limits."""
         self._app = app
         self._check_seconds = check_seconds
         self._loop = asyncio.get_running_loop()

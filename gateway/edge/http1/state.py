@@ -30,7 +30,7 @@ class ServerState:
     starts: dict[int, bytes]
     """Status → the result of ``answer_start`` in the current second."""
     refused: Callable[[GatewayError, str], None]
-    """Receives the error and the request id for input that is no complete HTTP request."""
+    """Receives the error and the request id for input that is not a complete HTTP request."""
     closing: bool = False
     """True: each answer closes its connection."""
 

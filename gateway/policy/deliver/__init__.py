@@ -2,10 +2,8 @@
 
 ``layer``             base classes of a layer
 ``recording``         notes the events of a call
-``recorder``          writes recorded calls to a file
+``storage``           kept answers and recordings in memory and in files
 ``cache``             sends a kept answer to the same request
-``cache_store``       the kept answers, in memory or in a file
-``sqlite_file``       an SQLite file that several processes write
 ``split_calls``       one call for each choice, where an engine cannot make several in one call
 ``timeouts``          idle and total time
 ``failover``          the next target after a failure

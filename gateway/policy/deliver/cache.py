@@ -18,8 +18,8 @@ from gateway.core.completion import delta_size
 from gateway.core.events import Begun, Delta, Document, Event, Finish
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.core.text_splice import TextSplice
-from gateway.policy.deliver.cache_store import CacheStore, StoreFailed
 from gateway.policy.deliver.layer import Layer
+from gateway.policy.deliver.storage.cache_store import CacheStore, StoreFailed
 from gateway.wire.stored_events import dump_json
 
 MAX_ANSWER = 4 * 1024 * 1024

@@ -66,7 +66,7 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     ):
         near = get_close_matches(column, set(columns) - listed, n=1)
         if near and column not in columns:  # a misspelt name would stay in the prompt, or leave the answer there
-            other = f"the template's {{{near[0]}}} is no column"
+            other = f"the template's {{{near[0]}}} is not a column"
             problems.add((key,), f"no template has {{{column}}}, and {other}; use the same name")
     if spec.multi_turn and not {QUESTION, ANSWER} >= {*spec.input_columns, spec.output_column or ANSWER}:
         problems.add(("multi_turn",), f"takes the columns {QUESTION} and {ANSWER}, which hold lists; name no others")

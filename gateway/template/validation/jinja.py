@@ -100,7 +100,7 @@ def _choose_sources(
     path: Path = ("template",) if "template" in given else ("file",)
     variant = given.get("variant", "")
     if variant and variant not in named:
-        problems.add(("variant",), f"there is no template {shown(variant)}{suggest(variant, named)}")
+        problems.add(("variant",), f"the file has no template {shown(variant)}{suggest(variant, named)}")
         return (), ()
     if not variant and named and DEFAULT not in named:
         problems.add(path, f"has no template named default; set `variant` to one of its templates: {as_names(named)}")

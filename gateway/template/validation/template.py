@@ -55,7 +55,7 @@ def parse_spec(
     problems = Problems()
     keys = problems.mapping(raw, ())
     if (meant := OTHER_NAMES.get(str(keys.get("kind")))) is not None:
-        raise SpecError([SpecProblem(("kind",), f"{shown(keys['kind'])} is no kind; write {meant}")])
+        raise SpecError([SpecProblem(("kind",), f"{shown(keys['kind'])} is not a kind; write {meant}")])
     kind = problems.choice(keys.get("kind", "meta"), ("kind",), tuple(KEYS))
     if problems.found:
         raise SpecError(problems.found)

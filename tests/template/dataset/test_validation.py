@@ -85,7 +85,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
             "input_columns": ["question"],
             "output_column": "answr",
         },
-        "output_column: no template has {answr}, and the template's {answer} is no column; use the same name",
+        "output_column: no template has {answr}, and the template's {answer} is not a column; use the same name",
     ),
     "several turns of a text": (
         {**TEXT, "multi_turn": True},

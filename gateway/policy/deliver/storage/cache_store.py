@@ -19,7 +19,7 @@ from pathlib import Path
 from gateway.config.snapshot import CacheSpec
 from gateway.core.events import Event
 from gateway.core.frozen import dataclass
-from gateway.policy.deliver.sqlite_file import open_database, used_bytes
+from gateway.policy.deliver.storage.sqlite_file import open_database, used_bytes
 from gateway.wire.stored_events import dump_json, load_events, named_events
 
 LOG = logging.getLogger("gateway.deliver")

@@ -24,7 +24,7 @@ from gateway.core.events import Delta, Event
 from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.core.record import Record
 from gateway.core.version import VERSION
-from gateway.policy.deliver.sqlite_file import open_database, used_bytes
+from gateway.policy.deliver.storage.sqlite_file import open_database, used_bytes
 from gateway.wire.stored_events import dump_json, named_events
 
 LOG = logging.getLogger("gateway.deliver")

@@ -12,9 +12,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gateway.calls.candidates import PreparedCandidates, ScoredText
 from gateway.calls.route import Route
 from gateway.calls.run import policy_changes
+from gateway.calls.scoring.candidates import PreparedCandidates, ScoredText
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Unit
 from gateway.core.completion import Completion

@@ -1,0 +1,6 @@
+"""What outlives a call: kept answers and recordings.
+
+``cache_store``  kept answers, in memory or in an SQLite file
+``recorder``     the thread that writes recordings
+``sqlite_file``  opening of an SQLite file, and its size
+"""
