@@ -334,7 +334,7 @@ def test_the_notes_on_several_templates_are_true_of_the_file(
 def test_a_name_that_no_template_has_is_refused(home: Path) -> None:
     ended = gateway(home, "my-model", "--variant", "rag")
     assert ended.returncode == 1
-    assert b"there is no template 'rag'" in ended.stderr
+    assert b"the file has no template 'rag'" in ended.stderr
 
 
 @pytest.mark.parametrize("words", [["my-model"], ["my-model/tokenizer_config.json", "--kind", "hf"]], ids=str)

@@ -190,7 +190,7 @@ def test_both_sources_of_names_follow_one_rule(tmp_path: Path, source: str) -> N
     (note,) = files.notes
     assert "requests use default, and requests with tools use tool_use, as in transformers; " in str(note)
     _, refused = of_yaml(tmp_path, f"file: m/{file}\nvariant: rags")
-    assert 'there is no template "rags" (did you mean "rag"?)' in str(refused.problems[0]).replace("'", '"')
+    assert 'the file has no template "rags" (did you mean "rag"?)' in str(refused.problems[0]).replace("'", '"')
 
 
 def test_a_named_file_stands_for_itself_with_the_folders_tokens(tmp_path: Path) -> None:
