@@ -12,7 +12,7 @@ import orjson
 
 from gateway.backend.tokenizer import count
 from gateway.calls.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
-from gateway.calls.role_boundaries import SafePrompt, keep_boundaries, token_prompt
+from gateway.calls.role_boundaries import SafePrompt, render_safely, token_prompt
 from gateway.calls.route import Route
 from gateway.calls.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.core.call import Call
@@ -99,10 +99,8 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     try:
         if not text and type(dialogue.messages) is not PlainMessages:
             route.media.check(dialogue.messages)
-        if prompt is None:
-            prompt = await route.render(dialogue)
         variables = EMPTY_MAPPING if text else _written_by_target(call)
-        safe = await keep_boundaries(route, dialogue, prompt, allow=call.allow_markers, variables=variables)
+        safe = await render_safely(route, dialogue, prompt, allow=call.allow_markers, variables=variables)
     except RequestError as error:
         name_prompt(error, prompt_id)
         raise
@@ -228,11 +226,8 @@ async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
     parameters = route.parameters["completions"]
     parameters.check(call)
     rendered = render_dataset_prompt(route, call)
-    prompt = rendered.prompt
     try:
-        if prompt is None:
-            prompt = await route.render(rendered.dialogue)
-        safe = await keep_boundaries(route, rendered.dialogue, prompt, allow=call.allow_markers)
+        safe = await render_safely(route, rendered.dialogue, rendered.prompt, allow=call.allow_markers)
     except RequestError as error:
         name_prompt(error, rendered.prompt_id)
         raise

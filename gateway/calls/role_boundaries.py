@@ -1,4 +1,4 @@
-"""Applies the marker policy to a rendered conversation, before it becomes the request to a target.
+"""Renders a conversation and applies the marker policy to it, before it becomes the request to a target.
 
 Almost every prompt passes ``MarkerSet.may_occur``, which reads the texts of the client once. For the others, the
 segments of the prompt show which markers are forged. Chat templates that change texts have no exact segments: then the
@@ -42,18 +42,21 @@ class SafePrompt:
     """The changed tools of a request to a target of messages; None: they are unchanged."""
 
 
-async def keep_boundaries(
+async def render_safely(
     route: Route,
     dialogue: Dialogue,
-    prompt: Prompt,
+    prompt: Prompt | None = None,
     *,
     allow: bool = False,
     variables: Mapping[str, Any] = EMPTY_MAPPING,
 ) -> SafePrompt:
-    """Apply the policy of the route. ``allow``: the client's key may send markers. Raises ``SpecialTokenInContent``.
+    """Render a dialogue, and apply the marker policy of the route. Raises ``SpecialTokenInContent``.
 
-    ``variables``: fields of the request that the target's own template may write. They are never changed, only refused.
+    ``prompt``: the dialogue as already rendered. ``allow``: the client's key may send markers. ``variables``: fields of
+    the request that the target's own template may write. They are never changed, only refused.
     """
+    if prompt is None:
+        prompt = await route.render(dialogue)
     rule = route.marker_rule if not allow else route.allowed_markers
     if rule is None:
         return SafePrompt(prompt)

@@ -23,26 +23,25 @@ RawPrompt = str | tuple[int, ...]
 class AttemptLog:
     """The upstream attempts of one call, including retries, other targets and split calls."""
 
-    __slots__ = ("cache", "cache_age", "count", "failures", "open", "recorded", "retries", "target")
+    count = 0
+    retries = 0
+    """Attempts that repeated a failed one."""
+    target = ""
+    """Label of the target of the latest attempt; empty before the first."""
+    open = 0
+    """Attempts that have neither failed nor begun to answer."""
+    cache = ""
+    """``hit`` if the cache had every answer of the call, else ``miss``, ``bypass`` or ``error``.
+
+    Empty: the policy has no cache."""
+    cache_age = 0.0
+    """Seconds since the oldest of these answers was made."""
+    recorded: list[RecordedExchange] | None = None
+    """The exchanges of the call with their events; None: the call is not recorded."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.retries = 0
-        """Attempts that repeated a failed one."""
-        self.target = ""
-        """Label of the target of the latest attempt; empty before the first."""
-        self.open = 0
-        """Attempts that have neither failed nor begun to answer."""
         self.failures: list[tuple[str, str]] = []
         """The target's label and the error code of each failed attempt."""
-        self.cache = ""
-        """``hit`` if the cache had every answer of the call, else ``miss``, ``bypass`` or ``error``.
-
-        Empty: the policy has no cache."""
-        self.cache_age = 0.0
-        """Seconds since the oldest of these answers was made."""
-        self.recorded: list[RecordedExchange] | None = None
-        """The exchanges of the call with their events; None: the call is not recorded."""
 
     def begin(self, target: str, *, retry: bool = False) -> None:
         """Count an attempt; called before the target is opened."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.calls.role_boundaries import keep_boundaries
+from gateway.calls.role_boundaries import render_safely
 from gateway.calls.route import Route
 from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.dialogue import Dialogue, Message
@@ -116,7 +116,7 @@ async def _search(route: Route, body: dict[str, Any]) -> tuple[int, list[str] | 
         except RequestError:
             continue
         try:
-            safe = await keep_boundaries(route, dialogue, prompt)
+            safe = await render_safely(route, dialogue, prompt)
         except SpecialTokenInContent:
             return len(dialogue.messages), None
         segments = safe.prompt.segments or ()

@@ -172,7 +172,7 @@ def test_a_probe_with_a_long_answer_does_not_hold_up_the_next_probe() -> None:
     target.open()
     target.now += LONGEST
     assert target.breaker.begin() is True
-    target.breaker.answer_begun(probe=True)
+    target.breaker.probe_answered()
     assert target.breaker.is_available
     target.call()
     target.breaker.end(None, probe=True)

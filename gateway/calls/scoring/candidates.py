@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.calls.dataset_prompts import dataset_prompt, make_conversation, name_prompt
 from gateway.calls.prepare import CONTINUE_FINAL, MAX_PROMPT, Prepared, too_long
-from gateway.calls.role_boundaries import SafePrompt, keep_boundaries
+from gateway.calls.role_boundaries import SafePrompt, render_safely
 from gateway.calls.route import Route
 from gateway.core.call import Call, Candidates, PromptReference
 from gateway.core.dialogue import Dialogue, Message, RenderOptions
@@ -189,8 +189,7 @@ async def _rendered(
 ) -> Prompt:
     if route.form == "messages":
         route.media.check(dialogue.messages)
-    prompt = prompt or await route.render(dialogue)
-    safe = await keep_boundaries(route, dialogue, prompt, allow=call.allow_markers)
+    safe = await render_safely(route, dialogue, prompt, allow=call.allow_markers)
     if safe.breaks:
         raise refusal("candidates")  # candidates are scored as text, so no token ids can be sent
     found.append(safe)

@@ -80,7 +80,8 @@ class CallHandler:
                 call, route, key = await self._read(request, timeline)
                 if (mode := route.spec.policy.record) != "off":
                     timeline.recording = _recording(state.stack, mode, route, key)
-                admission = await self._admit(request, call, route, key)
+                if state.stack.limiter.is_limited(key, call.model):
+                    admission = await self._admit(request, call, route, key)
                 await endpoint.respond(request, call, route, timeline)
                 end = ("ok", request.status, "")
             except asyncio.CancelledError:
@@ -156,11 +157,9 @@ class CallHandler:
         timeline.admitted()
         return call, route, key
 
-    async def _admit(self, request: HttpRequest, call: Call, route: Route, key: KeySpec | None) -> Admission | None:
+    async def _admit(self, request: HttpRequest, call: Call, route: Route, key: KeySpec | None) -> Admission:
         """Check the limits of the key and the model; waits while the model has too many calls."""
         limiter = self._state.stack.limiter
-        if not limiter.is_limited(key, call.model):
-            return None
         texts = call.prompts if call.dialogue is None else call.dialogue.texts
         tokens = call.n * _most_tokens(call, route)
         self._state.queued.add(request)

@@ -106,10 +106,9 @@ class CircuitBreaker:
         self._probing = True
         return True
 
-    def answer_begun(self, *, probe: bool) -> None:
-        """The answer of a call has begun. After a probe the next call may probe, because an answer can take long."""
-        if probe:
-            self._probing = False
+    def probe_answered(self) -> None:
+        """The answer of a probe has begun. The next call may probe, because an answer can take long."""
+        self._probing = False
 
     def end(self, error: BaseException | None, *, probe: bool) -> None:
         """Count a call that has ended. ``error``: what ended the call early; None: the answer was complete.
@@ -117,25 +116,26 @@ class CircuitBreaker:
         Errors that are not the target's fault, and clients that leave, change nothing.
         """
         self.in_flight -= 1
-        self.answer_begun(probe=probe)
+        if probe:
+            self._probing = False
         if error is None:
-            self._succeeded(probe)
+            self._failed_in_row = 0
+            if not self._is_open:
+                self._recent.append((self._clock(), True))
+            elif probe:
+                self._probe_succeeded()
         elif isinstance(error, UpstreamRateLimited):
             pause = error.retry_after if error.retry_after is not None else COOL_DOWN
             self._cool_until = self._clock() + min(pause, MAX_COOL_DOWN)
         elif isinstance(error, UpstreamError) and not isinstance(error, NOT_COUNTED):
             self._failed(error, probe)
 
-    def _succeeded(self, probe: bool) -> None:
-        self._failed_in_row = 0
-        if not self._is_open:
-            self._recent.append((self._clock(), True))
-        elif probe:
-            self._successes += 1
-            if self._successes >= self.policy.successes:
-                self._is_open = False
-                LOG.info("target %s is in use again after %d successful calls", self.target, self._successes)
-                self._report()
+    def _probe_succeeded(self) -> None:
+        self._successes += 1
+        if self._successes >= self.policy.successes:
+            self._is_open = False
+            LOG.info("target %s is in use again after %d successful calls", self.target, self._successes)
+            self._report()
 
     def _failed(self, error: UpstreamError, probe: bool) -> None:
         now = self._clock()

@@ -70,7 +70,8 @@ class _FailoverStream:
                 raise
             else:
                 failover.observer.answered(exchange, replica.label)
-                breaker.answer_begun(probe=probe)
+                if probe:
+                    breaker.probe_answered()
                 self._opened, self._replica, self._probe = opened, replica, probe
                 return events
             if pause:

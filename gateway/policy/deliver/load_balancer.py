@@ -41,9 +41,9 @@ class LoadBalancer(ABC):
 
     def order(self, exchange: Exchange) -> Order:
         """The replicas in the order in which one call tries them: replicas that should be avoided come last."""
+        if len(self.replicas) == 1:
+            return self.replicas
         order = self.choose(exchange)
-        if len(order) == 1:
-            return order
         avoided = [replica for replica in order if not replica.breaker.is_available]
         if not avoided or len(avoided) == len(order):
             return order

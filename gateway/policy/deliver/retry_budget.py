@@ -53,7 +53,8 @@ class RetryBudget:
     def _slot(self) -> int:
         """The slot of the current second. The slots of the seconds since the last call are emptied."""
         now = int(self._clock())
-        for second in range(self._second + 1, min(now, self._second + WINDOW) + 1):
-            self._calls[second % WINDOW] = self._retries[second % WINDOW] = 0
-        self._second = max(now, self._second)
-        return self._second % WINDOW
+        if now != self._second:
+            for second in range(max(self._second, now - WINDOW) + 1, now + 1):
+                self._calls[second % WINDOW] = self._retries[second % WINDOW] = 0
+            self._second = now
+        return now % WINDOW
