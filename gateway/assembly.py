@@ -60,7 +60,7 @@ from gateway.policy.deliver.recording import Recording
 from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
-from gateway.policy.deliver.storage.cache_store import CacheStores
+from gateway.policy.deliver.storage.cache_stores import CacheStores
 from gateway.policy.deliver.storage.recorder import Recorder, Recorders
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.attempts import AttemptObserver, without_secrets
@@ -221,7 +221,7 @@ def _route(
     backend, rows = _delivery(model, shared, problems)
     if model.policy.cache.mode != "off":
         observe = partial(shared.metrics.count, "gateway_cache_requests_total", model.name)
-        backend = Cache(backend, shared.caches.get(snapshot.cache), model, observe)
+        backend = Cache(backend, shared.caches.get(snapshot.cache, snapshot.store), model, observe)
     if model.policy.record != "off":
         backend = Recording(backend)
     media = model.policy.media

@@ -100,17 +100,21 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         prompts=MappingProxyType(library.prompts()),
         keys=keys,
         store=_store(document, values["store"], files, env),
-        cache=_cache(document, values["cache"], files),
+        cache=_cache(document, values["cache"], files, values["store"]),
         recordings=_recordings(document, values["recordings"], files, models),
         revision=files.revision(),
         notes=tuple(files.notes),
     )
 
 
-def _cache(document: YamlDocument, values: Any, files: Files) -> CacheSpec:
-    """Return the section ``cache``."""
+def _cache(document: YamlDocument, values: Any, files: Files, store: Any) -> CacheSpec:
+    """Return the section ``cache``. ``store``: the checked section, or ``INVALID``."""
     if values is INVALID or INVALID in values.values():
         return CacheSpec()
+    if values["shared"] and values["path"]:
+        document.refuse(("cache", "shared"), "cannot be combined with cache.path; keep one of the two")
+    if values["shared"] and store is not INVALID and not store["url"]:
+        document.refuse(("cache", "shared"), "needs a server; write `store: {url: redis://HOST:6379/0}`")
     return CacheSpec(**{**values, "path": _database(document, "cache", values, files)})
 
 

@@ -204,7 +204,7 @@ class KeyLimits:
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """The server that holds the rates of several gateways."""
+    """The server that holds the rates, and the kept answers, of several gateways."""
 
     url: str = ""
     """Empty: the rates are held in memory, for all workers of this gateway together."""
@@ -229,9 +229,11 @@ class CacheSpec:
     """The place where answers are kept."""
 
     path: Path | None = None
-    """An SQLite file; None: the memory of each process."""
+    """An SQLite file; None: the memory of each process, or the server of ``StoreSpec``."""
+    shared: bool = False
+    """Whether answers are kept on the server of ``StoreSpec``."""
     max_size: int = 256 * 1024 * 1024
-    """Bytes; the oldest answers are removed."""
+    """Bytes; the oldest answers are removed. The server has a limit of its own."""
 
 
 @dataclass(frozen=True, slots=True)

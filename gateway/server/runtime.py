@@ -69,7 +69,7 @@ class Runtime(ConfigReloader):
         for store in self.resources.stores.values():
             await store.aclose()
         await self.resources.client.aclose()
-        await asyncio.to_thread(self.resources.caches.close)
+        await self.resources.caches.aclose()
         await asyncio.to_thread(self.resources.recorders.close)
 
     async def prepare(self, snapshot: Snapshot) -> None:

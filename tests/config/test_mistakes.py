@@ -93,6 +93,13 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(head="cache: {path: nowhere/answers.sqlite}\n"),
         ["gateway.yaml:1 cache.path: the folder of nowhere/answers.sqlite does not exist; create it"],
     ),
+    "a shared cache in two places and without a server": (
+        gateway(head="cache: {path: answers.sqlite, shared: true}\n"),
+        [
+            "gateway.yaml:1 cache.shared: cannot be combined with cache.path; keep one of the two",
+            "gateway.yaml:1 cache.shared: needs a server; write `store: {url: redis://HOST:6379/0}`",
+        ],
+    ),
     "a section that does not exist": (
         gateway(head="logging: {level: debug}\n"),
         ["gateway.yaml:1 logging: unknown key (known: cache, keys, models, recordings, server, store)"],

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from gateway.backend.scripted import Script
-from gateway.config.snapshot import CachePolicy, CacheSpec, Engine, ModelSpec, PolicySpec, TargetSpec
+from gateway.config.snapshot import CachePolicy, CacheSpec, Engine, ModelSpec, PolicySpec, StoreSpec, TargetSpec
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange
 from gateway.policy.deliver.cache import MAX_ANSWER, Cache, cache_key, target_identity
-from gateway.policy.deliver.storage.cache_store import CacheStore, CacheStores, MemoryStore, SqliteStore
+from gateway.policy.deliver.storage.cache_store import CacheStore, MemoryStore, SqliteStore
+from gateway.policy.deliver.storage.cache_stores import CacheStores
 from gateway.template.spec import TemplateSpec
 from gateway.wire.stored_events import dump_json, load_events, named_events
 from tests.policy.responses import Response, exchange, read_response_async
@@ -49,8 +50,8 @@ class Clock:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CacheStore]:
     spec = CacheSpec(path=tmp_path / "answers.sqlite" if request.param == "sqlite" else None, max_size=1024 * 1024)
     stores = CacheStores()
-    yield stores.get(spec)
-    stores.close()
+    yield stores.get(spec, StoreSpec())
+    asyncio.run(stores.aclose())
 
 
 def asked(cache: Cache, request: Exchange | None = None) -> tuple[str, Response]:
@@ -146,7 +147,7 @@ def test_only_complete_answers_are_kept(script: Script, change: dict[str, Any]) 
     store = MemoryStore(MAX_ANSWER * 4)
     cache = Cache(RecordingBackend(script), store, model())
     assert [asked(cache, exchange(**change))[0] for _ in range(2)] == ["miss", "miss"]
-    store.close()
+    asyncio.run(store.aclose())
 
 
 def test_an_answer_whose_client_left_is_not_kept_and_its_upstream_is_closed(store: CacheStore) -> None:
@@ -191,14 +192,14 @@ def test_memory_removes_the_answer_that_was_not_used_for_the_longest_time() -> N
     events = [Delta(0, "x" * 100)]
 
     async def run() -> list[bool]:
-        store.put(b"a", 0.0, events)
-        store.put(b"b", 0.0, events)
+        store.put(b"a", 0.0, events, DAY)
+        store.put(b"b", 0.0, events, DAY)
         await store.get(b"a")
-        store.put(b"c", 0.0, events)
+        store.put(b"c", 0.0, events, DAY)
         return [await store.get(key) is not None for key in (b"a", b"b", b"c")]
 
     assert asyncio.run(run()) == [True, False, True]
-    store.close()
+    asyncio.run(store.aclose())
 
 
 def test_a_file_has_mode_0600_survives_a_restart_and_stays_within_its_size(tmp_path: Path) -> None:
@@ -207,8 +208,8 @@ def test_a_file_has_mode_0600_survives_a_restart_and_stays_within_its_size(tmp_p
 
     def fill(store: SqliteStore, start: int, count: int) -> None:
         for number in range(start, start + count):
-            store.put(b"%d" % number, 0.0, events)
-        store.close()
+            store.put(b"%d" % number, 0.0, events, DAY)
+        asyncio.run(store.aclose())
 
     fill(SqliteStore(path, 256 * 1024), 0, 200)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -220,7 +221,7 @@ def test_a_file_has_mode_0600_survives_a_restart_and_stays_within_its_size(tmp_p
 
     store = SqliteStore(path, 256 * 1024)
     found = asyncio.run(store.get(b"199"))
-    store.close()
+    asyncio.run(store.aclose())
     assert found is not None
     assert list(found.events) == events
 
@@ -231,5 +232,5 @@ def test_a_store_that_cannot_be_read_or_written_costs_hits_and_no_calls(tmp_path
     store, inner = SqliteStore(path, 1024), RecordingBackend(HELLO)
     cache = Cache(inner, store, model())
     answers = [asked(cache) for _ in range(2)]
-    store.close()
+    asyncio.run(store.aclose())
     assert [(result, response.texts) for result, response in answers] == [("error", {0: "hello"})] * 2

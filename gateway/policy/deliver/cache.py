@@ -28,9 +28,6 @@ MAX_ANSWER = 4 * 1024 * 1024
 KEYED = tuple(sorted({one.name for one in fields(Exchange)} - {"request_id", "session", "deadline", "attempts"}))
 """The fields of an exchange that are in the key: all but those that change no answer."""
 
-KEYED = tuple(sorted({one.name for one in fields(Exchange)} - {"request_id", "session", "deadline", "attempts"}))
-"""The fields of an exchange that are in the key: all but those that change no answer."""
-
 Observe = Callable[[str], None]
 """Called once for each request with ``hit``, ``miss``, ``bypass`` (not looked up) or ``error`` (the store failed)."""
 
@@ -70,7 +67,11 @@ class Cache(Layer):
             if self._policy.mode == "read_only":
                 yield events
             else:
-                yield _KeptEvents(events, _choices(exchange), lambda kept: self._store.put(key, self._now(), kept))
+
+                def keep(kept: Sequence[Event]) -> None:
+                    self._store.put(key, self._now(), kept, self._policy.ttl)
+
+                yield _KeptEvents(events, _choices(exchange), keep)
 
     async def _look_up(self, key: bytes) -> tuple[str, float, Sequence[Event] | None]:
         """The result, the age of the answer in seconds, and the answer if there is one."""

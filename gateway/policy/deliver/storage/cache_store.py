@@ -1,4 +1,4 @@
-"""Stores of complete answers, in memory or in an SQLite file.
+"""Stores of complete answers, in memory or in an SQLite file; ``redis_store`` has them on a server.
 
 One thread reads and writes a store, so a slow disk never stops the event loop, and an answer that is put is found by
 the next look-up. Failures of a store cost a look-up, never a call.
@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.config.snapshot import CacheSpec
 from gateway.core.events import Event
 from gateway.core.frozen import dataclass
 from gateway.policy.deliver.storage.sqlite_file import open_database, used_bytes
@@ -46,7 +45,23 @@ class StoredAnswer:
 
 
 class CacheStore(ABC):
-    """Key → answer, at most ``max_size`` bytes. The methods of a subclass run in one thread, which may block."""
+    """Key → answer."""
+
+    @abstractmethod
+    async def get(self, key: bytes) -> StoredAnswer | None:
+        """The answer of a key; None if there is none. Raises ``StoreFailed``."""
+
+    @abstractmethod
+    def put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:
+        """Keep an answer soon. An answer that cannot be written is not kept. ``ttl``: seconds of its use."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Write what waits, and release connections and files."""
+
+
+class ThreadStore(CacheStore):
+    """At most ``max_size`` bytes, without regard to the ``ttl``. One thread reads and writes, and may block."""
 
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size
@@ -58,7 +73,7 @@ class CacheStore(ABC):
         self._failing = False
 
     async def get(self, key: bytes) -> StoredAnswer | None:
-        """The answer of a key; None if there is none. Raises ``StoreFailed``."""
+        """See ``CacheStore``."""
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, self._get, key)
@@ -66,18 +81,18 @@ class CacheStore(ABC):
             self._warn(error)
             raise StoreFailed from error
 
-    def put(self, key: bytes, created: float, events: Sequence[Event]) -> None:
-        """Keep an answer soon. An answer that cannot be written is not kept."""
+    def put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:
+        """See ``CacheStore``."""
         if self._given - self._done >= MAX_WAITING:
             return
         with suppress(RuntimeError):  # closed: the process ends
             self._thread.submit(self._put, key, created, events)
             self._given += 1
 
-    def close(self) -> None:
-        """Write what waits, and release the file. Blocks the thread."""
+    async def aclose(self) -> None:
+        """See ``CacheStore``."""
         self._thread.submit(self._release)
-        self._thread.shutdown()
+        await asyncio.to_thread(self._thread.shutdown)
 
     def _get(self, key: bytes) -> StoredAnswer | None:
         found = self._read(key)
@@ -111,7 +126,7 @@ class CacheStore(ABC):
         """Close what is open."""
 
 
-class MemoryStore(CacheStore):
+class MemoryStore(ThreadStore):
     """Answers in the memory of one process. The answer that was not used for the longest time is removed first."""
 
     def __init__(self, max_size: int) -> None:
@@ -136,7 +151,7 @@ class MemoryStore(CacheStore):
         self._answers.clear()
 
 
-class SqliteStore(CacheStore):
+class SqliteStore(ThreadStore):
     """Answers in a file that all processes of this machine can share. The oldest answers are removed first."""
 
     def __init__(self, path: Path, max_size: int) -> None:
@@ -172,24 +187,3 @@ class SqliteStore(CacheStore):
     def _release(self) -> None:
         if self._database is not None:
             self._database.close()
-
-
-class CacheStores:
-    """The stores of one process, which outlive a reload."""
-
-    def __init__(self) -> None:
-        self._stores: dict[Path | None, CacheStore] = {}
-
-    def get(self, spec: CacheSpec) -> CacheStore:
-        """The store of a configuration. A store keeps its answers when only its size changes."""
-        store = self._stores.get(spec.path)
-        if store is None:
-            store = MemoryStore(spec.max_size) if spec.path is None else SqliteStore(spec.path, spec.max_size)
-            self._stores[spec.path] = store
-        store.max_size = spec.max_size
-        return store
-
-    def close(self) -> None:
-        """Close all stores. Blocks the thread."""
-        for store in self._stores.values():
-            store.close()

@@ -1,0 +1,79 @@
+"""Connections to a Redis or Valkey server. Imported if ``store.url`` is configured.
+
+A failed or slow server never delays a call by more than the configured timeout, and is not asked again for a second:
+otherwise a client could switch a limit off, or slow all calls down, by making the server slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from redis.asyncio import ConnectionPool, Redis
+from redis.exceptions import RedisError
+
+from gateway.config.snapshot import StoreSpec
+
+LOG = logging.getLogger("gateway.store")
+
+CONNECTIONS = 32
+"""The most connections to the server; further calls wait for one, which is load of this process and no failure."""
+PAUSE = 1.0
+"""Seconds for which a server that failed is not asked."""
+
+
+class StoreUnavailable(Exception):
+    """The server did not answer in time, answered with an error, or was not asked because it has failed."""
+
+
+class RedisServer:
+    """One use of a server: connections, the timeout, and one line in the log for each outage."""
+
+    def __init__(self, spec: StoreSpec, use: str, meanwhile: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """``use``: what the server is for. ``meanwhile``: what happens while it fails. Both are words of the log."""
+        self._spec = spec
+        self._use = use
+        self._meanwhile = meanwhile
+        self._clock = clock
+        password = spec.password.get_secret_value() if spec.password is not None else None
+        pool = ConnectionPool.from_url(
+            spec.url,
+            max_connections=CONNECTIONS,
+            password=password,
+            socket_connect_timeout=spec.timeout,
+            socket_timeout=spec.timeout,
+        )
+        self.redis = Redis.from_pool(pool)
+        self._slots = asyncio.Semaphore(CONNECTIONS)
+        self._failed_until = 0.0
+        self._failing = False
+
+    async def run(self, command: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer to a command of ``redis``. Raises ``StoreUnavailable``."""
+        async with self._slots:
+            if self._clock() < self._failed_until:
+                raise StoreUnavailable
+            try:
+                async with asyncio.timeout(self._spec.timeout):
+                    answer = await command()
+            except (RedisError, OSError, TimeoutError) as error:
+                self._failed(error)
+                raise StoreUnavailable from error
+        if self._failing:
+            self._failing = False
+            LOG.info("%s answers again", self._use)
+        return answer
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.redis.aclose()
+
+    def _failed(self, error: Exception) -> None:
+        self._failed_until = self._clock() + PAUSE
+        if not self._failing:
+            self._failing = True
+            reason = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+            LOG.error("%s (%s) fails: %s; %s", self._use, self._spec.url, reason, self._meanwhile)

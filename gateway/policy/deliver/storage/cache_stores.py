@@ -1,0 +1,38 @@
+"""The stores of the cache of one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.config.snapshot import CacheSpec, StoreSpec
+from gateway.policy.deliver.storage.cache_store import CacheStore, MemoryStore, SqliteStore, ThreadStore
+
+
+class CacheStores:
+    """The stores of one process, which outlive a reload."""
+
+    def __init__(self) -> None:
+        self._stores: dict[Path | StoreSpec | None, CacheStore] = {}
+
+    def get(self, spec: CacheSpec, server: StoreSpec) -> CacheStore:
+        """The store of a configuration. A store keeps its answers when only its size changes."""
+        place = server if spec.shared else spec.path
+        if place not in self._stores:
+            self._stores[place] = _open(spec, server)
+        store = self._stores[place]
+        if isinstance(store, ThreadStore):
+            store.max_size = spec.max_size
+        return store
+
+    async def aclose(self) -> None:
+        """Close all stores."""
+        for store in self._stores.values():
+            await store.aclose()
+
+
+def _open(spec: CacheSpec, server: StoreSpec) -> CacheStore:
+    if spec.shared:
+        from gateway.policy.deliver.storage.redis_store import RedisStore
+
+        return RedisStore(server)
+    return MemoryStore(spec.max_size) if spec.path is None else SqliteStore(spec.path, spec.max_size)

