@@ -176,6 +176,8 @@ class DeliveryPolicy:
     health_check: HealthCheckPolicy = HealthCheckPolicy()
     fallback: bool = False
     """Whether a model with this policy may have ``fallback`` models."""
+    providers: Literal["any", "pinned"] = "any"
+    """Whether targets of aggregators must be pinned to one provider."""
     stream_upstream: bool = False
     """Whether the target is asked for a stream even if the client's call is not streaming."""
 

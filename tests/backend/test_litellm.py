@@ -123,6 +123,19 @@ def test_more_stops_than_an_api_takes_are_left_to_the_gateway(up: FaultyUpstream
     assert heard.begun.notices == ("stops_enforced_here: 4",)
 
 
+@BOTH
+@pytest.mark.parametrize("name", ["openrouter", "vercel_ai_gateway"])
+def test_an_aggregator_gets_its_pin_and_the_answer_names_its_provider(
+    up: FaultyUpstream, runner: asyncio.Runner, name: str, stream: bool
+) -> None:
+    pin = {"provider": {"only": ["deepinfra"], "allow_fallbacks": False}}
+    asked = backend(up.url("quirk-provider"), model=f"{name}/a/tiny", options={"extra_body": pin})
+    heard = runner.run(listen(asked, chat_exchange(stream)))
+    assert (heard.text(), heard.code) == (TEXT, None)
+    assert heard.begun.notices == ("provider: Deep? Infra",)
+    assert up.requests[-1].body["provider"] == pin["provider"]
+
+
 def test_stream_options_of_an_engine_are_refused_by_name(up: FaultyUpstream, ask: Ask) -> None:
     before = up.request_count
     error = ask(up.url("ok"), chat_exchange(stream_options={"continuous_usage_stats": True})).error

@@ -93,6 +93,24 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(head="cache: {path: nowhere/answers.sqlite}\n"),
         ["gateway.yaml:1 cache.path: the folder of nowhere/answers.sqlite does not exist; create it"],
     ),
+    "an aggregator that may change the provider, under eval": (
+        gateway(more="    policy: eval\n", template="chat", target="speaks: litellm, model: openrouter/a/b"),
+        [
+            "gateway.yaml:6 models.demo.targets[0].model: openrouter may change the provider from call to call; write "
+            "options: {extra_body: {provider: {only: [PROVIDER], allow_fallbacks: false}}} at this target "
+            "(policy eval, delivery.providers: pinned)"
+        ],
+    ),
+    "a parameter in the place of a pin": (
+        gateway(
+            template="chat",
+            target="speaks: litellm, model: openrouter/a/b, options: {extra_body: {temperature: 0}}",
+        ),
+        [
+            "gateway.yaml:5 models.demo.targets[0].options: extra_body takes only provider of this aggregator; set "
+            "parameters of calls in the policy, under params"
+        ],
+    ),
     "a shared cache in two places and without a server": (
         gateway(head="cache: {path: answers.sqlite, shared: true}\n"),
         [
@@ -358,7 +376,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             'you mean "api_version"?); set parameters of calls in the policy, under params',
             'gateway.yaml:5 models.demo.targets[0].options: "temperature" is not an option of litellm targets '
             "(known: api_version, aws_bedrock_runtime_endpoint, aws_profile_name, aws_region_name, aws_role_name, "
-            "aws_session_name, organization, region_name, safety_settings, thinking, vertex_location, "
+            "aws_session_name, extra_body, organization, region_name, safety_settings, thinking, vertex_location, "
             "vertex_project); set parameters of calls in the policy, under params",
         ],
     ),

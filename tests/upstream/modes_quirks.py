@@ -167,3 +167,17 @@ async def quirk_stop_reason(reply: Reply) -> None:
         answer = reply.whole([TEXT], usage=reply.usage())
         answer["choices"][0] |= {"stop_reason": "<eob>", "prompt_logprobs": [None, {"5": {"logprob": -1.0}}]}
         await reply.json(answer)
+
+
+@mode("quirk-provider")
+async def quirk_provider(reply: Reply) -> None:
+    """An aggregator's answer: every chunk names the provider that answers."""
+    if not reply.request.stream:
+        await reply.json({**reply.whole([TEXT], usage=reply.usage()), "provider": "Deep; Infra"})
+        return
+    await reply.stream_head()
+    for piece in (*[reply.piece(token) for token in TOKENS], reply.piece(None, finish="stop")):
+        await reply.event({**piece, "provider": "Deep; Infra"})
+    await reply.usage_event()
+    await reply.done()
+    await reply.end()

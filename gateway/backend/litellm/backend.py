@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Set
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -29,6 +30,10 @@ TIMEOUT = 3600.0
 """The timeout given to LiteLLM, in seconds. LiteLLM's timeouts are not deadlines; ``policy/deliver`` sets deadlines."""
 CLOSE_TIMEOUT = 2.0
 """Seconds that closing a stream may take."""
+
+A_PROVIDER = re.compile(r"[^\w .()/-]")
+"""The characters that a notice with a provider's name does not contain."""
+MAX_PROVIDER = 64
 
 
 class LiteLLMBackend:
@@ -138,6 +143,8 @@ async def _events(
                 if isinstance(event, Finish):
                     finishes.append(event)  # held back, as LiteLLM may have invented the reason
                     continue
+                if isinstance(event, Begun) and "provider" in event.fields:
+                    event = replace(event, notices=(*event.notices, _provider_notice(event.fields["provider"])))
                 has_content = has_content or isinstance(event, Delta)
                 yield event
     except Exception as error:
@@ -156,6 +163,11 @@ async def _events(
 
 async def _only(reply: Any) -> AsyncIterator[Any]:
     yield reply
+
+
+def _provider_notice(name: object) -> str:
+    """The notice that names the provider with which an aggregator answered."""
+    return f"provider: {A_PROVIDER.sub('?', str(name))[:MAX_PROVIDER]}"
 
 
 def _has_finish_reason(reply: Any) -> bool:

@@ -113,6 +113,7 @@ def load() -> Any:
         logger.handlers.clear()
         logger.setLevel(logging.CRITICAL)
     _keep_missing_finish_reasons()
+    _keep_provider_of_chunks()
     copy_context().run(_import_lazy_modules, litellm)
     # LiteLLM has half a million permanent objects. Without this, each full collection would traverse all of them.
     gc.collect()
@@ -151,6 +152,22 @@ def _keep_missing_finish_reasons() -> None:
         return original(message, finish_reason) if finish_reason else None
 
     config._check_finish_reason = staticmethod(check_finish_reason)
+
+
+def _keep_provider_of_chunks() -> None:
+    """Keep the key ``provider`` of OpenRouter's chunks, the name of the provider that answers. LiteLLM drops it."""
+    from litellm.llms.openrouter.chat.transformation import OpenRouterChatCompletionStreamingHandler
+
+    handler: Any = OpenRouterChatCompletionStreamingHandler
+    original = handler.chunk_parser
+
+    def chunk_parser(self: Any, chunk: dict[str, Any]) -> Any:
+        parsed = original(self, chunk)
+        if "provider" in chunk:
+            parsed.provider = chunk["provider"]
+        return parsed
+
+    handler.chunk_parser = chunk_parser
 
 
 def _refuse_download(url: str) -> tuple[str, str]:

@@ -65,8 +65,8 @@ _ROWS = (
         # LiteLLM accepts any option name. A wrong name would be ignored, or would make each call fail.
         options=(
             "api_version", "aws_bedrock_runtime_endpoint", "aws_profile_name", "aws_region_name", "aws_role_name",
-            "aws_session_name", "organization", "region_name", "safety_settings", "thinking", "vertex_location",
-            "vertex_project",
+            "aws_session_name", "extra_body", "organization", "region_name", "safety_settings", "thinking",
+            "vertex_location", "vertex_project",
         ),
     ),
     BackendKind(

@@ -215,6 +215,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "How long a health check may take."),
     Row(POLICY, "delivery.fallback", kinds.SWITCH, False,
         "Whether a model with this policy may name `fallback` models; an answer of another model says so."),
+    Row(POLICY, "delivery.providers", choice("any", "pinned"), "any",
+        "`pinned`: refuse targets of an aggregator, such as OpenRouter, that are not pinned to one provider."),
     Row(POLICY, "delivery.stream_upstream", kinds.SWITCH, False,
         "Request a stream from the target even if the client does not; for engines that generate beyond the stop."),
 

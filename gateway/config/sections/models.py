@@ -9,6 +9,7 @@ from typing import Any
 from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
+from gateway.config.schema.aggregators import unpinned
 from gateway.config.schema.names import MODEL_NAME, quote
 from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
@@ -57,6 +58,10 @@ def _model(
         entry.check()
     _check_forms(document, path, entries, template)
     targets = [entry.spec(name, f"{name}/{position}", env) for position, entry in enumerate(entries)]
+    if policy is not None and policy.delivery.providers == "pinned":
+        for entry, target in zip(entries, targets, strict=True):
+            if target is not None and (problem := unpinned(target)):
+                entry.add_problem("model", f"{problem} (policy {policy.name}, delivery.providers: pinned)")
     for parameter in values["omit"] or ():
         if parameter in RESERVED:
             message = f"{quote(parameter)} cannot be omitted; list only parameters such as temperature"

@@ -76,6 +76,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
                 **{**delivery["health_check"], "path": delivery["health_check"]["path"] or ""}
             ),
             fallback=delivery["fallback"],
+            providers=delivery["providers"],
             stream_upstream=delivery["stream_upstream"],
         ),
     )

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from gateway.config.files.reader import AddProblem, Files
 from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument, dotted
+from gateway.config.schema.aggregators import pin_fields
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import SecretReference
 from gateway.config.schema.names import quote
@@ -98,7 +99,7 @@ class TargetEntry:
             key = secret(values["key"], self._files, env, partial(self.add_problem, "key"))
         if values is INVALID or INVALID in values.values():
             return None
-        return TargetSpec(
+        target = TargetSpec(
             label=label,
             speaks=values["speaks"],
             url=values["url"] or "",
@@ -111,6 +112,11 @@ class TargetEntry:
             options=MappingProxyType(values["options"]),
             line=self._document.line(self._path),
         )
+        body = target.options.get("extra_body", {})
+        if self.speaks == "litellm" and not (isinstance(body, dict) and body.keys() <= (known := pin_fields(target))):
+            only = f"only {', '.join(sorted(known))} of this aggregator" if known else "only the pin of an aggregator"
+            self.add_problem("options", f"extra_body takes {only}; set parameters of calls in the policy, under params")
+        return target
 
 
 def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -> Path | None:
