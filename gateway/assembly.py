@@ -20,7 +20,7 @@ Embedded models accept lists and ``n``, so they have no ``SplitCalls``. To add a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -67,6 +67,7 @@ from gateway.telemetry.attempts import AttemptObserver, without_secrets
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.registry import build, build_for_prompt_lists
+from gateway.wire.redaction import Redactor
 
 LOG = logging.getLogger("gateway.assembly")
 
@@ -134,7 +135,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         keyring=Keyring(snapshot.keys),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot.store, shared), shared.concurrency),
         has_cache=any(model.policy.cache.mode != "off" for model in snapshot.models.values()),
-        recorder=shared.recorders.get(snapshot.recordings),
+        recorder=shared.recorders.get(snapshot.recordings, Redactor(snapshot.redact)),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
 
@@ -218,7 +219,7 @@ def _route(
     shared: SharedResources,
     problems: _Problems,
 ) -> Route | None:
-    backend, rows = _delivery(model, shared, problems)
+    backend, rows = _delivery(model, shared, problems, Redactor(snapshot.redact).log_text)
     if model.policy.cache.mode != "off":
         observe = partial(shared.metrics.count, "gateway_cache_requests_total", model.name)
         backend = Cache(backend, shared.caches.get(snapshot.cache, snapshot.store), model, observe)
@@ -245,7 +246,7 @@ def _route(
 
 
 def _delivery(
-    model: ModelSpec, shared: SharedResources, problems: _Problems
+    model: ModelSpec, shared: SharedResources, problems: _Problems, redact: Callable[[str], str]
 ) -> tuple[Backend, list[EngineCapabilities]]:
     delivery = model.policy.delivery
     replicas: list[Replica] = []
@@ -265,7 +266,7 @@ def _delivery(
             urls[target.label] = without_secrets(target.url, getattr(backend, "path", ""))
             rows.append(backend.capabilities)
 
-    observer = AttemptObserver(model.name, urls, shared.metrics)
+    observer = AttemptObserver(model.name, urls, shared.metrics, redact)
     balancer = BALANCERS[delivery.balance](replicas)
     exhausted = partial(shared.metrics.count, "gateway_retry_budget_exhausted_total", model.name)
     budget = RetryBudget(delivery.budget, exhausted)

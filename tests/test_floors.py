@@ -44,6 +44,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("telemetry/metrics.py", "telemetry/merge.py"),
     "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),
     "pydantic": ("wire/", "config/"),
+    "regex": ("wire/redaction.py",),
     "redis": ("backend/redis_server.py",),
 }
 

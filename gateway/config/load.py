@@ -102,6 +102,7 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         store=_store(document, values["store"], files, env),
         cache=_cache(document, values["cache"], files, values["store"]),
         recordings=_recordings(document, values["recordings"], files, models),
+        redact=_redact(document, values["redact"]),
         revision=files.revision(),
         notes=tuple(files.notes),
     )
@@ -127,6 +128,17 @@ def _recordings(document: YamlDocument, values: Any, files: Files, models: Mappi
         message = f"is missing; policy {recorded[0]} records calls, so name a file such as recordings.sqlite"
         document.refuse(("recordings", "path"), message)
     return RecordingsSpec(**{**values, "path": _database(document, "recordings", values, files)})
+
+
+def _redact(document: YamlDocument, values: Any) -> tuple[str, ...]:
+    """Return the patterns of ``redact``."""
+    if values is INVALID:
+        return ()
+    if values and find_spec("regex") is None:
+        message = "needs the package regex; install it with: pip install 'meta-gateway[redact]'"
+        document.refuse(("redact",), message)
+        return ()
+    return tuple(values)
 
 
 def _database(document: YamlDocument, section: str, values: Mapping[str, Any], files: Files) -> Path | None:

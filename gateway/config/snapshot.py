@@ -317,6 +317,8 @@ class Snapshot:
     store: StoreSpec = StoreSpec()
     cache: CacheSpec = CacheSpec()
     recordings: RecordingsSpec = RecordingsSpec()
+    redact: tuple[str, ...] = ()
+    """Names of built-in patterns, and regular expressions between slashes (``wire/redaction.py``)."""
     revision: str = ""
     """The first 12 hex digits of a digest over all files of the configuration."""
     notes: tuple[Problem, ...] = ()

@@ -32,6 +32,8 @@ class AttemptObserver:
     urls: Mapping[str, str]
     """The target's label → the address for the log, without secrets; empty for a target without one."""
     metrics: Metrics
+    redact: Callable[[str], str] = str
+    """Removes from a reason what the log must not contain."""
     now: Callable[[], float] = time.monotonic
     _windows: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict, init=False)
     """Target and error code → the beginning of the current window, and the failures in it so far."""
@@ -71,7 +73,7 @@ class AttemptObserver:
             "error": error.code,
             "status": error.upstream_status or None,
             "attempt": exchange.attempts.count,
-            "reason": without_echo(error.reason, exchange) if error.reason else error.message,
+            "reason": self.redact(without_echo(error.reason, exchange) if error.reason else error.message),
             **({"similar_lines_left_out": left_out} if left_out else {}),
         }
         log_event(LOG, logging.WARNING, event, exchange.request_id, fields)

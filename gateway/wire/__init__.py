@@ -5,6 +5,7 @@ error_object     errors as OpenAI's error object
 json             parses request bodies, and refuses unsafe JSON
 logprobs         log probabilities in the formats of completions and chat
 message_content  messages and prompts
+redaction        removes texts that match patterns from recordings and the log
 request_fields   the fields of requests, with their ranges
 requests         turns a body into a ``Call``
 responses        writes answers as bodies or stream events

@@ -111,6 +111,13 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             "parameters of calls in the policy, under params"
         ],
     ),
+    "patterns that cannot be meant": (
+        gateway(head="redact: [emial]\n"),
+        [
+            'gateway.yaml:1 redact: "emial" is not a built-in pattern (did you mean "email"?); write a regular '
+            "expression between slashes"
+        ],
+    ),
     "a shared cache in two places and without a server": (
         gateway(head="cache: {path: answers.sqlite, shared: true}\n"),
         [
@@ -120,7 +127,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a section that does not exist": (
         gateway(head="logging: {level: debug}\n"),
-        ["gateway.yaml:1 logging: unknown key (known: cache, keys, models, recordings, server, store)"],
+        ["gateway.yaml:1 logging: unknown key (known: cache, keys, models, recordings, redact, server, store)"],
     ),
     "a key given twice": (
         gateway(head="server:\n  port: 8000\n  port: 9000\n"),
@@ -156,7 +163,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         {"gateway.yaml": "- models\n"},
         [
             "gateway.yaml:1: expected a mapping with the settings server, models, keys, store, cache, recordings, "
-            "such as {server: …}",
+            "redact, such as {server: …}",
         ],
     ),
     "one target without its dash": (

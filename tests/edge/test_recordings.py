@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tests.serving import Gateway, eventually, gateway
+from tests.upstream.server import FaultyUpstream
 
 CANARY = "canary-7f3a"
 FILES = {
@@ -174,3 +175,31 @@ def test_a_file_that_cannot_be_written_costs_recordings_and_no_calls(folder: Pat
     with gateway(tmp_path, f"recordings: {{path: calls.sqlite}}\n{models()}") as broken:
         assert [ask(broken, "good").status_code for _ in range(3)] == [200] * 3
         assert eventually(lambda: broken.metric("gateway_recordings_dropped_total", reason="failed") == 3, 30)
+
+
+def test_no_key_no_header_and_no_redacted_text_is_recorded_or_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows T13 and H08: every secret of a call, in the file of recordings and in the log."""
+    secrets = ["client-key-1a", "target-key-2b", "cookie-3c", "bob@example.com", "ACME-42", "carol@"]
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies/full.yaml").write_text("record: full\ndelivery: {retry: {attempts: 1}}\n")
+    (tmp_path / "keys.yaml").write_text(f"one: {{sha256: {hashlib.sha256(secrets[0].encode()).hexdigest()}}}\n")
+    (tmp_path / "target.key").write_text(secrets[1])
+    config = "recordings: {path: calls.sqlite}\nredact: [email, '/ACME-[0-9]+/']\nkeys: {file: keys.yaml}\nmodels:\n"
+    headers = {"authorization": f"Bearer {secrets[0]}", "cookie": secrets[2]}
+    fields = {"messages": [{"role": "user", "content": "I am bob@example.com"}], "user": "ACME-42"}
+    with FaultyUpstream() as up:
+        for mode in ("ok", "names-customer"):
+            target = f'{{speaks: chat, url: "{up.url(mode)}", key: "file:target.key"}}'
+            config += f"  {mode}: {{template: chat, policy: full, targets: [{target}]}}\n"
+        with caplog.at_level("INFO"), gateway(tmp_path, config) as served:
+            for model in ("ok", "names-customer"):
+                answer = served.http.post("/v1/chat/completions", json={"model": model, **fields}, headers=headers)
+                recorded(tmp_path, answer)
+            (sent, *_) = up.requests
+            assert sent.body["messages"] == fields["messages"], "the target gets the text"
+            written = b"".join(path.read_bytes() for path in tmp_path.glob("calls.sqlite*"))
+    assert b"I am [redacted]" in written
+    assert "is not known to [redacted]" in caplog.text
+    assert [secret for secret in secrets if secret.encode() in written or secret in caplog.text] == []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from gateway.config.snapshot import RecordingsSpec
-from gateway.core.events import Delta
+from gateway.core.events import Delta, Event
 from gateway.core.exchange import RecordedExchange
 from gateway.core.record import Record
 from gateway.policy.deliver.storage.recorder import MAX_WAITING_SIZE, Recorder, Recorders
+from gateway.wire.redaction import Redactor
 from tests.policy.responses import exchange
 
 RECORD = Record(
@@ -76,6 +80,28 @@ def test_a_recording_that_finds_the_queue_full_or_closed_is_dropped(tmp_path: Pa
     recorder.close()
     write(recorder, ["late"])
     assert dropped == ["queue_full", "failed"]
+
+
+def test_a_recording_is_redacted_before_it_is_hashed_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    for redactor in (Redactor(["email"]), Redactor(["/(?:a|aa)+$/"], seconds=0.02)):
+        recorder = Recorder(SPEC, path, lambda reason: None, redactor=redactor)
+        call = recorder.begin("full", "key", "policy")
+        sent = exchange(prompts=("mail a@b.de " + "a" * 80 + "b",), params={"user": "a@b.de"}, stops=("a@b.de",))
+        moments: list[tuple[float, Event]] = [(0.1, Delta(0, "to a@")), (0.2, Delta(0, "b.de"))]
+        call.exchanges.append(RecordedExchange(sent, 1000.0, moments))
+        call.end(RECORD, "")
+        recorder.close()
+    with closing(sqlite3.connect(path)) as database:
+        calls = [mode for (mode,) in database.execute("SELECT mode FROM calls ORDER BY id")]
+        columns = "prompts, params, stops, events, answer_sha256, redacted"
+        full, metadata = database.execute(f"SELECT {columns} FROM exchanges ORDER BY id").fetchall()
+    assert calls == ["full", "metadata"], "the second pattern takes too long"
+    assert json.loads(full[3]) == [[0.1, "Delta", {"index": 0, "text": "to [redacted]"}], [0.2, "Delta", {"index": 0}]]
+    assert full[4:] == (hashlib.sha256(b"to [redacted]").hexdigest(), 4)
+    assert "a@b" not in str((full, metadata))
+    assert (metadata[0], metadata[5]) == (None, None)
+    assert b"a@b" not in path.read_bytes()
 
 
 def test_a_reload_keeps_the_recorder_of_a_file(tmp_path: Path) -> None:

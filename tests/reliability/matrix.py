@@ -398,6 +398,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "H08": (
         "tests/edge/test_recordings.py::test_metadata_has_no_text",
         "tests/edge/test_recordings.py::test_the_file_has_mode_0600",
+        "tests/edge/test_recordings.py::test_no_key_no_header_and_no_redacted_text_is_recorded_or_logged",
     ),
 }  # fmt: skip
 """Row → its tests."""

@@ -181,3 +181,9 @@ async def quirk_provider(reply: Reply) -> None:
     await reply.usage_event()
     await reply.done()
     await reply.end()
+
+
+@mode("names-customer")
+async def names_customer(reply: Reply) -> None:
+    """An error whose message names a customer that the request does not name."""
+    await reply.error("404 Not Found", "the model is not known to carol@example.com")

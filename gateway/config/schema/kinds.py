@@ -22,6 +22,7 @@ from gateway.config.files.yaml import parse_scalar
 from gateway.config.schema.names import quote
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.suggestions import suggest
+from gateway.wire.redaction import compile_pattern
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
@@ -289,6 +290,13 @@ def _secret(value: Any) -> SecretReference:
     return SecretReference(where, name)
 
 
+def _pattern(value: Any) -> str:
+    text = _text(value)
+    with suppress(ImportError):  # ``config/load.py`` reports the missing package
+        compile_pattern(text)
+    return text
+
+
 def _digest(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value):
         what = "expected 64 hex digits in quotes, the SHA-256 of the key; do not write the key itself here"
@@ -327,5 +335,6 @@ ORIGIN = Kind("origin", _origin, literal=True, schema={**A_STRING, "pattern": r"
 URL = Kind("http(s) address", _url, schema={**A_STRING, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"})
 STORE_URL = Kind("redis address", _store_url, literal=True, schema={**A_STRING, "pattern": ":"})
 SECRET = Kind("env:NAME or file:PATH", _secret, schema={**A_STRING, "pattern": "^(env|file):"})
+PATTERN = Kind("pattern", _pattern, literal=True, schema=A_TEXT)
 DIGEST = Kind("64 hex digits", _digest, schema={**A_STRING, "pattern": "^[0-9a-fA-F]{64}$"})
 MOMENT = Kind("date or time", _moment, schema={**A_STRING, "pattern": "^[0-9]{4}"})

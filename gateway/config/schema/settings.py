@@ -140,6 +140,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "How long a recording is kept."),
     Row(GATEWAY, "recordings.max_size", kinds.SIZE, "1GiB",
         "The most bytes of recordings; then the oldest are removed."),
+    Row(GATEWAY, "redact", list_of(kinds.PATTERN), [],
+        "Patterns whose matches are replaced in recordings and in the log: names such as `email`, or `/regex/`."),
 
     Row(POLICY, "description", kinds.PROSE, "",
         "A sentence for people."),

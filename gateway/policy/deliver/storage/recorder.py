@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.core.record import Record
 from gateway.core.version import VERSION
 from gateway.policy.deliver.storage.sqlite_file import open_database, used_bytes
+from gateway.wire.redaction import NOTHING, Redaction, RedactionTimeout, Redactor
 from gateway.wire.stored_events import dump_json, named_events
 
 LOG = logging.getLogger("gateway.deliver")
@@ -45,7 +46,7 @@ EXCHANGE_COLUMNS = {
     "call": "INTEGER", "time": "REAL", "endpoint": "TEXT", "prompt_sha256": "TEXT", "prompts": "TEXT",
     "messages": "TEXT", "params": "TEXT", "seed": "INTEGER", "n": "INTEGER", "stops": "TEXT", "stop_token_ids": "TEXT",
     "bos": "TEXT", "bos_text": "TEXT", "stream": "INTEGER", "repeat": "INTEGER", "events": "TEXT",
-    "answer_sha256": "TEXT",
+    "answer_sha256": "TEXT", "redacted": "INTEGER",
 }
 # fmt: on
 """Column → type, as ``docs/recordings.md`` describes them."""
@@ -86,10 +87,16 @@ class Recorder:
     """The recordings of one file. Only ``begin``, ``write`` and ``close`` are called from outside the thread."""
 
     def __init__(
-        self, spec: RecordingsSpec, path: Path, dropped: Callable[[str], None], now: Callable[[], float] = time.time
+        self,
+        spec: RecordingsSpec,
+        path: Path,
+        dropped: Callable[[str], None],
+        now: Callable[[], float] = time.time,
+        redactor: Redactor = NOTHING,
     ) -> None:
         """``dropped`` is called with the reason of each recording that is lost. ``now``: seconds since the epoch."""
         self.spec = spec
+        self.redactor = redactor
         self._path = path
         self._dropped = dropped
         self._now = now
@@ -130,9 +137,9 @@ class Recorder:
             if self._database is None:
                 self._database = open_database(self._path, SCHEMA, BUSY_SECONDS)
             with self._database:
-                number = _insert(self._database, "calls", _call_row(call, record, cache, started))
-                for one in call.exchanges:
-                    row = _exchange_row(one, full=call.mode == "full")
+                mode, rows = self._exchange_rows(call, record.request_id)
+                number = _insert(self._database, "calls", _call_row(call, mode, record, cache, started))
+                for row in rows:
                     _insert(self._database, "exchanges", {"call": number, **row})
                 self._remove_old(self._database)
             self._failing = False
@@ -145,6 +152,23 @@ class Recorder:
         finally:
             self._done += 1
             self._done_size += size
+
+    def _exchange_rows(self, call: CallRecording, request_id: str) -> tuple[str, list[dict[str, Any]]]:
+        """The mode and the rows. A call whose texts take too long to redact is recorded without them."""
+        if call.mode == "full" and not self.redactor:
+            return "full", [_exchange_row(one, None, full=True) for one in call.exchanges]
+        if call.mode == "full":
+            redaction, rows = self.redactor.begin(), []
+            try:
+                for one in call.exchanges:
+                    before = redaction.found
+                    clean = _redacted(one, redaction)
+                    rows.append(_exchange_row(clean, redaction.found - before, full=True))
+            except RedactionTimeout:
+                LOG.warning("call %s is recorded as metadata, because the patterns of redact took too long", request_id)
+            else:
+                return "full", rows
+        return "metadata", [_exchange_row(one, None, full=False) for one in call.exchanges]
 
     def _remove_old(self, database: sqlite3.Connection) -> None:
         """Remove the recordings that are too old, and the oldest while there are too many bytes."""
@@ -164,16 +188,33 @@ def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) ->
     return done.lastrowid
 
 
-def _call_row(call: CallRecording, record: Record, cache: str, started: float) -> dict[str, Any]:
+def _call_row(call: CallRecording, mode: str, record: Record, cache: str, started: float) -> dict[str, Any]:
     own = {
-        "time": started, "key": call.key, "policy": call.policy, "mode": call.mode, "cache": cache, "version": VERSION,
+        "time": started, "key": call.key, "policy": call.policy, "mode": mode, "cache": cache, "version": VERSION,
         "failed_attempts": dump_json(record.failed_attempts),
     }  # fmt: skip
     return {name: own[name] if name in own else getattr(record, name) for name in CALL_COLUMNS}
 
 
-def _exchange_row(one: RecordedExchange, *, full: bool) -> dict[str, Any]:
-    """The columns of an exchange. Without ``full`` texts are replaced by their hashes, and events by their sizes."""
+def _redacted(one: RecordedExchange, redaction: Redaction) -> RecordedExchange:
+    """The exchange without matches and token ids. Raises ``RedactionTimeout``."""
+    exchange = one.exchange
+    clean = replace(
+        exchange,
+        prompts=tuple(redaction.value(exchange.prompts)),
+        messages=tuple(redaction.value(exchange.messages)),
+        params=redaction.value(exchange.params),
+        stops=tuple(redaction.value(exchange.stops)),
+    )
+    events = redaction.events([event for _, event in one.moments])
+    return RecordedExchange(clean, one.time, [(at, event) for (at, _), event in zip(one.moments, events, strict=True)])
+
+
+def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) -> dict[str, Any]:
+    """The columns of an exchange. Without ``full`` texts are replaced by their hashes, and events by their sizes.
+
+    ``redacted``: the number of texts that were replaced; None: no pattern was applied.
+    """
     exchange = one.exchange
     prompt = dump_json(exchange.prompts or exchange.messages or exchange.params.get("input"))
     seed = exchange.params.get("seed")
@@ -196,6 +237,7 @@ def _exchange_row(one: RecordedExchange, *, full: bool) -> dict[str, Any]:
         "repeat": exchange.repeat,
         "events": dump_json([[round(at, 6), *_event(event, full=full)] for at, event in one.moments]),
         "answer_sha256": _sha256(answer),
+        "redacted": redacted,
     }
 
 
@@ -235,12 +277,12 @@ class Recorders:
         self._dropped = dropped
         self._recorders: dict[Path, Recorder] = {}
 
-    def get(self, spec: RecordingsSpec) -> Recorder | None:
+    def get(self, spec: RecordingsSpec, redactor: Redactor = NOTHING) -> Recorder | None:
         """The recorder of a configuration; None if it has no file."""
         if spec.path is None:
             return None
         recorder = self._recorders.setdefault(spec.path, Recorder(spec, spec.path, self._dropped))
-        recorder.spec = spec
+        recorder.spec, recorder.redactor = spec, redactor
         return recorder
 
     def close(self) -> None:
