@@ -19,8 +19,10 @@ from gateway.config.snapshot import StoreSpec
 
 LOG = logging.getLogger("gateway.store")
 
-CONNECTIONS = 32
-"""The most connections to the server; further calls wait for one, which is load of this process and no failure."""
+CONNECTIONS = 8
+"""The most connections to the server; further calls wait for one, which is load of this process and no failure.
+
+More would not be faster, and opening many at once on the event loop would take longer than the timeout."""
 PAUSE = 1.0
 """Seconds for which a server that failed is not asked."""
 
@@ -42,6 +44,7 @@ class RedisServer:
         pool = ConnectionPool.from_url(
             spec.url,
             max_connections=CONNECTIONS,
+            protocol=2,  # needs one round trip less to connect
             password=password,
             socket_connect_timeout=spec.timeout,
             socket_timeout=spec.timeout,

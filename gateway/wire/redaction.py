@@ -199,7 +199,8 @@ def _texts(value: Any, place: tuple[object, ...]) -> Iterator[tuple[object, Any,
     elif isinstance(value, list):
         entries = enumerate(value)
     for key, inner in entries:
-        name = inner.get("index", key) if isinstance(value, list) and isinstance(inner, dict) else key
+        index = inner.get("index") if isinstance(value, list) and isinstance(inner, dict) else None
+        name = index if isinstance(index, int) else key
         if isinstance(inner, str):
             yield (*place, name), value, key
         else:

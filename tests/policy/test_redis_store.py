@@ -16,7 +16,7 @@ from gateway.core.events import Delta
 from gateway.policy.deliver.cache import Cache
 from gateway.policy.deliver.storage.cache_store import StoreFailed
 from gateway.policy.deliver.storage.cache_stores import CacheStores
-from gateway.policy.deliver.storage.redis_store import MAX_VALUE, PREFIX, RedisStore
+from gateway.policy.deliver.storage.redis_store import LARGE, MAX_VALUE, PREFIX, RedisStore
 from tests.policy.responses import exchange, read_response_async
 from tests.policy.test_cache import EVENTS, HELLO, model
 from tests.recording_backend import RecordingBackend
@@ -65,11 +65,15 @@ def test_every_event_is_read_as_it_was_written_and_a_large_answer_is_not_kept(va
     async def run() -> None:
         store = RedisStore(spec(valkey))
         store.put(b"all", 12.5, EVENTS, 600.0)
+        store.put(b"long", 0.0, [Delta(0, "x" * LARGE)], 600.0)
         store.put(b"large", 0.0, [Delta(0, "x" * MAX_VALUE)], 600.0)
         await written(store)
         found = await store.get(b"all")
         assert found is not None
         assert (found.created, found.events) == (12.5, EVENTS)
+        long = await store.get(b"long")
+        assert long is not None
+        assert long.events == (Delta(0, "x" * LARGE),)
         assert await store.get(b"large") is None
         await store._server.redis.set(PREFIX + b"all".hex(), b"12.5 something else")
         with pytest.raises(StoreFailed):

@@ -20,6 +20,8 @@ LOG = logging.getLogger("gateway.store")
 PREFIX = "meta-gateway:cache:"
 MAX_VALUE = 1024 * 1024
 """The most bytes of an answer that is kept, because one command must end within ``store.timeout``."""
+LARGE = 64 * 1024
+"""Bytes of an answer that a thread reads, because the event loop would stop for milliseconds."""
 
 
 class RedisStore(CacheStore):
@@ -39,8 +41,8 @@ class RedisStore(CacheStore):
             if value is None:
                 return None
             created, _, data = value.partition(b" ")
-            # In a thread, because reading a large answer would delay all other calls.
-            return StoredAnswer(float(created), await asyncio.to_thread(load_events, data))
+            events = load_events(data) if len(data) < LARGE else await asyncio.to_thread(load_events, data)
+            return StoredAnswer(float(created), events)
         except (StoreUnavailable, ValueError) as error:
             raise StoreFailed from error
 
