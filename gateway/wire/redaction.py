@@ -56,7 +56,7 @@ def compile_pattern(text: str) -> Any:
 
     Raises ``ImportError`` if the library is not installed.
     """
-    import regex  # type: ignore[import-untyped]
+    import regex
 
     if len(text) > 2 and text.startswith("/") and text.endswith("/"):
         try:
