@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+import re
 import resource
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ MODELS: dict[str, int] = {
 """Kind of call → its weight. All but the last three are modes of the upstream, each with a model of the same name."""
 NOT_A_MODE = ("unknown", "wrong-key", "hang-up")
 PARALLEL = 16
+LABEL = re.compile(r'\w+="[^"]*"')
 WARM_UP = 0.2
 """The share of the calls before the first measurement."""
 
@@ -42,6 +45,8 @@ class Level:
     """Open file descriptors."""
     series: int
     """Series of the metrics."""
+    labels: frozenset[str]
+    """The label values of all series, such as ``model="ok"``. The histograms' ``le`` is not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +78,13 @@ def soak(folder: Path, calls: int, seed: int = 1) -> Soak:
         with serving(folder, files) as process:
             process.http.headers["authorization"] = f"Bearer {CLIENT_KEY}"
             rng, statuses = random.Random(seed), Counter[int]()
+            kinds = rng.choices(list(MODELS), list(MODELS.values()), k=calls)
             first = int(calls * WARM_UP)
-            _send(process, up, first, rng, statuses)
-            before = _level(process)
-            _send(process, up, calls - first, rng, statuses)
+            _send(process, up, kinds[:first], rng, statuses)
+            before = _level(process, up)
+            _send(process, up, kinds[first:], rng, statuses)
             eventually(lambda: up.active == 0)
-            after = _level(process)
+            after = _level(process, up)
             running = sum(
                 float(line.rpartition(" ")[2])
                 for line in process.http.get("/metrics").text.splitlines()
@@ -87,8 +93,10 @@ def soak(folder: Path, calls: int, seed: int = 1) -> Soak:
             return Soak(statuses, before, after, running, up.active, process.log.count("Traceback"))
 
 
-def _send(process: Process, up: FaultyUpstream, calls: int, rng: random.Random, statuses: Counter[int]) -> None:
-    kinds = iter(rng.choices(list(MODELS), list(MODELS.values()), k=calls))
+def _send(
+    process: Process, up: FaultyUpstream, calls: Sequence[str], rng: random.Random, statuses: Counter[int]
+) -> None:
+    kinds = iter(calls)
 
     async def client() -> None:
         for kind in kinds:
@@ -129,11 +137,13 @@ async def _call(port: int, kind: str, rng: random.Random) -> int:
             await writer.wait_closed()
 
 
-def _level(process: Process) -> Level:
-    """The level once the pool's idle connections are closed."""
+def _level(process: Process, up: FaultyUpstream) -> Level:
+    """The level once the pools have closed their idle connections, which they do before their next call."""
     time.sleep(KEEPALIVE + 2)
+    _send(process, up, [kind for kind in MODELS if kind not in NOT_A_MODE], random.Random(), Counter())
     proc = Path(f"/proc/{process.process.pid}")
     memory = int((proc / "statm").read_text().split()[1]) * resource.getpagesize()
     page: str = process.http.get("/metrics").text
-    series = sum(not line.startswith("#") for line in page.splitlines())
-    return Level(memory, len(list((proc / "fd").iterdir())), series)
+    series = [line for line in page.splitlines() if not line.startswith("#")]
+    labels = {label for line in series for label in LABEL.findall(line) if not label.startswith("le=")}
+    return Level(memory, len(list((proc / "fd").iterdir())), len(series), frozenset(labels))
