@@ -10,6 +10,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from gateway.config.snapshot import RecordingsSpec
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import RecordedExchange
@@ -50,6 +52,24 @@ def test_several_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
         recorder.close()
     assert sorted(ids(path)) == sorted([name for own in names for name in own])
     assert dropped == []
+
+
+def test_a_file_with_the_tables_of_another_version_is_not_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, dropped = tmp_path / "calls.sqlite", list[str]()
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE calls (id INTEGER PRIMARY KEY)")
+    other.close()
+    recorder = Recorder(SPEC, path, dropped.append)
+    write(recorder, ["a", "b"])
+    recorder.close()
+    assert dropped == ["failed", "failed"]
+    (message,) = caplog.messages
+    assert message == (
+        "recordings are dropped, because calls.sqlite cannot be written: "
+        "its tables are those of another version; move the file away"
+    )
 
 
 def test_old_recordings_are_removed_with_their_exchanges(tmp_path: Path) -> None:

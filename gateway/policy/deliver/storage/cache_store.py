@@ -25,6 +25,7 @@ LOG = logging.getLogger("gateway.deliver")
 
 LOOK_UP_SECONDS = 2.0
 """Seconds that a call waits for the store."""
+SCHEMA_VERSION = 1
 BUSY_SECONDS = 1.0
 """Seconds to wait while another process writes."""
 MAX_WAITING = 256
@@ -180,6 +181,7 @@ class SqliteStore(ThreadStore):
                 self._path,
                 "CREATE TABLE IF NOT EXISTS answers"
                 " (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, created REAL NOT NULL, events BLOB NOT NULL)",
+                SCHEMA_VERSION,
                 BUSY_SECONDS,
             )
         return self._database

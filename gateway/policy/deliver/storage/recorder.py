@@ -57,6 +57,8 @@ def _table(name: str, columns: Mapping[str, str]) -> str:
     return f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, {rows});"
 
 
+SCHEMA_VERSION = 1
+"""Changes with the tables."""
 SCHEMA = (
     _table("calls", CALL_COLUMNS)
     + _table("exchanges", EXCHANGE_COLUMNS)
@@ -135,7 +137,7 @@ class Recorder:
     def _write(self, call: CallRecording, record: Record, cache: str, started: float, size: int) -> None:
         try:
             if self._database is None:
-                self._database = open_database(self._path, SCHEMA, BUSY_SECONDS)
+                self._database = open_database(self._path, SCHEMA, SCHEMA_VERSION, BUSY_SECONDS)
             with self._database:
                 mode, rows = self._exchange_rows(call, record.request_id)
                 number = _insert(self._database, "calls", _call_row(call, mode, record, cache, started))

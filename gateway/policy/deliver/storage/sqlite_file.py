@@ -7,17 +7,22 @@ import sqlite3
 from pathlib import Path
 
 
-def open_database(path: Path, schema: str, busy_seconds: float) -> sqlite3.Connection:
+def open_database(path: Path, schema: str, version: int, busy_seconds: float) -> sqlite3.Connection:
     """Open or create a file that only this user may read (mode 0600), in WAL mode, and create its tables.
 
-    ``busy_seconds``: how long a write waits for the writes of other processes. Raises ``OSError`` or ``sqlite3.Error``.
+    ``version``: the number of the schema. ``busy_seconds``: how long a write waits for the writes of other processes.
+    Raises ``OSError`` or ``sqlite3.Error``, also for a file with tables of another version.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its other files the mode of this one
     database = sqlite3.connect(path, timeout=busy_seconds)
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
-        database.executescript(schema)
+        found: int = database.execute("PRAGMA user_version").fetchone()[0]
+        if found != version and database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            raise sqlite3.DatabaseError("its tables are those of another version; move the file away")
+        # The version is set first: another process that opens the file meanwhile never finds tables without it.
+        database.executescript(f"PRAGMA user_version = {version}; {schema}")
     except sqlite3.Error:
         database.close()
         raise
