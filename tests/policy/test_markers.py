@@ -186,6 +186,9 @@ def test_more_markers_than_the_limit_are_refused_or_no_longer_counted() -> None:
         prepared(model(DEMO, "escape"), text)
     [(action, number)] = prepared(model(DEMO, "report"), text).markers
     assert (action, number) == ("report", MAX_MARKERS + 1)
+    messages = TemplateSpec("chat", "chat")
+    [(action, number)] = prepared(model(messages, "report", tokenizer=DEMO_MODEL), *[text] * 3).markers
+    assert (action, number) == ("report", MAX_MARKERS + 1)
 
 
 def test_every_shipped_template_keeps_its_boundaries() -> None:
@@ -246,6 +249,9 @@ def test_reasoning_that_a_client_sends_back_is_unchanged() -> None:
     assert prompt_of(model(jinja(source)), "x", "no</think>yes", "z") == "<|a|>x<|a|>yes<|a|>z"
     thinks = meta(("HUMAN", "<h>", "<e>"), ("BOT", "<b><think>", "<e>"), thinking=Thinking("<think>", "</think>", True))
     assert prompt_of(model(thinks), "x", "a</think>b<think>", "z").count(JOINER) == 0
+    undeclared = prepared(model(find_template("lazyllm-deepseek-r1-distill-qwen")), "x", "<think>a</think>b", "z")
+    assert (undeclared.notices, undeclared.markers) == ((), ())
+    assert "<think><think>a</think>b<|im_end|>" in undeclared.exchange.prompts[0]
 
 
 SENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

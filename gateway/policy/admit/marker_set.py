@@ -34,6 +34,9 @@ MIN_LENGTH = 3
 """A shorter text, such as ``Q:``, is too frequent in ordinary text to be a marker."""
 MAX_LENGTH = 128
 """A longer line of a template is a sentence and not a marker."""
+REASONING = ("<think>", "</think>")
+"""The marks around reasoning, which separate no turns: a client that sends an answer back sends them too. Templates
+write them without declaring ``thinking``. They are markers only if the tokenizer calls them special tokens."""
 MAX_SEPARATE = 8
 """Up to this number of markers, a search for each one is faster than a search with one expression."""
 HEADER = re.compile(r"[^\"'{}<>]+[:\uff1a]\s*")
@@ -92,7 +95,7 @@ class MarkerSet:
                     break
                 if core:
                     dropped[core] = None
-        ignored = set(texts.searched).difference(special)
+        ignored = {*texts.searched, *REASONING}.difference(special)
         self.token_like = _usable(tokens, ignored)
         """The token-like markers."""
         self.text_like = _usable(lines, ignored)
@@ -135,7 +138,7 @@ class MarkerSet:
             for match in self._lines.finditer(text) if self.text_like else ():
                 yield Hit(*match.span(match.lastindex or 0), kind)
             return
-        found = self._tokens.search(text)
+        found = self._tokens.search(text) if self.token_like else None
         while found is not None:
             yield Hit(found.start(), found.end(), kind)
             found = self._tokens.search(text, found.start() + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -81,11 +81,13 @@ class MarkerRule:
         """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent``."""
         pieces = tuple(segments)
         for number in range(MAX_PASSES):
-            forged = self._forged(pieces)
+            forged = self._forged(pieces, counts)
             for hit, place in forged:
                 action = self.actions[hit.kind]
-                if action == "reject" or (action in CHANGES and counts.of(hit.kind) > MAX_MARKERS):
+                if action == "reject":
                     raise refusal(pieces[place].origin)
+                if action in CHANGES and counts.of(hit.kind) > MAX_MARKERS:
+                    raise refusal(pieces[place].origin, f"more than {MAX_MARKERS} markers that separate")
                 if number == 0 or action in EDITS:
                     counts.add(hit.kind, pieces[place].origin)
             edits = [(hit, place) for hit, place in forged if self.actions[hit.kind] in EDITS]
@@ -137,10 +139,7 @@ class MarkerRule:
             self._check_name(text, path, counts)
             return text
         if key == "arguments":
-            try:
-                parsed = json.loads(text)
-            except (ValueError, RecursionError):
-                parsed = None
+            parsed = _parsed(text)
             if isinstance(parsed, (dict, list)):
                 if deeper_than(parsed, MAX_DEPTH):
                     raise InvalidValue(f"the JSON in arguments nests deeper than {MAX_DEPTH} levels", param=path)
@@ -150,15 +149,8 @@ class MarkerRule:
 
     def check_variables(self, value: Any, path: str, counts: MarkerCounts) -> None:
         """Refuse markers in values that the template of a target may write, if the policy changes markers at all."""
-        if isinstance(value, str):
-            self._check_name(value, path, counts)
-        elif isinstance(value, Mapping):
-            for name, inner in value.items():
-                self._check_name(name, path, counts)
-                self.check_variables(inner, path, counts)
-        elif isinstance(value, (list, tuple)):
-            for inner in value:
-                self.check_variables(inner, path, counts)
+        for text in texts_in(value):
+            self._check_name(text, path, counts)
 
     def _check_name(self, name: str, path: str, counts: MarkerCounts) -> None:
         if not self.may_occur([name]):
@@ -168,8 +160,11 @@ class MarkerRule:
                 raise refusal(path)
             counts.add(hit.kind, path)
 
-    def _forged(self, pieces: Sequence[Segment]) -> list[tuple[Hit, int]]:
-        """The markers that do not lie wholly in text of the template, each with the index of its first client piece."""
+    def _forged(self, pieces: Sequence[Segment], counts: MarkerCounts) -> list[tuple[Hit, int]]:
+        """The markers that do not lie wholly in text of the template, each with the index of its first client piece.
+
+        A kind that is only counted is no longer searched after ``MAX_MARKERS`` markers of the request.
+        """
         begins, ends, starts = [0], [0], _starts(pieces)
         for piece, start in zip(pieces, starts, strict=True):
             if not piece.scaffold and piece.text:  # client text ends one stretch of template text and begins the next
@@ -179,8 +174,11 @@ class MarkerRule:
         ends[-1] = starts[-1] + len(pieces[-1].text) if pieces else 0
         text = "".join([piece.text for piece in pieces])
         forged: list[tuple[Hit, int]] = []
-        for kind in self.actions:
-            previous = number = 0
+        for kind, action in self.actions.items():
+            number = 0 if action in CHANGES else counts.of(kind)
+            if number > MAX_MARKERS:
+                continue
+            previous = 0
             for hit in self.markers.find(text, kind):
                 if hit.end <= max(ends[bisect_right(begins, hit.start) - 1], previous):
                     continue  # in text of the template, or a part of the previous marker
@@ -218,13 +216,37 @@ class MarkerRule:
         return tuple(edited)
 
 
-def refusal(path: str) -> SpecialTokenInContent:
+def refusal(path: str, found: str = "a marker that separates") -> SpecialTokenInContent:
     """The error for a marker in a text of the request. The error never has the text."""
     return SpecialTokenInContent(
-        "this text contains a marker that separates the turns of this model's prompt, such as a special token; "
-        "remove the marker, or ask the operator for a key with allow_markers",
+        f"this text contains {found} the turns of this model's prompt, such as a special token; "
+        "remove markers from it, or ask the operator for a key with allow_markers",
         param=path,
     )
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, keys included. The JSON in ``arguments`` is parsed."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield name
+            yield from texts_in(_parsed(inner) if name == "arguments" and isinstance(inner, str) else inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from texts_in(inner)
+        # Templates join the texts of content parts.
+        yield "".join(
+            [inner["text"] for inner in value if isinstance(inner, Mapping) and type(inner.get("text")) is str]
+        )
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def unbroken(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
