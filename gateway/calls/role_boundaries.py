@@ -62,10 +62,15 @@ async def render_safely(
     for name, value in variables.items():
         rule.check_variables(value, name, MarkerCounts())
     texts, shape = _texts_of(dialogue, prompt), None
+    folded: MarkerCounts | None = None
+    if rule.folded is not None:
+        folded = rule.count_folded([*texts, *texts_in(list(variables.values()))])
     if isinstance(prompt.source, DeferredSegments) and rule.changes and rule.markers.has_rare_character(texts):
         shape = _shape(rule, dialogue, prompt)
     if not rule.may_occur(texts) and (shape is None or shape in rule.verified):
-        return SafePrompt(prompt)
+        if folded is None:
+            return SafePrompt(prompt)
+        return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
     counts = MarkerCounts()
     tools: Sequence[Mapping[str, Any]] | None = None
     breaks: tuple[int, ...] = ()
@@ -92,6 +97,8 @@ async def render_safely(
         if len(rule.verified) >= MAX_VERIFIED:
             rule.verified.clear()
         rule.verified.add(shape)
+    if folded is not None:
+        counts.found = folded.found | counts.found
     return SafePrompt(prompt, rule.notices(counts), rule.actions_taken(counts), breaks, tools)
 
 

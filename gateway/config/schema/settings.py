@@ -180,6 +180,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "Markers of the template such as `</s>`, and special tokens, in a request's texts."),
     Row(POLICY, "markers.text_like", MARKER_ACTION, "report",
         "Markers of the template such as `USER:` at the beginning of a line, in a request's texts."),
+    Row(POLICY, "markers.normalize", choice("none", "nfkc"), "none",
+        "`nfkc`: also find markers with invisible characters or other forms of letters; changes become refusals."),
     Row(POLICY, "cache.mode", choice("off", "on", "read_only", "write_only"), "off",
         "Whether complete answers are kept and sent again for exactly the same request."),
     Row(POLICY, "cache.ttl", duration(positive=True), "24h",

@@ -11,6 +11,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from gateway.backend.tokenizer import Tokenizer
@@ -19,7 +20,7 @@ from gateway.core.errors import InvalidValue, SpecialTokenInContent
 from gateway.core.frozen import dataclass
 from gateway.core.json_depth import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice, Segment
-from gateway.policy.admit.marker_set import JOINER, Hit, Kind, MarkerSet
+from gateway.policy.admit.marker_set import JOINER, Hit, Kind, MarkerSet, fold
 
 MAX_PASSES = 16
 """After this many passes the request is refused. Only texts made to nest markers, under ``strip``, need several."""
@@ -68,10 +69,15 @@ class SafeSegments:
 class MarkerRule:
     """The policy of one model for markers."""
 
-    def __init__(self, markers: MarkerSet, policy: MarkersPolicy) -> None:
+    def __init__(self, markers: MarkerSet, policy: MarkersPolicy, folded: MarkerSet | None = None) -> None:
+        """``folded``: the markers as ``fold`` writes them, if the tokenizer may normalize texts."""
         self.markers = markers
+        self.folded = folded
         self.may_occur = markers.may_occur
-        self.actions: Mapping[Kind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
+        actions: dict[Kind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
+        if folded is not None:  # the tokenizer may undo a change
+            actions |= {kind: "reject" for kind, action in actions.items() if action in CHANGES}
+        self.actions: Mapping[Kind, MarkerAction] = actions
         self.changes = not {"allow", "report"}.issuperset(self.actions.values())
         """False: the policy never changes or refuses a request."""
         self.verified: set[tuple[Any, ...]] = set()
@@ -151,6 +157,21 @@ class MarkerRule:
         """Refuse markers in values that the template of a target may write, if the policy changes markers at all."""
         for text in texts_in(value):
             self._check_name(text, path, counts)
+
+    def count_folded(self, texts: Sequence[str]) -> MarkerCounts:
+        """Refuse, or count, the markers in the texts of a request as a tokenizer that normalizes may read them."""
+        assert self.folded is not None
+        counts, views = MarkerCounts(), list(map(fold, texts))
+        for kind, action in self.actions.items() if self.folded.may_occur(views) else ():
+            joined = ("\n" if kind == "text_like" else "").join(views)
+            for _ in islice(self.folded.find(joined, kind), MAX_MARKERS + 1):
+                if action == "reject":
+                    raise refusal("messages")
+                counts.add(kind, "messages")
+            changed = [view for view, text in zip(views, texts, strict=True) if view != text]
+            if action == "reject" and changed and self.folded.may_join(changed):
+                raise refusal("messages")
+        return counts
 
     def _check_name(self, name: str, path: str, counts: MarkerCounts) -> None:
         if not self.may_occur([name]):
