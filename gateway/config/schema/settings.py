@@ -65,7 +65,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(GATEWAY, "server.max_connections", integer(1), 8192,
         "The most open connections, in all workers together; more are answered with 503 `overloaded` and closed."),
     Row(GATEWAY, "server.max_connections_per_client", integer(1), None,
-        "The most open connections of one IP address in each worker; a proxy in front counts as one client."),
+        "The most open connections of one IPv4 address or IPv6 /64 network in each worker; a proxy is one client."),
     Row(GATEWAY, "server.allowed_hosts", list_of(kinds.HOST_NAME), [],
         "The accepted names in `Host` headers, besides localhost, 127.0.0.1 and [::1] on loopback; `*`: any."),
     Row(GATEWAY, "server.admin", kinds.LISTENER, None,
