@@ -44,7 +44,7 @@ from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.admit.api_keys import Keyring
 from gateway.policy.admit.limits import Concurrency, Limiter
-from gateway.policy.admit.marker_set import MarkerSet, texts_of
+from gateway.policy.admit.marker_set import MarkerSet, fold, texts_of
 from gateway.policy.admit.markers import MarkerRule, splits_exactly, unbroken
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
@@ -179,7 +179,11 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template, prompter = build(model.template), model.template.prompter
-    markers = MarkerSet(texts_of(template), tokens.added_tokens() if tokens is not None else EMPTY_MAPPING)
+    texts, added = texts_of(template), tokens.added_tokens() if tokens is not None else EMPTY_MAPPING
+    markers = MarkerSet(texts, added)
+    policy, folded = _marker_policy(model, markers, tokens), None
+    if policy.normalize == "nfkc":
+        folded = MarkerSet(texts.folded(), {fold(token): special for token, special in added.items()})
     has_markers = bool(markers.token_like or markers.text_like)
     return Route(
         spec=model,
@@ -196,7 +200,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
             for endpoint in ENDPOINT_NAMES
         },
         media=MediaRule(model.policy.media),
-        marker_rule=MarkerRule(markers, _marker_policy(model, markers, tokens)) if has_markers else None,
+        marker_rule=MarkerRule(markers, policy, folded) if has_markers else None,
         allowed_markers=MarkerRule(markers, MarkersPolicy("allow", "allow")) if has_markers else None,
         template_id=f"{model.template.name}@sha256:{model.template.digest}",
         eos_stops=_eos_stops(model, tokens),
@@ -324,6 +328,8 @@ def _all(known: list[bool | None]) -> bool | None:
 def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | None) -> MarkersPolicy:
     """The model's policy for markers; ``reject`` in place of ``escape`` if ``escape`` has no effect on the tokenizer.
 
+    Such a tokenizer may also remove other invisible characters inside a marker, so texts are searched without them.
+
     Raises ``ConfigError`` if the policy sends token ids, and the tokenizer or a target of the model cannot do this.
     """
     policy = model.policy.markers
@@ -345,7 +351,7 @@ def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | Non
             "model %s: its tokenizer removes the character that breaks a marker such as %s; requests with markers are "
             "refused (reject in place of escape)", model.name, ascii(marker),
         )  # fmt: skip
-        return replace(policy, token_like="reject")
+        return replace(policy, token_like="reject", normalize="nfkc")
     return policy
 
 

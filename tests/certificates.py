@@ -12,13 +12,13 @@ import pytest
 KINDS = {"ec": ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"), "rsa": ("rsa:2048",)}
 
 
-def write_certificate(folder: Path, kind: str, name: str = "server") -> None:
+def write_certificate(folder: Path, kind: str, name: str = "server", days: int = 2) -> None:
     """Write ``NAME.crt`` and ``NAME.key``; ``kind``: ``ec`` or ``rsa``. Skips the test without ``openssl``."""
     if shutil.which("openssl") is None:
         pytest.skip("needs the command openssl")
     key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
     subprocess.run(
-        ["openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-newkey", *KINDS[kind],
+        ["openssl", "req", "-x509", "-nodes", "-days", str(days), "-subj", "/CN=localhost", "-newkey", *KINDS[kind],
          "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", f"{key}.new", "-out", f"{certificate}.new"],
         check=True, capture_output=True,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from gateway.parity.cases import matrix
 from gateway.parity.causes import CAUSES
 from gateway.policy.deliver.retry import retry_rule
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Metric
+from tests.reliability.matrix import FIGURE_TESTS, TESTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -91,6 +92,15 @@ def test_an_example_configuration_has_no_problems(text: str, tmp_path: Path) -> 
         (tmp_path / file).write_text(other, encoding="utf-8")
     env = {"OPENAI_API_KEY": "sk-example", "ENGINE_KEY": "example"}
     assert read_configuration(tmp_path / GATEWAY, env, everything=True).problems == ()
+
+
+def test_the_security_page_names_rows_figures_and_tests_that_exist() -> None:
+    page = PAGES["docs/security.md"].partition("## Attackers")[2].partition("## What is not")[0]
+    shown = [line.rsplit("|", 2)[1] for line in page.splitlines() if line.startswith("| ")]
+    assert [cell for cell in shown if not re.fullmatch(r"[\w/.`, ]+", cell)] == []
+    named = set(re.findall(r"\b[A-HT]\d+\b", " ".join(shown)))
+    assert named <= {*TESTS, *FIGURE_TESTS}
+    assert [path for path in re.findall(r"`(tests/\S+)`", page) if not (ROOT / path).is_file()] == []
 
 
 # ---------------------------------------------------------------- metrics, errors, verbs

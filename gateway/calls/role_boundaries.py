@@ -8,8 +8,7 @@ texts of the request are changed, and the conversation is rendered again.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Plai
 from gateway.core.errors import SpecialTokenInContent
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segments
-from gateway.policy.admit.markers import MarkerCounts, MarkerRule, refusal, split_ids
+from gateway.policy.admit.markers import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
 from gateway.template.passthrough import as_sent
 from gateway.wire.requests import read_messages
@@ -63,10 +62,15 @@ async def render_safely(
     for name, value in variables.items():
         rule.check_variables(value, name, MarkerCounts())
     texts, shape = _texts_of(dialogue, prompt), None
+    folded: MarkerCounts | None = None
+    if rule.folded is not None:
+        folded = rule.count_folded([*texts, *texts_in(list(variables.values()))])
     if isinstance(prompt.source, DeferredSegments) and rule.changes and rule.markers.has_rare_character(texts):
         shape = _shape(rule, dialogue, prompt)
     if not rule.may_occur(texts) and (shape is None or shape in rule.verified):
-        return SafePrompt(prompt)
+        if folded is None:
+            return SafePrompt(prompt)
+        return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
     counts = MarkerCounts()
     tools: Sequence[Mapping[str, Any]] | None = None
     breaks: tuple[int, ...] = ()
@@ -93,6 +97,8 @@ async def render_safely(
         if len(rule.verified) >= MAX_VERIFIED:
             rule.verified.clear()
         rule.verified.add(shape)
+    if folded is not None:
+        counts.found = folded.found | counts.found
     return SafePrompt(prompt, rule.notices(counts), rule.actions_taken(counts), breaks, tools)
 
 
@@ -192,33 +198,6 @@ def _texts_of(dialogue: Dialogue, prompt: Prompt) -> Sequence[str]:
             return messages.texts
         texts = list(messages.texts)
     else:
-        texts = list(_strings([one if isinstance(one, Mapping) else as_sent(one) for one in messages]))
+        texts = list(texts_in([one if isinstance(one, Mapping) else as_sent(one) for one in messages]))
         texts.append("".join(dialogue.texts))  # a template may write nothing between two messages
-    return [*texts, *_strings([options.tools, options.variables, options.template_kwargs])]
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, keys included. The JSON in ``arguments`` is parsed."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield name
-            if name == "arguments" and isinstance(inner, str):
-                yield from _strings(_parsed(inner))
-            else:
-                yield from _strings(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _strings(inner)
-        # Templates join the texts of content parts.
-        yield "".join(
-            [inner["text"] for inner in value if isinstance(inner, Mapping) and type(inner.get("text")) is str]
-        )
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    return [*texts, *texts_in([options.tools, options.variables, options.template_kwargs])]

@@ -128,6 +128,8 @@ class MarkersPolicy:
     """Markers such as ``<|im_end|>``, and the special tokens of the tokenizer."""
     text_like: MarkerAction = "report"
     """Markers such as ``USER:``."""
+    normalize: Literal["none", "nfkc"] = "none"
+    """``nfkc``: texts are also searched as a tokenizer that normalizes may read them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 
 from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
 from gateway.config.snapshot import Snapshot
@@ -12,7 +11,7 @@ from gateway.edge.state import GatewayState
 from gateway.policy.admit.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
-from gateway.server.tls import ServerCertificate, load
+from gateway.server.tls import LoadedCertificate, ServerCertificate, load
 
 
 class Runtime(ConfigReloader):
@@ -44,9 +43,10 @@ class Runtime(ConfigReloader):
         )
         self.serves_first(snapshot)
         self._prepared: Stack | None = None
-        self._prepared_tls: ssl.SSLContext | None = None
+        self._prepared_tls: LoadedCertificate | None = None
         if snapshot.server.tls_certificate is not None:
             self.certificate = ServerCertificate(snapshot.server)
+            self.metrics.certificate_expires(self.certificate.expires)
         self.metrics.built(VERSION, snapshot.revision)
 
     async def start(self, snapshot: Snapshot) -> None:
@@ -85,6 +85,7 @@ class Runtime(ConfigReloader):
         self.state.stack.limiter.activate()
         if self.certificate is not None and self._prepared_tls is not None:
             self.certificate.replace(self._prepared_tls)
+            self.metrics.certificate_expires(self.certificate.expires)
             self._prepared_tls = None
         self.begin_checks()
         self.metrics.built(VERSION, snapshot.revision)

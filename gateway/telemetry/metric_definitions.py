@@ -142,6 +142,8 @@ METRICS = (
     Metric("gateway_loop_lag_seconds", "histogram", (),
            "The delay of a timer that each process starts ten times a second; long if a call blocks the event loop.",
            OWN),
+    Metric("gateway_certificate_expires_seconds", "gauge", (),
+           "The Unix time at which the certificate of server.tls expires; absent without TLS."),
     Metric("gateway_reloads_total", "counter", ("result",),
            "Configuration reloads; result is ok or error."),
     Metric("gateway_workers", "gauge", (),

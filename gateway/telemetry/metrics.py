@@ -157,6 +157,10 @@ class Metrics:
         """Observe the delay of a timer of the event loop."""
         self._histograms["gateway_loop_lag_seconds"][()].observe(seconds)
 
+    def certificate_expires(self, time: float) -> None:
+        """Set the Unix time at which the certificate expires."""
+        self._numbers["gateway_certificate_expires_seconds"][()].value = time
+
     def built(self, version: str, revision: str) -> None:
         """Set which build and configuration serve. The series of older configurations are removed."""
         self._numbers["gateway_build_info"].clear()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.completions import CompletionsBackend
+from gateway.config.sections.tls import tls_context
 from gateway.core.errors import GatewayError
 from tests.backend.ask import chat, complete, exchange, listen, target
+from tests.certificates import write_certificate
 from tests.upstream.modes_http import INNER_ADDRESS, SECRET
 from tests.upstream.reply import TEXT, TOKENS
 from tests.upstream.server import FaultyUpstream, blackhole_url, refused_url
@@ -212,6 +215,29 @@ def test_the_wrong_scheme_is_named(scheme: str, reply: bytes, code: str, reason:
     assert (error.code, reason in (error.reason or error.message)) == (code, True), (error.message, error.reason)
     if code == "upstream_unreachable":
         assert "http:// instead of https://" in error.message or "https:// instead of http://" in error.message
+
+
+def test_a_target_with_an_unknown_certificate_gets_no_request(tmp_path: Path) -> None:
+    write_certificate(tmp_path, "ec")
+    received: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(await reader.read(1))
+        writer.close()
+
+    async def run() -> GatewayError | None:
+        client, tls = HttpClient(), tls_context(tmp_path / "server.crt", tmp_path / "server.key")
+        async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls) as server:
+            port = server.sockets[0].getsockname()[1]
+            backend = CompletionsBackend(target(f"https://localhost:{port}/v1"), client, connect_timeout=30.0)
+            heard = await listen(backend, exchange())
+            await client.aclose()
+            return heard.error
+
+    error = asyncio.run(run())
+    assert error is not None
+    assert (error.code, b"".join(received)) == ("upstream_unreachable", b"")
+    assert "certificate" in error.message
 
 
 def test_a_context_overflow_has_the_engines_own_numbers(up: FaultyUpstream) -> None:

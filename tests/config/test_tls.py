@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.load import load, read_configuration
+from gateway.config.sections.tls import expiry
 from gateway.core.errors import ConfigError
 from tests.certificates import write_certificate
 from tests.config.conftest import GATEWAY, VALID, Write
@@ -21,9 +23,18 @@ def pems(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     write_certificate(folder, "ec", "first")
     write_certificate(folder, "ec", "second")
     write_certificate(folder, "rsa", "rsa")
+    write_certificate(folder, "ec", "late", days=20_000)
     encrypt = ["openssl", "ec", "-in", "first.key", "-aes128", "-passout", "pass:secret", "-out", "encrypted.key"]
     subprocess.run(encrypt, cwd=folder, check=True, capture_output=True)
     return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["first", "late"])
+def test_the_end_of_a_certificate_is_read(pems: Mapping[str, str], name: str, tmp_path: Path) -> None:
+    (tmp_path / "server.crt").write_text(f"Überschrift\n{pems[f'{name}.crt']}{pems['second.crt']}")
+    command = ["openssl", "x509", "-in", "server.crt", "-noout", "-enddate"]
+    shown = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert expiry(tmp_path / "server.crt") == ssl.cert_time_to_seconds(shown.partition("=")[2].strip())
 
 
 def files(pems: Mapping[str, str], server: str) -> dict[str, str]:

@@ -52,6 +52,15 @@ def client(served: Gateway) -> httpx.Client:
     return httpx.Client(base_url=url, verify=verify, trust_env=False, timeout=60, limits=limits)
 
 
+def expires(served: Gateway) -> float:
+    """The end of the certificate as a client reads it."""
+    plain = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+    with trusting(folder_of(served) / "server.crt").wrap_socket(plain, server_hostname="localhost") as link:
+        found = link.getpeercert()
+    assert found is not None
+    return float(ssl.cert_time_to_seconds(str(found["notAfter"])))
+
+
 def reload(served: Gateway) -> bool:
     watcher = served.runtime._watcher
     assert watcher is not None
@@ -87,6 +96,7 @@ def test_tls_1_2_and_later_are_offered(served: Gateway, version: str, agreed: bo
 def test_a_reload_replaces_the_certificate_of_new_connections(served: Gateway) -> None:
     folder = folder_of(served)
     first = (folder / "server.crt").read_text()
+    assert served.metric("gateway_certificate_expires_seconds") == expires(served)
     with client(served) as before:
         assert before.post(CALL, json=BODY).status_code == 200
         key = (folder / "server.key").read_text()
@@ -97,6 +107,7 @@ def test_a_reload_replaces_the_certificate_of_new_connections(served: Gateway) -
         write_certificate(folder, "rsa")  # another kind of key: a context that loads both offers both
         assert reload(served)
         assert served_certificate(served.port) == (folder / "server.crt").read_text() != first
+        assert served.metric("gateway_certificate_expires_seconds") == expires(served)
         assert before.post(CALL, json=BODY).status_code == 200, "an open connection continues"
     with client(served) as after:
         assert after.post(CALL, json=BODY).status_code == 200

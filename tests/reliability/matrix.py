@@ -243,6 +243,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "D08": (
         *_cases(_TIMEOUTS, "half a head", "nothing", "nothing more"),
         _CONNECTION + "test_idle_connections_do_not_block_new_ones",
+        "tests/edge/test_connection_limits.py::test_tls_handshakes_that_do_not_end_count_as_connections",
     ),
     "D09": _cases(_TIMEOUTS, "half a body", "half of an unread body"),
     "D10": (_ROWS + "test_d10_hundreds_of_connections_at_once_are_all_served",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from gateway.config.files.reader import Files
 
 ALPN = ["http/1.1"]
 """The protocols offered to clients."""
+EXPLICIT_VERSION, UTC_TIME = 0xA0, 0x17
+"""DER tags in a certificate (RFC 5280, 4.1)."""
+LONG_FORM = 0x80
 MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 """OpenSSL's reasons for a key that belongs to another certificate; the last if the kinds of key differ."""
 
@@ -34,6 +38,7 @@ def read_tls(
     if None not in contents:
         try:
             tls_context(*resolved.values())
+            expiry(resolved["tls_certificate"])
         except (OSError, ValueError) as error:
             add_problem("tls.certificate", f"cannot be used with server.tls.key: {_reason(error)}")
     return {**resolved}
@@ -46,6 +51,36 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     context.set_alpn_protocols(ALPN)
     context.load_cert_chain(certificate, key, password=_no_password)  # without it, OpenSSL would ask at the terminal
     return context
+
+
+def expiry(certificate: Path) -> float:
+    """The Unix time at which the first certificate of a PEM file expires; Python's ``ssl`` does not show it.
+
+    Raises ``ValueError`` if the file has another form.
+    """
+    _, begin, rest = certificate.read_text(encoding="ascii", errors="replace").partition(ssl.PEM_HEADER)
+    first, end, _ = rest.partition(ssl.PEM_FOOTER)
+    if not end:
+        raise ValueError(f'the certificate must begin with the line "{ssl.PEM_HEADER}"')
+    [(_, signed)] = _der(ssl.PEM_cert_to_DER_cert(begin + first + end))
+    (_, facts), *_ = _der(signed)
+    _, _, _, (_, validity), *_ = [field for field in _der(facts) if field[0] != EXPLICIT_VERSION]
+    _, (kind, time) = _der(validity)
+    form = "%y%m%d%H%M%SZ" if kind == UTC_TIME else "%Y%m%d%H%M%SZ"
+    return datetime.strptime(time.decode("ascii"), form).replace(tzinfo=UTC).timestamp()
+
+
+def _der(data: bytes) -> list[tuple[int, bytes]]:
+    """The elements of DER data (X.690): the tag and the content of each."""
+    elements, at = [], 0
+    while at < len(data):
+        tag, size, begin = data[at], data[at + 1], at + 2
+        if size > LONG_FORM:  # the number of bytes in which the length follows
+            begin += size - LONG_FORM
+            size = int.from_bytes(data[at + 2 : begin], "big")
+        elements.append((tag, data[begin : begin + size]))
+        at = begin + size
+    return elements
 
 
 def _no_password() -> str:

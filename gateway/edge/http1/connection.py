@@ -16,6 +16,7 @@ import select
 import uuid
 from collections import deque
 from collections.abc import Callable
+from ipaddress import IPv6Address, IPv6Network
 from typing import NoReturn, cast
 
 import httptools
@@ -42,6 +43,17 @@ only a reset."""
 
 DECLINED = frozenset({b"upgrade", b"http2-settings"})
 METHODS = {name.encode("ascii"): name for name in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE")}
+
+
+def client_of(address: str) -> str:
+    """The client that has an address: an IPv4 address, or the /64 network of an IPv6 address.
+
+    A client with IPv6 chooses freely among the addresses of its network.
+    """
+    if ":" not in address:
+        return address
+    full = IPv6Address(address.partition("%")[0])
+    return str(full.ipv4_mapped or IPv6Network((int(full), 64), strict=False))
 
 
 class ServerConnection(asyncio.Protocol):
@@ -95,7 +107,7 @@ class ServerConnection(asyncio.Protocol):
         self._waiting_since = 0.0
         """Loop time at which the current wait for the client began."""
         self.client = ""
-        """The client's IP address."""
+        """``client_of`` the client's address."""
         self.drained: asyncio.Future[None] | None = None
         """Resolved when the client has read enough; None: there is no back-pressure."""
 
@@ -108,7 +120,7 @@ class ServerConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._waiting_since = self.state.now
         peer = transport.get_extra_info("peername")
-        self.client = peer[0] if isinstance(peer, tuple) else ""
+        self.client = self.client or (client_of(peer[0]) if isinstance(peer, tuple) else "")
         self._opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from gateway.core.errors import GatewayError, Overloaded, ServerDraining
-from gateway.edge.http1.connection import ServerConnection
+from gateway.edge.http1.connection import ServerConnection, client_of
 from gateway.edge.http1.request import Http1Request
 from gateway.edge.http1.state import ConnectionTimeouts, ServerState
 from gateway.edge.http_request import HttpRequest
@@ -25,6 +25,8 @@ CHECK_SECONDS = 1.0
 ERROR_SECONDS = 1.5
 """Seconds to send an error to the clients whose calls still run at the end of draining."""
 
+ACCEPT_PAUSE_SECONDS = 0.1
+"""Seconds until the next attempt to accept a TLS connection after one failed."""
 TLS_CLOSE_SECONDS = 1.0
 """Seconds to wait until a client confirms the end of a TLS connection."""
 
@@ -54,17 +56,24 @@ class HttpServer:
         self._limited_by = limited_by
         self._draining = False
         self.connections: set[ServerConnection] = set()
+        self._handshakes: set[ServerConnection] = set()
+        """Connections whose TLS handshake has not ended. They count as open ones."""
+        self._accepting: set[asyncio.Task[None]] = set()
+        """The tasks that accept TLS connections and wait for their handshakes."""
         self._of_client: Counter[str] = Counter()
-        """IP address → its open connections."""
+        """``client_of`` an address → its open connections."""
         self.calls_cut = 0
         """Calls that were ended by ``wait_closed`` or ``abort``."""
 
     async def open(self, sockets: Sequence[socket.socket], certificate: ssl.SSLContext | None = None) -> None:
         """Accept connections on ``sockets``, with TLS if there is a certificate."""
-        timeouts = {"ssl_handshake_timeout": self._state.timeouts.head, "ssl_shutdown_timeout": TLS_CLOSE_SECONDS}
-        tls: dict[str, Any] = {} if certificate is None else {"ssl": certificate, **timeouts}
         for bound in sockets:
-            self._servers.append(await self._loop.create_server(self.connection, sock=bound, backlog=BACKLOG, **tls))
+            if certificate is None:
+                self._servers.append(await self._loop.create_server(self.connection, sock=bound, backlog=BACKLOG))
+            else:
+                bound.listen(BACKLOG)
+                bound.setblocking(False)
+                self._begin(self._accept(bound, certificate))
         self._check_connections()
 
     def close_after_answers(self) -> None:
@@ -76,6 +85,8 @@ class HttpServer:
         self._draining = self._state.closing = True
         for server in self._servers:
             server.close()
+        for task in self._accepting:
+            task.cancel()
         for connection in tuple(self.connections):
             connection.drain()
         if not self.connections:
@@ -110,6 +121,49 @@ class HttpServer:
         """A new connection. asyncio calls this for each connection that a socket accepts."""
         return ServerConnection(self._state, self._start, self._opened, self._closed)
 
+    async def _accept(self, bound: socket.socket, certificate: ssl.SSLContext) -> None:
+        """Accept TLS connections until cancelled.
+
+        A server of asyncio shows a connection only after its TLS handshake, so clients that never end their handshakes
+        would pass every limit.
+        """
+        with bound:
+            while True:
+                try:
+                    link, address = await self._loop.sock_accept(bound)
+                except ConnectionError:  # the client has left
+                    continue
+                except OSError:  # no file descriptor is free
+                    await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+                else:
+                    self._begin(self._handshake(link, address[0], certificate))
+
+    async def _handshake(self, link: socket.socket, address: str, certificate: ssl.SSLContext) -> None:
+        """Open a TLS connection. One that is too many is closed before its handshake, which costs most of the work."""
+        connection = self.connection()
+        connection.client = client_of(address)
+        self._handshakes.add(connection)
+        self._count(connection.client, 1)
+        try:
+            if self._excess(connection.client) is not None:
+                link.close()
+                return
+            await self._loop.connect_accepted_socket(
+                lambda: connection, link, ssl=certificate,
+                ssl_handshake_timeout=self._state.timeouts.head, ssl_shutdown_timeout=TLS_CLOSE_SECONDS,
+            )  # fmt: skip
+        except OSError:
+            pass  # the client does not speak TLS, or has left, or its time is over
+        finally:
+            if connection in self._handshakes:  # else ``_opened`` counts it
+                self._handshakes.discard(connection)
+                self._count(connection.client, -1)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+
     def _start(self, request: Http1Request) -> None:
         """Answer the request in a new task."""
         request.task = asyncio.Task(self._app(request), loop=self._loop, name="request")
@@ -117,34 +171,42 @@ class HttpServer:
     def _opened(self, connection: ServerConnection) -> None:
         """Count a connection, and refuse it if there are too many (``docs/spec/reliability.md`` D08)."""
         self.connections.add(connection)
-        if self._draining:  # it was accepted, or its TLS handshake began, before the drain
-            connection.close()
-        elif self._limited_by is not None:
-            self._of_client[connection.client] += 1
-            self._limit(connection, self._limited_by)
-
-    def _limit(self, connection: ServerConnection, state: GatewayState) -> None:
-        """Refuse the connection if it is one too many."""
-        server = state.stack.snapshot.server
-        total, of_client = len(self.connections), self._of_client[connection.client]
-        state.metrics.connections(total)
-        if total > server.max_connections:
-            reason, setting = "connections", f"server.max_connections={server.max_connections}"
-        elif server.max_connections_per_client is not None and of_client > server.max_connections_per_client:
-            setting = f"server.max_connections_per_client={server.max_connections_per_client}"
-            reason = "client_connections"
+        if connection in self._handshakes:  # counted when it was accepted
+            self._handshakes.discard(connection)
         else:
+            self._count(connection.client, 1)
+            if not self._draining and (setting := self._excess(connection.client)) is not None:
+                connection.refuse(Overloaded(f"too many open connections ({setting}); close some, or retry later"))
+        if self._draining:  # it was accepted before the drain
+            connection.close()
+
+    def _count(self, client: str, change: int) -> None:
+        """Count an open connection of a client, or one fewer."""
+        if self._limited_by is None:
             return
-        state.metrics.count("gateway_shed_total", reason)
-        connection.refuse(Overloaded(f"too many open connections ({setting}); close some, or retry later"))
+        self._limited_by.metrics.connections(len(self.connections) + len(self._handshakes))
+        self._of_client[client] += change
+        if self._of_client[client] <= 0:
+            del self._of_client[client]
+
+    def _excess(self, client: str) -> str | None:
+        """The setting that a new connection of the client exceeds, which counts as refused; None: it may stay."""
+        if self._limited_by is None:
+            return None
+        server = self._limited_by.stack.snapshot.server
+        most, most_of_client = server.max_connections, server.max_connections_per_client
+        if len(self.connections) + len(self._handshakes) > most:
+            reason, setting = "connections", f"server.max_connections={most}"
+        elif most_of_client is not None and self._of_client[client] > most_of_client:
+            reason, setting = "client_connections", f"server.max_connections_per_client={most_of_client}"
+        else:
+            return None
+        self._limited_by.metrics.count("gateway_shed_total", reason)
+        return setting
 
     def _closed(self, connection: ServerConnection) -> None:
         self.connections.discard(connection)
-        if self._limited_by is not None:
-            self._limited_by.metrics.connections(len(self.connections))
-            self._of_client[connection.client] -= 1
-            if self._of_client[connection.client] <= 0:
-                del self._of_client[connection.client]
+        self._count(connection.client, -1)
         if self._draining and not self.connections:
             self._all_closed.set()
 

@@ -13,6 +13,7 @@ or after a message.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal
@@ -34,10 +35,25 @@ MIN_LENGTH = 3
 """A shorter text, such as ``Q:``, is too frequent in ordinary text to be a marker."""
 MAX_LENGTH = 128
 """A longer line of a template is a sentence and not a marker."""
+REASONING = ("<think>", "</think>")
+"""The marks around reasoning, which separate no turns: a client that sends an answer back sends them too. Templates
+write them without declaring ``thinking``. They are markers only if the tokenizer calls them special tokens."""
+UNKNOWN = "\ufffd"
+"""``fold`` writes this character for others that no marker contains."""
+MAX_FOLDED = 4
+"""A character with a longer plain form, such as an Arabic ligature of 18 letters, is kept by ``fold``."""
 MAX_SEPARATE = 8
 """Up to this number of markers, a search for each one is faster than a search with one expression."""
 HEADER = re.compile(r"[^\"'{}<>]+[:\uff1a]\s*")
 """Matches a line of a chat template that may be the header of a role."""
+IGNORED = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
+"""Matches control characters and invisible ones (Unicode's Default_Ignorable_Code_Point)."""
+UNFOLDED = re.compile("[\U00030000-\U0010ffff]+")
+"""Matches characters beyond those with plain forms. Without them the table of plain forms stays small."""
 TOKEN_LIKE = re.compile(r"<\|[^<>\n]{1,64}\|>|<<?/?[^\s<>]{1,64}>>?|\[\|[^\[\]\n]{1,32}\|\]|\[/?[A-Z0-9_]{2,32}\]")
 """Matches the token-like markers inside a text of a template."""
 
@@ -67,6 +83,11 @@ class TemplateTexts:
     """Texts that are not markers, because the template or the parser looks for them in an answer (``</think>``). A
     client that sends an answer back sends them too."""
 
+    def folded(self) -> TemplateTexts:
+        """The same texts as ``fold`` writes them."""
+        texts = {name: tuple(map(fold, getattr(self, name))) for name in ("before", "after", "further", "searched")}
+        return TemplateTexts(**texts, inline=self.inline)
+
 
 class MarkerSet:
     """The markers of one model, compiled once."""
@@ -92,7 +113,7 @@ class MarkerSet:
                     break
                 if core:
                     dropped[core] = None
-        ignored = set(texts.searched).difference(special)
+        ignored = {*texts.searched, *REASONING}.difference(special)
         self.token_like = _usable(tokens, ignored)
         """The token-like markers."""
         self.text_like = _usable(lines, ignored)
@@ -135,7 +156,7 @@ class MarkerSet:
             for match in self._lines.finditer(text) if self.text_like else ():
                 yield Hit(*match.span(match.lastindex or 0), kind)
             return
-        found = self._tokens.search(text)
+        found = self._tokens.search(text) if self.token_like else None
         while found is not None:
             yield Hit(found.start(), found.end(), kind)
             found = self._tokens.search(text, found.start() + 1)
@@ -145,6 +166,27 @@ class MarkerSet:
         if len(self.token_like) > MAX_SEPARATE:
             return len(self._tokens.findall(text))
         return sum(map(text.count, self.token_like))
+
+
+class _Folding(dict[int, str]):
+    """Code point → the characters that ``fold`` writes for it."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        plain = unicodedata.normalize("NFKD", character)
+        self[code] = plain = plain if len(plain) <= MAX_FOLDED else character
+        return plain
+
+
+_FOLDING = _Folding()
+
+
+def fold(text: str) -> str:
+    """The text as a tokenizer that normalizes may read it: without invisible characters, and with plain forms.
+
+    Each character is folded by itself (Unicode's NFKD), so that the time is linear: ``\uff1c`` becomes ``<``.
+    """
+    return UNFOLDED.sub(UNKNOWN, IGNORED.sub("", text)).translate(_FOLDING)
 
 
 def texts_of(template: Template) -> TemplateTexts:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from gateway.backend.tokenizer import Tokenizer
@@ -19,7 +20,7 @@ from gateway.core.errors import InvalidValue, SpecialTokenInContent
 from gateway.core.frozen import dataclass
 from gateway.core.json_depth import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice, Segment
-from gateway.policy.admit.marker_set import JOINER, Hit, Kind, MarkerSet
+from gateway.policy.admit.marker_set import JOINER, Hit, Kind, MarkerSet, fold
 
 MAX_PASSES = 16
 """After this many passes the request is refused. Only texts made to nest markers, under ``strip``, need several."""
@@ -68,10 +69,15 @@ class SafeSegments:
 class MarkerRule:
     """The policy of one model for markers."""
 
-    def __init__(self, markers: MarkerSet, policy: MarkersPolicy) -> None:
+    def __init__(self, markers: MarkerSet, policy: MarkersPolicy, folded: MarkerSet | None = None) -> None:
+        """``folded``: the markers as ``fold`` writes them, if the tokenizer may normalize texts."""
         self.markers = markers
+        self.folded = folded
         self.may_occur = markers.may_occur
-        self.actions: Mapping[Kind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
+        actions: dict[Kind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
+        if folded is not None:  # the tokenizer may undo a change
+            actions |= {kind: "reject" for kind, action in actions.items() if action in CHANGES}
+        self.actions: Mapping[Kind, MarkerAction] = actions
         self.changes = not {"allow", "report"}.issuperset(self.actions.values())
         """False: the policy never changes or refuses a request."""
         self.verified: set[tuple[Any, ...]] = set()
@@ -81,11 +87,13 @@ class MarkerRule:
         """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent``."""
         pieces = tuple(segments)
         for number in range(MAX_PASSES):
-            forged = self._forged(pieces)
+            forged = self._forged(pieces, counts)
             for hit, place in forged:
                 action = self.actions[hit.kind]
-                if action == "reject" or (action in CHANGES and counts.of(hit.kind) > MAX_MARKERS):
+                if action == "reject":
                     raise refusal(pieces[place].origin)
+                if action in CHANGES and counts.of(hit.kind) > MAX_MARKERS:
+                    raise refusal(pieces[place].origin, f"more than {MAX_MARKERS} markers that separate")
                 if number == 0 or action in EDITS:
                     counts.add(hit.kind, pieces[place].origin)
             edits = [(hit, place) for hit, place in forged if self.actions[hit.kind] in EDITS]
@@ -137,10 +145,7 @@ class MarkerRule:
             self._check_name(text, path, counts)
             return text
         if key == "arguments":
-            try:
-                parsed = json.loads(text)
-            except (ValueError, RecursionError):
-                parsed = None
+            parsed = _parsed(text)
             if isinstance(parsed, (dict, list)):
                 if deeper_than(parsed, MAX_DEPTH):
                     raise InvalidValue(f"the JSON in arguments nests deeper than {MAX_DEPTH} levels", param=path)
@@ -150,15 +155,23 @@ class MarkerRule:
 
     def check_variables(self, value: Any, path: str, counts: MarkerCounts) -> None:
         """Refuse markers in values that the template of a target may write, if the policy changes markers at all."""
-        if isinstance(value, str):
-            self._check_name(value, path, counts)
-        elif isinstance(value, Mapping):
-            for name, inner in value.items():
-                self._check_name(name, path, counts)
-                self.check_variables(inner, path, counts)
-        elif isinstance(value, (list, tuple)):
-            for inner in value:
-                self.check_variables(inner, path, counts)
+        for text in texts_in(value):
+            self._check_name(text, path, counts)
+
+    def count_folded(self, texts: Sequence[str]) -> MarkerCounts:
+        """Refuse, or count, the markers in the texts of a request as a tokenizer that normalizes may read them."""
+        assert self.folded is not None
+        counts, views = MarkerCounts(), list(map(fold, texts))
+        for kind, action in self.actions.items() if self.folded.may_occur(views) else ():
+            joined = ("\n" if kind == "text_like" else "").join(views)
+            for _ in islice(self.folded.find(joined, kind), MAX_MARKERS + 1):
+                if action == "reject":
+                    raise refusal("messages")
+                counts.add(kind, "messages")
+            changed = [view for view, text in zip(views, texts, strict=True) if view != text]
+            if action == "reject" and changed and self.folded.may_join(changed):
+                raise refusal("messages")
+        return counts
 
     def _check_name(self, name: str, path: str, counts: MarkerCounts) -> None:
         if not self.may_occur([name]):
@@ -168,8 +181,11 @@ class MarkerRule:
                 raise refusal(path)
             counts.add(hit.kind, path)
 
-    def _forged(self, pieces: Sequence[Segment]) -> list[tuple[Hit, int]]:
-        """The markers that do not lie wholly in text of the template, each with the index of its first client piece."""
+    def _forged(self, pieces: Sequence[Segment], counts: MarkerCounts) -> list[tuple[Hit, int]]:
+        """The markers that do not lie wholly in text of the template, each with the index of its first client piece.
+
+        A kind that is only counted is no longer searched after ``MAX_MARKERS`` markers of the request.
+        """
         begins, ends, starts = [0], [0], _starts(pieces)
         for piece, start in zip(pieces, starts, strict=True):
             if not piece.scaffold and piece.text:  # client text ends one stretch of template text and begins the next
@@ -179,8 +195,11 @@ class MarkerRule:
         ends[-1] = starts[-1] + len(pieces[-1].text) if pieces else 0
         text = "".join([piece.text for piece in pieces])
         forged: list[tuple[Hit, int]] = []
-        for kind in self.actions:
-            previous = number = 0
+        for kind, action in self.actions.items():
+            number = 0 if action in CHANGES else counts.of(kind)
+            if number > MAX_MARKERS:
+                continue
+            previous = 0
             for hit in self.markers.find(text, kind):
                 if hit.end <= max(ends[bisect_right(begins, hit.start) - 1], previous):
                     continue  # in text of the template, or a part of the previous marker
@@ -218,13 +237,37 @@ class MarkerRule:
         return tuple(edited)
 
 
-def refusal(path: str) -> SpecialTokenInContent:
+def refusal(path: str, found: str = "a marker that separates") -> SpecialTokenInContent:
     """The error for a marker in a text of the request. The error never has the text."""
     return SpecialTokenInContent(
-        "this text contains a marker that separates the turns of this model's prompt, such as a special token; "
-        "remove the marker, or ask the operator for a key with allow_markers",
+        f"this text contains {found} the turns of this model's prompt, such as a special token; "
+        "remove markers from it, or ask the operator for a key with allow_markers",
         param=path,
     )
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, keys included. The JSON in ``arguments`` is parsed."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield name
+            yield from texts_in(_parsed(inner) if name == "arguments" and isinstance(inner, str) else inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from texts_in(inner)
+        # Templates join the texts of content parts.
+        yield "".join(
+            [inner["text"] for inner in value if isinstance(inner, Mapping) and type(inner.get("text")) is str]
+        )
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def unbroken(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
