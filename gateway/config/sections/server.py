@@ -80,6 +80,15 @@ def _field(setting: str) -> str:
     return setting.removeprefix("server.").strip(".").replace(".", "_")
 
 
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Address of all interfaces → the loopback address by which this machine reaches the gateway."""
+
+
+def local_url(server: ServerSpec, port: int) -> str:
+    """Return the address at which this machine reaches a gateway that is bound to ``port``."""
+    return f"{server.scheme}://{url_host(WILDCARDS.get(server.host, server.host))}:{port}"
+
+
 def url_host(host: str) -> str:
     """Return an address as written in URLs and Host headers, with IPv6 addresses in brackets."""
     bare = host.strip("[]")
