@@ -63,7 +63,7 @@ def configured_url(path: Path, env: Mapping[str, str]) -> str | None:
     if document is None or values is INVALID:
         return None
     server = read_server(document, values["server"], files, env, has_keys=values["keys"]["file"] is not None)
-    return None if server is None else local_url(server, server.port)
+    return None if server is None or files.problems else local_url(server, server.port)
 
 
 def read_configuration(

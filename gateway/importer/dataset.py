@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError
-from gateway.importer.draft import Draft, shown
+from gateway.core.words import shown
+from gateway.importer.draft import Draft
 from gateway.importer.python_file import PythonExpression, PythonFile
 from gateway.importer.source import Source
 from gateway.template.dataset.messages import EXPAND

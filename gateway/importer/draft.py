@@ -12,9 +12,6 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Bos
 from gateway.template.spec import TemplateSpec
 
-MAX_SHOWN = 60
-"""The most characters of a value in a note."""
-
 Render = Callable[[Dialogue], str]
 """A function that returns the source's prompt. It raises ``GatewayError`` if the source refuses the conversation."""
 
@@ -74,12 +71,6 @@ class Draft:
     """The name of the renderer that writes the examples of a draft without a reference."""
     is_prompt: bool = False
     """True: a dataset's prompt file, whose keys have their examples already. False: a template file."""
-
-
-def shown(value: Any) -> str:
-    """Return a value as notes show it: its ``repr``, cut after ``MAX_SHOWN`` characters."""
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 BOS = re.compile(r"<s>|<bos>|<[|｜](?:begin[_▁]of[_▁](?:text|sentence)|startoftext)[|｜]>", re.IGNORECASE)

@@ -17,7 +17,8 @@ from itertools import takewhile
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError, TemplateError
-from gateway.importer.draft import Reference, Render, shown
+from gateway.core.words import shown
+from gateway.importer.draft import Reference, Render
 from gateway.importer.source import Source
 from gateway.template.registry import dialogue_of
 from gateway.template.spec import Example
