@@ -36,9 +36,9 @@ class Reference:
     name: str
     """The name of the reference in the result of the comparison and in the header of the file."""
     render: Render
-    """Returns the prompt, which ends with the start of the assistant's turn."""
-    whole: Render | None = None
-    """Returns the text of a complete conversation, with no turn left open; None: the source has no such text."""
+    """Returns the prompt, which ends with the start of the assistant's turn, or a complete conversation."""
+    writes_whole: bool = False
+    """Whether the source has a text for a complete conversation (``RenderOptions.whole``), with no turn left open."""
     bos: Bos = "none"
     """Where the BOS comes from. With ``engine``, the engine puts the BOS before the texts of the reference."""
     default_system: str = ""

@@ -194,7 +194,7 @@ def _of_folder(source: Source, path: Path, options: ImportOptions) -> Draft:
     reference = Reference(
         name=f"the chat template ({renderer})",
         render=lambda dialogue: side.render(dialogue).text,
-        whole=template.whole,
+        writes_whole=True,
         bos=read.spec.bos,
         excluded=(TOOLS,),
     )

@@ -89,10 +89,6 @@ class JinjaTemplate:
             return self._prompt(dialogue, job, self._rendered(job))
         return self._prompt(dialogue, job, await self._subprocess.render_async(job.template, job.variables))
 
-    def whole(self, dialogue: Dialogue) -> str:
-        """The text of the complete conversation without an open turn, as with ``add_generation_prompt: false``."""
-        return self.render(Dialogue(dialogue.messages, replace(dialogue.options, whole=True))).text
-
     def _rendered(self, job: _Job) -> RenderedText:
         if job.in_process:
             return self.compiled[job.template].render(job.variables)
