@@ -8,13 +8,12 @@ from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, RenderOptions
 from gateway.core.errors import InvalidValue, RequestError
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
-from gateway.core.suggestions import suggest
+from gateway.core.words import in_ascii, quoted, suggest
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import PromptItems
 from gateway.template.messages import check_dialogue
 from gateway.template.opencompass.parsers import Mode
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
-from gateway.wire.error_object import quoted
 from gateway.wire.requests import read_messages
 
 
@@ -77,7 +76,7 @@ def make_conversation(
     A template of the kind ``meta`` writes the list itself, by OpenCompass's rules. Other templates get messages.
     """
     names = prompt.unfilled(reference.variables, reference.examples)
-    notices = tuple([Notice("unfilled_column", f"{prompt.spec.name}: {ascii(name)[1:-1]}") for name in names])
+    notices = tuple([Notice("unfilled_column", f"{prompt.spec.name}: {in_ascii(name)}") for name in names])
     if prompt.lacks_examples(reference.examples):
         notices = (*notices, Notice("no_examples", prompt.spec.name))
     prompt_id = f"{prompt.spec.name}@sha256:{prompt.spec.digest}"

@@ -189,13 +189,20 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         raise InvalidValue(
             f"model {route.spec.name} takes messages only; send them to /v1/chat/completions", param="model"
         )
-    if call.prompt is not None:
-        return await _prepare_dataset_completion(route, call)
-    for prompt in call.prompts:
-        if len(prompt) > MAX_PROMPT:
-            raise too_long(len(prompt), "prompt")
     parameters = route.parameters["completions"]
     parameters.check(call)
+    rendered: DatasetConversation | None = None
+    safe: SafePrompt | None = None
+    if call.prompt is not None:
+        rendered = render_dataset_prompt(route, call)
+        try:
+            safe = await render_safely(route, rendered.dialogue, rendered.prompt, allow=call.allow_markers)
+        except RequestError as error:
+            name_prompt(error, rendered.prompt_id)
+            raise
+    prompts = call.prompts if safe is None else (safe.prompt.text,)
+    if (length := max(map(len, prompts), default=0)) > MAX_PROMPT:
+        raise too_long(length, "prompt" if safe is None else "gateway.prompt")
     effective = parameters.effective(call)
     exchange = Exchange(
         endpoint="completions",
@@ -203,7 +210,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         session=call.session,
         tenant=call.tenant,
         repeat=call.repeat,
-        prompts=call.prompts,
+        prompts=prompts,
         prompt_is_list=call.prompt_is_list,
         params=effective.params,
         n=call.n,
@@ -212,58 +219,31 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         stream_options=call.stream_options,
     )
     notices, request = effective.notices, None
+    if rendered is not None and safe is not None:
+        metadata = safe.prompt.metadata
+        exchange = replace(
+            exchange,
+            stops=tuple(dict.fromkeys((*metadata.stops, *route.eos_stops, *call.stops))),
+            stop_token_ids=metadata.stop_token_ids,
+            bos=metadata.bos,
+            bos_text=metadata.bos_text,
+        )
+        if safe.breaks:
+            exchange = await _as_token_ids(route, exchange, safe)
+        notices = rendered.notices + metadata.notices + safe.notices + notices
     if call.unknown:
         exchange, request, changes = token_request(route, call, exchange, None)
         notices += changes
-    if call.params.get("echo") and call.stops:
+    if call.params.get("echo") and exchange.stops:
         # The echoed prompt may contain a stop string, and not every engine shows where the prompt ends.
         notices = (*notices, Notice("stop_not_enforced", "echo"))
-    return Prepared(exchange=exchange, prompt=None, notices=notices, token_request=request)
-
-
-async def _prepare_dataset_completion(route: Route, call: Call) -> Prepared:
-    """The preparation of a completions request that names a dataset prompt: prompt and stops are those of a chat."""
-    parameters = route.parameters["completions"]
-    parameters.check(call)
-    rendered = render_dataset_prompt(route, call)
-    try:
-        safe = await render_safely(route, rendered.dialogue, rendered.prompt, allow=call.allow_markers)
-    except RequestError as error:
-        name_prompt(error, rendered.prompt_id)
-        raise
-    prompt = safe.prompt
-    if len(prompt.text) > MAX_PROMPT:
-        raise too_long(len(prompt.text), "gateway.prompt")
-    effective, metadata = parameters.effective(call), prompt.metadata
-    exchange = Exchange(
-        endpoint="completions",
-        request_id=call.request_id,
-        session=call.session,
-        tenant=call.tenant,
-        repeat=call.repeat,
-        prompts=(prompt.text,),
-        params=effective.params,
-        n=call.n,
-        stops=tuple(dict.fromkeys((*metadata.stops, *route.eos_stops, *call.stops))),
-        stop_token_ids=metadata.stop_token_ids,
-        stream=call.stream or route.spec.policy.delivery.stream_upstream,
-        stream_options=call.stream_options,
-        bos=metadata.bos,
-        bos_text=metadata.bos_text,
-    )
-    if safe.breaks:
-        exchange = await _as_token_ids(route, exchange, safe)
-    notices, request = rendered.notices + metadata.notices + safe.notices + effective.notices, None
-    if call.unknown:
-        exchange, request, changes = token_request(route, call, exchange, None)
-        notices += changes
     return Prepared(
         exchange=exchange,
-        prompt=prompt,
+        prompt=None if safe is None else safe.prompt,
         notices=notices,
         token_request=request,
-        prompt_id=rendered.prompt_id,
-        markers=safe.markers,
+        prompt_id="" if rendered is None else rendered.prompt_id,
+        markers=() if safe is None else safe.markers,
     )
 
 

@@ -21,7 +21,7 @@ from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.core.call import Call, TurnRequests
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Notice, Prompt, Segment
-from gateway.core.suggestions import suggest
+from gateway.core.words import suggest
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.opencompass.renderer import full_segments
 from gateway.wire.requests import read_chat

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from gateway.core.words import printable
+
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
@@ -47,11 +49,7 @@ def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def escape(text: str) -> str:
     """Return a text as one line. Backslashes and characters that are not printable are escaped as in Python."""
-    return "".join([
-        character if character.isprintable() and character != "\\"
-        else character.encode("unicode_escape").decode("ascii")
-        for character in text
-    ])  # fmt: skip
+    return printable(text.replace("\\", "\\\\"))
 
 
 def escape_line(text: str) -> str:

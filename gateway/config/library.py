@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
-from gateway.config.schema.names import FILE_NAME, quote
+from gateway.config.schema.names import FILE_NAME
 from gateway.config.sections.policies import read_policy
 from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import CHAT, read_template
 from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import ConfigError
-from gateway.core.suggestions import suggest
+from gateway.core.words import quoted, suggest
 from gateway.template.dataset.spec import PromptSpec
 from gateway.template.spec import TemplateSpec
 
@@ -71,7 +71,7 @@ class Library:
         if not FILE_NAME.fullmatch(name):
             listed = "; docs/templates.md lists those that are included" if folder == TEMPLATES else ""
             add_problem(
-                f"{quote(name)} is not a valid {NOUN[folder]} name; give the name of a file in {folder}/ "
+                f"{quoted(name)} is not a valid {NOUN[folder]} name; give the name of a file in {folder}/ "
                 f'without .yaml (only lower-case letters, digits, ".", "_" and "-"){listed}'
             )
             return None
@@ -85,7 +85,7 @@ class Library:
                 return None
         known = {path.stem for base in bases for path in base.glob("*.yaml")}
         add_problem(
-            f"no {NOUN[folder]} {quote(name)}{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}"
+            f"no {NOUN[folder]} {quoted(name)}{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}"
         )
         return None
 

@@ -18,7 +18,7 @@ from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import INVALID, check
 from gateway.config.sections.keys import read_keys
 from gateway.config.sections.models import read_models
-from gateway.config.sections.server import read_server
+from gateway.config.sections.server import local_url, read_server
 from gateway.config.sections.targets import secret
 from gateway.config.snapshot import CacheSpec, KeySpec, ModelSpec, RecordingsSpec, Snapshot, StoreSpec
 from gateway.core.errors import ConfigError, Problem
@@ -50,6 +50,20 @@ def load(path: Path, env: Mapping[str, str]) -> Snapshot:
     if outcome.snapshot is None:
         raise ConfigError(outcome.problems)
     return outcome.snapshot
+
+
+def configured_url(path: Path, env: Mapping[str, str]) -> str | None:
+    """Return the address at which this machine reaches a gateway with this configuration; None: it has problems.
+
+    Models, templates and policies are not read.
+    """
+    files = Files(path.absolute().parent)
+    document = files.document(path.absolute(), files.add_problem(path))
+    values = check(document, GATEWAY) if document is not None else INVALID
+    if document is None or values is INVALID:
+        return None
+    server = read_server(document, values["server"], files, env, has_keys=values["keys"]["file"] is not None)
+    return None if server is None or files.problems else local_url(server, server.port)
 
 
 def read_configuration(

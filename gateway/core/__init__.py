@@ -7,7 +7,7 @@
 ``exchange``     the request to a backend; the protocols ``Backend`` and ``Events``; the log of attempts
 ``events``       the events of an answer
 ``completion``   a whole answer
-``suggestions``  the word that was probably meant, for error messages
+``words``        words of a message: quoted, escaped, shortened; the word that was probably meant
 ``record``       the record of a finished call
 ``errors``       the tree of errors
 ``text_splice``  direct forwarding of streamed text

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from gateway.calls.timeline import CallTimeline
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
-from gateway.core.suggestions import closest
+from gateway.core.words import closest
 from gateway.edge.about.health import PATHS as HEALTH_PATHS
 from gateway.edge.about.health import Health
 from gateway.edge.about.home import Home

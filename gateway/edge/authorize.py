@@ -6,9 +6,8 @@ from gateway.assembly import Stack
 from gateway.calls.route import Route
 from gateway.config.snapshot import KeySpec
 from gateway.core.errors import InvalidValue, ModelNotFound
-from gateway.core.suggestions import suggest
+from gateway.core.words import quoted, suggest
 from gateway.edge.http_request import HttpRequest
-from gateway.wire.error_object import quoted
 
 BASE_URL = "a client's base_url ends in one /v1, such as http://127.0.0.1:8000/v1, and the client adds the rest"
 

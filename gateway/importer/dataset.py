@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError
-from gateway.importer.draft import Draft, shown
+from gateway.core.words import shown
+from gateway.importer.draft import Draft
 from gateway.importer.python_file import PythonExpression, PythonFile
 from gateway.importer.source import Source
 from gateway.template.dataset.messages import EXPAND
@@ -273,8 +274,10 @@ class _Reader:
         named = {*self.keys.get("input_columns", ()), self.keys.get("output_column")}
         others = [name for name in columns_in([self.keys.get(key) for key in TEMPLATES]) if name not in named]
         if others and "input_columns" in self.keys:
-            self.notes.append(f"in the template, but not in input_columns: {', '.join(others)}; they stay as they are "
-                              "unless a request has variables of these names")  # fmt: skip
+            texts = ", ".join([f"{{{name}}}" for name in others])
+            self.notes.append(f"the template has {texts}, and input_columns does not: the prompt keeps the braces and "
+                              "the name, unless a request has a variable of this name. If it is a column, add it to "
+                              "input_columns")  # fmt: skip
 
 
 def _example(keys: Mapping[str, Any], has_rows: bool) -> dict[str, Any]:

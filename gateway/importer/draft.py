@@ -12,9 +12,6 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Bos
 from gateway.template.spec import TemplateSpec
 
-MAX_SHOWN = 60
-"""The most characters of a value in a note."""
-
 Render = Callable[[Dialogue], str]
 """A function that returns the source's prompt. It raises ``GatewayError`` if the source refuses the conversation."""
 
@@ -39,9 +36,9 @@ class Reference:
     name: str
     """The name of the reference in the result of the comparison and in the header of the file."""
     render: Render
-    """Returns the prompt, which ends with the start of the assistant's turn."""
-    whole: Render | None = None
-    """Returns the text of a complete conversation, with no turn left open; None: the source has no such text."""
+    """Returns the prompt, which ends with the start of the assistant's turn, or a complete conversation."""
+    writes_whole: bool = False
+    """Whether the source has a text for a complete conversation (``RenderOptions.whole``), with no turn left open."""
     bos: Bos = "none"
     """Where the BOS comes from. With ``engine``, the engine puts the BOS before the texts of the reference."""
     default_system: str = ""
@@ -74,12 +71,6 @@ class Draft:
     """The name of the renderer that writes the examples of a draft without a reference."""
     is_prompt: bool = False
     """True: a dataset's prompt file, whose keys have their examples already. False: a template file."""
-
-
-def shown(value: Any) -> str:
-    """Return a value as notes show it: its ``repr``, cut after ``MAX_SHOWN`` characters."""
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 BOS = re.compile(r"<s>|<bos>|<[|｜](?:begin[_▁]of[_▁](?:text|sentence)|startoftext)[|｜]>", re.IGNORECASE)

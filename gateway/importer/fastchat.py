@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -69,8 +69,8 @@ class Conversation:
         style = styles()[self.sep_style]
         return style.get("needs") != "message" and bool(self.system_template.replace("{system_message}", ""))
 
-    def prompt(self, dialogue: Dialogue, *, open_turn: bool = True) -> str:
-        """Return the text of a conversation. With ``open_turn``, the text ends with the start of an assistant turn.
+    def prompt(self, dialogue: Dialogue) -> str:
+        """Return the text of a conversation. It ends with the start of an assistant turn, unless it is complete.
 
         Raises ``InvalidValue`` for a system message that is not the first message, and for other roles.
         """
@@ -85,7 +85,7 @@ class Conversation:
                 turns.append((self.roles[role == "assistant"], message.text))
             else:
                 raise InvalidValue(f"FastChat cannot write this {role} message", param=f"messages[{number}].role")
-        if open_turn:
+        if not dialogue.options.whole:
             turns.append((self.roles[1], None))
         parts = [style.get("begin", ""), self._system(style, system)]
         parts += [self._turn(style, number, role, text) for number, (role, text) in enumerate(turns)]
@@ -156,7 +156,7 @@ def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[s
     reference = Reference(
         name=f"this gateway's table of FastChat's styles, {conversation.sep_style}",
         render=conversation.prompt,
-        whole=partial(conversation.prompt, open_turn=False),
+        writes_whole=True,
         bos="none" if bos else "engine",
         default_system=default if system else "",
         excluded=(

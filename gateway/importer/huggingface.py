@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gateway.core.words import listed, printable, shown
 from gateway.importer.draft import SUBSETS, Draft, Reference
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer
 from gateway.template.huggingface.folder import GENERATION, MOST_BYTES, TOKENIZER, TOKENS_MAP, TOOL_USE
 from gateway.template.spec import JinjaSpec, TemplateSpec
-from gateway.template.validation.problems import as_name, as_names, shown
 
 TOOLS = (
     "the chat template supports tools; to accept them, declare the format of the model's tool calls "
@@ -136,7 +136,7 @@ def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
     taken = jinja.sources[0][0]
     others = [name for name in jinja.names if name != taken]
     tools = f" (the folder uses {TOOL_USE} for requests with tools)" if len(jinja.sources) > 1 else ""
-    note = f"only the chat template {as_name(taken)} was imported, without {as_names(others)}{tools}; {hint}"
+    note = f"only the chat template {printable(taken)} was imported, without {listed(others)}{tools}; {hint}"
     return [note] if others else []
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.importer.draft import STRICT_TURNS, Draft, Reference, shown
+from gateway.core.words import shown
+from gateway.importer.draft import STRICT_TURNS, Draft, Reference
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.registry import build

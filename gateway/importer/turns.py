@@ -17,7 +17,8 @@ from itertools import takewhile
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError, TemplateError
-from gateway.importer.draft import Reference, Render, shown
+from gateway.core.words import shown
+from gateway.importer.draft import Reference
 from gateway.importer.source import Source
 from gateway.template.registry import dialogue_of
 from gateway.template.spec import Example
@@ -107,12 +108,12 @@ def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alon
 # ---------------------------------------------------------------- probing
 
 
-def _pieces(reference: Reference, form: str, render: Render | None = None) -> list[str]:
+def _pieces(reference: Reference, form: str, *, whole: bool = False) -> list[str]:
     """Return the texts before, between and after the messages. ``form``: one letter for each role, such as ``suau``."""
     words = [f"x{secrets.token_hex(12)}x" for _ in form]
     messages = [{"role": ROLES[one], "content": word} for one, word in zip(form, words, strict=True)]
     try:
-        text = (render or reference.render)(dialogue_of(Example(tuple(messages))))
+        text = reference.render(dialogue_of(Example(tuple(messages)), whole=whole))
     except GatewayError as error:
         roles = ", ".join([ROLES[one] for one in form])
         raise NotTurns(f"the source refuses a test conversation with the roles {roles}: {error.message}") from None
@@ -132,7 +133,7 @@ def _pieces(reference: Reference, form: str, render: Render | None = None) -> li
 def _end(reference: Reference, form: str) -> str | None:
     """Return the text after a complete conversation; None: the reference cannot write a complete conversation."""
     try:
-        return None if reference.whole is None else _pieces(reference, form, reference.whole)[-1]
+        return _pieces(reference, form, whole=True)[-1] if reference.writes_whole else None
     except NotTurns:
         return None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from gateway.core.words import printable
 from gateway.importer.draft import Draft
 
 WIDTH = 118
@@ -27,9 +28,10 @@ def write_yaml(draft: Draft, verdict: Iterable[str] = ()) -> str:
 
 def _comment(text: str) -> list[str]:
     """Return a text as lines of comments. Characters that could end a line are escaped."""
-    safe = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
     indent = "  " if text.startswith("- ") else ""
-    folded = textwrap.wrap(safe, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    folded = textwrap.wrap(
+        printable(text), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
     return [f"# {line}".rstrip() for line in folded or [""]]
 
 

@@ -34,7 +34,8 @@ class Case:
     @property
     def dialogue(self) -> Dialogue:
         """The conversation as input for a template."""
-        return dialogue_of(Example(self.messages, continue_final_message=self.continue_final, tools=self.tools))
+        example = Example(self.messages, continue_final_message=self.continue_final, tools=self.tools)
+        return dialogue_of(example, whole=self.whole)
 
 
 def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import GatewayError
-from gateway.core.prompt import Prompt, PromptMetadata
+from gateway.core.prompt import Prompt
 from gateway.parity.cases import Case
 from gateway.parity.causes import causes_of
 from gateway.parity.sides import Side, SideResult, side_of
@@ -84,7 +84,7 @@ def compare(
 
 
 def _compare_case(case: Case, ours: Side, reference: Side, bos_token: str, tokenize: Tokenize | None) -> CaseResult:
-    if case.whole and (ours.whole is None or reference.whole is None):
+    if case.whole and not (ours.writes_whole and reference.writes_whole):
         return CaseResult(case, "not compared", SideResult(), SideResult())
     prompts = _render(case, ours), _render(case, reference)
     written = [prompt.metadata.bos_text for prompt in prompts if isinstance(prompt, Prompt)]
@@ -105,8 +105,6 @@ def _compare_case(case: Case, ours: Side, reference: Side, bos_token: str, token
 
 def _render(case: Case, side: Side) -> Prompt | GatewayError:
     try:
-        if case.whole and side.whole is not None:
-            return Prompt(side.whole(case.dialogue), PromptMetadata(bos=side.bos))
         return side.render(case.dialogue)
     except GatewayError as error:
         return error

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import UnsupportedParameter
-from gateway.core.prompt import Bos, Prompt
+from gateway.core.prompt import Prompt
 from gateway.template.base import Template
-
-
-@runtime_checkable
-class WholeTemplate(Template, Protocol):
-    """A template that can also write a complete conversation, without the start of a requested answer."""
-
-    def whole(self, dialogue: Dialogue) -> str:
-        """Return the text of a complete conversation, with no turn left open."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +17,8 @@ class Side:
 
     render: Callable[[Dialogue], Prompt]
     """Returns the prompt of a dialogue. Raises GatewayError to refuse the dialogue."""
-    whole: Callable[[Dialogue], str] | None = None
-    """Returns the text of a complete conversation; None: this side cannot write one."""
-    bos: Bos = "none"
-    """Where the BOS of a prompt comes from, see ``Bos``."""
+    writes_whole: bool = False
+    """Whether this side can write a complete conversation (``RenderOptions.whole``)."""
     adds_bos: bool = False
     """Whether the engine adds a BOS by default; used for prompts with ``bos: none``."""
     adds_bos_on_request: bool = True
@@ -63,18 +51,10 @@ def side_of(
     spec = renderer.spec
     if spec.makes_messages:
         raise UnsupportedParameter(f"the template {spec.name} makes messages, so there is no text to compare")
-    whole: Callable[[Dialogue], str] | None = None
-    if isinstance(renderer, WholeTemplate):
-        whole = renderer.whole
-    elif spec.kind in ("meta", "base"):
-
-        def whole(dialogue: Dialogue) -> str:
-            return renderer.render(Dialogue(dialogue.messages, replace(dialogue.options, whole=True))).text
-
-    return Side(renderer.render, whole, spec.bos, adds_bos, adds_bos_on_request)
+    return Side(renderer.render, spec.kind in ("meta", "base", "jinja"), adds_bos, adds_bos_on_request)
 
 
-def chat_reference(template: WholeTemplate) -> Side:
+def chat_reference(template: Template) -> Side:
     """Return a chat template as a side. Its text is tokenized without special tokens, so no engine adds a BOS."""
 
     def render(dialogue: Dialogue) -> Prompt:
@@ -82,4 +62,4 @@ def chat_reference(template: WholeTemplate) -> Side:
             raise UnsupportedParameter("the reference's chat template does not support tools", param="tools")
         return template.render(dialogue)
 
-    return Side(render, template.whole, template.spec.bos)
+    return Side(render, writes_whole=True)

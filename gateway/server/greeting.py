@@ -7,15 +7,12 @@ import os
 import sys
 import time
 
-from gateway.config.sections.server import is_loopback, url_host
+from gateway.config.sections.server import is_loopback, local_url
 from gateway.config.snapshot import Snapshot
 from gateway.edge.about.home import curl_command
 from gateway.server.sockets import split
 
 LOG = logging.getLogger("gateway.runtime")
-
-WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Address of all interfaces → the loopback address by which this machine reaches the gateway."""
 
 
 def announce(snapshot: Snapshot, port: int) -> None:
@@ -28,9 +25,8 @@ def announce(snapshot: Snapshot, port: int) -> None:
 
 def greeting(snapshot: Snapshot, port: int) -> str:
     """The greeting for the bound ``port``, with a note if other machines can reach the admin listener."""
-    host = url_host(WILDCARDS.get(snapshot.server.host, snapshot.server.host))
     names = list(snapshot.models)
-    url = f"{snapshot.server.scheme}://{host}:{port}/v1"
+    url = f"{local_url(snapshot.server, port)}/v1"
     workers = f", {snapshot.server.workers} workers" if snapshot.server.workers > 1 else ""
     admin = snapshot.server.admin
     note = (

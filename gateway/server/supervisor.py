@@ -72,7 +72,7 @@ class Supervisor(ConfigReloader):
     """Reloads the configuration of all workers, and keeps them running."""
 
     _snapshot: Snapshot
-    """The configuration that the workers serve, with one worker's share of the limits."""
+    """The configuration that the workers serve."""
 
     def __init__(self, loader: ConfigLoader, log_level: str) -> None:
         super().__init__(loader)
@@ -123,7 +123,9 @@ class Supervisor(ConfigReloader):
     async def _run(self, worker: WorkerHandle) -> str:
         """Start a worker's process and wait for its end. Returns how the process ended."""
         try:
-            sock = await worker.start(self._snapshot, self.started_at, self._admin, self.loader.path, self._log_level)
+            snapshot, share = self._snapshot, self._share(self._snapshot, worker)
+            sock = await worker.start(share, self.started_at, self._admin, self.loader.path, self._log_level)
+            worker.snapshot = snapshot
         except OSError as error:  # no memory, no descriptors: treated like a process that ended
             return f"could not be started: {error}"
         worker.channel = await RpcChannel.over(sock, partial(self._handle, worker))
@@ -212,7 +214,7 @@ class Supervisor(ConfigReloader):
             if channel is None or channel.closed:  # the process has ended; the handle may have a new one
                 raise ChannelClosed
             if worker.snapshot is not self._snapshot:  # a reload happened during the start
-                refusal = await worker.call("prepare", self._snapshot)
+                refusal = await worker.call("prepare", self._share(self._snapshot, worker))
                 if refusal is not None:
                     LOG.error("worker %d cannot load the active configuration: %s", worker.number, refusal.text)
                     worker.kill()
@@ -240,8 +242,7 @@ class Supervisor(ConfigReloader):
     async def prepare(self, snapshot: Snapshot) -> None:
         """Have every worker build its stack. Raises the refusals of all workers as one error."""
         workers = [worker for worker in self._workers if worker.serving]
-        share = self._share(snapshot)
-        answers = await asyncio.gather(*(worker.call("prepare", share) for worker in workers))
+        answers = await asyncio.gather(*(worker.call("prepare", self._share(snapshot, worker)) for worker in workers))
         refusals = [answer for answer in answers if answer is not None]
         if refusals:
             await asyncio.gather(*(worker.call("drop") for worker in workers))
@@ -256,19 +257,22 @@ class Supervisor(ConfigReloader):
             worker.snapshot = self._snapshot
 
     def _publish(self, snapshot: Snapshot) -> None:
-        self._snapshot = self._share(snapshot)
+        self._snapshot = snapshot
         self.metrics.built(VERSION, snapshot.revision)
 
-    def _share(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot for one worker: limits of concurrent calls are divided by the number of workers, rounded up.
+    def _share(self, snapshot: Snapshot, worker: WorkerHandle) -> Snapshot:
+        """The snapshot for one worker: the shares of all workers add up to each limit of concurrent calls.
 
-        Rates are not divided, because the supervisor counts them for all workers.
+        A share is at least 1. Rates are not divided, because the supervisor counts them for all workers.
         """
         assert self.bound is not None
         workers, server = self.bound.workers, snapshot.server
 
+        def whole(limit: int) -> int:
+            return max(1, limit // workers + (worker.number < limit % workers))
+
         def share(limit: int | None) -> int | None:
-            return None if limit is None else -(-limit // workers)
+            return None if limit is None else whole(limit)
 
         def of_model(model: ModelSpec) -> ModelSpec:
             limits = replace(model.policy.limits, concurrency=share(model.policy.limits.concurrency))
@@ -277,10 +281,11 @@ class Supervisor(ConfigReloader):
         def of_key(key: KeySpec) -> KeySpec:
             return replace(key, limits=replace(key.limits, concurrency=share(key.limits.concurrency)))
 
-        in_flight, connections = (-(-limit // workers) for limit in (server.max_in_flight, server.max_connections))
         return replace(
             snapshot,
-            server=replace(server, max_in_flight=in_flight, max_connections=connections),
+            server=replace(
+                server, max_in_flight=whole(server.max_in_flight), max_connections=whole(server.max_connections)
+            ),
             models={name: of_model(model) for name, model in snapshot.models.items()},
             keys=tuple([of_key(key) for key in snapshot.keys]),
         )

@@ -38,7 +38,7 @@ class WorkerHandle:
     process: asyncio.subprocess.Process | None = None
     channel: RpcChannel | None = None
     snapshot: Snapshot | None = None
-    """The configuration that the process got."""
+    """The configuration that the process got its share of."""
     serving: bool = False
     started: float = 0.0
     """Monotonic seconds at which the process was started."""
@@ -59,7 +59,7 @@ class WorkerHandle:
         The new interpreter imports this package, not one in the working directory. The process has a separate
         process group, so that the terminal's Ctrl-C does not reach it; the supervisor passes signals on.
         """
-        self.started, self.snapshot, self.missed_polls = time.monotonic(), snapshot, 0
+        self.started, self.missed_polls = time.monotonic(), 0
         ours, theirs = socket.socketpair()
         given = [theirs.fileno(), self.sock.fileno(), *([admin.fileno()] if admin else [])]
         names = [*(str(number) for number in given), *([] if admin else ["-"])]

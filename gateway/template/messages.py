@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gateway.core.dialogue import Dialogue, Message, Part
 from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedParameter
 from gateway.core.prompt import Notice
+from gateway.core.words import in_ascii
 
 CALL_FIELDS = ("tool_calls", "function_call")
 """A template without the key ``tools`` cannot write these fields of a message, so a request with them is refused."""
@@ -88,8 +89,9 @@ def _part_text(part: Part, media: str | None, param: str) -> str:
 
 def text_only(kind: str) -> str:
     """The message for a part of another type, sent to a template without the key ``media``."""
-    sent = ascii(kind)[1:-1]
-    return f"this model takes text only: send parts of type text, not {sent} (its template has no key `media`)"
+    return (
+        f"this model takes text only: send parts of type text, not {in_ascii(kind)} (its template has no key `media`)"
+    )
 
 
 def unread_fields(message: Message, number: int) -> Iterator[Notice]:

@@ -83,8 +83,8 @@ def run_examples(template: Template) -> list[SpecProblem]:
     return problems
 
 
-def dialogue_of(example: Example) -> Dialogue:
-    """The dialogue of a request that has the messages and options of an example."""
+def dialogue_of(example: Example, *, whole: bool = False) -> Dialogue:
+    """The dialogue of a request that has the messages and options of an example. ``whole``: no turn is left open."""
     raws = list(example.messages)
     return Dialogue(
         plain_messages(raws) or tuple([_message(raw) for raw in raws]),
@@ -93,6 +93,7 @@ def dialogue_of(example: Example) -> Dialogue:
             tools=example.tools,
             tool_choice=example.tool_choice,
             variables=example.variables,
+            whole=whole,
         ),
     )
 

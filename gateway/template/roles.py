@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gateway.core.dialogue import Message
 from gateway.core.errors import RoleNotSupported
+from gateway.core.words import in_ascii
 from gateway.template.spec import RoleSpec, TemplateSpec
 
 STANDARD_ROLES: Mapping[str, str] = {"system": "SYSTEM", "developer": "SYSTEM", "user": "HUMAN", "assistant": "BOT"}
@@ -19,9 +20,6 @@ UNKNOWN = "unknown role"
 """Stands for the client's name of a role in a notice, because notices have no text of clients."""
 API_ROLES: Mapping[str, str] = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system", "TOOL": "tool"}
 """``api_role`` → OpenAI role."""
-
-MAX_SHOWN = 32
-"""An error repeats at most this many characters of a role name from the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,8 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
         other = roles.get(fallback) if isinstance(fallback, str) else None
         if other is None or other.fallback_for:
             raise RoleNotSupported(
-                f'template {roles.template} has no role for "{shown_text(message.role)}", nor for the fallback_role '
-                f'"{shown_text(fallback)}"; it has {", ".join(roles)}',
+                f'template {roles.template} has no role for "{in_ascii(message.role, 32)}", nor for the fallback_role '
+                f'"{in_ascii(fallback, 32)}"; it has {", ".join(roles)}',
                 param=f"messages[{number}].{FALLBACK_FIELD}",
             )
         if mapping is None:
@@ -87,13 +85,8 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
         return replace(other, fallback_for=mapping.fallback_for, is_system=mapping.is_system)
     if mapping is None:
         raise RoleNotSupported(
-            f'template {roles.template} has no role for "{shown_text(message.role)}"; it has {", ".join(roles)}. '
+            f'template {roles.template} has no role for "{in_ascii(message.role, 32)}"; it has {", ".join(roles)}. '
             "Use one of these, add a fallback_role to the message, or map the role under `roles` in the template.",
             param=f"messages[{number}].role",
         )
     return mapping
-
-
-def shown_text(text: object, limit: int = MAX_SHOWN) -> str:
-    """A text of the client for an error message: as ASCII, at most ``limit`` characters of it."""
-    return ascii(str(text)[:limit])[1:-1]

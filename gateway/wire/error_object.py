@@ -15,12 +15,6 @@ def error_object(error: GatewayError) -> dict[str, Any]:
     return {"error": {"message": error.message, "type": error.type, "param": param, "code": error.code}}
 
 
-def quoted(name: str, limit: int = 64) -> str:
-    """A client's string in quotes for an error message: escaped to printable ASCII, at most ``limit`` characters."""
-    short = name if len(name) <= limit else name[:limit] + "…"
-    return '"' + "".join(f"\\{c}" if c in '"\\' else ascii(c)[1:-1] for c in short) + '"'
-
-
 def plain(key: str, limit: int = 64) -> str:
     """A client's key as part of a ``param``: letters, digits, ``_`` and ``-``; other characters become ``?``."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "?" for c in key[:limit])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.core.events import Event
-from gateway.core.suggestions import suggest
+from gateway.core.words import suggest
 from gateway.wire.stored_events import dump_json, load_events, named_events
 
 SECONDS = 1.0

@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
-from gateway.core.suggestions import suggest
+from gateway.core.words import suggest
 from gateway.wire.error_object import plain
 from gateway.wire.request_fields import (
     FORBIDDEN,

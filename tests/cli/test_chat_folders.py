@@ -104,7 +104,7 @@ def test_tools_are_written_by_a_template_that_speaks_of_them(tmp_path: Path, spe
         assert template.render(asked.dialogue).text == "2What is 12+34?"
     else:
         with pytest.raises(Exception, match="does not support tools"):
-            chat_reference(template).render(asked.dialogue)  # type: ignore[arg-type]
+            chat_reference(template).render(asked.dialogue)
 
 
 def test_another_chat_template_is_given_what_ours_is_given(tmp_path: Path) -> None:

@@ -75,6 +75,15 @@ def test_a_system_message_is_sent_too(served: Gateway, tmp_path: Path) -> None:
     assert "13 + " not in both
 
 
+def test_without_an_address_the_gateway_of_the_folders_configuration_is_asked(served: Gateway, tmp_path: Path) -> None:
+    (tmp_path / "gateway.yaml").write_text(f"server: {{host: 127.0.0.1, port: {served.port}}}\nmodels: {{}}\n")
+    found = command(tmp_path, "ask", "demo", "1+1=?", "--key", "env:KEY", KEY=KEYS["open"])
+    assert (found.returncode, found.stdout) == (0, b"2\n"), found.stderr
+    (tmp_path / "gateway.yaml").write_text("server: {prt: 1}\nmodels: {}\n")
+    broken = command(tmp_path, "ask", "demo", "1+1=?")
+    assert (broken.returncode, b"gateway.yaml has problems, which gateway check lists" in broken.stderr) == (2, True)
+
+
 REFUSED = {
     "an unknown model": (["demmo", "hi"], 'model_not_found: no model "demmo"'),
     "a field that is refused": (["demo", "hi", "--param", "temperature=9"], "invalid_value: "),

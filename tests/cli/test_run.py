@@ -153,6 +153,10 @@ def test_a_failed_row_is_written_once_and_asked_again_on_request(folder: Path) -
     ended = command(folder, *RUN, "--retries", "0")
     assert (ended.returncode, ended.stderr[:29]) == (1, b"0 of 2 rows answered, 2 faile")
     assert manifest(folder)["results"]["errors"] == {"upstream_error": 2}
+    lines = ended.stderr.decode().splitlines()
+    assert lines[1] == "errors: upstream_error (2); each failed row has its error in out.jsonl"
+    assert lines[2].startswith("the first is row-")
+    assert ": upstream_error: " in lines[2]
     (folder / "error.yaml").write_text("[Hi, {finish: stop}]\n")
     assert command(folder, *RUN).returncode == 1
     assert len(output(folder)) == 2

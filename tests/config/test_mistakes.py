@@ -227,7 +227,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a model name with a line break": (
         {"gateway.yaml": gateway()["gateway.yaml"].replace("demo", '"my\\nmodel"')},
         [
-            "gateway.yaml:2 models.my\\x0amodel: is not a valid model name; use 1 to 128 ASCII letters, digits and "
+            "gateway.yaml:2 models.my\\nmodel: is not a valid model name; use 1 to 128 ASCII letters, digits and "
             "signs, without spaces"
         ],
     ),

@@ -43,6 +43,12 @@ def test_a_prompt_takes_the_place_of_the_messages(served: Gateway) -> None:
     assert post(served, few_shot(), "/v1/completions").json()["choices"][0]["text"] == "46"
 
 
+def test_a_completion_with_echo_says_that_its_stops_are_not_enforced(served: Gateway) -> None:
+    notices = post(served, few_shot(), "/v1/completions", echo=True).headers["x-gateway-notice"]
+    assert "stop_not_enforced: echo" in notices.split("; ")
+    assert "stop_not_enforced" not in post(served, few_shot(), "/v1/completions").headers["x-gateway-notice"]
+
+
 def test_render_shows_the_prompt(served: Gateway) -> None:
     body = post(served, few_shot(examples=[{"question": "5+5=?", "answer": "10"}]), "/v1/render").json()
     assert body["prompt"] == "<HUMAN>: 5+5=?<eoh>\n<BOT>: 10<eob>\n<HUMAN>: 12+34=?<eoh>\n<BOT>: "

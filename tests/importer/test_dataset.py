@@ -45,7 +45,7 @@ def test_a_few_shot_config_becomes_a_prompt_and_notes() -> None:
     ]
     notes = "\n".join(draft.notes)
     for noted in ("the rows [0, 3] of the train split", "{kind: fixed, ids: [0, 3]}", "max_tokens: 16", "type = Sums",
-                  "path = './data/sums'", "eval_cfg = ", "reader_cfg.train_split = 'train'", "unit; they stay",
+                  "path = './data/sums'", "eval_cfg = ", "reader_cfg.train_split = 'train'", "the template has {unit}",
                   FILL_NOTE):  # fmt: skip
         assert noted in notes
 

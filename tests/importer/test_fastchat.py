@@ -159,5 +159,5 @@ def test_a_field_that_is_set_later_is_refused_and_a_method_is_told() -> None:
 
 def test_an_empty_message_is_an_open_turn_in_fastchat() -> None:
     conversation = Conversation("x", ("U", "A"), "ADD_COLON_SINGLE", "\n")
-    text = conversation.prompt(dialogue_of(Example(({"role": "user", "content": ""},))), open_turn=False)
+    text = conversation.prompt(dialogue_of(Example(({"role": "user", "content": ""},)), whole=True))
     assert text == "\nU:"

@@ -20,10 +20,11 @@ Say = Callable[[Messages, bool], str]
 def infer(say: Say, *, closes: bool = True, **more: Any) -> Turns:
     """The turns of a function of messages; ``closes``: it can leave the assistant's turn out."""
 
-    def render(open_turn: bool) -> Callable[[Dialogue], str]:
-        return lambda dialogue: say([{"role": one.role, "content": one.text} for one in dialogue.messages], open_turn)
+    def render(dialogue: Dialogue) -> str:
+        messages = [{"role": one.role, "content": one.text} for one in dialogue.messages]
+        return say(messages, not dialogue.options.whole)
 
-    return infer_of(Reference("a function", render(True), render(False) if closes else None), **more)
+    return infer_of(Reference("a function", render, closes), **more)
 
 
 def tagged(messages: Messages, open_turn: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -105,11 +106,9 @@ def test_log_lines_of_both_workers_are_not_mixed(running: Process) -> None:
 
 
 def test_the_limit_of_concurrent_calls_is_divided_between_workers(tmp_path: Path) -> None:
-    endless = {**files("workers: 2, max_in_flight: 2"), "slow.yaml": ENDLESS}
+    endless = {**files("workers: 2, max_in_flight: 3"), "slow.yaml": ENDLESS}
     body = {**BODY, "model": "slow", "stream": True}
     with serving(tmp_path, endless) as process, one_on_each(process) as held, ExitStack() as streams:
-        for client, *_ in held.values():
-            answer = streams.enter_context(client.stream("POST", CALLS, json=body))
-            assert answer.status_code == 200
-        others = [client for _, *clients in held.values() for client in clients]
-        assert {client.post(CALLS, json=body).status_code for client in others} == {503}
+        clients = [client for of_worker in held.values() for client in of_worker]
+        answers = [streams.enter_context(client.stream("POST", CALLS, json=body)) for client in clients]
+        assert Counter(answer.status_code for answer in answers) == {200: 3, 503: len(clients) - 3}

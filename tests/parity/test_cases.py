@@ -30,6 +30,8 @@ def test_a_case_is_what_a_request_brings(case: Case) -> None:
         body["tools"] = copy.deepcopy(list(case.tools))
     if case.continue_final:
         body |= {"continue_final_message": True, "add_generation_prompt": False}
+    if case.whole:
+        body |= {"add_generation_prompt": False, "prompt_logprobs": 0}
     json.dumps(body)
     assert dialogue(body) == case.dialogue
 

@@ -249,6 +249,24 @@ def test_a_timed_out_call_records_its_attempts_and_target(attempts: int) -> None
     assert (response.code, response.log) == ("upstream_timeout", ("m/0", 1, 0))
 
 
+def test_a_target_whose_whole_answers_never_arrive_is_avoided() -> None:
+    backend = failover(RecordingBackend([{"pause": 9}, "late"]))
+    (target,) = backend.balancer.replicas
+    timed = Timeouts(backend, 5.0, 0.05, Recorder())
+    for _ in range(target.breaker.policy.failures):
+        assert target.breaker.state == "closed"
+        assert read_response(timed, exchange(stream=False)).code == "upstream_timeout"
+    assert (target.breaker.state, target.breaker.in_flight) == ("open", 0)
+
+
+def test_a_target_is_not_avoided_because_clients_leave() -> None:
+    backend = failover(RecordingBackend([{"pause": 9}, "late"]))
+    (target,) = backend.balancer.replicas
+    for _ in range(target.breaker.policy.failures):
+        cancel_after(Timeouts(backend, 5.0, 9.0, Recorder()), 0.03, exchange(stream=False))
+    assert (target.breaker.state, target.breaker.in_flight) == ("closed", 0)
+
+
 def test_a_cancelled_call_records_its_attempts_and_target() -> None:
     request = exchange()
     cancel_after(failover(failing("upstream_unreachable"), RecordingBackend([{"pause": 9}, "late"])), 0.03, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.errors import ContextLengthExceeded, GatewayError, InvalidApiKey, InvalidValue, UpstreamRateLimited
-from gateway.wire.error_object import error_object, plain, quoted
+from gateway.wire.error_object import error_object, plain
 
 OBJECTS = {
     "with a param": (InvalidValue("n: too many", param="n"), ("invalid_request_error", "n", "invalid_value")),
@@ -24,27 +24,6 @@ def test_an_error_is_openais_object(error: GatewayError, expected: tuple[str, st
     assert list(body["error"]) == ["message", "type", "param", "code"]
     assert body["error"]["message"] == error.message
     assert (body["error"]["type"], body["error"]["param"], body["error"]["code"]) == expected
-
-
-QUOTED = {
-    "plain": ("gpt-4o", '"gpt-4o"'),
-    "blanks": ("a b", '"a b"'),
-    "line ends": ("a\r\nb", '"a\\r\\nb"'),
-    "NUL": ("a\0b", '"a\\x00b"'),
-    "right to left": ("\u202eab", '"\\u202eab"'),
-    "beyond the basic plane": ("\U0001f600", '"\\U0001f600"'),
-    "a lone surrogate": ("\ud800", '"\\ud800"'),
-    "64 characters": ("x" * 64, '"' + "x" * 64 + '"'),
-    "a quote": ('a"b', '"a\\"b"'),
-    "a backslash": ("a\\", '"a\\\\"'),
-    "an apostrophe": ("a'b", '"a\'b"'),
-    "65 characters": ("x" * 65, '"' + "x" * 64 + '\\u2026"'),
-}
-
-
-@pytest.mark.parametrize(("name", "shown"), QUOTED.values(), ids=QUOTED)
-def test_a_name_from_a_client_is_shown_as_short_printable_ascii(name: str, shown: str) -> None:
-    assert quoted(name) == shown
 
 
 PLAIN = {

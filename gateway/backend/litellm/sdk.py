@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from gateway.config.schema.names import quote
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, MediaNotAllowed, Problem
+from gateway.core.words import quoted
 
 OPENAI_LIKE = frozenset({"openai", "custom_openai", "openai_like", "hosted_vllm"})
 """Providers that have OpenAI's API, so that LiteLLM translates no parameter."""
@@ -66,7 +66,7 @@ def provider_of(target: TargetSpec) -> Provider:
     try:
         model, name, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)
     except Exception as error:
-        message = f"LiteLLM has no provider for {quote(target.model)}; write provider/model, such as openai/NAME"
+        message = f"LiteLLM has no provider for {quoted(target.model)}; write provider/model, such as openai/NAME"
         raise ConfigError((Problem(target.label, 0, "model", message),)) from error
     like_openai = name in OPENAI_LIKE
     params = None if like_openai else litellm.get_supported_openai_params(model=model, custom_llm_provider=name)

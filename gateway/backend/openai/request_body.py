@@ -11,7 +11,7 @@ import orjson
 from gateway.backend.engines import EngineCapabilities
 from gateway.core.errors import InvalidUnicode, InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Exchange
-from gateway.core.suggestions import closest
+from gateway.core.words import closest
 
 MAX_NAMED = 8
 """The greatest number of fields that one notice names."""

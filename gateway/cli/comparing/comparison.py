@@ -20,7 +20,7 @@ from gateway.core.errors import ConfigError, UnsupportedParameter
 from gateway.core.prompt import Bos
 from gateway.parity.cases import Case, matrix
 from gateway.parity.compare import CaseResult, compare
-from gateway.parity.sides import Side, WholeTemplate, chat_reference, side_of
+from gateway.parity.sides import Side, chat_reference, side_of
 from gateway.template.base import Template
 from gateway.template.huggingface.folder import DEFAULT
 from gateway.template.registry import build
@@ -201,7 +201,7 @@ def _chat_reference(path: Path, ours: TemplateSpec, options: ParityOptions) -> _
     )
 
 
-def chat_template_renderer(spec: TemplateSpec, engine: str | None = None) -> tuple[WholeTemplate, str]:
+def chat_template_renderer(spec: TemplateSpec, engine: str | None = None) -> tuple[Template, str]:
     """Return the renderer of a chat template, and a phrase that describes the renderer and why it was chosen."""
     from gateway.template.huggingface import transformers_reference as original
     from gateway.template.huggingface.renderer import JinjaTemplate

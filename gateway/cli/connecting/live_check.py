@@ -13,11 +13,10 @@ from gateway.backend.engines import declared_capabilities
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.cli.connecting.engine import CONNECT_SECONDS, SECONDS, served_models
-from gateway.config.schema.names import quote
 from gateway.config.sections.targets import locate
 from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
 from gateway.core.errors import GatewayError, Problem, UpstreamAuthFailed, UpstreamModelMissing
-from gateway.core.suggestions import suggest
+from gateway.core.words import quoted, suggest
 
 TEXT = "a"
 """The text that an engine divides into tokens."""
@@ -80,7 +79,7 @@ async def _ask(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
     except GatewayError as error:
         raise LiveProblem("url", f"{target.url}: {error.message}") from None
     if target.model not in names:
-        message = f"{target.url} does not serve {quote(target.model)}{suggest(target.model, names)}"
+        message = f"{target.url} does not serve {quoted(target.model)}{suggest(target.model, names)}"
         raise LiveProblem("model", f"{message}; set model to a name that it serves")
     return f"serves {target.model}" + await _bos(model, target, client)
 
@@ -104,6 +103,6 @@ async def _bos(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
         value = "true" if target.adds_bos else "false"
         raise LiveProblem("adds_bos", f"is {value}, but the engine {adds}; correct it, or remove it")
     if model.template.bos == "engine" and bos is None:
-        name = quote(model.template.name)
+        name = quoted(model.template.name)
         raise LiveProblem("engine", f"the engine {adds}, but the template {name} expects one (bos: engine)")
     return f"; {adds}"

@@ -171,7 +171,7 @@ def _verdict(template: Template, reference: Reference | None, draft: Draft) -> l
     if reference is None:
         return [_not_compared(draft)]
     metadata = PromptMetadata(bos=reference.bos)
-    side = Side(lambda dialogue: Prompt(reference.render(dialogue), metadata), reference.whole, reference.bos)
+    side = Side(lambda dialogue: Prompt(reference.render(dialogue), metadata), reference.writes_whole)
     tokens = template.spec.jinja.special_tokens.values() if template.spec.jinja is not None else ()
     cases: list[Case] = []
     left_out: Counter[str] = Counter()

@@ -13,9 +13,10 @@ from gateway.cli.chat_folders import TEMPLATES, chat_template_in, read_chat_fold
 from gateway.cli.comparing.comparison import chat_template_renderer
 from gateway.cli.options import CommandError
 from gateway.config.files import yaml
-from gateway.config.schema.names import FILE_NAME, quote
+from gateway.config.schema.names import FILE_NAME
 from gateway.config.sections.templates import CHAT
 from gateway.core.errors import ConfigError
+from gateway.core.words import quoted
 from gateway.importer import huggingface
 from gateway.importer.dataset import read_dataset
 from gateway.importer.draft import TOOLS, Draft, Reference
@@ -87,7 +88,7 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
     if options.model is not None:
         drafts = [draft for draft in drafts if draft.name == _as_name(options.model)]
         if not drafts:
-            raise CommandError(f"no model or dataset {quote(options.model)} in {options.source}; there are {names}")
+            raise CommandError(f"no model or dataset {quoted(options.model)} in {options.source}; there are {names}")
     if options.name is not None and len(drafts) > 1:
         what = f"--name needs a single file, but {options.source} makes {len(drafts)}"
         raise CommandError(f"{what}; choose one with --model: {names}")
@@ -125,9 +126,9 @@ def _check_names(names: list[str]) -> None:
     for name in names:
         if not FILE_NAME.fullmatch(name) or name == CHAT.name:
             form = f'use lower-case letters, digits, ".", "_" and "-", and not "{CHAT.name}"'
-            raise CommandError(f"{quote(name)} is not a valid template name; {form}")
+            raise CommandError(f"{quoted(name)} is not a valid template name; {form}")
         if names.count(name) > 1:
-            raise CommandError(f"several models or datasets have the name {quote(name)}; give each a different abbr")
+            raise CommandError(f"several models or datasets have the name {quoted(name)}; give each a different abbr")
 
 
 def _as_name(text: str) -> str:
@@ -193,7 +194,7 @@ def _of_folder(source: Source, path: Path, options: ImportOptions) -> Draft:
     reference = Reference(
         name=f"the chat template ({renderer})",
         render=lambda dialogue: side.render(dialogue).text,
-        whole=template.whole,
+        writes_whole=True,
         bos=read.spec.bos,
         excluded=(TOOLS,),
     )

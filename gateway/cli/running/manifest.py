@@ -111,6 +111,7 @@ def summarise(lines: Iterator[bytes]) -> dict[str, Any]:
     total, tokens, seconds = Counter[str](), Counter[str](), list[float]()
     by = {name: Counter[str]() for name in ("notices", "statuses", "errors", "finish_reasons")}
     models: dict[str, dict[str, Counter[str]]] = {}
+    first_error = ""
     for line in lines:
         value = orjson.loads(line)
         provenance, response = value["gateway"], value["response"]
@@ -123,22 +124,23 @@ def summarise(lines: Iterator[bytes]) -> dict[str, Any]:
             if name in provenance:
                 model[key][provenance[name]] += 1
         by["notices"].update(notice.partition(":")[0] for notice in provenance.get("notices", ()))
-        if response is None:
-            by["errors"][value["error"]["code"]] += 1
-            continue
-        by["statuses"][str(response["status_code"])] += 1
-        body = response["body"] if isinstance(response["body"], dict) else {}
+        if response is not None:
+            by["statuses"][str(response["status_code"])] += 1
+        body = response["body"] if response is not None and isinstance(response["body"], dict) else {}
         if is_answered(value):
             seconds.append(provenance["seconds"])
             tokens.update({name: number for name, number in (body.get("usage") or {}).items() if type(number) is int})
             by["finish_reasons"].update(choice.get("finish_reason") or "none" for choice in body.get("choices", ()))
-        else:
-            by["errors"][(body.get("error") or {}).get("code") or "no_code"] += 1
+            continue
+        error = value["error"] or body.get("error") or {}
+        code = error.get("code") or "no_code"
+        by["errors"][code] += 1
+        first_error = first_error or f"{value['custom_id']}: {code}: {error.get('message', '')}"
     return {
         "rows": total["rows"], "answered": total["answered"], "failed": total["rows"] - total["answered"],
         "attempts": total["attempts"], "retries": total["retries"],
         "models": models, **{name: dict(counter.most_common()) for name, counter in by.items()},
-        "tokens": dict(tokens), "latency_seconds": quantiles(seconds),
+        "first_error": first_error, "tokens": dict(tokens), "latency_seconds": quantiles(seconds),
     }  # fmt: skip
 
 

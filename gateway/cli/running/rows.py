@@ -120,6 +120,8 @@ def _multiturn(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any
     extension = body.get("gateway", {})
     if not isinstance(extension, dict):
         raise RowProblem('"gateway" must be an object')
+    if "turns" in extension:
+        raise RowProblem("--infer multiturn makes gateway.turns, which the line has too; remove one of them")
     return CHAT, {**body, "gateway": {**extension, "turns": turns}}
 
 

@@ -6,7 +6,9 @@ The answer goes to standard output. Reasoning, times, notices and errors go to s
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +23,21 @@ EXAMPLES = """Examples:
 """
 
 
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def _configured_url() -> str:
+    """Return the address of the gateway that ``./gateway.yaml`` configures, or the default without this file."""
+    from gateway.config.load import configured_url
+
+    config = Path("gateway.yaml")
+    if not config.exists():
+        return DEFAULT_URL
+    if (url := configured_url(config, os.environ)) is None:
+        raise CommandError("gateway.yaml has problems, which gateway check lists; correct them, or give --url")
+    return url
+
+
 def _write(text: str) -> None:
     print(text, end="", flush=True)
 
@@ -32,12 +49,18 @@ def _think(text: str) -> None:
 @verb(__doc__, EXAMPLES)
 @click.argument("model", help="a model of the gateway")
 @click.argument("text", required=False, metavar="[TEXT]", help="the question; without it, standard input is read")
-@click.option("--url", type=http_url, default="http://127.0.0.1:8000", metavar="URL", help="the address of the gateway")
+@click.option("--url", type=http_url, metavar="URL", show_default=f"that of ./gateway.yaml, else {DEFAULT_URL}",
+              help="the address of the gateway")  # fmt: skip
 @key_option()
 @click.option("--system", metavar="TEXT", help="a system message")
 @param_option("a field of the request, such as max_tokens=64; VALUE is JSON or a text; may be repeated")
 def command(
-    model: str, text: str | None, url: str, key: str | None, system: str | None, param: tuple[tuple[str, Any], ...]
+    model: str,
+    text: str | None,
+    url: str | None,
+    key: str | None,
+    system: str | None,
+    param: tuple[tuple[str, Any], ...],
 ) -> int:
     """Print the answer, and then one line with times on standard error."""
     from gateway.cli.connecting.answer import ask, summary
@@ -49,7 +72,7 @@ def command(
     messages = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})
     body = {"model": model, "messages": messages, **dict(param)}
-    answer = asyncio.run(ask(url, read_key(key), body, _write, _think))
+    answer = asyncio.run(ask(url or _configured_url(), read_key(key), body, _write, _think))
     print(flush=True)
     for notice in filter(None, answer.headers.get("x-gateway-notice", "").split("; ")):
         print_note(notice)

@@ -21,8 +21,8 @@ from gateway.cli.importing.build import build_file
 from gateway.cli.importing.output import output_paths, write_files
 from gateway.cli.importing.sources import ImportOptions, kind_hint, read_drafts
 from gateway.cli.options import FILE, print_note, print_problems, verb
-from gateway.config.schema.names import escaped
 from gateway.core.errors import ConfigError, Problem
+from gateway.core.words import printable
 from gateway.importer.draft import SUBSETS
 from gateway.importer.kinds import KINDS
 
@@ -73,7 +73,7 @@ def command(**options: Any) -> int:
                 sys.stdout.write(file.text)
                 continue
             for removed in write_files(file, path):
-                print(f"removed {escaped(str(removed))}, a file of an earlier import", file=sys.stderr)
+                print(f"removed {printable(str(removed))}, a file of an earlier import", file=sys.stderr)
             print(f"wrote {path}", file=sys.stderr)
     except ConfigError as error:
         print_problems(error.problems)

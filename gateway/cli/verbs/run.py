@@ -204,7 +204,8 @@ def _report(out: Path, results: dict[str, Any], missing: int) -> None:
           f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
     if results["errors"]:
         codes = ", ".join([f"{code} ({count})" for code, count in results["errors"].items()])
-        print(f"errors: {codes}; each failed row has its error in {out}", file=sys.stderr)
+        print(f"errors: {codes}; each failed row has its error in {out}\n"
+              f"the first is {results['first_error']}", file=sys.stderr)  # fmt: skip
     for name, model in results["models"].items():
         for kind in ("templates", "dataset_prompts"):
             if len(model[kind].keys() - {"none"}) > 1:

@@ -30,7 +30,7 @@ def command(name: str | None, as_json: bool) -> int:
     """Print the list, or the file of one template."""
     from gateway.config.library import shipped_folder, template_files
     from gateway.config.sections.templates import CHAT
-    from gateway.core.suggestions import suggest
+    from gateway.core.words import suggest
 
     files = template_files(Path.cwd())
     if name is None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from gateway.config.schema.names import escaped
 from gateway.core.errors import Problem
+from gateway.core.words import printable
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
@@ -90,7 +90,7 @@ class YamlDocument:
 def dotted(path: Path) -> str:
     """Return a path in dotted form, such as ``models.my-model.targets[0].url``."""
     text = "".join([f"[{key}]" if isinstance(key, int) else f".{key}" for key in path])
-    return escaped(text.removeprefix("."))
+    return printable(text.removeprefix("."))
 
 
 def parse_scalar(text: str) -> str | int | float | bool | None:

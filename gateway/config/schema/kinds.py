@@ -19,9 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.config.files.yaml import parse_scalar
-from gateway.config.schema.names import quote
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.suggestions import suggest
+from gateway.core.words import quoted, suggest
 from gateway.wire.redaction import compile_pattern
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -84,7 +83,7 @@ def describe(value: object) -> str:
         case int() | float():
             return f"the number {value}"
         case str():
-            return f"the text {quote(value)}"
+            return f"the text {quoted(value)}"
         case list():
             return "a list"
     return "a mapping"
@@ -199,7 +198,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 def _bounds(value: Any) -> dict[str, float]:
     for name, bound in _mapping(value).items():
         if type(bound) not in (int, float):
-            raise ValueError(f"the upper bound of {quote(name)} must be a number, got {describe(bound)}")
+            raise ValueError(f"the upper bound of {quoted(name)} must be a number, got {describe(bound)}")
     return dict(value)
 
 
@@ -220,14 +219,16 @@ def list_of(kind: Kind) -> Kind:
 def _host(value: Any) -> str:
     text = _text(value)
     if text != "*" and not A_HOST.fullmatch(text):
-        raise ValueError(f"{quote(text)} is not a host name such as example.org or [::1]; remove scheme, port and path")
+        raise ValueError(
+            f"{quoted(text)} is not a host name such as example.org or [::1]; remove scheme, port and path"
+        )
     return text.lower()
 
 
 def _bind(value: Any) -> str:
     text = _text(value)
     if not (A_HOST.fullmatch(text) or re.fullmatch(r"[0-9A-Fa-f:.]+", text)):
-        raise ValueError(f"{quote(text)} is not an address to listen on, such as 127.0.0.1, ::1 or 0.0.0.0")
+        raise ValueError(f"{quoted(text)} is not an address to listen on, such as 127.0.0.1, ::1 or 0.0.0.0")
     return text
 
 
@@ -242,7 +243,7 @@ def _origin(value: Any) -> str:
     text = _text(value)
     if text != "*" and not AN_ORIGIN.fullmatch(text):
         raise ValueError(
-            f"{quote(text)} is not an origin such as https://chat.example.org or http://localhost:3000; leave out "
+            f"{quoted(text)} is not an origin such as https://chat.example.org or http://localhost:3000; leave out "
             "the path and the last slash"
         )
     return text.lower()

@@ -1,4 +1,4 @@
-"""Rules for names, and names in messages."""
+"""Rules for names."""
 
 from __future__ import annotations
 
@@ -12,16 +12,3 @@ MODEL_NAME = re.compile(r"[!-~]{1,128}")
 
 KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 """The names of client keys, which appear in logs."""
-
-LONG = 60
-"""The largest number of characters of a word in a message. Longer words are cut."""
-
-
-def quote(word: str) -> str:
-    """Return a name for a message: quoted, escaped, shortened."""
-    return f'"{escaped(word if len(word) <= LONG else word[: LONG - 1] + "…")}"'
-
-
-def escaped(text: str) -> str:
-    """Return text with line breaks and control characters escaped."""
-    return "".join([char if char.isprintable() else f"\\x{ord(char):02x}" for char in text])

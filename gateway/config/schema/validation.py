@@ -6,9 +6,8 @@ from functools import cache
 from typing import Any, Final
 
 from gateway.config.files.yaml import Path, YamlDocument
-from gateway.config.schema.names import quote
 from gateway.config.schema.settings import ALIASES, ROWS, Row
-from gateway.core.suggestions import suggest
+from gateway.core.words import quoted, suggest
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
 
 
@@ -96,7 +95,7 @@ def _hint(key: str, node: dict[str, Any]) -> str:
     """Return what to do about an unknown key."""
     meant = ALIASES.get(key)
     if meant in node:
-        return f" (did you mean {quote(meant)}?)"
+        return f" (did you mean {quoted(meant)}?)"
     if key in PARAMETERS:
         policy = "write it in the file of policies/ that the model names as policy"
         return f"; it is a parameter of calls: {policy}, as params: {{default: {{{key}: …}}}}"

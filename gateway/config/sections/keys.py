@@ -6,11 +6,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from gateway.config.files.reader import AddProblem, Files, digest
-from gateway.config.schema.names import KEY_NAME, quote
+from gateway.config.schema.names import KEY_NAME
 from gateway.config.schema.settings import KEYS
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import KeyLimits, KeySpec
-from gateway.core.suggestions import suggest
+from gateway.core.words import quoted, suggest
 
 NO_KEY = digest(b"")
 """The digest of an empty string."""
@@ -34,13 +34,13 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
         if key == NO_KEY:
             document.refuse((name, "sha256"), "is the SHA-256 of an empty text; write the SHA-256 of the key")
         elif key in seen:
-            other = quote(seen[key])
+            other = quoted(seen[key])
             document.refuse((name, "sha256"), f"is the same key as {other}; use a different key for every entry")
         elif key:
             seen[key] = name
         for pattern in entry["models"] or ():
             if not set(pattern) & set("*?[") and pattern not in models:
-                document.refuse((name, "models"), f"no model {quote(pattern)}{suggest(pattern, models)}")
+                document.refuse((name, "models"), f"no model {quoted(pattern)}{suggest(pattern, models)}")
     if len(files.problems) > before:
         return ()
     return tuple(

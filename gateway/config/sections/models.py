@@ -10,12 +10,12 @@ from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.aggregators import unpinned
-from gateway.config.schema.names import MODEL_NAME, quote
+from gateway.config.schema.names import MODEL_NAME
 from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
 from gateway.config.sections.templates import CHAT, output_form
 from gateway.config.snapshot import ModelSpec, PolicySpec
-from gateway.core.suggestions import suggest
+from gateway.core.words import quoted, suggest
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.spec import TemplateSpec
 
@@ -64,7 +64,7 @@ def _model(
                 entry.add_problem("model", f"{problem} (policy {policy.name}, delivery.providers: pinned)")
     for parameter in values["omit"] or ():
         if parameter in RESERVED:
-            message = f"{quote(parameter)} cannot be omitted; list only parameters such as temperature"
+            message = f"{quoted(parameter)} cannot be omitted; list only parameters such as temperature"
             document.refuse((*path, "omit"), message)
     _check_fallback(document, path, values["fallback"] or (), names, policy)
     tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
@@ -96,9 +96,9 @@ def _check_fallback(
         if other == path[-1]:
             document.refuse(where, "names the model itself; name other models")
         elif other not in names:
-            document.refuse(where, f"no model {quote(other)}{suggest(other, names)}")
+            document.refuse(where, f"no model {quoted(other)}{suggest(other, names)}")
     if fallback and policy is not None and not policy.delivery.fallback:
-        message = f"the policy {quote(policy.name)} does not allow it; set delivery.fallback: true there"
+        message = f"the policy {quoted(policy.name)} does not allow it; set delivery.fallback: true there"
         document.refuse(where, message)
 
 
@@ -121,7 +121,7 @@ def _check_forms(
         if first.form == "text" and template.prompter.default_tools and template.tools is None:
             document.refuse(
                 (*path, "template"),
-                f"{quote(template.name)} has default_tools and no `tools`, so only targets that take messages can "
+                f"{quoted(template.name)} has default_tools and no `tools`, so only targets that take messages can "
                 f"have it: add `tools: {{parser: lazyllm}}` to the template, or set the target to speaks: chat",
             )
         return
@@ -134,4 +134,4 @@ def _check_forms(
         is_chat = template.name == CHAT.name
         makes = "passes messages unchanged" if is_chat else "makes messages (its roles have api_role)"
     needs = f"`speaks: {first.speaks}` needs {FORM_WORDS[first.form or '']}"
-    document.refuse((*path, "template"), f"{quote(template.name)} {makes}, but {needs}; {instead}")
+    document.refuse((*path, "template"), f"{quoted(template.name)} {makes}, but {needs}; {instead}")

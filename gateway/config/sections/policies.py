@@ -9,7 +9,6 @@ from typing import Any
 
 from gateway.config.files.reader import AddProblem, Files
 from gateway.config.files.yaml import YamlDocument
-from gateway.config.schema.names import quote
 from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import (
@@ -23,6 +22,7 @@ from gateway.config.snapshot import (
     ParamsPolicy,
     PolicySpec,
 )
+from gateway.core.words import quoted
 from gateway.wire.request_fields import FORBIDDEN
 
 # Parameter → reason why a policy cannot set it.
@@ -94,7 +94,7 @@ def _check_params(document: YamlDocument, params: Mapping[str, Any]) -> None:
         for name in params[section] or ():
             if name in reasons:
                 path = ("params", section) if section in ("allow", "forbid") else ("params", section, name)
-                document.refuse(path, f"{quote(name)} is not allowed here: {reasons[name]}")
+                document.refuse(path, f"{quoted(name)} is not allowed here: {reasons[name]}")
     for name in params["default"] or ():
         if name in (params["force"] or ()):
             message = "is never used, because params.force sets the same parameter; keep only one"

@@ -8,13 +8,12 @@ from typing import Any
 
 from gateway.config.files.reader import ENVIRONMENT, Files
 from gateway.config.files.yaml import YamlDocument
-from gateway.config.schema.names import quote
 from gateway.config.schema.settings import GATEWAY, ROWS
 from gateway.config.schema.validation import INVALID
 from gateway.config.sections.tls import read_tls
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import Problem
-from gateway.core.suggestions import suggest
+from gateway.core.words import quoted, suggest
 
 PREFIX = "GATEWAY_"
 SERVER = "GATEWAY_SERVER__"
@@ -64,7 +63,7 @@ def read_server(
     if admin and host and admin == f"{url_host(host)}:{settings['port']}":
         add_problem("admin", "is also the address of the main listener; choose another port, or remove the line")
     if host and not is_loopback(host):
-        is_open = f"other machines can connect to {quote(host)}"
+        is_open = f"other machines can connect to {quoted(host)}"
         if not has_keys and settings["insecure_no_keys"] is False:
             ways = "write `keys: {file: keys.yaml}` (gateway keys new NAME >> keys.yaml), or listen on 127.0.0.1"
             add_problem("host", f"{is_open}, and there are no client keys; {ways}")
@@ -78,6 +77,15 @@ def read_server(
 def _field(setting: str) -> str:
     """The field of ``ServerSpec`` with the value of a setting: ``cors_origins`` for ``server.cors.origins``."""
     return setting.removeprefix("server.").strip(".").replace(".", "_")
+
+
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Address of all interfaces → the loopback address by which this machine reaches the gateway."""
+
+
+def local_url(server: ServerSpec, port: int) -> str:
+    """Return the address at which this machine reaches a gateway that is bound to ``port``."""
+    return f"{server.scheme}://{url_host(WILDCARDS.get(server.host, server.host))}:{port}"
 
 
 def url_host(host: str) -> str:

@@ -19,12 +19,11 @@ from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.aggregators import pin_fields
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import SecretReference
-from gateway.config.schema.names import quote
 from gateway.config.schema.settings import ROWS
 from gateway.config.schema.validation import INVALID
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.errors import Problem
-from gateway.core.suggestions import suggest
+from gateway.core.words import quoted, suggest
 
 NOT_OPTIONS = {
     **dict.fromkeys(("api_key", "key", "token", "password"), 'key ("env:NAME")'),
@@ -85,7 +84,7 @@ class TargetEntry:
             elif kind.options is not None and option not in kind.options:
                 self.add_problem(
                     "options",
-                    f"{quote(option)} is not an option of {kind.name} targets{suggest(option, kind.options)}; "
+                    f"{quoted(option)} is not an option of {kind.name} targets{suggest(option, kind.options)}; "
                     "set parameters of calls in the policy, under params",
                 )
 

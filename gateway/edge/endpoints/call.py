@@ -25,6 +25,7 @@ from gateway.core.errors import (
     drop_tracebacks,
 )
 from gateway.core.record import Record
+from gateway.core.words import quoted
 from gateway.edge.authorize import authenticate, authorized_route, only_model
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints.answer import context_headers, send_pending
@@ -35,7 +36,6 @@ from gateway.edge.state import SHUTTING_DOWN, GatewayState
 from gateway.policy.admit.limits import Admission
 from gateway.policy.deliver.storage.recorder import CallRecording
 from gateway.telemetry.call_log import log_call
-from gateway.wire.error_object import quoted
 from gateway.wire.json import parse_object
 
 LOG = logging.getLogger("gateway.edge")

@@ -8,7 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gateway.core.errors import GatewayError
+from gateway.core.errors import GatewayError, UpstreamTimeout
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Return whether the error is a cancellation by a deadline, because an upstream did not answer in time."""
+    return isinstance(error, asyncio.CancelledError) and UpstreamTimeout in error.args
 
 
 class Deadline:
@@ -30,7 +35,7 @@ class Deadline:
         if isinstance(outcome, GatewayError):
             assert self._task is not None
             self._error = outcome
-            self._task.cancel()
+            self._task.cancel(type(outcome))  # not the error itself: its traceback would make a cycle
         else:
             self._timer = self._loop.call_at(outcome, self._fire, check)
 

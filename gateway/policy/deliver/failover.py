@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from gateway.core.errors import GatewayError, UpstreamError, drop_tracebacks
+from gateway.core.errors import GatewayError, UpstreamError, UpstreamTimeout, drop_tracebacks
 from gateway.core.exchange import Events, Exchange
+from gateway.policy.deliver.deadline import is_timeout
 from gateway.policy.deliver.load_balancer import LoadBalancer
 from gateway.policy.deliver.retry import RetryPolicy, RetryState
 from gateway.policy.deliver.retry_budget import RetryBudget
@@ -66,7 +67,7 @@ class _FailoverStream:
                     raise
                 drop_tracebacks(error)
             except BaseException as error:  # the client has left, or the call's time is over
-                breaker.end(error, probe=probe)
+                breaker.end(UpstreamTimeout("no answer in time") if is_timeout(error) else error, probe=probe)
                 raise
             else:
                 failover.observer.answered(exchange, replica.label)

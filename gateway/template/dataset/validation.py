@@ -8,12 +8,13 @@ from difflib import get_close_matches
 from typing import Any
 
 from gateway.core.errors import GatewayError, TemplateError
+from gateway.core.words import shown
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import columns_in, without_markers
 from gateway.template.dataset.spec import PromptExample, PromptSpec, TemplateEntry
 from gateway.template.dataset.template import SECTIONS
-from gateway.template.validation.problems import Path, Problems, SpecError, shown
+from gateway.template.validation.problems import Path, Problems, SpecError
 
 KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
 TEMPLATES = ("prompt_template", "ice_template")

@@ -26,7 +26,7 @@ from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
-from gateway.template.validation.problems import as_name, as_names, shown
+from gateway.core.words import listed, printable, shown
 
 TEMPLATE = "chat_template.jinja"
 TOKENIZER = "tokenizer_config.json"
@@ -105,7 +105,7 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
         return join(NAMED, DEFAULT + JINJA)
     if named:
         raise TemplateError(
-            f"the folder has no default chat template: no {TEMPLATE}, and only {as_names(named)} in {NAMED}/. "
+            f"the folder has no default chat template: no {TEMPLATE}, and only {listed(named)} in {NAMED}/. "
             "Give the path of a template file in place of the folder."
         )
     reader = _FolderReader(fetch, names)
@@ -185,7 +185,7 @@ class _FolderReader:
             data = self._files[name] = self._fetch(name)
             if data is not None and len(data) > MOST_BYTES:
                 raise TemplateError(
-                    f"{as_name(name)} has more than {MOST_BYTES} bytes: copy the needed keys to another file"
+                    f"{printable(name)} has more than {MOST_BYTES} bytes: copy the needed keys to another file"
                 )
         return self._files[name]
 
@@ -198,7 +198,7 @@ class _FolderReader:
         try:
             return (self.data(name) or b"").decode("utf-8")
         except UnicodeDecodeError as error:
-            raise TemplateError(f"{as_name(name)} is not UTF-8 at byte {error.start}") from None
+            raise TemplateError(f"{printable(name)} is not UTF-8 at byte {error.start}") from None
 
     def object(self, name: str) -> Mapping[str, Any]:
         """The JSON object in a file, parsed once; empty if the file does not exist."""
@@ -323,7 +323,7 @@ def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> li
 
 def _note(other: str, sources: Templates, own: str, present: list[str]) -> str:
     """The note on another file. ``present``: the files with a template. Tokenizers use the first file."""
-    where = f"{NAMED}/ ({as_names(sources)})" if other == TEMPLATE and DEFAULT not in sources else other
+    where = f"{NAMED}/ ({listed(sources)})" if other == TEMPLATE and DEFAULT not in sources else other
     differs = f"{where} and {own} have different chat templates"
     for_tokenizers = present[0] if present[0] not in PROCESSORS else None
     for_processors = next((file for file in PROCESSORS if file in present), None)

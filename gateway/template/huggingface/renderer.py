@@ -16,6 +16,7 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.errors import ForbiddenParameter, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
+from gateway.core.words import in_ascii
 from gateway.template.huggingface.attribution import segments_of
 from gateway.template.huggingface.folder import TOOL_USE
 from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, has_number, message_limits, size_of
@@ -35,8 +36,6 @@ from gateway.template.tools import choice_of, forced, tools_of
 
 ATTRIBUTED_BY_NAME = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 """Texts in these variables have the name of the variable as origin, also if the request sets the variable."""
-MAX_NAME = 40
-"""A notice or an error repeats at most this many characters of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +88,6 @@ class JinjaTemplate:
         if job.in_process:
             return self._prompt(dialogue, job, self._rendered(job))
         return self._prompt(dialogue, job, await self._subprocess.render_async(job.template, job.variables))
-
-    def whole(self, dialogue: Dialogue) -> str:
-        """The text of the complete conversation without an open turn, as with ``add_generation_prompt: false``."""
-        return self.render(Dialogue(dialogue.messages, replace(dialogue.options, whole=True))).text
 
     def _rendered(self, job: _Job) -> RenderedText:
         if job.in_process:
@@ -151,7 +146,7 @@ class JinjaTemplate:
                 allowed = ", ".join(self._jinja.request_kwargs) or "none"
                 raise ForbiddenParameter(
                     f"a request cannot set this variable of the model's chat template; allowed: {allowed}",
-                    param=f"chat_template_kwargs.{_short(name)}",
+                    param=f"chat_template_kwargs.{in_ascii(name, 40)}",
                 )
         return dialogue.options.template_kwargs
 
@@ -180,7 +175,7 @@ class JinjaTemplate:
             notices.append(Notice("template_variant", self._names[job.template]))
         if not self._jinja.clock_given and "strftime_now" in template.names:
             notices.append(Notice("frozen_clock", self._jinja.clock))
-        notices += [Notice("undefined_variable", _short(name)) for name in rendered.undefined]
+        notices += [Notice("undefined_variable", in_ascii(name, 40)) for name in rendered.undefined]
         if self._jinja.content == "text":
             notices += changed_messages(dialogue, text)
         return tuple(dict.fromkeys(notices))
@@ -199,11 +194,6 @@ class JinjaTemplate:
             render=render,
         )
         return (*segments, *job.forced_call)
-
-
-def _short(name: str) -> str:
-    """A name for a notice: escaped and shortened."""
-    return ascii(name)[1:-1][:MAX_NAME]
 
 
 # ---------------------------------------------------------------- a message that is continued

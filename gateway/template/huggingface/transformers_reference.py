@@ -58,14 +58,6 @@ class TransformersTemplate:
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """See ``base.Template``."""
-        text = self._text(dialogue, add_generation_prompt=not dialogue.options.continue_final)
-        return Prompt(text, PromptMetadata(bos=self.spec.bos, bos_text=self.spec.bos_text))
-
-    def whole(self, dialogue: Dialogue) -> str:
-        """The text of the complete conversation without an open turn."""
-        return self._text(dialogue, add_generation_prompt=False)
-
-    def _text(self, dialogue: Dialogue, *, add_generation_prompt: bool) -> str:
         if dialogue.options.tools and self.spec.tools is None:
             check_dialogue(dialogue)  # raises the error
         check_open_turn(dialogue)
@@ -75,13 +67,13 @@ class TransformersTemplate:
         check_call_fields(dialogue, template)
         messages = template_messages(dialogue, self._jinja)
         try:
-            return str(
+            text = str(
                 self._tokenizer.apply_chat_template(
                     messages,
                     tools=tools,
                     chat_template=template.source,
                     tokenize=False,
-                    add_generation_prompt=add_generation_prompt,
+                    add_generation_prompt=not (dialogue.options.continue_final or dialogue.options.whole),
                     continue_final_message=dialogue.options.continue_final,
                     **self._fixed,
                 )
@@ -94,3 +86,4 @@ class TransformersTemplate:
                     f"transformers refuses: {error_text(error)}", param="continue_final_message"
                 ) from None
             raise TemplateError(f"{type(error).__name__}: {error_text(error)}") from None
+        return Prompt(text, PromptMetadata(bos=self.spec.bos, bos_text=self.spec.bos_text))

@@ -15,6 +15,7 @@ from gateway.core.dialogue import Dialogue, Message, PlainMessages
 from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedParameter
 from gateway.core.json_depth import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice
+from gateway.core.words import in_ascii
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 from gateway.template.messages import CALL_FIELDS, UNREAD_FIELDS
 from gateway.template.spec import JinjaSpec
@@ -42,7 +43,7 @@ def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping
     for index, part in enumerate(message.parts):
         if part.kind != "text":
             raise MediaNotSupported(
-                f"this model takes text only: send parts of type text, not {ascii(part.kind)[1:-1]}",
+                f"this model takes text only: send parts of type text, not {in_ascii(part.kind)}",
                 param=f"messages[{number}].content[{index}]",
             )
     if message.parts and spec.content == "text":

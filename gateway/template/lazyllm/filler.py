@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Segment, Segments
+from gateway.core.words import in_ascii
 from gateway.template.lazyllm.assembly import Turn
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterError
 from gateway.template.lazyllm.exact_fill import fill, fold, prepared, split_parts, with_folded_place
@@ -23,13 +24,10 @@ from gateway.template.lazyllm.instruction import (
 from gateway.template.lazyllm.request import SlotValues
 from gateway.template.lazyllm.safe_fill import SafeInstruction
 from gateway.template.lazyllm.segments import TOOLS, text_of
-from gateway.template.roles import shown_text
 from gateway.template.spec import PrompterSpec
 
 REST = "the input"
 """LazyLLM's key for the current turn, next to the slot values. No slot can have this name, because of the space."""
-MAX_SHOWN = 80
-"""An error repeats at most this many characters of LazyLLM's error text."""
 
 Filled = tuple[Segments, Segments, Segments]
 """(system part, user part, texts of the current turn; no texts if the user message fills a slot)."""
@@ -54,7 +52,7 @@ def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
 
 def as_refusal(error: PrompterError) -> InvalidValue:
     """The error that the client gets for a request that LazyLLM refuses too."""
-    shown = shown_text(error.message, MAX_SHOWN)
+    shown = in_ascii(error.message, 80)
     return InvalidValue(f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages")
 
 

@@ -16,11 +16,11 @@ from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParameter
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Segment
+from gateway.core.words import in_ascii
 from gateway.template.lazyllm.assembly import Turn
 from gateway.template.lazyllm.dialects import DIALECTS
 from gateway.template.lazyllm.json5 import printed_json, printed_result
 from gateway.template.messages import check_open_turn, content_of, unread_fields
-from gateway.template.roles import shown_text
 from gateway.template.spec import PrompterSpec
 from gateway.template.tools import calls_of
 
@@ -102,7 +102,7 @@ def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
     roles = (*SYSTEM_ROLES, "user", "assistant", *(("tool",) if spec.tools else ()))
     if message.role not in roles:
         raise RoleNotSupported(
-            f'this model\'s template has no role for "{shown_text(message.role)}"; it has {", ".join(roles)}',
+            f'this model\'s template has no role for "{in_ascii(message.role, 32)}"; it has {", ".join(roles)}',
             param=f"messages[{number}].role",
         )
     calls = calls_of(message, number) if spec.tools else ()

@@ -12,6 +12,7 @@ from functools import lru_cache
 from gateway.core import fast_paths
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, PlainMessages
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
+from gateway.core.words import in_ascii
 from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, PromptLayout, Roles
 from gateway.template.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
 from gateway.template.meta.turn_order import NaturalOrder
@@ -146,11 +147,11 @@ class Rendering:
         for text in (entry.begin, entry.prompt, entry.end):
             if text:
                 self.add(text, (entry.role, "template", True))
-        self._notices[Notice("default_prompt", ascii(entry.role)[1:-1])] = None
+        self._notices[Notice("default_prompt", in_ascii(entry.role))] = None
 
 
 def fallback_notice(mapping: RoleMapping, number: int) -> Notice:
     """The notice that another role writes ``messages[number]``."""
     return Notice(
-        "fallback_role", f"messages[{number}]: {mapping.fallback_for} written as {ascii(mapping.role.role)[1:-1]}"
+        "fallback_role", f"messages[{number}]: {mapping.fallback_for} written as {in_ascii(mapping.role.role)}"
     )

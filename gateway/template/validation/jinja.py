@@ -13,7 +13,7 @@ from gateway.core.answer_markers import NonEmpty
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.prompt import Bos
-from gateway.core.suggestions import suggest
+from gateway.core.words import listed, printable, shown, suggest
 from gateway.template.huggingface.folder import (
     DEFAULT,
     NAME,
@@ -26,7 +26,7 @@ from gateway.template.huggingface.folder import (
     read_chat_files,
 )
 from gateway.template.spec import JinjaSpec, TemplateSpec
-from gateway.template.validation.problems import Path, Problems, as_name, as_names, shown
+from gateway.template.validation.problems import Path, Problems
 
 JINJA_KEYS = (
     "kind", "description", "file", "template", "variant", "sha256", "special_tokens", "kwargs", "request_kwargs",
@@ -103,17 +103,17 @@ def _choose_sources(
         problems.add(("variant",), f"the file has no template {shown(variant)}{suggest(variant, named)}")
         return (), ()
     if not variant and named and DEFAULT not in named:
-        problems.add(path, f"has no template named default; set `variant` to one of its templates: {as_names(named)}")
+        problems.add(path, f"has no template named default; set `variant` to one of its templates: {listed(named)}")
         return (), ()
     sources = tuple([(name, named[name]) for name in ((variant,) if variant else (DEFAULT, TOOL_USE)) if name in named])
     for name, source in sources:
         if not source:
-            problems.add(path, f"the template {as_name(name)} is empty, so every prompt would be empty")
+            problems.add(path, f"the template {printable(name)} is empty, so every prompt would be empty")
     if variant or len(named) < 2:
         return sources, ()
     with_tools = f", and requests with tools use {TOOL_USE}" if TOOL_USE in named else ""
     return sources, (
-        f"there are several templates ({as_names(named)}): requests use default{with_tools}, as in transformers; "
+        f"there are several templates ({listed(named)}): requests use default{with_tools}, as in transformers; "
         "to use one template for all requests, set `variant`",
     )
 

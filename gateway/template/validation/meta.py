@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.suggestions import suggest
+from gateway.core.words import shown, suggest
 from gateway.template.roles import SYSTEM, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
-from gateway.template.validation.problems import Path, Problems, shown
+from gateway.template.validation.problems import Path, Problems
 
 META_KEYS = (
     "kind", "description", "stop", "eos_token_id", "examples", "begin", "end", "round", "reserved_roles", "roles",

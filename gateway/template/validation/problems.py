@@ -9,14 +9,11 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from gateway.core.answer_markers import NonEmpty
 from gateway.core.errors import TemplateError
-from gateway.core.suggestions import suggest
+from gateway.core.words import shown, suggest
 from gateway.template.spec import SpecProblem
 
 Path = tuple[str | int, ...]
 Spec = TypeVar("Spec")
-
-MAX_SHOWN = 40
-"""A message repeats at most this many characters of a wrong value."""
 
 
 class SpecError(TemplateError):
@@ -150,22 +147,6 @@ _KINDS: Mapping[type, str] = {
 def kind_of(value: Any) -> str:
     """The type of a value in plain words."""
     return _KINDS.get(type(value), type(value).__name__)
-
-
-def shown(value: Any) -> str:
-    """A value for a message: escaped and shortened."""
-    text = ascii(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-
-
-def as_name(text: str) -> str:
-    """A name for a message: unchanged, or escaped if it has unprintable characters."""
-    return text if text.isprintable() else shown(text)
-
-
-def as_names(texts: Iterable[str]) -> str:
-    """Names for a message, separated by commas."""
-    return ", ".join([as_name(text) for text in texts])
 
 
 def _dotted(path: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from gateway.core.answer_markers import ToolTokens
 from gateway.core.dialogue import Dialogue, RenderOptions
 from gateway.core.errors import RequestError
-from gateway.core.suggestions import suggest
+from gateway.core.words import shown, suggest
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
 from gateway.template.lazyllm.filler import slots_in
 from gateway.template.lazyllm.tokens import (
@@ -26,7 +26,7 @@ from gateway.template.lazyllm.tokens import (
 from gateway.template.spec import PrompterSpec, TemplateSpec, ToolsSpec
 from gateway.template.tools import tools_of
 from gateway.template.validation.meta import check_bos
-from gateway.template.validation.problems import Path, Problems, shown
+from gateway.template.validation.problems import Path, Problems
 
 CLASSES = ("alpaca", "chat", "empty")
 PARTS = ("system", "user")

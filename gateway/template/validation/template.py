@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.core.words import shown
 from gateway.template.huggingface.folder import Fetch, Names
 from gateway.template.spec import SpecProblem, TemplateSpec
 from gateway.template.validation.jinja import JINJA_KEYS, check_rendering, read_jinja
 from gateway.template.validation.meta import META_KEYS, read_meta
-from gateway.template.validation.problems import Path, Problems, SpecError, shown
+from gateway.template.validation.problems import Path, Problems, SpecError
 from gateway.template.validation.prompter import PROMPTER_KEYS, read_prompter
 from gateway.template.validation.tools import KEYS as TOOL_KEYS
 from gateway.template.validation.tools import check_tools

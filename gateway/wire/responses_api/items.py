@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.wire.error_object import quoted
+from gateway.core.words import quoted
 from gateway.wire.request_fields import Closed
 from gateway.wire.responses_api.fields import (
     ITEMS,

@@ -13,7 +13,8 @@ from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Notice
-from gateway.wire.error_object import plain, quoted
+from gateway.core.words import quoted
+from gateway.wire.error_object import plain
 from gateway.wire.requests import read_chat
 from gateway.wire.responses_api.fields import (
     MAX_LABEL,

@@ -40,6 +40,7 @@ def test_the_results_are_counted_from_the_output() -> None:
         "notices": {"default_parameter": 1, "split_calls": 1},
         "statuses": {"200": 2, "502": 1, "404": 1},
         "errors": {"upstream_error": 1, "no_code": 1, "timeout": 1},
+        "first_error": "a: upstream_error: ",
         "finish_reasons": {"stop": 2},
         "tokens": {"prompt_tokens": 6, "completion_tokens": 4},
         "latency_seconds": {"p50": 0.5, "p90": 1.5, "p99": 1.5, "max": 1.5},

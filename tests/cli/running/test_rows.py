@@ -121,6 +121,9 @@ REFUSED: dict[str, tuple[RowForm, Any, str]] = {
     "fields of the gateway that are a text": (
         RowForm(model="m", params={"gateway": "x"}), {"messages": ASK}, '"gateway" must be an object',
     ),
+    "turns of its own": (
+        RowForm(model="m", infer="multiturn"), {"gateway": {"turns": {"mode": "last"}}}, "makes gateway.turns, which",
+    ),
     "options that are a text": (RowForm(infer="multiturn"), {"gateway": "x"}, '"gateway" must be an object'),
 }  # fmt: skip
 

@@ -329,7 +329,7 @@ def test_a_folder_that_cannot_be_read_says_why(tmp_path: Path, files: dict[str, 
 def test_a_name_stays_on_its_line(tmp_path: Path) -> None:
     folder = folders.write(tmp_path / "m", {JINJA: "file", f"{NAMED}/a\nkind: x.jinja": "other"})
     (note,) = by_kind_jinja(folder, tmp_path).jinja.notes  # type: ignore[union-attr]
-    assert note.startswith(r"there are several templates (default, 'a\nkind: x'): requests use default")
+    assert note.startswith(r"there are several templates (default, a\nkind: x): requests use default")
 
 
 def test_a_path_that_no_file_can_have_is_refused(tmp_path: Path) -> None:

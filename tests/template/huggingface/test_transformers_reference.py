@@ -46,7 +46,7 @@ def original(folder: Path, source: str) -> TransformersTemplate:
 @pytest.mark.parametrize("name", NAMES)
 def test_both_engines_make_the_same_of_the_matrix(name: str, tmp_path: Path) -> None:
     theirs = original(tmp_path, (cases.FOLDER / f"{name}.jinja").read_text(encoding="utf-8"))
-    results = compare(chat_reference(build(theirs.spec)), chat_reference(theirs), matrix(cases.TOKENS.values()))  # type: ignore[arg-type]
+    results = compare(chat_reference(build(theirs.spec)), chat_reference(theirs), matrix(cases.TOKENS.values()))
     assert not [result for result in results if result.is_different]
     assert sum(result.verdict == "same" for result in results) > 30
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.core.suggestions import MANY, MAX_NAMES, MAX_WORD, suggest
+from gateway.core.words import MANY, MAX_NAMES, MAX_WORD, quoted, suggest
 
 CASES: dict[str, tuple[object, Sequence[object], str]] = {
     "one letter": ("defalt", ["default", "eval"], ' (did you mean "default"?)'),
@@ -25,3 +25,24 @@ CASES: dict[str, tuple[object, Sequence[object], str]] = {
 def test_a_suggestion_names_the_closest_word_or_a_short_list(name: str) -> None:
     word, known, expected = CASES[name]
     assert suggest(word, known) == expected
+
+
+QUOTED = {
+    "plain": ("gpt-4o", '"gpt-4o"'),
+    "blanks": ("a b", '"a b"'),
+    "line ends": ("a\r\nb", '"a\\r\\nb"'),
+    "NUL": ("a\0b", '"a\\x00b"'),
+    "right to left": ("\u202eab", '"\\u202eab"'),
+    "beyond the basic plane": ("\U0001f600", '"\U0001f600"'),
+    "a lone surrogate": ("\ud800", '"\\ud800"'),
+    "64 characters": ("x" * 64, '"' + "x" * 64 + '"'),
+    "a quote": ('a"b', '"a\\"b"'),
+    "a backslash": ("a\\", '"a\\\\"'),
+    "an apostrophe": ("a'b", '"a\'b"'),
+    "65 characters": ("x" * 65, '"' + "x" * 64 + '…"'),
+}
+
+
+@pytest.mark.parametrize(("name", "shown"), QUOTED.values(), ids=QUOTED)
+def test_a_name_from_a_client_is_shown_as_short_and_printable(name: str, shown: str) -> None:
+    assert quoted(name) == shown

@@ -1,4 +1,4 @@
-"""The part of an error message that names the word which was probably meant."""
+"""Words of a message: quoted, escaped and shortened; and the word that was probably meant."""
 
 from __future__ import annotations
 
@@ -14,6 +14,38 @@ MAX_NAMES = 256
 
 MANY = 20
 """The largest size of a list of known names in a message. Longer lists are left out."""
+
+MAX_QUOTED = 64
+"""The largest number of characters of a word in a message. Longer words are cut."""
+
+
+def printable(text: str) -> str:
+    """Return a text with its characters that are not printable, such as line breaks, escaped as in Python."""
+    if text.isprintable():
+        return text
+    return "".join([character if character.isprintable() else ascii(character)[1:-1] for character in text])
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Return texts separated by commas, each escaped."""
+    return ", ".join(map(printable, texts))
+
+
+def quoted(text: str, limit: int = MAX_QUOTED) -> str:
+    """Return a text in quotes, escaped, with at most ``limit`` of its characters."""
+    short = text if len(text) <= limit else f"{text[:limit]}…"
+    return '"' + printable(short.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+def shown(value: object) -> str:
+    """Return a value as Python writes it, with at most ``MAX_QUOTED`` characters."""
+    text = repr(value)
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
+
+
+def in_ascii(text: object, limit: int | None = None) -> str:
+    """Return a text, or its first ``limit`` characters, for a header: as ASCII, with others escaped as in Python."""
+    return ascii(str(text)[:limit])[1:-1]
 
 
 def closest(word: str, known: Collection[str], likeness: float = 0.6) -> str | None:
@@ -38,11 +70,7 @@ def suggest(word: object, known: Iterable[object]) -> str:
     """Return a phrase such as `` (did you mean "default"?)``, a short list of known names, or an empty string."""
     names = sorted(set(map(str, known)))
     if (meant := closest(str(word), names)) is not None:
-        return f' (did you mean "{_shown(meant)}"?)'
+        return f' (did you mean "{printable(meant)}"?)'
     if 0 < len(names) <= MANY:
-        return f" (known: {', '.join(map(_shown, names))})"
+        return f" (known: {listed(names)})"
     return ""
-
-
-def _shown(name: str) -> str:
-    return name if name.isprintable() else ascii(name)[1:-1]
