@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -60,15 +61,22 @@ def place(module: str) -> tuple[int, str]:
     return (-1 if inner == "policy" else len(FLOORS)), inner
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Every module that a file imports, also inside functions."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
-    return found
+    return frozenset(found)
 
 
 def files() -> list[Path]:
@@ -121,7 +129,7 @@ def test_the_modules_have_no_import_cycle() -> None:
 def imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
     """The modules of this package that a file imports; ``from package import module`` means the module."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -136,7 +144,7 @@ def test_a_docstring_that_lists_a_folder_lists_all_of_it() -> None:
             continue
         entries = {one.stem for one in path.parent.glob("*.py")} - {"__init__"}
         entries |= {one.parent.name for one in path.parent.glob("*/__init__.py")}
-        listed = entries & set(re.findall(r"\w+", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""))
+        listed = entries & set(re.findall(r"\w+", ast.get_docstring(parsed(path)) or ""))
         assert not listed or listed == entries, f"{path.relative_to(ROOT)} does not list {sorted(entries - listed)}"
 
 
@@ -147,12 +155,7 @@ def test_no_folder_has_more_than_sixteen_entries() -> None:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    classes = [
-        node.name
-        for path in files()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-    ]
+    classes = [node.name for path in files() for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
     assert sorted(name for name, count in Counter(classes).items() if count > 1) == []
 
 
