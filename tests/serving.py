@@ -69,9 +69,14 @@ class HttpGateway:
 class Gateway(HttpGateway):
     """A gateway on our own HTTP server in this process."""
 
-    def __init__(self, runtime: Runtime, port: int) -> None:
+    def __init__(self, runtime: Runtime, port: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(port)
         self.runtime = runtime
+        self._loop = loop
+
+    def reload(self) -> bool:
+        """Read the configuration's files now, as on SIGHUP; the watcher of the files would take two seconds."""
+        return asyncio.run_coroutine_threadsafe(self.runtime.reload(), self._loop).result(WAIT_SECONDS)
 
     def metric(self, name: str, **labels: str) -> float:
         """See ``HttpGateway``; no request is made."""
@@ -113,6 +118,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     bound = bind("127.0.0.1", 0)
     bound.listen(512)
     ready = threading.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
     stop: list[Callable[[], object]] = []
     failure: list[BaseException] = []
 
@@ -122,6 +128,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
         app = App(runtime.state)
         server = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
         await server.open([bound], runtime.certificate.context if runtime.certificate else None)
+        loops.append(loop)
         stop.append(lambda: loop.call_soon_threadsafe(leave.set))
         ready.set()
         try:
@@ -144,7 +151,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     assert ready.wait(WAIT_SECONDS)
     if failure:
         raise failure[0]
-    served = Gateway(runtime, bound.getsockname()[1])
+    served = Gateway(runtime, bound.getsockname()[1], loops[0])
     try:
         yield served
     finally:
