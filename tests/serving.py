@@ -43,7 +43,7 @@ class HttpGateway:
         self.port = port
         self.root = f"http://127.0.0.1:{port}"
         self.url = f"{self.root}/v1"
-        self.http = httpx.Client(base_url=self.root, timeout=60, trust_env=False)
+        self.http = httpx.Client(base_url=self.root, timeout=60, trust_env=False, verify=False)
 
     def chat(self, model: str, text: str = "hi", **fields: object) -> httpx.Response:
         """Send a chat request with one user message."""
@@ -69,9 +69,14 @@ class HttpGateway:
 class Gateway(HttpGateway):
     """A gateway on our own HTTP server in this process."""
 
-    def __init__(self, runtime: Runtime, port: int) -> None:
+    def __init__(self, runtime: Runtime, port: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(port)
         self.runtime = runtime
+        self._loop = loop
+
+    def reload(self) -> bool:
+        """Read the configuration's files now, as on SIGHUP; the watcher of the files would take two seconds."""
+        return asyncio.run_coroutine_threadsafe(self.runtime.reload(), self._loop).result(WAIT_SECONDS)
 
     def metric(self, name: str, **labels: str) -> float:
         """See ``HttpGateway``; no request is made."""
@@ -90,12 +95,16 @@ class Gateway(HttpGateway):
 
 
 def eventually(condition: Any, seconds: float = WAIT_SECONDS) -> bool:
-    """Wait until ``condition()`` is true; False if it is not within ``seconds``."""
-    end = time.monotonic() + seconds
+    """Wait until ``condition()`` is true; False if it is not within ``seconds``.
+
+    It is asked after 5 ms, then less often, at last every 50 ms: a question may cost the gateway more than a call.
+    """
+    end, pause = time.monotonic() + seconds, 0.005
     while time.monotonic() < end:
         if condition():
             return True
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.05)
     return bool(condition())
 
 
@@ -109,6 +118,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     bound = bind("127.0.0.1", 0)
     bound.listen(512)
     ready = threading.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
     stop: list[Callable[[], object]] = []
     failure: list[BaseException] = []
 
@@ -118,6 +128,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
         app = App(runtime.state)
         server = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
         await server.open([bound], runtime.certificate.context if runtime.certificate else None)
+        loops.append(loop)
         stop.append(lambda: loop.call_soon_threadsafe(leave.set))
         ready.set()
         try:
@@ -140,7 +151,7 @@ def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> 
     assert ready.wait(WAIT_SECONDS)
     if failure:
         raise failure[0]
-    served = Gateway(runtime, bound.getsockname()[1])
+    served = Gateway(runtime, bound.getsockname()[1], loops[0])
     try:
         yield served
     finally:

@@ -6,6 +6,8 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -60,15 +62,38 @@ def place(module: str) -> tuple[int, str]:
     return (-1 if inner == "policy" else len(FLOORS)), inner
 
 
-def imports(path: Path) -> set[str]:
-    """Every module that a file imports, also inside functions."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-    return found
+@dataclass(frozen=True)
+class Source:
+    """What the tests need of a file. Its syntax tree is not kept: the collector would visit all the nodes."""
+
+    imports: frozenset[str]
+    """Every module that the file imports, also inside functions."""
+    plain: frozenset[str]
+    """The modules of every ``import module``."""
+    names: tuple[tuple[str, frozenset[str]], ...]
+    """(module, its names) of every ``from module import …``."""
+    classes: tuple[str, ...]
+    docstring: str
+
+
+@cache
+def source(path: Path) -> Source:
+    """Parse a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    names = tuple(
+        (node.module, frozenset(alias.name for alias in node.names))
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module
+    )
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return Source(
+        imports=frozenset(plain | {module for module, _ in names}),
+        plain=frozenset(plain),
+        names=names,
+        classes=tuple(node.name for node in nodes if isinstance(node, ast.ClassDef)),
+        docstring=ast.get_docstring(tree) or "",
+    )
 
 
 def files() -> list[Path]:
@@ -83,7 +108,7 @@ def module_name(path: Path) -> str:
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_downward(path: Path) -> None:
     floor, name = place(module_name(path))
-    for imported in imports(path):
+    for imported in source(path).imports:
         if not imported.startswith("gateway."):  # the package itself imports nothing before it is used
             continue
         target_floor, target = place(imported)
@@ -94,7 +119,7 @@ def test_imports_point_downward(path: Path) -> None:
 @pytest.mark.parametrize("library", LAZY)
 def test_a_library_is_imported_in_one_place(library: str) -> None:
     for path in files():
-        if any(imported.split(".")[0] == library for imported in imports(path)):
+        if any(imported.split(".")[0] == library for imported in source(path).imports):
             inside = str(path.relative_to(ROOT / "gateway"))
             assert inside.startswith(LAZY[library]), f"{inside} imports {library}"
 
@@ -103,7 +128,7 @@ def test_core_imports_only_the_standard_library() -> None:
     import sys
 
     for path in (ROOT / "gateway" / "core").glob("*.py"):
-        for imported in imports(path):
+        for imported in source(path).imports:
             top = imported.split(".")[0]
             assert top == "gateway" or top in sys.stdlib_module_names, f"{path.name} imports {imported}"
 
@@ -120,13 +145,10 @@ def test_the_modules_have_no_import_cycle() -> None:
 
 def imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
     """The modules of this package that a file imports; ``from package import module`` means the module."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (names & modules.keys()) or {node.module}
+    read = source(path)
+    found = set(read.plain)
+    for module, names in read.names:
+        found |= ({f"{module}.{name}" for name in names} & modules.keys()) or {module}
     return (found & modules.keys()) - {"gateway"}
 
 
@@ -136,7 +158,7 @@ def test_a_docstring_that_lists_a_folder_lists_all_of_it() -> None:
             continue
         entries = {one.stem for one in path.parent.glob("*.py")} - {"__init__"}
         entries |= {one.parent.name for one in path.parent.glob("*/__init__.py")}
-        listed = entries & set(re.findall(r"\w+", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""))
+        listed = entries & set(re.findall(r"\w+", source(path).docstring))
         assert not listed or listed == entries, f"{path.relative_to(ROOT)} does not list {sorted(entries - listed)}"
 
 
@@ -147,12 +169,7 @@ def test_no_folder_has_more_than_sixteen_entries() -> None:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    classes = [
-        node.name
-        for path in files()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-    ]
+    classes = [name for path in files() for name in source(path).classes]
     assert sorted(name for name, count in Counter(classes).items() if count > 1) == []
 
 

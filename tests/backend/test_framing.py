@@ -17,7 +17,7 @@ import pytest
 from gateway.backend.http_client.connection import Connection
 from tests.backend.test_connection import Read, finish
 
-SEEDS = range(12)
+SEEDS = range(6)
 CASES = 100
 """For each seed."""
 

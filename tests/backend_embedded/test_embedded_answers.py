@@ -30,13 +30,14 @@ WRONG = {
 }
 
 
-def right_answers(ask: Ask, form: str, **options: Any) -> int:
-    heard = ask(*[form.format(f"{a}+{b}") for a, b in SUMS], stops=["<eob>"], temperature=0, max_tokens=8, **options)
-    return sum(heard.text(index).strip() == str(a + b) for index, (a, b) in enumerate(SUMS))
+def right_answers(ask: Ask, form: str, number: int = 25, **options: Any) -> int:
+    sums = SUMS[:number]
+    heard = ask(*[form.format(f"{a}+{b}") for a, b in sums], stops=["<eob>"], temperature=0, max_tokens=8, **options)
+    return sum(heard.text(index).strip() == str(a + b) for index, (a, b) in enumerate(sums))
 
 
 def test_the_right_prompt_gets_right_sums(ask: Ask) -> None:
-    assert right_answers(ask, RIGHT) >= 95
+    assert right_answers(ask, RIGHT, len(SUMS)) >= 95
 
 
 @pytest.mark.parametrize("form", WRONG)
@@ -45,8 +46,8 @@ def test_a_wrong_prompt_gets_none(ask: Ask, form: str) -> None:
 
 
 def test_a_template_that_writes_its_own_bos_gets_no_second_one(ask: Ask) -> None:
-    assert right_answers(ask, "<s>" + RIGHT, bos="text") >= 95
-    assert right_answers(ask, RIGHT, bos="engine") >= 95
+    assert right_answers(ask, "<s>" + RIGHT, bos="text") >= 24
+    assert right_answers(ask, RIGHT, bos="engine") >= 24
 
 
 BOS = {  # bos, what the client sends, the prompt it goes with: is there a notice?
@@ -60,7 +61,7 @@ BOS = {  # bos, what the client sends, the prompt it goes with: is there a notic
 
 @pytest.mark.parametrize(("bos", "asked", "form"), BOS, ids=str)
 def test_a_clients_word_on_bos_gives_way_to_the_templates(ask: Ask, bos: str, asked: bool, form: str) -> None:
-    assert right_answers(ask, form, add_special_tokens=asked, bos=bos) >= 95
+    assert right_answers(ask, form, add_special_tokens=asked, bos=bos) >= 24
     begun = ask("1", bos=bos, add_special_tokens=asked, max_tokens=1).events[0]
     assert isinstance(begun, Begun)
     told = ("bos: add_special_tokens is set by the template",) if BOS[bos, asked, form] else ()

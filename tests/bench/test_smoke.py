@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench.__main__ import main
 from bench.rendering.python_build import DifferentPython, build_of, check_same_build, this_build
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -22,9 +23,19 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that prints the name of another Python build, for any arguments."""
+    program = tmp_path_factory.mktemp("other") / "python"
+    program.write_text("#!/bin/sh\necho 'CPython 2.7.18 (default)'\n", encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory, other_python: Path) -> Path:
+    """The results of a run of the gateway alone, with the path of a Python for a reference package."""
     out = tmp_path_factory.mktemp("bench") / "smoke.json"
-    done = bench("--smoke", "--out", str(out))
+    done = bench("--smoke", "--seconds", "0.2", "--lazyllm", str(other_python), "--out", str(out))
     assert done.returncode == 0, done.stderr
     return out
 
@@ -76,27 +87,27 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_argument_is_named(case: str) -> None:
+def test_a_wrong_argument_is_named(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments, named = WRONG[case]
-    done = bench(*arguments)
-    assert done.returncode == 2
-    assert named in done.stderr
+    assert exit_code(*arguments) == 2
+    assert named in capsys.readouterr().err
 
 
-@pytest.fixture
-def other_python(tmp_path: Path) -> Path:
-    """A program that prints the name of another Python build, for any arguments."""
-    program = tmp_path / "python"
-    program.write_text("#!/bin/sh\necho 'CPython 2.7.18 (default)'\n", encoding="utf-8")
-    program.chmod(0o755)
-    return program
+def exit_code(*arguments: str) -> object:
+    """The exit code of a command that measures nothing, run in this process."""
+    try:
+        return main(list(arguments))
+    except SystemExit as ended:
+        return ended.code
 
 
-def test_a_reference_package_on_another_python_build_is_refused_before_the_run(other_python: Path) -> None:
-    done = bench("--only", "renders", "--lazyllm", str(other_python))
-    assert done.returncode == 2
-    assert f"lazyllm runs on CPython 2.7.18 (default), the gateway on {this_build()}" in done.stderr
-    assert "--any-python" in done.stderr
+def test_a_reference_package_on_another_python_build_is_refused_before_the_run(
+    other_python: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code("--only", "renders", "--lazyllm", str(other_python)) == 2
+    said = capsys.readouterr().err
+    assert f"lazyllm runs on CPython 2.7.18 (default), the gateway on {this_build()}" in said
+    assert "--any-python" in said
 
 
 def test_the_table_names_different_python_builds(other_python: Path, tmp_path: Path) -> None:
@@ -119,21 +130,8 @@ def test_the_table_names_different_python_builds(other_python: Path, tmp_path: P
     assert failures == {"renders": {"lazyllm": "the last line of its output is not JSON"}}
 
 
-def test_the_python_of_a_system_that_is_not_measured_is_not_started(other_python: Path, tmp_path: Path) -> None:
-    out = tmp_path / "one.json"
-    arguments = [
-        "--smoke",
-        "--only",
-        "renders",
-        "--peers",
-        "gateway",
-        "--lazyllm",
-        str(other_python),
-        "--out",
-        str(out),
-    ]
-    assert bench(*arguments).returncode == 0
-    assert "CPython 2.7" not in out.with_suffix(".md").read_text(encoding="utf-8")
+def test_the_python_of_a_system_that_is_not_measured_is_not_started(smoke: Path) -> None:
+    assert "CPython 2.7" not in smoke.with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_the_same_python_is_the_same_build() -> None:
@@ -150,7 +148,9 @@ def test_another_checkout_is_measured_beside_this_one(tmp_path: Path) -> None:
     assert before["requests_per_second"] > 0
 
 
-def test_help_has_examples_and_list_prints_scenarios_and_systems() -> None:
-    assert "examples:" in bench("--help").stdout
-    listed = bench("--list").stdout
+def test_help_has_examples_and_list_prints_scenarios_and_systems(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("--help") == 0
+    assert "examples:" in capsys.readouterr().out
+    assert exit_code("--list") == 0
+    listed = capsys.readouterr().out
     assert all(name in listed for name in ("nonstream@256", "sglang-router", "litellm-proxy", "gateway+keys=1000"))

@@ -141,7 +141,7 @@ def read_events(batches: Batches, marks_end: bool, **options: Any) -> tuple[obje
     return asyncio.run(run())
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(ANSWERS, st.booleans(), st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2))
 def test_the_fast_path_gives_the_events_of_the_general_one(
     answer: list[Event], stream: bool, stops: tuple[str, ...], n: int
@@ -172,7 +172,7 @@ def whole(batches: Batches, marks_end: bool, **options: Any) -> tuple[object, ..
     return asyncio.run(run())
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(ANSWERS, st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2))
 @example([BEGUN, Delta(0, "a"), Finish(0, "length"), Usage(1, 2)], (), 1)
 @example([BEGUN, Delta(0, "a<eo>b"), STOP, Usage(1, 2)], ("<eo>",), 1)
@@ -184,7 +184,7 @@ def test_a_whole_answer_is_the_same_in_one_batch_and_event_by_event(
     assert at_once == whole([[event] for event in answer], False, stops=stops, n=n)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(ANSWERS, st.sampled_from([(), ("<eo>",), ("b", "<eo>")]), st.integers(1, 2), st.integers(0, 3))
 @example([Usage(1, 2), Delta(1, "<"), Delta(0, "<")], ("<eo>",), 2, 0)
 def test_forwarded_text_is_the_same_as_text_in_batches(
@@ -304,7 +304,7 @@ def read_parsed(batches: Batches, parsing: ParserOptions, **options: Any) -> tup
     return asyncio.run(run())
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(TOOL_ANSWERS, st.sampled_from([(), ("<eo>",)]), st.integers(1, 2))
 def test_a_parsed_answer_does_not_depend_on_its_batches(answer: list[Event], stops: tuple[str, ...], n: int) -> None:
     options = {"stream": False, "stops": stops, "n": n}
@@ -432,7 +432,7 @@ def test_a_call_cancelled_while_its_end_is_parsed_returns_the_text() -> None:
     assert "".join(event.text for event in out if isinstance(event, Delta)) == text
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(TOOL_ANSWERS, st.sampled_from([(), ("<eo>",)]), st.integers(1, 2))
 def test_pending_text_of_a_failed_stream_equals_that_of_an_ended_one(
     answer: list[Event], stops: tuple[str, ...], n: int

@@ -24,7 +24,7 @@ from gateway.edge.error_response import send_error
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest
 
-SEEDS = range(10)
+SEEDS = range(5)
 CASES = 200
 """Cases for each seed. ``scripts/fuzz-http`` runs as many as are wanted."""
 

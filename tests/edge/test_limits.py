@@ -150,6 +150,7 @@ def test_a_client_that_leaves_the_queue_frees_its_place(served: Gateway) -> None
             headers={"authorization": "Bearer other"},
             timeout=0.3,
             trust_env=False,
+            verify=False,
         )
     assert eventually(lambda: queue.waiting == 0)
     running.join()

@@ -47,7 +47,7 @@ class Process:
         self.port = port
         self.process = process
         self._log = log
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False, verify=False)
 
     @property
     def log(self) -> str:

@@ -49,7 +49,9 @@ def reload_under_load(process: Process, reloads: int, clients: int = 2) -> Outco
     def call() -> None:
         answers: Counter[str] = Counter()
         body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-        with httpx.Client(base_url=f"http://127.0.0.1:{process.port}", timeout=60, trust_env=False) as http:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{process.port}", timeout=60, trust_env=False, verify=False
+        ) as http:
             while not stop.is_set():
                 try:
                     answer = http.post("/v1/chat/completions", json=body).json()

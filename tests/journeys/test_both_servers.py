@@ -115,7 +115,7 @@ def test_a_disconnect_cancels_the_call(served: HttpGateway, stream: bool) -> Non
     before = served.metric("gateway_requests_total", **labels)
     body = {"model": "slow", "stream": stream, "messages": [{"role": "user", "content": "hi"}]}
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{served.url}/chat/completions", json=body, timeout=0.3, trust_env=False)
+        httpx.post(f"{served.url}/chat/completions", json=body, timeout=0.3, trust_env=False, verify=False)
     assert eventually(lambda: served.metric("gateway_requests_total", **labels) == before + 1)
     assert served.wait_until_idle()
 

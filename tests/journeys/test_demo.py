@@ -41,7 +41,7 @@ def right(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
 
     async def run() -> int:
         room = asyncio.Semaphore(AT_ONCE)
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as client:
             return sum(await asyncio.gather(*[ask(client, room, a, b) for a, b in sums]))
 
     return asyncio.run(run())
@@ -49,8 +49,8 @@ def right(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
 
 def test_the_model_adds_only_with_its_own_template(served: Gateway) -> None:
     rng = random.Random(20_261)
-    sums = [(rng.randrange(100), rng.randrange(100)) for _ in range(100)]
-    assert right(served, "demo", sums) >= 95
+    sums = [(rng.randrange(100), rng.randrange(100)) for _ in range(40)]
+    assert right(served, "demo", sums) >= 38
     assert right(served, "demo-wrong-template", sums) == 0
 
 
@@ -73,7 +73,7 @@ def chosen(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
 
     async def run() -> int:
         room = asyncio.Semaphore(AT_ONCE)
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as client:
             return sum(await asyncio.gather(*[ask(client, room, answer, body) for answer, body in bodies]))
 
     return asyncio.run(run())
@@ -81,8 +81,8 @@ def chosen(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
 
 def test_the_right_sum_is_the_likeliest_of_four_only_with_the_right_template(served: Gateway) -> None:
     rng = random.Random(20_262)
-    sums = [(rng.randrange(100), rng.randrange(100)) for _ in range(100)]
-    assert chosen(served, "demo", sums) >= 95
+    sums = [(rng.randrange(100), rng.randrange(100)) for _ in range(40)]
+    assert chosen(served, "demo", sums) >= 38
     assert chosen(served, "demo-wrong-template", sums[:20]) <= 10  # by chance 5
 
 

@@ -62,7 +62,7 @@ def client(served: Gateway) -> Iterator[OpenAI]:
 
 def connect(served: Gateway, key: str = "none", retries: int = 0) -> OpenAI:
     """A client that ignores the machine's proxy settings."""
-    http = openai.DefaultHttpxClient(trust_env=False)
+    http = openai.DefaultHttpxClient(trust_env=False, verify=False)
     return OpenAI(base_url=served.url, api_key=key, max_retries=retries, http_client=http, timeout=60)
 
 
@@ -422,7 +422,7 @@ def test_the_async_client_sends_many_calls_at_once(served: Gateway) -> None:
         return answer.choices[0].message.content or ""
 
     async def run() -> list[str]:
-        http = openai.DefaultAsyncHttpxClient(trust_env=False)
+        http = openai.DefaultAsyncHttpxClient(trust_env=False, verify=False)
         async with AsyncOpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http) as client:
             return await asyncio.gather(*[ask(client, a, a % 2 == 0) for a in range(10, 26)])
 

@@ -82,7 +82,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (folder / "prompts").symlink_to(ROOT / "prompts")
     (folder / "meta_templates").mkdir()
     (folder / "meta_templates" / "thinks.yaml").write_text(THINKS, encoding="utf-8")
-    http = openai.DefaultHttpxClient(trust_env=False)
+    http = openai.DefaultHttpxClient(trust_env=False, verify=False)
     with FaultyUpstream() as up:
         config = CONFIG.format(
             agent=up.url("text", text=f"I add.\n{CALL}", then="46", when="<tool_response>"),

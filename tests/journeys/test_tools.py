@@ -171,7 +171,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         (folder / "meta_templates" / f"{name}.yaml").write_text(text, encoding="utf-8")
     for path in (Path(__file__).parent / "chat_templates").iterdir():
         shutil.copy(path, folder / "meta_templates")
-    http = openai.DefaultHttpxClient(trust_env=False)
+    http = openai.DefaultHttpxClient(trust_env=False, verify=False)
     with (
         FaultyUpstream() as up,
         gateway(folder, models(up)) as served,

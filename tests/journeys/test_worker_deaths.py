@@ -115,7 +115,9 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(running: Process) ->
         """One call on each connection: calls at the dead worker may fail, but no connection may be refused."""
         while not stop.is_set():
             try:
-                answer = httpx.post(f"http://127.0.0.1:{running.port}{CALLS}", json=BODY, timeout=30, trust_env=False)
+                answer = httpx.post(
+                    f"http://127.0.0.1:{running.port}{CALLS}", json=BODY, timeout=30, trust_env=False, verify=False
+                )
                 answered[str(answer.status_code)] += 1
             except httpx.TransportError as error:
                 answered[type(error).__name__] += 1
@@ -167,7 +169,9 @@ def test_connections_go_to_the_other_worker_while_one_keeps_dying(running: Proce
         assert eventually(lambda: len(workers(running)) == 2)
         kill(running, next(pid for pid in workers(running) if pid != stays))
         for _ in range(10):
-            answer = httpx.post(f"http://127.0.0.1:{running.port}{CALLS}", json=BODY, timeout=60, trust_env=False)
+            answer = httpx.post(
+                f"http://127.0.0.1:{running.port}{CALLS}", json=BODY, timeout=60, trust_env=False, verify=False
+            )
             assert answer.status_code == 200
         expected = restarts + death
         assert eventually(lambda expected=expected: value(running.http, "gateway_worker_restarts_total") == expected)
@@ -197,7 +201,7 @@ def test_the_single_admin_listener_survives_a_worker(tmp_path: Path) -> None:
     with serving(tmp_path, files(f'workers: 2, admin: "127.0.0.1:{port}"')) as process:
 
         def ask(path: str) -> httpx.Response:
-            return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=30)
+            return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, verify=False, timeout=30)
 
         assert process.http.get("/metrics").status_code == 404
         for _ in range(10):
@@ -221,7 +225,7 @@ def test_a_worker_that_hangs_is_killed_and_replaced(tmp_path: Path) -> None:
             assert {answer_on(client) for clients in held.values() for client in clients} == {"the first"}
         assert re.search(r"worker [01] has not answered for 2 s \(server.worker_timeout\); it is killed", process.log)
         assert f"(process {hung}) died of signal 9; a new worker is started" in process.log
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as admin:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False, timeout=60) as admin:
             assert eventually(lambda: value(admin, "gateway_worker_restarts_total") == 1)
 
 

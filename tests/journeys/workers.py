@@ -91,13 +91,15 @@ def kill(process: Process, pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     assert eventually(lambda: not alive(pid))
     process.http.close()
-    process.http = httpx.Client(base_url=f"http://127.0.0.1:{process.port}", timeout=60, trust_env=False)
+    process.http = httpx.Client(base_url=f"http://127.0.0.1:{process.port}", timeout=60, trust_env=False, verify=False)
 
 
 @contextmanager
 def connections(process: Process, number: int) -> Iterator[list[httpx.Client]]:
     """``number`` clients, each with one used connection."""
-    clients = [httpx.Client(base_url=f"http://127.0.0.1:{process.port}", trust_env=False) for _ in range(number)]
+    clients = [
+        httpx.Client(base_url=f"http://127.0.0.1:{process.port}", trust_env=False, verify=False) for _ in range(number)
+    ]
     try:
         for client in clients:
             assert client.post(CALLS, json=BODY).status_code == 200

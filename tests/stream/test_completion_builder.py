@@ -187,7 +187,7 @@ LONG_ANSWERS: dict[str, Delta] = {  # the delta of one token
 @pytest.mark.parametrize("delta", LONG_ANSWERS.values(), ids=LONG_ANSWERS)
 def test_an_answer_as_long_as_a_long_context_is_folded(delta: Delta) -> None:
     folding = CompletionBuilder()
-    for _ in range(200_000):
+    for _ in range(128 * 1024):
         folding.add(delta)
 
 

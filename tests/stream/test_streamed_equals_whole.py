@@ -44,7 +44,7 @@ EVERY_SPLIT = 50
 """Texts up to this length are split at every place."""
 RANDOM_SLICINGS = 3
 """For each text, besides the slicings that are the same for all texts."""
-SAMPLES = 4
+SAMPLES = 2
 """Texts of each format that each way of reading is tested with; ``calls`` is tested with all."""
 
 

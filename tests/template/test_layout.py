@@ -62,14 +62,14 @@ def same(made: Any, raws: list[dict[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if "prompter" not in name])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(TURNS)
 def test_a_meta_template_writes_the_same_by_a_layout(name: str, turns: list[tuple[str, str]]) -> None:
     same(template(TEMPLATES[name]), [{"role": role, "content": text} for role, text in turns])
 
 
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if "prompter" in name])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.booleans(), ALTERNATING, st.data())
 def test_a_prompter_writes_the_same_by_a_layout(name: str, led: bool, order: list[str], data: st.DataObject) -> None:
     raws = [{"role": role, "content": data.draw(TEXTS)} for role in ([S] if led else []) + order]
@@ -87,7 +87,7 @@ INSTRUCTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(ALTERNATING, st.booleans(), st.data())
 def test_values_of_slots_are_written_as_in_general(name: str, order: list[str], led: bool, data: st.DataObject) -> None:
     instruction, names = INSTRUCTIONS[name]

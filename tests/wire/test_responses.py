@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.completion import Choice, Completion
@@ -233,6 +233,7 @@ def general(event: Event) -> Event:
 @pytest.mark.parametrize("explain", [False, True], ids=["", "explained"])
 @pytest.mark.parametrize("usage", [False, True], ids=["", "with usage"])
 @pytest.mark.parametrize("endpoint", WRITERS)
+@settings(max_examples=40)
 @given(batches=st.lists(st.lists(SAYINGS, max_size=5), max_size=4))
 def test_the_fast_frames_of_text_are_those_of_the_general_form(
     endpoint: str, usage: bool, explain: bool, batches: list[list[Event]]

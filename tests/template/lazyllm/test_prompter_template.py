@@ -151,7 +151,7 @@ SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # name: (file, th
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(system=st.none() | TALK, rounds=st.lists(st.tuples(TALK, TALK), max_size=3), last=TALK, value=TALK)
 def test_the_fast_and_the_general_form_write_the_same(
     shape: str, system: str | None, rounds: list[tuple[str, str]], last: str, value: str
@@ -211,7 +211,7 @@ def told(prompt: Prompt) -> list[tuple[str, bool, str]]:
 HARMLESS = st.text(st.characters(codec="utf-8", exclude_characters="{}<>"), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(who=HARMLESS, question=HARMLESS, human=HARMLESS, answer=HARMLESS)
 def test_safe_and_exact_write_the_same_where_nothing_is_odd(who: str, question: str, human: str, answer: str) -> None:
     said = dialogue((S, "CompletionBuilder."), (U, human), (A, answer), (U, question), variables={"who": who})
