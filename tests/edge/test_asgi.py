@@ -77,7 +77,7 @@ def base(request: pytest.FixtureRequest, config: Path) -> Iterator[str]:
         lifespan=app.router.lifespan_context,
     )
     with served(outer) as address:
-        assert httpx.get(address, verify=False).text == "home"
+        assert httpx.get(address, verify=False, timeout=60).text == "home"
         yield f"{address}/a%20b/llm"
 
 
@@ -109,25 +109,33 @@ PATHS = {  # method, path, status, code
 
 def test_errors_of_every_path_are_openai_error_objects(base: str) -> None:
     for name, (method, path, status, code) in PATHS.items():
-        answer = httpx.request(method, base + path, verify=False)
+        answer = httpx.request(method, base + path, verify=False, timeout=60)
         assert answer.status_code == status, name
         assert answer.headers["x-request-id"], name
         assert code is None or answer.json()["error"]["code"] == code, name
-    assert httpx.get(f"{base}/v1/chat/completions", verify=False).headers["allow"] == "POST"
+    assert httpx.get(f"{base}/v1/chat/completions", verify=False, timeout=60).headers["allow"] == "POST"
     assert (
-        httpx.get(f"{base}/v1/models", headers={"host": "evil.example"}, verify=False).json()["error"]["code"]
+        httpx.get(f"{base}/v1/models", headers={"host": "evil.example"}, verify=False, timeout=60).json()["error"][
+            "code"
+        ]
         == "bad_host"
     )
 
 
 def test_a_client_that_leaves_a_stream_ends_its_call(base: str) -> None:
     body = {"model": "org/slow", "messages": MESSAGES, "stream": True}
-    with httpx.stream("POST", f"{base}/v1/chat/completions", json=body, verify=False) as answer:
+    with httpx.stream("POST", f"{base}/v1/chat/completions", json=body, verify=False, timeout=60) as answer:
         assert "one" in next(answer.iter_text())
     assert eventually(
-        lambda: 'gateway_client_gone_total{phase="mid_stream"} 1.0' in httpx.get(f"{base}/metrics", verify=False).text
+        lambda: (
+            'gateway_client_gone_total{phase="mid_stream"} 1.0'
+            in httpx.get(f"{base}/metrics", verify=False, timeout=60).text
+        )
     )
-    assert 'gateway_in_flight{endpoint="chat",model="org/slow"} 0.0' in httpx.get(f"{base}/metrics", verify=False).text
+    assert (
+        'gateway_in_flight{endpoint="chat",model="org/slow"} 0.0'
+        in httpx.get(f"{base}/metrics", verify=False, timeout=60).text
+    )
 
 
 def test_a_running_stream_is_completed_before_uvicorn_ends(config: Path) -> None:
@@ -136,7 +144,12 @@ def test_a_running_stream_is_completed_before_uvicorn_ends(config: Path) -> None
     with ExitStack() as stack:
         with served(gateway.create_app(config)) as address:
             call = httpx.stream(
-                "POST", f"{address}/v1/chat/completions", json=body, headers={"connection": "close"}, verify=False
+                "POST",
+                f"{address}/v1/chat/completions",
+                json=body,
+                headers={"connection": "close"},
+                verify=False,
+                timeout=60,
             )
             chunks = stack.enter_context(call).iter_text()
             assert "one" in next(chunks)
@@ -148,7 +161,9 @@ def test_a_running_stream_is_completed_before_uvicorn_ends(config: Path) -> None
 def test_the_lifespan_reloads_changed_files(config: Path) -> None:
     with served(gateway.create_app(config)) as address:
         config.write_text(CONFIG.replace("hello:", "hi:"))
-        assert eventually(lambda: httpx.get(f"{address}/v1/models", verify=False).json()["data"][0]["id"] == "hi")
+        assert eventually(
+            lambda: httpx.get(f"{address}/v1/models", verify=False, timeout=60).json()["data"][0]["id"] == "hi"
+        )
 
 
 def test_a_broken_configuration_is_refused_with_all_problems(config: Path) -> None:

@@ -53,7 +53,9 @@ def test_disconnects_at_any_moment_leave_no_running_call(tmp_path: Path) -> None
 
 async def crowd(served: Gateway, rng: random.Random, seconds: float) -> None:
     """Run many clients; ``seconds`` is the longest time before one disconnects."""
-    async with httpx.AsyncClient(trust_env=False, verify=False, limits=httpx.Limits(max_connections=None)) as client:
+    async with httpx.AsyncClient(
+        trust_env=False, verify=False, timeout=60, limits=httpx.Limits(max_connections=None)
+    ) as client:
         await asyncio.gather(*[visit(client, served, rng, number, seconds) for number in range(CROWD)])
 
 

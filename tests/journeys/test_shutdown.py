@@ -67,7 +67,7 @@ def rest(link: socket.socket) -> bytes:
 
 
 def metrics(admin: int) -> bytes:
-    return httpx.get(f"http://127.0.0.1:{admin}/metrics", trust_env=False, verify=False).content
+    return httpx.get(f"http://127.0.0.1:{admin}/metrics", trust_env=False, verify=False, timeout=60).content
 
 
 def until(link: socket.socket, word: bytes) -> None:
@@ -113,12 +113,21 @@ def test_a_drain_makes_readiness_fail_and_closes_idle_connections(tmp_path: Path
         idle, busy = ask(process, "quick"), ask(process, "endless", stream=True)
         assert read_reply(idle).status == 200
         until(busy, b"begun")
-        assert httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False, verify=False).status_code == 200
+        assert (
+            httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False, verify=False, timeout=60).status_code
+            == 200
+        )
         process.signal(signal.SIGTERM)
         assert closes(idle, WAIT_SECONDS)
         assert eventually(lambda: not process.accepts())
-        assert httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False, verify=False).status_code == 503
-        assert httpx.get(f"http://127.0.0.1:{admin}/health/live", trust_env=False, verify=False).status_code == 200
+        assert (
+            httpx.get(f"http://127.0.0.1:{admin}/health/ready", trust_env=False, verify=False, timeout=60).status_code
+            == 503
+        )
+        assert (
+            httpx.get(f"http://127.0.0.1:{admin}/health/live", trust_env=False, verify=False, timeout=60).status_code
+            == 200
+        )
         busy.close()
         assert process.process.wait(WAIT_SECONDS) == 0
         assert re.search(r"INFO process \d+ has drained in [\d.]+ s; every call has ended", process.log)

@@ -98,7 +98,8 @@ def kill(process: Process, pid: int) -> None:
 def connections(process: Process, number: int) -> Iterator[list[httpx.Client]]:
     """``number`` clients, each with one used connection."""
     clients = [
-        httpx.Client(base_url=f"http://127.0.0.1:{process.port}", trust_env=False, verify=False) for _ in range(number)
+        httpx.Client(base_url=f"http://127.0.0.1:{process.port}", trust_env=False, verify=False, timeout=60)
+        for _ in range(number)
     ]
     try:
         for client in clients:
