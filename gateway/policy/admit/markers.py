@@ -11,7 +11,6 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from gateway.backend.tokenizer import Tokenizer
@@ -164,10 +163,10 @@ class MarkerRule:
         counts, views = MarkerCounts(), list(map(fold, texts))
         for kind, action in self.actions.items() if self.folded.may_occur(views) else ():
             joined = ("\n" if kind == "text_like" else "").join(views)
-            for _ in islice(self.folded.find(joined, kind), MAX_MARKERS + 1):
+            if any(self.folded.find(joined, kind)):
                 if action == "reject":
                     raise refusal("messages")
-                counts.add(kind, "messages")
+                counts.add(kind, "messages")  # once: the texts of a request may repeat each other
             changed = [view for view, text in zip(views, texts, strict=True) if view != text]
             if action == "reject" and changed and self.folded.may_join(changed):
                 raise refusal("messages")
