@@ -1,7 +1,7 @@
 """Compares two templates by the prompts that both make from the same conversations.
 
 - ``cases``    the fixed conversations, each with a name
-- ``sides``    the two templates, or functions that make a text
+- ``sides``    the two sides, each a template or a function that returns a text
 - ``compare``  compares both sides in all cases: the verdict, the first difference, the tokens
 - ``causes``   known causes of a difference, each with advice
 """

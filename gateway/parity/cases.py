@@ -1,6 +1,6 @@
 """The conversations of a comparison. The cases are fixed and have stable names.
 
-The contents are texts on which templates often fail: empty text, white space at either end, braces and percent
+The contents are texts on which templates often fail: empty text, white space at the ends, braces and percent
 signs, other scripts, and the text of special tokens of the model.
 """
 
@@ -29,7 +29,8 @@ class Case:
     continue_final: bool = False
     """Whether the last message is from the assistant and the model should continue it."""
     whole: bool = False
-    """Whether no turn is left open, as a chat template does with ``add_generation_prompt: false``."""
+    """Whether the conversation is complete, so that the prompt does not open an answer (``add_generation_prompt:
+    false``)."""
 
     @property
     def dialogue(self) -> Dialogue:
@@ -39,7 +40,7 @@ class Case:
 
 
 def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:
-    """Return all cases in the order of the report. ``special_tokens``: tokens to write as text in messages."""
+    """Return all cases in the order of the report. Some messages contain the texts of ``special_tokens``."""
     tokens = tuple(dict.fromkeys([token for token in special_tokens if token.strip()])) or LOOK_ALIKES
     return (
         *[Case(name, _talk(*turns)) for name, turns in TURNS.items()],
@@ -66,7 +67,7 @@ def _part(text: str) -> Mapping[str, str]:
 
 
 def _turns(number: int) -> tuple[Turn, ...]:
-    """Return a conversation of ``number`` questions, in which all questions but the last have an answer."""
+    """Return a conversation with ``number`` questions. Every question except the last has an answer."""
     asked = [("user", f"What is {one}+{one}?") for one in range(1, number + 1)]
     answered = [("assistant", f"{one}+{one} is {one + one}.") for one in range(1, number)]
     return (*[turn for pair in zip(asked, answered, strict=False) for turn in pair], asked[-1])
@@ -122,7 +123,7 @@ EDGES: Mapping[str, tuple[Turn, ...]] = {
     "blanks around system": (("system", "\n You answer. \n"), USER),
     "blanks around assistant": (USER, ("assistant", "\n\n1+1 is 2. \n"), ("user", "And 2+2?")),
 }
-"""Name of a case → turns, in which a system or assistant message is empty or has white space at its ends."""
+"""Name of a case → turns. A system or assistant message is empty, or has white space around the text."""
 
 
 def _look_alikes(tokens: Sequence[str]) -> Mapping[str, tuple[Turn, ...]]:

@@ -14,55 +14,65 @@ from gateway.parity.sides import SideResult
 from gateway.template.registry import first_difference
 
 MAX_BLANK = 8
-"""The largest number of white space characters at the end that is reported as the cause ``white_space_at_end``."""
+"""The largest difference in trailing white space, in characters, that gets the cause ``white_space_at_end``."""
 
 CAUSES: Mapping[str, str] = {
     "missing_bos": (
-        "the reference begins with a BOS and ours has none: write `bos: engine` if the engine adds it, "
-        "or write it in `begin` with `bos: text`"
+        "the reference's prompt begins with a BOS and our prompt does not: write `bos: engine` if the engine adds "
+        "the BOS; otherwise write `bos: text`, and write the BOS in `begin`"
     ),
     "double_bos": (
-        "ours has the BOS twice, once in the text and once from the engine: remove it from the text, "
-        "or write `bos: text` so that the engine adds none"
+        "our prompt has the BOS twice, once in the text and once from the engine: remove the BOS from the text, "
+        "or write `bos: text` so that the engine adds no BOS"
     ),
-    "added_bos": "ours begins with a BOS and the reference has none: write `bos: none`, or remove it from the text",
-    "reference_doubles_bos": "the reference itself has the BOS twice: check whether the model was trained with two",
+    "added_bos": (
+        "our prompt begins with a BOS and the reference's prompt does not: write `bos: none`, "
+        "or remove the BOS from the text"
+    ),
+    "reference_doubles_bos": (
+        "the reference's prompt has the BOS twice: check whether the model was trained with two BOS tokens"
+    ),
     "default_system": (
-        "the reference adds a system turn that is not in the request: if the model was trained with it, let clients "
-        "send it, or write it into `begin`"
+        "the reference adds a system turn that is not in the request: if the model was trained with this turn, "
+        "write the turn in `begin`, or let clients send the system message"
     ),
-    "own_system": "ours adds a text before the first message that the reference does not have: remove it from `begin`",
+    "own_system": (
+        "our prompt has a text before the first message, and the reference's prompt does not: "
+        "remove the text from `begin`"
+    ),
     "trimmed_content": (
-        "the reference trims white space around messages, and ours keeps every byte; only `kind: jinja` can trim"
+        "the reference trims white space around messages, and our template keeps it; only `kind: jinja` can trim"
     ),
-    "kept_white_space": "ours trims white space around messages, and the reference keeps it",
+    "kept_white_space": "our template trims white space around messages, and the reference keeps it",
     "missing_opening": (
-        "ours ends before the reference does: the beginning of the answer is missing; "
-        "write it in `begin` of the role with `generate: true`"
+        "our prompt lacks the text at the end of the reference's prompt, where the answer begins: "
+        "write this text in `begin` of the role with `generate: true`"
     ),
     "longer_opening": (
-        "ours has more text where the reference ends: shorten the `begin` of the role with `generate: true`"
+        "our prompt continues after the end of the reference's prompt: "
+        "shorten the `begin` of the role with `generate: true`"
     ),
     "white_space_at_end": (
-        "only the white space at the very end is different: compare the last `end` or `begin` of the template"
+        "the prompts differ only in white space at the very end: check the last `end` or `begin` of our template"
     ),
     "white_space": (
-        "only white space is different: compare the spaces and line breaks in `begin` and `end` of the roles"
+        "the prompts differ only in white space: check the spaces and line breaks in `begin` and `end` of the roles"
     ),
     "tools_not_declared": (
-        "ours accepts no tools and the reference writes them: declare `tools` in the template (docs/tools.md), "
-        "or ignore this if no request has tools"
+        "our template does not support tools, and the reference does: declare `tools` in our template (docs/tools.md), "
+        "or ignore this difference if no request has tools"
     ),
     "role_missing": (
-        "ours has no role for messages that the reference writes: add it to `reserved_roles`, or map it under `roles`"
+        "our template has no role for a message that the reference writes: add the role to `reserved_roles`, "
+        "or map the message's role under `roles`"
     ),
     "fallback_role": (
-        "ours has no SYSTEM role, so another role is used for the system message: "
+        "our template has no role SYSTEM and writes the system message with another role: "
         "add SYSTEM to `reserved_roles`, with the texts of the reference"
     ),
     "stricter_reference": (
-        "the reference refuses a conversation that ours accepts: the model was not trained on such conversations, "
-        "so expect worse answers"
+        "the reference refuses a conversation that our template accepts: the model was not trained on such "
+        "conversations, so expect worse answers"
     ),
 }
 """Name of a cause → advice, in the order of the report."""
@@ -71,7 +81,7 @@ CAUSES: Mapping[str, str] = {
 def causes_of(
     case: Case, ours: SideResult, reference: SideResult, *, bos: str, notices: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the names of all causes of a difference. ``notices``: the rules that our prompt's notices name."""
+    """Return the names of all known causes of a difference. ``notices``: the rule names of our prompt's notices."""
     if ours.refused or reference.refused:
         proven = _proven_by_refusals(case.dialogue, ours.code, reference.code)
     else:
@@ -81,7 +91,11 @@ def causes_of(
 
 
 def _proven_by_refusals(dialogue: Dialogue, ours: str, reference: str) -> dict[str, bool]:
-    """Return which causes refusals prove. ``ours``, ``reference``: the error codes; empty: this side did not refuse."""
+    """Return for each cause whether the refusals prove the cause.
+
+    ``ours`` and ``reference`` are the error codes of the two sides. The code is empty if a side did not refuse the
+    case.
+    """
     calls = any(message.raw.get("tool_calls") for message in dialogue.messages)
     return {
         "tools_not_declared": ours == "unsupported_parameter" and bool(dialogue.options.tools or calls),
@@ -122,7 +136,10 @@ def _count_bos(text: str, bos: str) -> int:
 
 
 def _has_more_system(shorter: str, longer: str, dialogue: Dialogue) -> bool:
-    """Return whether the longer text has extra text before the first message, in a request without a system message."""
+    """Return whether ``longer`` adds a text before the first message.
+
+    Return False if the request has a system message or tools, because their text is expected there.
+    """
     messages = dialogue.messages
     if dialogue.options.tools or not messages or messages[0].role in ("system", "developer"):
         return False
@@ -145,20 +162,20 @@ def _ends_early(shorter: str, longer: str, dialogue: Dialogue) -> bool:
 
 
 def _spaced_texts(dialogue: Dialogue) -> list[str]:
-    """Return the texts with white space at their ends. The longest is first, because it may contain another text."""
+    """Return the messages with white space around the text. Long texts come first: they may contain short texts."""
     texts = {message.text for message in dialogue.messages}
     return sorted([text for text in texts if text != text.strip()], key=lambda text: (-len(text), text))
 
 
 def _stripped(text: str, dialogue: Dialogue) -> str:
-    """Return a prompt with every message trimmed."""
+    """Return the prompt ``text`` with every message trimmed."""
     for spaced in _spaced_texts(dialogue):
         text = text.replace(spaced, spaced.strip())
     return text
 
 
 def _is_trimmed(full: str, trimmed: str, dialogue: Dialogue) -> bool:
-    """Return whether ``trimmed`` is ``full`` with trimmed messages, or a message is trimmed only in ``trimmed``."""
+    """Return whether a message has white space around the text in ``full`` but not in ``trimmed``."""
     spaced = _spaced_texts(dialogue)
     if spaced and _stripped(full, dialogue) == trimmed:
         return True

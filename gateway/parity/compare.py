@@ -29,7 +29,7 @@ EQUAL: tuple[Verdict, ...] = ("same", "refused by both")
 DIFFERENT: tuple[Verdict, ...] = ("differs", "refused by ours", "refused by the reference")
 
 UNKNOWN_BOS = "<BOS>"
-"""The text used for a BOS that an engine adds, if the text of this BOS is not known."""
+"""The placeholder for a BOS that the engine adds, if the text of the BOS is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class TokenComparison:
     """The number of tokens in our text."""
     reference: int
     at: int | None
-    """The position of the first different token, counted from 0; None: all tokens are the same."""
+    """The position of the first different token, counted from 0; None if all tokens are the same."""
     ours_id: int | None = None
-    """The id of our token at position ``at``; None: our text has no token there."""
+    """The id of our token at position ``at``; None if our text has no token at this position."""
     reference_id: int | None = None
 
 
@@ -57,7 +57,7 @@ class CaseResult:
     at: int | None = None
     """The number of bytes before the first different character, if the verdict is ``differs``."""
     tokens: TokenComparison | None = None
-    """The comparison of tokens, if there is a tokenizer and both sides made a text."""
+    """The comparison of the tokens; None if there is no tokenizer, or if a side refused the case."""
     causes: tuple[str, ...] = ()
     """The names of known causes of the difference, from ``causes.CAUSES``."""
 

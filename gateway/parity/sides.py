@@ -32,17 +32,18 @@ class SideResult:
     text: str = ""
     """The text that the model sees, BOS included."""
     refused: str = ""
-    """The reason why this side refused the case; empty: this side made a text."""
+    """The reason why this side refused the case; empty if this side made a text."""
     code: str = ""
-    """The code of the error, if this side refused the case."""
+    """The error code if this side refused the case; else empty."""
 
 
 def side_of(
     renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: bool = False, adds_bos_on_request: bool = True
 ) -> Side:
-    """Return the side for a renderer. A function must return the text that the model sees, or raise GatewayError.
+    """Return the side for a renderer. A renderer that is a function must return the text that the model sees.
 
-    Raises UnsupportedParameter for a template that makes messages, because there is no text to compare.
+    The function raises GatewayError to refuse a dialogue. Raises UnsupportedParameter for a template that makes
+    messages, because there is no text to compare.
     """
     if isinstance(renderer, Side):
         return renderer
@@ -55,7 +56,7 @@ def side_of(
 
 
 def chat_reference(template: Template) -> Side:
-    """Return a chat template as a side. Its text is tokenized without special tokens, so no engine adds a BOS."""
+    """Return the side for a chat template. The text is tokenized without special tokens, so no engine adds a BOS."""
 
     def render(dialogue: Dialogue) -> Prompt:
         if dialogue.options.tools and template.spec.tools is None:
