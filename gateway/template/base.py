@@ -12,27 +12,29 @@ from gateway.template.spec import TemplateSpec
 
 @runtime_checkable
 class Template(Protocol):
-    """Renders dialogues into prompts as one template file describes. ``registry.build`` makes it. Calls share it."""
+    """Renders dialogues by the rules of one template file. ``registry.build`` makes a template. All calls share it."""
 
     @property
     def spec(self) -> TemplateSpec:
-        """The template file."""
+        """The content of the template file."""
         ...
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue.
 
-        Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. ``param`` names the field.
+        Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. The error's ``param`` names
+        the field of the request.
         """
         ...
 
 
 class PromptListTemplate(Protocol):
-    """Writes the prompt lists of datasets by OpenCompass's rules. ``registry.build_for_prompt_lists`` makes it."""
+    """Writes the prompt lists of datasets by OpenCompass's rules. Made by ``registry.build_for_prompt_lists``."""
 
     def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
-        """Return the prompt of a prompt list, or of a text. With ``ppl`` the prompt has every turn and the answer.
+        """Return the prompt for a prompt list or for a text. Mode ``ppl`` includes every turn and the answer.
 
-        Raises InvalidValue for an item that the template cannot write, and MediaNotSupported.
+        Raises InvalidValue for an item that the template cannot write, and MediaNotSupported for media that the
+        template does not support.
         """
         ...

@@ -1,8 +1,8 @@
 """Prompt layouts, a fast path: the template's text around the messages, stored for each order of roles.
 
 The prompts of two conversations with the same order of roles differ only in the texts of the messages. The general
-renderer makes the layout of an order once. A later request puts the texts of its messages into the gaps. Clients
-choose the orders of roles, so the number of layouts and the number of messages in a layout have limits.
+renderer makes the layout of an order once. For a later request, the texts of the messages are put into the gaps of the
+layout. Clients choose the orders of roles, so the number of layouts and the number of messages have limits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Roles = tuple[str, ...]
 
 
 class PromptLayout:
-    """The text of a conversation around its messages."""
+    """The fixed text of a prompt, with a gap for the text of each message."""
 
     __slots__ = ("_head", "_pieces", "metadata")
 
     def __init__(self, words: Sequence[str], metadata: PromptMetadata) -> None:
-        """``words``: the texts before, between and after the gaps, so one text more than gaps."""
+        """Create a layout. ``words``: the texts before, between and after the gaps (one text more than gaps)."""
         self.metadata = metadata
         # If only the first text has characters beyond Latin-1, this text is joined last, because "".join is several
         # times slower on strings of different widths.
@@ -35,7 +35,7 @@ class PromptLayout:
         self._pieces = [piece for word in words for piece in ("", word)][1:]
 
     def fill(self, texts: Sequence[str]) -> str:
-        """Return the prompt with one of the texts in each gap."""
+        """Return the prompt with ``texts`` in the gaps, in order."""
         pieces = self._pieces.copy()
         pieces[1::2] = texts
         return self._head + "".join(pieces)

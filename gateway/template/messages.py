@@ -10,51 +10,55 @@ from gateway.core.prompt import Notice
 from gateway.core.words import in_ascii
 
 CALL_FIELDS = ("tool_calls", "function_call")
-"""A template without the key ``tools`` cannot write these fields of a message, so a request with them is refused."""
+"""The fields of a message with tool calls. A template without the key ``tools`` refuses a message with these fields."""
 UNREAD_FIELDS = ("name", "tool_call_id", "reasoning_content", "reasoning", "refusal", "audio")
-"""A template that makes a string leaves these fields of a message out and adds a notice."""
+"""The fields of a message that string templates leave out. Each field that is left out gets a notice."""
 
 
 def origin_of(number: int) -> str:
-    """The origin of a segment that comes from ``messages[number]``."""
+    """Return the origin of a segment that comes from ``messages[number]``."""
     return f"messages[{number}]"
 
 
 def check_dialogue(dialogue: Dialogue) -> None:
-    """``check_open_turn`` for a template without ``tools``. Raises UnsupportedParameter for a request with tools."""
+    """Check a request to a template without the key ``tools``.
+
+    Raises UnsupportedParameter if the request has tools, and the errors of ``check_open_turn``.
+    """
     if dialogue.options.tools:
         raise UnsupportedParameter(
-            "this model's template writes no tools: it has no key `tools`. Leave tools out of the request.",
+            "this model's template does not support tools: it has no key `tools`. Leave tools out of the request.",
             param="tools",
         )
     check_open_turn(dialogue)
 
 
 def check_open_turn(dialogue: Dialogue) -> None:
-    """Check a request to a template without slots.
+    """Check a request to a template without slots for variables.
 
-    Raises InvalidValue for variables, and for ``continue_final_message`` if the last message is not an assistant's.
+    Raises InvalidValue if the request has variables. Also raises InvalidValue if the request has
+    ``continue_final_message`` and the last message is not from the assistant.
     """
     refuse_variables(dialogue)
     if dialogue.options.continue_final and (not dialogue.messages or dialogue.messages[-1].role != "assistant"):
         raise InvalidValue(
-            "continue_final_message needs an assistant message at the end", param="continue_final_message"
+            "continue_final_message requires an assistant message as the last message", param="continue_final_message"
         )
 
 
 def refuse_variables(dialogue: Dialogue) -> None:
-    """Raises InvalidValue if the request has variables."""
+    """Raise InvalidValue if the request has variables."""
     if dialogue.options.variables:
         raise InvalidValue(
-            "this model's template has no slots, so it takes no variables. Leave `gateway.variables` out.",
+            "this model's template has no slots for variables; leave `gateway.variables` out of the request",
             param="gateway.variables",
         )
 
 
 def content_of(message: Message, number: int, media: str | None) -> str:
-    """The text of ``messages[number]``, with the text ``media`` in the place of each part that is not text.
+    """Return the text of ``messages[number]``. The text ``media`` replaces each part that is not text.
 
-    Raises UnsupportedParameter for tool calls, and MediaNotSupported for such a part if ``media`` is None.
+    Raises UnsupportedParameter for tool calls, and MediaNotSupported if ``media`` is None and a part is not text.
     """
     for field in CALL_FIELDS if has_fields(message) else ():
         if message.raw.get(field):
@@ -66,12 +70,12 @@ def content_of(message: Message, number: int, media: str | None) -> str:
 
 
 def has_fields(message: Message) -> bool:
-    """True if the message may have more fields than a role and a text."""
+    """Return whether the message may have fields other than the role and the text."""
     return len(message.raw) > 2 or not message.text
 
 
 def text_of(message: Message, number: int, media: str | None) -> str:
-    """``content_of`` for a template that writes tool calls. Raises only MediaNotSupported."""
+    """Return the text of ``messages[number]``. Like ``content_of``, but tool calls are allowed."""
     if not message.parts:
         return message.text
     return "".join(
@@ -88,14 +92,14 @@ def _part_text(part: Part, media: str | None, param: str) -> str:
 
 
 def text_only(kind: str) -> str:
-    """The message for a part of another type, sent to a template without the key ``media``."""
+    """Return the error message for a content part of type ``kind``, sent to a template that accepts only text."""
     return (
-        f"this model takes text only: send parts of type text, not {in_ascii(kind)} (its template has no key `media`)"
+        f"this model accepts only text: send parts of type text, not {in_ascii(kind)} (the template has no key `media`)"
     )
 
 
 def unread_fields(message: Message, number: int) -> Iterator[Notice]:
-    """A notice for each field of ``messages[number]`` that is not in the prompt."""
+    """Yield a notice for each field of ``messages[number]`` that is not in the prompt."""
     for field in UNREAD_FIELDS:
         if message.raw.get(field):
             yield Notice("ignored_field", f"messages[{number}].{field}")

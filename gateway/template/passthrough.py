@@ -13,14 +13,14 @@ from gateway.template.stops import prompt_metadata
 
 
 class ChatTemplate:
-    """Makes a prompt of the client's messages, unchanged, with any role."""
+    """Sends the client's messages unchanged, with any role."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         self.spec = spec
         self._metadata = prompt_metadata(spec)
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``."""
+        """Return the prompt for this dialogue. See ``base.Template``."""
         refuse_variables(dialogue)
         messages = dialogue.messages
         sent = messages.raws if type(messages) is PlainMessages else [as_sent(message) for message in messages]
@@ -28,5 +28,5 @@ class ChatTemplate:
 
 
 def as_sent(message: Message) -> Mapping[str, Any]:
-    """The message as the client sent it; for a message made in Python, a dict of its fields."""
+    """Return the message as the client sent it. For a message made in Python, return a dict of role and content."""
     return message.raw or {"role": message.role, "content": message.text}

@@ -21,7 +21,7 @@ from gateway.template.passthrough import ChatTemplate
 from gateway.template.spec import Example, RoleSpec, SpecProblem, TemplateSpec
 
 SHOWN = 40
-"""An error shows this many characters of an example's two texts, from the first difference on."""
+"""The number of characters that an error shows of the expected and of the rendered text, from the first difference."""
 
 
 def build(spec: TemplateSpec) -> Template:
@@ -52,11 +52,11 @@ DEFAULT_API = TemplateSpec(
     ),
     reserved_roles=(RoleSpec(role="SYSTEM", api_role="SYSTEM"),),
 )
-"""AISBench's meta template for a model without one (``docs/spec/opencompass.md`` 6). It makes messages."""
+"""AISBench's meta template for a model that has none (``docs/spec/opencompass.md`` 6). This template makes messages."""
 
 
 def build_for_prompt_lists(spec: TemplateSpec) -> PromptListTemplate:
-    """Make the writer of prompt lists. Templates of most kinds get messages, which they then render."""
+    """Make the writer of prompt lists. For most kinds it makes messages, which the template then renders."""
     if spec.kind == "base":
         return JoinedTemplate(spec)
     if spec.kind != "meta":
@@ -65,7 +65,7 @@ def build_for_prompt_lists(spec: TemplateSpec) -> PromptListTemplate:
 
 
 def run_examples(template: Template) -> list[SpecProblem]:
-    """Render every example of the file. Return a problem for each result that is not the expected one."""
+    """Render every example of the template file. Return a problem for each unexpected result."""
     problems: list[SpecProblem] = []
     spec = template.spec
     for number, example in enumerate(spec.examples):
@@ -84,7 +84,10 @@ def run_examples(template: Template) -> list[SpecProblem]:
 
 
 def dialogue_of(example: Example, *, whole: bool = False) -> Dialogue:
-    """The dialogue of a request that has the messages and options of an example. ``whole``: no turn is left open."""
+    """Return the dialogue of a request that has the messages and options of an example.
+
+    ``whole``: True for a complete conversation, in which no new answer is opened.
+    """
     raws = list(example.messages)
     return Dialogue(
         plain_messages(raws) or tuple([_message(raw) for raw in raws]),
@@ -116,7 +119,7 @@ def _difference(prompt: Prompt, wanted: str | Sequence[Mapping[str, Any]]) -> st
 
 
 def _text_difference(wanted: str, got: str) -> str:
-    """The difference between two texts, as an error shows it."""
+    """Return the error message for an expected text and a different rendered text."""
     at = first_difference(wanted, got)
     return (
         f"the rendered prompt differs from the example at position {at}\n  expected {wanted!r}\n  got      {got!r}\n"
@@ -125,6 +128,6 @@ def _text_difference(wanted: str, got: str) -> str:
 
 
 def first_difference(one: str, other: str) -> int:
-    """The number of characters that both texts begin with."""
+    """Return the number of equal characters at the start of both texts."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -13,30 +13,31 @@ from gateway.template.spec import RoleSpec, TemplateSpec
 STANDARD_ROLES: Mapping[str, str] = {"system": "SYSTEM", "developer": "SYSTEM", "user": "HUMAN", "assistant": "BOT"}
 SYSTEM = "SYSTEM"
 FALLBACKS: Mapping[str, str] = {SYSTEM: "HUMAN"}
-"""Template role → the role that replaces a missing one, as in OpenCompass's datasets. A message may name another."""
+"""Template role → the role that replaces a missing role, as in OpenCompass's datasets. ``fallback_role`` overrides
+this."""
 FALLBACK_FIELD = "fallback_role"
-"""The field of a message that names the role which writes the message if the template does not have its own role."""
+"""The field of a message with the name of a second role, which is used if the template lacks the message's role."""
 UNKNOWN = "unknown role"
-"""Stands for the client's name of a role in a notice, because notices have no text of clients."""
+"""The text that replaces a client's role name in a notice. Notices never contain text of clients."""
 API_ROLES: Mapping[str, str] = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system", "TOOL": "tool"}
 """``api_role`` → OpenAI role."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleMapping:
-    """The template's role that writes the messages of one OpenAI role."""
+    """The template's role for the messages of one OpenAI role."""
 
     role: RoleSpec
     place: int | None
     """The index of ``role`` in the round; None for reserved roles."""
     is_system: bool = False
-    """True for the role of system messages, which never start a new round."""
+    """Whether the role is for system messages, which never start a new round."""
     fallback_for: str = ""
-    """The role that the template does not have, if ``role`` replaces it; else empty."""
+    """The missing role of the template that ``role`` replaces; empty if no role is missing."""
 
 
 class RoleMap(dict[str, RoleMapping]):
-    """OpenAI role, or name of a template role → the role of the template, for all roles that the template can write."""
+    """Role of a message → role of the template, for every message role that the template can write."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         super().__init__(_mappings(spec))
@@ -45,9 +46,9 @@ class RoleMap(dict[str, RoleMapping]):
 
 
 def role_names(spec: TemplateSpec) -> dict[str, str]:
-    """Role of a message → name of the template role, also if the template does not define this role.
+    """Return a map from the role of a message to the name of the template's role.
 
-    The role of a message may also be the name of a role of the template.
+    The template may not define the named role. The names of the template's roles are also valid message roles.
     """
     own = {entry.role: entry.role for entry in (*spec.round, *spec.reserved_roles) if isinstance(entry, RoleSpec)}
     return {**STANDARD_ROLES, **{name: name for name in own if name not in STANDARD_ROLES}, **spec.roles}
@@ -64,9 +65,9 @@ def _mappings(spec: TemplateSpec) -> Iterator[tuple[str, RoleMapping]]:
 
 
 def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
-    """The template's role for ``messages[number]``. Raises RoleNotSupported.
+    """Return the template's role for ``messages[number]``. Raises RoleNotSupported if there is no such role.
 
-    If the template does not have the message's role, the message's ``fallback_role`` is used, if it has one.
+    If the template lacks the message's role, the ``fallback_role`` of the message is used, if present.
     """
     mapping = roles.get(message.role)
     if mapping is not None and not mapping.fallback_for:
@@ -76,8 +77,8 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
         other = roles.get(fallback) if isinstance(fallback, str) else None
         if other is None or other.fallback_for:
             raise RoleNotSupported(
-                f'template {roles.template} has no role for "{in_ascii(message.role, 32)}", nor for the fallback_role '
-                f'"{in_ascii(fallback, 32)}"; it has {", ".join(roles)}',
+                f'template {roles.template} has no role for "{in_ascii(message.role, 32)}" and no role for the '
+                f'fallback_role "{in_ascii(fallback, 32)}"; supported roles: {", ".join(roles)}',
                 param=f"messages[{number}].{FALLBACK_FIELD}",
             )
         if mapping is None:
@@ -85,7 +86,8 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
         return replace(other, fallback_for=mapping.fallback_for, is_system=mapping.is_system)
     if mapping is None:
         raise RoleNotSupported(
-            f'template {roles.template} has no role for "{in_ascii(message.role, 32)}"; it has {", ".join(roles)}. '
+            f'template {roles.template} has no role for "{in_ascii(message.role, 32)}"; '
+            f"supported roles: {', '.join(roles)}. "
             "Use one of these, add a fallback_role to the message, or map the role under `roles` in the template.",
             param=f"messages[{number}].role",
         )

@@ -23,7 +23,7 @@ class ToolList:
     """How the prompt shows the list of a request's tools."""
 
     turn: Literal["system", "first_user", "last_user"] = "system"
-    """The turn that has the list. ``system`` adds a system turn if the first message is not a system message."""
+    """The turn that contains the list. ``system`` adds a system turn if the first message is not a system message."""
     place: Literal["before_text", "after_text", "before_turn", "after_turn"] = "after_text"
     """The position of the list: before or after the text of the turn, or before or after the whole turn."""
     begin: str = ""
@@ -36,7 +36,7 @@ class ToolList:
     between: str = ""
     """The text between the list and the message's text. It is left out if the message's text is empty."""
     system: str = ""
-    """The text of the system turn that is added if no message can have the list."""
+    """The text of the system turn that is added if no message can contain the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class ResultForm:
     begin: str = ""
     end: str = ""
     together: bool = False
-    """True: all results that follow each other directly are in one turn."""
+    """Whether adjacent tool results are written in one turn."""
     separator: str = ""
     """The text between two results in one turn."""
 
@@ -78,7 +78,7 @@ class ForceForm:
     begin: str
     """The beginning of a call, up to the tool's name."""
     end: str
-    """The text between the name of the tool and the arguments. It is written if ``tool_choice`` names the tool."""
+    """The text between the tool's name and the arguments. It is written only if ``tool_choice`` names the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,13 @@ class ToolsSpec:
     """The format in which the model writes its calls."""
     tokens: ToolTokens = field(default=ToolTokens())
     declare: ToolList | None = None
-    """How the prompt shows the list of tools; None: the kind of the template decides this."""
+    """How the prompt shows the list of tools; None if the kind of the template decides this."""
     calls: CallForm | None = None
-    """How the prompt shows calls; None: the kind of the template decides this, or messages with calls are refused."""
+    """How the prompt shows tool calls. If None, meta templates refuse messages with calls, and other kinds use their
+    own form."""
     results: ResultForm = ResultForm()
     force: ForceForm | None = None
-    """How the prompt begins a forced call; None: a ``tool_choice`` that forces a call is refused."""
+    """How the prompt begins a forced call. If None, a ``tool_choice`` that forces a call is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,28 +105,28 @@ class PrompterSpec:
     form: Literal["alpaca", "chat", "empty"]
     """The value of the key ``class``."""
     tokens: SpecialTokens
-    """The special tokens of the model family ``marks_of``; tokens in the file's ``marks`` replace them."""
+    """The special tokens of the model family ``marks_of``. Tokens in the file's ``marks`` replace them."""
     instruction: str | tuple[str, str] = ""
     """One text, or a text for the system part and a text for the user part. A slot is written ``{name}``."""
     extra_keys: tuple[NonEmpty, ...] = ()
     """The names of further slots. Each is written under a separate heading."""
     input_slot: NonEmpty = ""
-    """The slot that the last user message fills; empty: the last user message is a separate turn."""
+    """The slot that the last user message fills; empty if the last user message is a separate turn."""
     history: tuple[tuple[str, str], ...] = ()
     """Pairs of a user's and an assistant's text that are written before every conversation."""
     tools: bool = False
-    """True: the tools of a request are written into the prompt."""
+    """Whether the tools of a request are written into the prompt."""
     default_tools: tuple[Mapping[str, Any], ...] = ()
     """The tools of a request without tools (the constructor's tools in LazyLLM)."""
     stop_words: tuple[str, ...] = ()
     """The stop words of the model family."""
     dialect: str = "1.4"
     exact: bool = False
-    """True: do byte for byte what LazyLLM does, even where LazyLLM has a bug or refuses the request."""
+    """Whether the prompter does exactly what LazyLLM does, even where LazyLLM has a bug or refuses the request."""
     get_response: bool = False
-    """True: the answer is the text after a repeated prompt, or after the last mark of an answer."""
+    """Whether everything up to a repeated prompt, or up to the last mark of an answer, is removed from the answer."""
     messages: bool = False
-    """True: make OpenAI's messages (LazyLLM's ``return_dict``), for targets that take messages; else a string."""
+    """Whether the prompter makes OpenAI messages (LazyLLM's ``return_dict``) instead of a string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class RoleSpec:
     begin: str = ""
     end: str = ""
     prompt: str | None = None
-    """The default prompt, which is the text of a turn without a message; None: the role has no default prompt."""
+    """The text of a turn without a message (the default prompt); None if the role has no default prompt."""
     generate: bool = False
     api_role: ApiRole | None = None
     fallback_role: str | None = None
@@ -144,7 +145,7 @@ class RoleSpec:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A conversation and the exact prompt that it must give. It is rendered whenever the file is loaded."""
+    """A conversation and the exact prompt that must result. Every example is rendered when the file is loaded."""
 
     messages: tuple[Mapping[str, Any], ...] = ()
     prompt: str | None = None
@@ -170,24 +171,26 @@ class JinjaSpec:
     request_kwargs: tuple[str, ...] = ()
     """The names of the variables that a request may set with ``chat_template_kwargs``."""
     clock: str = ""
-    """The time that ``strftime_now`` formats, in ISO 8601; empty: the present time."""
+    """The time that ``strftime_now`` formats, in ISO 8601; empty for the present time."""
     clock_given: bool = False
     content: Literal["text", "parts"] = "text"
-    """How the template gets content that is a list of parts: with ``text``, joined to one text; else unchanged."""
+    """How the template gets a content that is a list of parts: ``text`` joins the parts to one text, ``parts`` keeps
+    the list."""
     tool_arguments: Literal["object", "text"] = "object"
-    """How the template gets the arguments of a call: with ``text``, as the JSON text of the request; else parsed."""
+    """How the template gets the arguments of a call: ``object`` is the parsed JSON, ``text`` is the JSON text of the
+    request."""
     ends: tuple[str, ...] = ()
     """The texts of the tokens that end an answer."""
     end_ids: tuple[int, ...] = ()
-    """The ids of these tokens."""
+    """The ids of the tokens that end an answer."""
     files: tuple[str, ...] = ()
     """The paths of the files that were read, relative to the template file."""
     names: tuple[str, ...] = ()
-    """The names of all templates in these files."""
+    """The names of all chat templates in ``files``."""
     disagreements: tuple[str, ...] = ()
-    """Notes on differences between these files. Each note names the file that is used."""
+    """Notes on differences between ``files``. Each note names the file that is used."""
     choice: tuple[str, ...] = ()
-    """A note on the chat template that requests get, if the folder has several and the template file names none."""
+    """A note on the chat template that is used, if the folder has several and the template file does not select one."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -214,27 +217,27 @@ class TemplateSpec:
     bos_text: NonEmpty = ""
     turns: Literal["natural", "opencompass"] = "natural"
     media: NonEmpty | None = None
-    """The text that replaces each media part; None: a request with media is refused."""
+    """The text that replaces each media part; None if requests with media are refused."""
     tools: ToolsSpec | None = None
-    """None: a request with tools is refused."""
+    """How tools are written into the prompt; None if requests with tools are refused."""
     thinking: Thinking | None = None
     """How reasoning is separated from the answer; None: the whole text of the model is the answer."""
     prompter: PrompterSpec | None = None
-    """Set for ``kind: prompter``."""
+    """The settings of ``kind: prompter``; None for other kinds."""
     examples: tuple[Example, ...] = ()
     digest: str = ""
     """Twelve hex digits of the SHA-256 of this file and the files that it names. Sent as ``x-gateway-template``."""
     jinja: JinjaSpec | None = None
-    """Set for ``kind: jinja``."""
+    """The settings of ``kind: jinja``; None for other kinds."""
 
     @property
     def api(self) -> bool:
-        """True if the roles have ``api_role``, so that the template makes messages and not a string."""
+        """Whether the roles have ``api_role``, so that the template makes messages and not a string."""
         return any(isinstance(entry, RoleSpec) and entry.api_role is not None for entry in self.round)
 
     @property
     def makes_messages(self) -> bool:
-        """True if the template makes messages and not a string."""
+        """Whether the template makes messages and not a string."""
         return self.kind == "chat" or self.api or (self.prompter is not None and self.prompter.messages)
 
     @property

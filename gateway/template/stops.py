@@ -1,7 +1,7 @@
 """The stop strings and token ids of a template, which end an answer.
 
-The first stop string is the ``end`` of the generating role, without white space around the text. If this is empty, the
-beginning of the next entry of the round is used. Then follow the strings of the template's key ``stop``.
+The first stop string is the ``end`` of the generating role, without white space around the text. If this ``end`` is
+empty, the beginning of the next entry of the round is used. The strings of the template's key ``stop`` follow.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from gateway.template.spec import PrompterSpec, TemplateSpec
 def prompt_metadata(
     spec: TemplateSpec, segments_of: Callable[[Dialogue], tuple[Segment, ...]] | None = None
 ) -> PromptMetadata:
-    """The metadata that all prompts of a template share: everything except the notices."""
+    """Return the metadata that all prompts of a template share: everything except the notices."""
     return PromptMetadata(stop_strings(spec), stop_token_ids(spec), spec.bos, spec.bos_text, segments_of=segments_of)
 
 
 def stop_strings(spec: TemplateSpec) -> tuple[str, ...]:
-    """The template's stop strings, the most important first, each once."""
+    """Return the template's stop strings without duplicates, the most important first."""
     ends = (_end_of_turn(spec),) if spec.prompter is None else _ends_of_prompter(spec.prompter)
     return tuple(dict.fromkeys(text for text in (*ends, *spec.stop) if text))
 
 
 def stop_token_ids(spec: TemplateSpec) -> tuple[int, ...]:
-    """``eos_token_id`` as the tuple of ids that engines accept."""
+    """Return ``eos_token_id`` as a tuple of ids; empty if the template has no ``eos_token_id``."""
     return () if spec.eos_token_id is None else (spec.eos_token_id,)
 
 
@@ -44,9 +44,10 @@ def _end_of_turn(spec: TemplateSpec) -> str:
 
 
 def _ends_of_prompter(prompter: PrompterSpec) -> tuple[str, ...]:
-    """``eoa`` or the begin of the next user turn, then the model family's stop words (``docs/spec/lazyllm.md`` 11).
+    """Return the stop strings of a prompter: ``eoa`` or the begin of the next user turn, then the family's stop words.
 
-    None for messages: the server of an API model writes the tokens around turns, and stops at them.
+    See ``docs/spec/lazyllm.md`` 11. A prompter that makes messages has no stop strings: the server of an API model
+    writes the tokens around turns, and stops at them.
     """
     if prompter.messages:
         return ()

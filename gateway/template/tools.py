@@ -29,13 +29,13 @@ class ToolCall:
 
     name: str
     arguments: Mapping[str, Any]
-    """The value of the JSON text that the client sent."""
+    """The parsed arguments. The client sends the arguments as JSON text."""
     id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """The meaning of a request's ``tool_choice``."""
+    """The checked ``tool_choice`` of a request."""
 
     mode: Mode
     name: str = ""
@@ -46,7 +46,7 @@ AUTO, NONE = ToolChoice("auto"), ToolChoice("none")
 
 
 def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
-    """The request's tools, each ``{type: function, function: {name: …}}``, with unique names.
+    """Check and return the request's tools. Each is ``{type: function, function: {name: …}}`` with a unique name.
 
     Raises UnsupportedParameter for a tool that is not a function, and InvalidValue for other mistakes.
     """
@@ -54,10 +54,12 @@ def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
     for number, tool in enumerate(dialogue.options.tools):
         param = f"tools[{number}]"
         if tool.get("type", "function") != "function":
-            raise UnsupportedParameter(f"{param}.type: this model takes functions only", param=f"{param}.type")
+            raise UnsupportedParameter(
+                f"{param}.type: this model accepts only tools of type function", param=f"{param}.type"
+            )
         name = _checked_name(_name_in(tool), f"{param}.function.name")
         if name in names:
-            raise InvalidValue(f"{param}.function.name is used twice", param=f"{param}.function.name")
+            raise InvalidValue(f"{param}.function.name is used by two tools", param=f"{param}.function.name")
         names.add(name)
     return dialogue.options.tools
 
@@ -74,12 +76,12 @@ def _checked_name(name: Any, param: str) -> str:
 
 
 def name_of(tool: Mapping[str, Any]) -> str:
-    """The name of a tool from ``tools_of``."""
+    """Return the name of a tool from ``tools_of``."""
     return str(tool["function"]["name"])
 
 
 def choice_of(dialogue: Dialogue) -> ToolChoice:
-    """The tool choice of the request; ``none`` if the request has no tools. Raises InvalidValue."""
+    """Return the tool choice of the request; ``none`` if the request has no tools. Raises InvalidValue."""
     raw = dialogue.options.tool_choice
     choice = AUTO if raw is None else _choice(raw)
     if not dialogue.options.tools:
@@ -88,7 +90,7 @@ def choice_of(dialogue: Dialogue) -> ToolChoice:
         return NONE
     if dialogue.options.whole and choice.mode in ("required", "named"):
         raise InvalidValue(
-            "tool_choice forces a call after the conversation, but add_generation_prompt is false; leave one out",
+            "tool_choice forces a call, but add_generation_prompt is false; leave out one of the two fields",
             param="tool_choice",
         )
     if choice.mode == "named" and choice.name not in map(name_of, tools_of(dialogue)):
@@ -110,7 +112,10 @@ def _choice(raw: str | Mapping[str, Any]) -> ToolChoice:
 
 
 def calls_of(message: Message, number: int) -> tuple[ToolCall, ...]:
-    """The tool calls of ``messages[number]`` with parsed arguments. Raises InvalidValue or UnsupportedParameter."""
+    """Return the tool calls of ``messages[number]`` with parsed arguments.
+
+    Raises UnsupportedParameter for ``function_call`` and for calls of other types, and InvalidValue for other mistakes.
+    """
     if message.raw.get("function_call"):
         raise UnsupportedParameter(
             "function_call is the old form of tool_calls; send tool_calls", param=f"messages[{number}].function_call"
@@ -123,7 +128,9 @@ def calls_of(message: Message, number: int) -> tuple[ToolCall, ...]:
 
 def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
     if raw.get("type", "function") != "function":
-        raise UnsupportedParameter(f"{param}.type: this model takes functions only", param=f"{param}.type")
+        raise UnsupportedParameter(
+            f"{param}.type: this model accepts only tools of type function", param=f"{param}.type"
+        )
     name = _checked_name(_name_in(raw), f"{param}.function.name")
     text = raw["function"].get("arguments", "{}")
     arguments = _object(text) if isinstance(text, str) else None
@@ -145,14 +152,15 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """JSON as chat templates write it: with a space after each comma and colon, and without ASCII escapes."""
+    """Return a value as JSON, as chat templates write it: a space after each comma and colon, and no ASCII escapes."""
     return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
 
 
 def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice, role: str) -> tuple[Segment, ...]:
-    """The beginning of the forced call at the end of the prompt; with a ``named`` choice, up to the arguments.
+    """Return the beginning of the forced call, for the end of the prompt. A ``named`` choice includes the tool's name.
 
-    Empty if ``tool_choice`` forces no call. Raises UnsupportedParameter if the template cannot force a call.
+    Return an empty tuple if ``tool_choice`` forces no call. Raises UnsupportedParameter if the template cannot force a
+    call, and InvalidValue if the last message is to be continued.
     """
     if choice.mode not in ("required", "named"):
         return ()
@@ -165,7 +173,8 @@ def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice, role: str) 
         )
     if dialogue.options.continue_final:
         raise InvalidValue(
-            "tool_choice cannot force a call inside a message that is to be continued", param="tool_choice"
+            "tool_choice cannot force a call if continue_final_message is true; leave out one of the two",
+            param="tool_choice",
         )
     segments = [Segment(force.begin, role, "generate", True)]
     if choice.name:

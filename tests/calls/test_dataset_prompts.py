@@ -144,15 +144,15 @@ def test_media_in_variables_obey_the_policy() -> None:
 
 # (model, prompt): message
 REFUSED = {
-    ("chat", "loose text"): "prompt[0] of the dataset prompt is a text outside the turns, which cannot be a message; "
-    "give it a role",
+    ("chat", "loose text"): "prompt[0] of the dataset prompt is a text without a role, which cannot be sent "
+    "as a message; give the text a role",
     ("meta", "other role"): "prompt[0] of the dataset prompt: the meta template does not define "
     'role "JUDGE" (template meta); add the role, or give the turn another role or a fallback_role',
     (
         "meta",
         "picture",
-    ): "the messages of prompt picture: messages[0].content[0]: this model takes text only: send "
-    "parts of type text, not image_url (its template has no key `media`)",
+    ): "the messages of prompt picture: messages[0].content[0]: this model accepts only text: send "
+    "parts of type text, not image_url (the template has no key `media`)",
 }
 
 

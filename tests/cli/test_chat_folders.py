@@ -119,7 +119,7 @@ def test_another_chat_template_is_given_what_ours_is_given(tmp_path: Path) -> No
 
 
 BROKEN: dict[str, tuple[str, bytes, str]] = {
-    "no template in it": ("tokenizer_config.json", b"{}", "has no chat_template"),
+    "no template in it": ("tokenizer_config.json", b"{}", "has no key chat_template"),
     "no JSON": ("tokenizer_config.json", b"{", "is not JSON"),
     "no object": ("tokenizer_config.json", b"[1]", "must contain a JSON object"),
     "no UTF-8": ("chat_template.jinja", b"\xff", "is not UTF-8"),

@@ -132,7 +132,7 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
     "no such folder": (["mine", "--reference", "./nowhere"], 2, "./nowhere: no such file or folder\n"),
     "no such name": (["mine", "--reference", "chatlm"], 3, 'did you mean "chatml"?'),
     "a folder without a template": (["mine", "--reference", "tokens"], 2, "tokens has no chat template; it must"),
-    "a file without a template": (["mine", "--reference", "wrong.json"], 3, "wrong.json has no chat_template"),
+    "a file without a template": (["mine", "--reference", "wrong.json"], 3, "wrong.json has no key chat_template"),
     "a template that makes messages": (["talk", "--reference", "plain"], 2, "chat makes messages, so there is no text"),
     "a reference that makes messages": (["mine", "--reference", "api"], 2, "api makes messages, so there is no text"),
     "no such tokenizer": (["mine", "--tokenizer", "nowhere.json"], 3, "nowhere.json"),

@@ -137,7 +137,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     ),
     "turns of a prompt with one turn": (
         "/v1/chat/completions", {"turns": {}, "prompt": {"id": "sums", "variables": {"question": "1"}}}, {},
-        "prompt sums has one turn; set multi_turn: true in its file",
+        "prompt sums has only one turn; set multi_turn: true in the prompt file",
     ),
     "token ids of turns": (
         "/v1/chat/completions", {"turns": {"questions": ["1"]}}, {"return_token_ids": True},
@@ -195,7 +195,7 @@ def test_a_null_prompt_is_no_prompt(served: Gateway) -> None:
 def test_a_prompt_with_labels_or_turns_is_not_answered_by_accident(served: Gateway) -> None:
     choice = {"question": "1+1=?", "A": "1", "B": "2", "C": "3", "D": "4"}
     answer = post(served, {"prompt": {"id": "sums-choice", "variables": choice}})
-    message = "prompt sums-choice has a template for each label; send it to /v1/loglikelihood"
+    message = "prompt sums-choice has a template for each label; send the request to /v1/loglikelihood"
     assert answer.json()["error"]["message"] == message
     shown = post(served, {"prompt": {"id": "sums-choice", "variables": choice}}, "/v1/render").json()
     assert shown["labels"]["B"] == "<HUMAN>: 1+1=?<eoh>\n<BOT>: 2<eob>\n"

@@ -87,7 +87,7 @@ def test_a_policy_refuses_https_images(world: World) -> None:
 def test_a_text_model_refuses_images_before_the_policy(world: World, url: str) -> None:
     status, code, message = error(world.chat("text", [{"type": "image_url", "image_url": {"url": url}}]))
     assert (status, code) == (400, "media_not_supported")
-    assert message.startswith("this model takes text only")
+    assert message.startswith("this model accepts only text")
 
 
 # ---------------------------------------------------------------- fields that steer an engine

@@ -342,7 +342,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {  # name: (model, fi
     "a context and a dataset prompt": ("no-bos", {"prompt": CHOICE, "context": "a"}, "candidates", "either"),
     "an unknown dataset prompt": ("no-bos", {"prompt": {"id": "choise"}}, "prompt.id", "choice"),
     "a dataset prompt without labels": (
-        "no-bos", {"prompt": {"id": "one", "variables": {"question": "a"}}}, "prompt.id", "each label"),
+        "no-bos", {"prompt": {"id": "one", "variables": {"question": "a"}}}, "prompt.id", "no labels"),
     "a missing variable": ("no-bos", {"prompt": {"id": "choice"}}, "prompt.variables", "lacks question, A, B"),
     "a dataset prompt elsewhere": ("no-bos", {"gateway": {"prompt": CHOICE}}, "gateway.prompt", "field prompt"),
     "too many candidates": (
@@ -357,7 +357,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {  # name: (model, fi
     "characters that only the engine knows": (
         "vllm-chat", {"candidates": TALKS, "normalize": "characters"}, "normalize", "not known"),
     "a prompter's conversation without an answer": (
-        "prompter", {"candidates": {"a": TALKS["a"][:1]}}, "add_generation_prompt", "end the messages with one"),
+        "prompter", {"candidates": {"a": TALKS["a"][:1]}}, "add_generation_prompt", "must end with an assistant"),
     "a role that the template lacks": (
         "no-bos", {"candidates": {"a": [{"role": "judge", "content": "x"}]}}, "messages[0].role", "judge"),
 }  # fmt: skip

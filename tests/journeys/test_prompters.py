@@ -92,7 +92,7 @@ def test_an_unknown_slot_is_a_400_that_lists_the_slots(served: Gateway) -> None:
     answer = served.http.post("/v1/chat/completions", json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "gateway.variables"
-    assert "takes the variables context; leave out 'kontext'" in answer.json()["error"]["message"]
+    assert "accepts the variables context; leave out 'kontext'" in answer.json()["error"]["message"]
 
 
 def test_a_system_message_gives_a_notice(served: Gateway) -> None:

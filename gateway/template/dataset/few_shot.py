@@ -24,11 +24,12 @@ class FewShotPrompt:
         mask_text: str,
         has_examples: bool,
     ) -> None:
-        """``template``: for the question; the same object as ``shot_template`` if one template makes both.
+        """Create the prompt. ``template`` writes the question, and ``shot_template`` writes the examples.
 
-        ``separator`` stands between two examples that are texts, ``end`` after the last. ``output_column`` is the
-        column of the answer; in a prompt that the model continues, ``mask_text`` stands in its place.
-        ``has_examples``: False if there are never examples. Then no template needs a place for them.
+        The two templates may be the same object. Examples that are texts are joined with ``separator``, and ``end``
+        follows the last example. ``output_column`` is the column of the answer. In a prompt that the model continues,
+        ``mask_text`` replaces the answer. ``has_examples``: False if there are never examples. Then no template needs
+        an ``ice_token``.
         """
         self._main = template
         self._shot_template = shot_template
@@ -36,10 +37,10 @@ class FewShotPrompt:
         self._output_column, self._mask_text = output_column, mask_text
         if has_examples and shot_template is not None and not template.ice_token:
             name = "ice_template" if template is shot_template else "prompt_template"
-            raise TemplateError(f"{name} needs an ice_token, which is the place of the examples")
+            raise TemplateError(f"{name} requires an ice_token, which marks the place of the examples")
 
     def shots(self, rows: Iterable[Row]) -> PromptItems:
-        """Return the examples as one text or list. ``end`` follows, even without examples."""
+        """Return the examples as one text or list, followed by ``end``. Without examples, return only ``end``."""
         template, samples = self._shot_template, list(rows)
         if template is None:
             if samples:
@@ -55,9 +56,9 @@ class FewShotPrompt:
         return [*shots, end]
 
     def generation(self, sample: Row, shots: PromptItems = "") -> PromptItems:
-        """Return the prompt that the model continues, without its answer."""
+        """Return the prompt that the model continues. The answer of the row is left out."""
         return self._main.generation(sample, shots, mask=self._output_column, mask_text=self._mask_text)
 
     def candidates(self, sample: Row, labels: Iterable[Any], shots: PromptItems = "") -> dict[Any, PromptItems]:
-        """Return the prompt that is scored, for each label."""
+        """Return a dict from each label to the prompt that is scored for this label."""
         return {label: self._main.candidate(label, sample, shots) for label in labels}

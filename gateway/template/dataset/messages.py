@@ -1,6 +1,6 @@
 """Dataset templates written as OpenAI messages (``docs/spec/opencompass.md`` 2, RawPromptTemplate).
 
-An entry is a message, the place of the examples (``ice_token``), or ``{expand_column: NAME}``, which stands for the
+An entry is a message, the place of the examples (``ice_token``), or ``{expand_column: NAME}``, which is replaced by the
 messages in a column of the row.
 """
 
@@ -27,12 +27,12 @@ class MessagesTemplate:
             if isinstance(entry, str) and entry != ice_token:
                 raise TemplateError(f"{entry!r} is neither a message nor the ice_token: write {{role: …, content: …}}")
             if isinstance(entry, Mapping) and EXPAND not in entry and entry.get("role") not in ROLES:
-                raise TemplateError(f"the role of a message is one of {', '.join(ROLES)}, not {entry.get('role')!r}")
+                raise TemplateError(f"a message's role must be one of {', '.join(ROLES)}, not {entry.get('role')!r}")
             if isinstance(entry, Mapping) and EXPAND not in entry and "content" not in entry:
                 raise TemplateError("a message needs content: a text, or a list of parts")
 
     def generation(self, row: Row, shots: Sequence[Any] = ()) -> list[Any]:
-        """Return the messages for a row, with the examples in their place."""
+        """Return the messages for a row. The examples are inserted at the place of ``ice_token``."""
         found: list[Any] = []
         for entry in self._messages:
             if isinstance(entry, str):

@@ -10,17 +10,20 @@ from gateway.template.dataset.prompt_list import Row, mapped, marker
 from gateway.template.dataset.template import DatasetTemplate
 
 InferMode = Literal["every", "every_with_gt", "last"]
-"""``every``: the model's answers are the history. ``every_with_gt``: the dataset's answers are. ``last``: only the last
-turn is requested, after the dataset's answers."""
+"""``every``: the history contains the model's answers. ``every_with_gt``: the history contains the dataset's answers.
+``last``: only the last turn is requested, and the history contains the dataset's answers."""
 INFER_MODES: tuple[InferMode, ...] = get_args(InferMode)
 QUESTION, ANSWER = "question", "answer"
-"""The columns of a dialogue. Each holds a list with one text for each turn."""
+"""The columns of a dialogue. Each contains a list with one text for each turn."""
 ANSWERING = frozenset({"BOT", "assistant"})
-"""The model's role in a dataset, and in messages."""
+"""The model's role: ``BOT`` in the turns of a dataset, ``assistant`` in messages."""
 
 
 def multi_turn_dialogue(template: DatasetTemplate, row: Row) -> list[Any]:
-    """Return the dialogue with its round once for each question and its answer; the shorter list decides."""
+    """Return the dialogue. The round is repeated for each pair of a question and an answer.
+
+    If the lists of questions and answers have different lengths, the rest of the longer list is ignored.
+    """
     items = template.encoded()
     if isinstance(items, str):
         raise TemplateError("a dialogue of several turns needs a template with round")
@@ -36,13 +39,13 @@ def multi_turn_dialogue(template: DatasetTemplate, row: Row) -> list[Any]:
 
 
 def turn_requests(dialogue: list[Any], mode: InferMode, start: int = 0) -> Generator[list[Any], str | None, None]:
-    """Yield the prompt of each request. ``send`` the model's answer to obtain the next; None keeps the dataset's.
+    """Yield the prompt of each request. ``send`` the model's answer to get the next prompt.
 
-    ``dialogue``: a list of ``multi_turn_dialogue``, or messages. The model answers the turns of its role from the index
-    ``start`` on. Raises ``TemplateError`` for an unknown mode.
+    Send None to keep the dataset's answer. ``dialogue``: a list of ``multi_turn_dialogue``, or messages. The model
+    answers the turns of its role from the index ``start`` on. Raises ``TemplateError`` for an unknown mode.
     """
     if mode not in INFER_MODES:
-        raise TemplateError(f"{mode!r} is not a mode of a dialogue; there are {', '.join(INFER_MODES)}")
+        raise TemplateError(f"{mode!r} is not a mode of a dialogue; use one of {', '.join(INFER_MODES)}")
     end = dialogue.index(marker("round", "end")) if marker("round", "end") in dialogue else len(dialogue)
     turns, after = list(dialogue[:end]), dialogue[end:]
     roles = [turn.get("role") if isinstance(turn, Mapping) else None for turn in turns]

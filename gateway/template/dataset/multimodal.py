@@ -1,7 +1,7 @@
 """Content parts from tagged text: AISBench's multimodal templates (``docs/spec/opencompass.md`` 9).
 
-One column of the row holds pieces such as ``<AIS_IMAGE_START>a.png<AIS_CONTENT_TAG>``. Each piece becomes a copy of the
-template's part of its kind.
+One column of the row contains pieces such as ``<AIS_IMAGE_START>a.png<AIS_CONTENT_TAG>``. For each piece, the
+template's content part of the same kind is copied and filled.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ KINDS = {
 
 
 def multimodal_prompt(template: DatasetTemplate, row: Row) -> list[Any]:
-    """Return the dialogue with content parts in its turns with ``prompt_mm``."""
+    """Return the dialogue. Each turn with ``prompt_mm`` gets a list of content parts."""
     items = template.encoded()
     if isinstance(items, str):
         raise TemplateError("a multimodal prompt needs a template with round")
     tagged = [name for name, value in row.items() if isinstance(value, str) and END_TAG in value]
     column = CONTENT if CONTENT in row or template.exact else (tagged or [CONTENT])[0]
     if column not in row:
-        raise TemplateError(f"no variable has tagged text such as <AIS_TEXT_START>…{END_TAG}; name it {CONTENT}")
+        raise TemplateError(f"the variable {CONTENT} is missing: add tagged text such as <AIS_TEXT_START>…{END_TAG}")
     return [_with_parts(item, row, str(row[column]), template) for item in items]
 
 

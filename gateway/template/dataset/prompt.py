@@ -19,7 +19,7 @@ from gateway.template.dataset.template import DatasetTemplate
 
 PARAM = "gateway.prompt.variables"
 Examples = Sequence[Row] | None
-"""The rows of the examples; None: the file's retriever chooses them."""
+"""The rows of the examples; None if the file's retriever chooses the rows."""
 
 
 class DatasetPrompt:
@@ -31,7 +31,8 @@ class DatasetPrompt:
         if main is None:
             raise TemplateError("a prompt file needs prompt_template or ice_template")
         self.makes_messages = bool(main.messages)
-        """True: the prompt is a list of OpenAI messages. False: it is a text, or turns with roles such as HUMAN."""
+        """Whether the prompt is a list of OpenAI messages. If False, the prompt is a text, or turns with roles such as
+        HUMAN."""
         self._is_multimodal = isinstance(main.template, Mapping) and "prompt_mm" in json.dumps(main.template)
         self._columns = frozenset(columns_in(main.template or main.messages))
         self._has_place = spec.ice_template is not None and bool(main.ice_token)
@@ -53,21 +54,21 @@ class DatasetPrompt:
             has_examples=spec.retriever.kind != "zero",
         )
         if len(set(self.labels)) < len(self.labels):
-            raise TemplateError('two labels are written alike, such as 1 and "1"; give each label a name of its own')
+            raise TemplateError('two labels have the same text, such as 1 and "1"; give each label a different name')
         for label in self._template.labels or (None,):
             self._template.candidate(label, {})  # raises for a dialogue without round
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of a choice; empty if the prompt has no template for each label."""
+        """The labels of the prompt's templates; empty if the prompt does not have a template for each label."""
         return () if self.makes_messages else tuple(map(str, self._template.labels))
 
     def generation(self, variables: Row, examples: Examples = None) -> PromptItems:
-        """Return the prompt that the model continues. Raises ``InvalidValue`` for variables that do not fit."""
+        """Return the prompt that the model continues. Raises ``InvalidValue`` for missing or wrong variables."""
         self._check(variables)
         if self.labels:
             raise InvalidValue(
-                f"prompt {self.spec.name} has a template for each label; send it to /v1/loglikelihood",
+                f"prompt {self.spec.name} has a template for each label; send the request to /v1/loglikelihood",
                 param="gateway.prompt.id",
             )
         if self.spec.multi_turn:
@@ -88,7 +89,7 @@ class DatasetPrompt:
         self._check(variables)
         if not self.labels:
             raise InvalidValue(
-                f"prompt {self.spec.name} has no template for each label; it cannot make candidates",
+                f"prompt {self.spec.name} has no labels, so there are no candidates; use a prompt with labels",
                 param="prompt.id",
             )
         try:
@@ -99,11 +100,12 @@ class DatasetPrompt:
         return {str(label): items for label, items in made.items()}
 
     def turns(self, variables: Row, mode: InferMode) -> Generator[list[Any], str | None, None]:
-        """Yield the prompt of each turn; ``send`` the model's answer to obtain the next prompt."""
+        """Return a generator of the prompts of all turns. ``send`` the model's answer to get the next prompt."""
         self._check(variables)
         if not self.spec.multi_turn:
             raise InvalidValue(
-                f"prompt {self.spec.name} has one turn; set multi_turn: true in its file", param="gateway.turns"
+                f"prompt {self.spec.name} has only one turn; set multi_turn: true in the prompt file",
+                param="gateway.turns",
             )
         questions, answers = variables.get(QUESTION), variables.get(ANSWER)
         if not isinstance(questions, list) or not questions:
@@ -112,16 +114,16 @@ class DatasetPrompt:
             raise InvalidValue(f"a call has at most {MAX_TURNS} turns, not {len(questions)}", param=PARAM)
         answers = [""] * len(questions) if answers is None and mode == "every" else answers
         if not isinstance(answers, list) or len(answers) != len(questions):
-            raise InvalidValue(f"the variable {ANSWER} must be a list as long as {QUESTION}", param=PARAM)
+            raise InvalidValue(f"the variable {ANSWER} must be a list of the same length as {QUESTION}", param=PARAM)
         return turn_requests(multi_turn_dialogue(self._template, {**variables, ANSWER: answers}), mode)
 
     def unfilled(self, variables: Row, examples: Examples = None) -> list[str]:
-        """Return the columns that are not filled, because the request, or a row of its examples, lacks them."""
+        """Return the columns that are not filled, because the request or a row of the examples does not have them."""
         lacking = self._columns - variables.keys() - {self.spec.output_column}
         return sorted(lacking.union(*[self._shot_columns - row.keys() for row in examples or ()]))
 
     def lacks_examples(self, examples: Examples) -> bool:
-        """Return whether a prompt with a place for examples has none. A request with ``examples: []`` wants none."""
+        """Return whether the prompt has a place for examples, but no examples. Returns False for ``examples: []``."""
         retriever = self.spec.retriever
         count = {"zero": 0, "fixed": len(retriever.ids), "random": retriever.count}[retriever.kind]
         return examples is None and self._has_place and not count

@@ -19,21 +19,21 @@ Change = Callable[[str], str]
 
 MARKER_KEYS = frozenset({"section", "pos"})
 COLUMN = r"\{([^{}]*)\}"
-"""A column's place in a text, such as ``{question}``. There are no escapes and no format specifications."""
+"""The place of a column's value in a text, such as ``{question}``. Escapes and format specifications do not exist."""
 MAX_TEXT = 2_000_000
-"""The most characters of a text filled as by OpenCompass, because columns inside values can multiply the text."""
+"""The largest number of characters of a text filled as in OpenCompass. Columns inside values can multiply the text."""
 COLUMN_PATTERN = re.compile(COLUMN)
 
 
 class Fill:
-    """Replaces the columns and the tokens of a template by the values of a row, in one pass.
+    """Replaces the columns and the tokens of a template with the values of a row, in one pass.
 
     A value is never searched for columns or tokens, so a question that contains ``{answer}`` is not changed. Columns
     that the row lacks are not filled. A value that is not a string is written as Python's ``str`` writes it.
     """
 
     def __init__(self, column_tokens: Mapping[str, str]) -> None:
-        """``column_tokens``: column → a further text that stands for the column's value."""
+        """Create the function. ``column_tokens``: column → a further text that is replaced with the column's value."""
         self._columns = {token: column for column, token in column_tokens.items()}
         tokens = sorted(self._columns, key=len, reverse=True)
         self._pattern = re.compile("|".join([*map(re.escape, tokens), COLUMN]))
@@ -68,27 +68,27 @@ class FillLikeOpenCompass:
 
 
 def mapped(prompt: PromptItems, change: Change) -> PromptItems:
-    """Return the prompt with its strings, and the ``prompt`` of its turns, changed. Other keys of a turn stay."""
+    """Apply ``change`` to the strings of a prompt and to the ``prompt`` of each turn, and to nothing else."""
     return change(prompt) if isinstance(prompt, str) else [_mapped_item(item, change) for item in prompt]
 
 
 def replaced(prompt: PromptItems, token: str, text: str) -> PromptItems:
-    """Return the prompt with the token replaced. An item that becomes empty stays."""
+    """Return the prompt with ``token`` replaced. Items that become empty are kept."""
     return mapped(prompt, lambda item: item.replace(token, text)) if token else prompt
 
 
 def with_shots(prompt: PromptItems, token: str, shots: PromptItems, change: Change = str) -> PromptItems:
-    """Return the prompt with its shots in place of ``token``, and ``change`` applied to all text except the shots.
+    """Return the prompt with the examples in place of ``token``. ``change`` is applied to all text except the examples.
 
-    A list of shots splits the strings that hold the token; empty pieces are left out. Raises ``TemplateError`` if
-    shots that are turns would stand inside a text.
+    A list of examples splits the strings that contain the token; empty pieces are left out. Raises ``TemplateError`` if
+    examples that are turns would be inside a text.
     """
     if not token:
         return mapped(prompt, change)
     if isinstance(shots, str):
         return mapped(prompt, lambda text: shots.join([change(piece) for piece in text.split(token)]))
     if isinstance(prompt, str):
-        raise TemplateError("examples that are a dialogue cannot stand in a string template; write both as dialogues")
+        raise TemplateError("examples that are a dialogue cannot be in a string template; write both as dialogues")
     items: list[Any] = []
     for item in prompt:
         if isinstance(item, str):
@@ -98,7 +98,7 @@ def with_shots(prompt: PromptItems, token: str, shots: PromptItems, change: Chan
                 items += [*shots, change(piece)] if piece else shots
         elif token in item.get("prompt", ""):
             raise TemplateError(
-                f"examples that are a dialogue cannot stand inside a turn; write {token} as a separate entry"
+                f"examples that are a dialogue cannot be inside a turn; write {token} as a separate entry"
             )
         else:
             items.append(_mapped_item(item, change))
@@ -106,7 +106,7 @@ def with_shots(prompt: PromptItems, token: str, shots: PromptItems, change: Chan
 
 
 def joined(first: PromptItems, second: PromptItems) -> PromptItems:
-    """Return one prompt after another. A string next to a list becomes an item, unless the string is empty."""
+    """Return ``first`` followed by ``second``. A string next to a list becomes an item, unless the string is empty."""
     if isinstance(first, str) and isinstance(second, str):
         return first + second
     left = [first] if isinstance(first, str) and first else list(first)
@@ -114,7 +114,7 @@ def joined(first: PromptItems, second: PromptItems) -> PromptItems:
 
 
 def marker(section: str, pos: str) -> dict[str, str]:
-    """Return the beginning or the end of a section."""
+    """Return the marker of the beginning or the end of a section."""
     return {"section": section, "pos": pos}
 
 

@@ -27,14 +27,14 @@ class TemplateEntry:
     ice_token: NonEmpty = ""
     """The place of the examples in the text."""
     sep_token: NonEmpty = ""
-    """Separates context and answer of a scored prompt."""
+    """The text between the context and the answer of a scored prompt. It is removed from the prompt."""
     column_token_map: Mapping[str, NonEmpty] = field(default=EMPTY_MAPPING)
-    """Column → a text that stands for the column's value, in addition to ``{column}``."""
+    """Column → a text that is replaced with the column's value, in addition to ``{column}``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retriever:
-    """The choice of the examples among the rows of ``train``."""
+    """The settings for choosing examples from the rows of ``train``."""
 
     kind: Literal["zero", "fixed", "random"] = "zero"
     ids: tuple[int, ...] = ()
@@ -51,16 +51,16 @@ class PromptExample:
 
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     examples: tuple[Mapping[str, Any], ...] | None = None
-    """See ``PromptReference``."""
+    """The rows of the examples; None if the retriever of the prompt file chooses the rows."""
     prompt: str | Entries | None = None
     """The expected text; or the expected turns or messages, without section markers."""
     labels: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Label → the expected text or turns of its prompt."""
+    """Label → the expected text or turns of this label's prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSpec:
-    """A file of ``prompts/``."""
+    """The content of a file in ``prompts/``."""
 
     name: str
     digest: str = ""
@@ -69,23 +69,23 @@ class PromptSpec:
     input_columns: tuple[NonEmpty, ...] = ()
     """The variables that a request must have."""
     output_column: NonEmpty = ""
-    """The variable of the answer. A prompt that the model continues does not contain its value."""
+    """The variable of the answer. The value is left out of a prompt that the model continues."""
     gen_field_replace_token: str = ""
-    """The text in the place of the answer."""
+    """The text that replaces the answer in a prompt that the model continues."""
     prompt_template: TemplateEntry | None = None
     ice_template: TemplateEntry | None = None
-    """The template of the examples; also of the question if there is no ``prompt_template``."""
+    """The template of the examples. It is also the template of the question if there is no ``prompt_template``."""
     retriever: Retriever = Retriever()
     train: tuple[Mapping[str, Any], ...] = ()
     """The rows from which the retriever chooses."""
     train_file: NonEmpty = ""
-    """A JSON Lines file with these rows, relative to the prompt file."""
+    """A JSON Lines file with further rows for ``train``. The path is relative to the prompt file."""
     ice_separator: str | None = None
-    """The text between two examples that are texts; default: a line break."""
+    """The text between two examples that are texts; None for a line break."""
     ice_eos_token: str | None = None
-    """The text after the last example; default: a line break."""
+    """The text after the last example; None for a line break."""
     fill: Literal["once", "opencompass"] = "once"
     """``once``: values are never searched for columns. ``opencompass``: columns inside values are filled too."""
     multi_turn: bool = False
-    """The round is repeated for each question of a list (AISBench's MultiTurnPromptTemplate)."""
+    """Whether the round is repeated for each question of a list (AISBench's MultiTurnPromptTemplate)."""
     examples: tuple[PromptExample, ...] = ()

@@ -33,9 +33,9 @@ class DatasetTemplate:
         column_tokens: Mapping[str, str] = EMPTY_MAPPING,
         exact: bool = False,
     ) -> None:
-        """``ice_token``: the place of the examples. ``sep_token``: separates context and answer of a scored prompt.
+        """Create the template. ``ice_token``: the place of the examples. ``sep_token``: a text that is removed.
 
-        ``column_tokens``: column → a text that stands for the column's value, in addition to ``{column}``.
+        ``column_tokens``: column → a text that is replaced with the column's value, in addition to ``{column}``.
         ``exact``: the columns are filled as in OpenCompass, also inside values and examples.
         """
         if not isinstance(template, str | Mapping):
@@ -50,14 +50,14 @@ class DatasetTemplate:
         parts = [template] if isinstance(template, str) else list(template.values())
         for part in parts:
             if not isinstance(part, str | list | Mapping):
-                raise TemplateError(f"a part of a template is a text, a list or a mapping, not {type(part).__name__}")
+                raise TemplateError(f"a template's part must be a text, a list or a mapping, not {type(part).__name__}")
             if ice_token and isinstance(part, str) and ice_token not in part:
                 raise TemplateError(f"{part!r} does not contain the ice_token {ice_token!r}")
 
     def generation(
         self, row: Row, shots: PromptItems = "", *, mask: str | None = None, mask_text: str = ""
     ) -> PromptItems:
-        """Return the prompt that the model continues. ``mask``: a column whose value becomes ``mask_text``."""
+        """Return the prompt that the model continues. ``mask_text`` replaces the value of the column ``mask``."""
         label = self.labels[0] if self.labels else None
         return self._filled(label, row if mask is None else {**row, mask: mask_text}, shots)
 
@@ -66,7 +66,7 @@ class DatasetTemplate:
         return self._filled(label, row, shots)
 
     def shot(self, row: Row, label: Any = None) -> PromptItems:
-        """Return one example. ``label`` chooses the template if there is one for each label."""
+        """Return one example. ``label`` selects the template if each label has a template."""
         shot = replaced(self._encoded(self._of_label(label), "ice"), self.ice_token, "")
         return mapped(shot, lambda text: self.fill(text, row))
 
@@ -79,7 +79,7 @@ class DatasetTemplate:
             return self.template
         if label not in self.labels:
             raise TemplateError(
-                f"no template for the label {ascii(label)[:40]}; there are {', '.join(map(str, self.labels))}"
+                f"the label {ascii(label)[:40]} has no template; the labels are {', '.join(map(str, self.labels))}"
             )
         return self.template[label]
 
@@ -93,7 +93,7 @@ class DatasetTemplate:
 
     @staticmethod
     def _encoded(template: Any, section: str = "") -> PromptItems:
-        """Return a dialogue as a list with section markers. With the section ``ice`` only its round, as an example."""
+        """Return a dialogue as a list with section markers. With the section ``ice``, return only the round."""
         if not isinstance(template, Mapping):
             return template if isinstance(template, str) else list(template)
         if "round" not in template:

@@ -28,7 +28,7 @@ ELSEWHERE = {
         "is a key of an OpenCompass config; convert the config with gateway import FILE --kind dataset",
     ),
 }
-"""Keys of other places → what to do."""
+"""Keys that are not allowed here → the error message."""
 
 Rows = Callable[[str], tuple[Mapping[str, Any], ...]]
 """Reads the rows of a JSON Lines file. Raises ``TemplateError``."""
@@ -37,7 +37,7 @@ Rows = Callable[[str], tuple[Mapping[str, Any], ...]]
 def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec:
     """Check the content of a prompt file and render its examples. Raises ``SpecError`` with all problems.
 
-    ``rows``: reads the file of ``train_file``.
+    ``rows``: a function that reads the file of ``train_file``.
     """
     problems = Problems()
     keys = problems.mapping(raw, ())
@@ -68,12 +68,14 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
         near = get_close_matches(column, set(columns) - listed, n=1)
         if near and column not in columns:  # a misspelt name would stay in the prompt, or leave the answer there
             other = f"the template's {{{near[0]}}} is not a column"
-            problems.add((key,), f"no template has {{{column}}}, and {other}; use the same name")
+            problems.add((key,), f"no template has {{{column}}}, and {other}; use the same name in both")
     if spec.multi_turn and not {QUESTION, ANSWER} >= {*spec.input_columns, spec.output_column or ANSWER}:
-        problems.add(("multi_turn",), f"takes the columns {QUESTION} and {ANSWER}, which hold lists; name no others")
+        problems.add(
+            ("multi_turn",), f"allows only the columns {QUESTION} and {ANSWER}, which are lists; remove others"
+        )
     main = spec.prompt_template or spec.ice_template
     if spec.multi_turn and (main is None or not isinstance(main.template, Mapping) or "round" not in main.template):
-        problems.add(("multi_turn",), "needs a template that is a dialogue with round")
+        problems.add(("multi_turn",), "needs a template that is a dialogue with the key round")
     if not problems.found:
         _check_rendering(spec, problems)
     if problems.found:
@@ -82,7 +84,7 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
 
 
 def _check_template(template: Any, path: Path, problems: Problems) -> None:
-    """Check the entries of a dialogue; of labels, each template."""
+    """Check the entries of a dialogue. For a mapping of labels, check the template of each label."""
     if not isinstance(template, Mapping):
         return
     if template.keys() & set(SECTIONS):

@@ -25,7 +25,7 @@ from gateway.core.prompt import MIXED, Segment
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 
 COMPARED_KEYS = frozenset({"role", "type"})
-"""Templates compare the values of these keys, so a value that is a plain word is not replaced."""
+"""Templates compare the values of these keys with constants. A value that is a plain word gets no placeholder."""
 PLAIN_WORD = re.compile(r"[a-z_]{1,32}")
 STANDARD_KEYS = frozenset({
     "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "thinking", "type",
@@ -33,10 +33,10 @@ STANDARD_KEYS = frozenset({
     "enum", "title", "default", "additionalProperties", "anyOf", "oneOf", "allOf", "format", "nullable", "minimum",
     "maximum", "$defs", "$ref", "const",
 })  # fmt: skip
-"""Keys of messages, tools and JSON Schema. Every other key is text of the client and is replaced."""
+"""Standard keys of messages, tools and JSON Schema. These keys are never replaced with placeholders."""
 
 SERIAL_DIGITS = 8
-"""The number of digits in the part of a placeholder that counts the placeholders."""
+"""The number of digits of a placeholder's serial number."""
 
 Render = Callable[[Mapping[str, Any]], str]
 """A function that renders the template with the given variables. Raises ``GatewayError``."""
@@ -51,7 +51,7 @@ FORMS: tuple[Callable[[str], str], ...] = (
     str.capitalize,
     lambda text: text.replace("\n", " "),
 )
-"""The ways in which templates write a text of the client."""
+"""The functions that a template may apply to a text of the client."""
 
 
 def segments_of(
@@ -63,7 +63,7 @@ def segments_of(
     end_mark: str,
     render: Render,
 ) -> tuple[Segment, ...]:
-    """The segments of ``text``, which is ``render(variables)``.
+    """Return the segments of ``text``, the result of ``render(variables)``.
 
     ``request_variables``: names of variables that the request has set. ``end_mark``: a text that is never replaced.
     """
@@ -80,10 +80,10 @@ def segments_of(
 
 
 class _Placeholders:
-    """Replaces the texts of a request by placeholders, and finds the texts in a prompt."""
+    """Replaces the texts of a request with placeholders, and finds these texts in a prompt."""
 
     def __init__(self, keys: frozenset[str], constants: Iterable[str]) -> None:
-        """``keys``: the keys that the template reads. ``constants``: texts that are not replaced."""
+        """Create the object. ``keys``: the keys that the template reads. ``constants``: texts that are not replaced."""
         self._keys = keys | STANDARD_KEYS
         self._constants = _any_of([text for text in constants if len(text) > 1 and text.strip()])
         self._prefix = str(secrets.randbelow(10**20)).zfill(20)
@@ -94,7 +94,7 @@ class _Placeholders:
         """The constants that the client's texts contain."""
 
     def replace_variables(self, variables: Mapping[str, Any], request_variables: Collection[str]) -> Mapping[str, Any]:
-        """The variables with a placeholder for each text of the client."""
+        """Return the variables with a placeholder for each text of the client."""
         replaced = dict(variables)
         for name in request_variables:
             replaced[name] = self._replace(variables[name], f"chat_template_kwargs.{name}")
@@ -138,7 +138,7 @@ class _Placeholders:
         return f"{before}{self._prefix}{number}{after}"
 
     def compare(self, text: str, traced: str) -> list[Segment] | None:
-        """The segments of ``text``; None if the two renderings differ in more than the placeholders."""
+        """Return the segments of ``text``; None if the two renderings differ in more than the placeholders."""
         # Text of the template and placeholder numbers alternate: text, number, text, number, …, text
         pieces = re.split(f"{self._prefix}([0-9]{{{SERIAL_DIGITS}}})", traced)
         if not text.startswith(pieces[0]):
@@ -161,7 +161,7 @@ class _Placeholders:
 
 
 def _scaffold(text: str, mixed: re.Pattern[str]) -> Iterator[Segment]:
-    """The segments of a text of the template. The expression ``mixed`` finds constants that the client also wrote."""
+    """Yield the segments of a template's text. ``mixed`` matches constants that the client's texts also contain."""
     at = 0
     for constant in mixed.finditer(text):
         if constant.start() > at:
@@ -173,12 +173,12 @@ def _scaffold(text: str, mixed: re.Pattern[str]) -> Iterator[Segment]:
 
 
 def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    """A regular expression that finds any of the texts and prefers longer texts."""
+    """Return a regular expression that finds any of the texts and prefers longer texts."""
     return re.compile("|".join([re.escape(text) for text in sorted(texts, key=len, reverse=True)]) or "(?!)")
 
 
 def _joined(segments: list[Segment]) -> list[Segment]:
-    """Join neighbours of the same origin. A constant between two pieces of one text becomes a part of this text."""
+    """Join adjacent segments of the same origin. A constant inside a text of the client becomes a part of this text."""
     joined: list[Segment] = []
     for number, segment in enumerate(segments):
         if segment.origin == MIXED and joined and number + 1 < len(segments):
@@ -194,7 +194,7 @@ def _joined(segments: list[Segment]) -> list[Segment]:
 def _with_generation_prompt(
     segments: list[Segment], text: str, variables: Mapping[str, Any], render: Render
 ) -> list[Segment]:
-    """The segments. If the prompt ends with the beginning of the model's turn, this gets the origin ``generate``."""
+    """Return the segments. The beginning of the model's turn, if present, gets the origin ``generate``."""
     if not segments or not segments[-1].scaffold or not variables["add_generation_prompt"]:
         return segments
     try:

@@ -46,14 +46,15 @@ Templates = Mapping[str, str]
 TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The names of the special tokens that every tokenizer may have."""
 OURS = ("messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template")
-"""The variables of a chat template that the gateway sets, so that no token may have such a name."""
+"""The variables of a chat template that the gateway sets. No special token may have such a name."""
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 ADDED = "added_tokens_decoder"
 EXTRA = "extra_special_tokens"
 SPECIFIC = "model_specific_special_tokens"
 ADDITIONAL = "additional_special_tokens"
-"""The older name of ``extra_special_tokens``. A mapping here is ignored if ``extra_special_tokens`` is a list."""
+"""The older name of ``extra_special_tokens``. A mapping under the older name is ignored if ``extra_special_tokens`` is
+a list."""
 GROUPS = (EXTRA, SPECIFIC, ADDITIONAL)
 
 TOKENS_MAP = "special_tokens_map.json"
@@ -66,7 +67,7 @@ LOOKED_AT = (TEMPLATE, TOKENIZER, *PROCESSORS, GENERATION, TOKENS_MAP, ADDED_TOK
 Fetch = Callable[[str], bytes | None]
 """Path relative to the template → the bytes of the file; None if there is no such file. Raises ``TemplateError``."""
 Names = Callable[[str], Sequence[str]]
-"""Folder next to the template → names of the files inside; empty without such a folder. Raises ``TemplateError``."""
+"""Folder next to the template → names of the files inside; empty if the folder is missing. Raises ``TemplateError``."""
 
 NAMED = "additional_chat_templates"
 JINJA = ".jinja"
@@ -86,7 +87,7 @@ class ChatFiles:
     end_ids: tuple[int, ...] = ()
     """The ids of the tokens that end an answer."""
     ends: tuple[str, ...] = ()
-    """The texts of the tokens that end an answer, as far as the files contain the texts."""
+    """The texts of the tokens that end an answer, if the files contain the texts."""
     used: tuple[str, ...] = ()
     """Paths of the files that were used."""
     notes: tuple[str, ...] = ()
@@ -94,9 +95,9 @@ class ChatFiles:
 
 
 def template_in(fetch: Fetch, names: Names) -> str | None:
-    """The path of the file with the default template of a folder; None if the folder has no chat template.
+    """Return the path of the file with the default template of a folder; None if the folder has no chat template.
 
-    Raises ``TemplateError`` if ``transformers`` would find named templates without a default.
+    Raises ``TemplateError`` if the folder has named templates, but no default template.
     """
     if fetch(TEMPLATE) is not None:
         return TEMPLATE
@@ -105,15 +106,15 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
         return join(NAMED, DEFAULT + JINJA)
     if named:
         raise TemplateError(
-            f"the folder has no default chat template: no {TEMPLATE}, and only {listed(named)} in {NAMED}/. "
-            "Give the path of a template file in place of the folder."
+            f"the folder has no default chat template: {TEMPLATE} is missing, and {NAMED}/ contains only "
+            f"{listed(named)}. Give the path of a template file instead of the folder."
         )
     reader = _FolderReader(fetch, names)
     return next((name for name in (TOKENIZER, *PROCESSORS) if reader.object(name).get(KEY) is not None), None)
 
 
 def read_chat_files(name: str, fetch: Fetch, names: Names) -> ChatFiles:
-    """Read the model's folder of the template file ``name``. Raises ``TemplateError`` for the first mistake."""
+    """Read the model's folder that contains the file ``name``. Raises ``TemplateError`` for the first mistake."""
     reader = _FolderReader(fetch, names)
     if reader.data(name) is None:
         raise TemplateError(f"there is no file {name}; write the path relative to the template file")
@@ -144,9 +145,9 @@ def _end_ids(generation: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def shortened(config: bytes, generation: bytes | None) -> bytes:
-    """A large ``tokenizer_config.json`` with only the keys that decide a prompt or the end of an answer.
+    """Return a large ``tokenizer_config.json`` with only the keys that affect a prompt or the end of an answer.
 
-    The file is unchanged if its size is at most ``MOST_BYTES``, or if one of the files is not a JSON object.
+    The content is unchanged if its size is at most ``MOST_BYTES``, or if one of the files is not a JSON object.
     """
     if len(config) <= MOST_BYTES:
         return config
@@ -180,7 +181,7 @@ class _FolderReader:
         """Notes for the operator on files that disagree."""
 
     def data(self, name: str) -> bytes | None:
-        """The bytes of a file; None if the file does not exist."""
+        """Return the bytes of a file; None if the file does not exist."""
         if name not in self._files:
             data = self._files[name] = self._fetch(name)
             if data is not None and len(data) > MOST_BYTES:
@@ -190,18 +191,18 @@ class _FolderReader:
         return self._files[name]
 
     def named(self, folder: str) -> tuple[str, ...]:
-        """The names of the chat templates in ``additional_chat_templates/``."""
+        """Return the names of the chat templates in ``additional_chat_templates/``."""
         return names_in(self._names(join(folder, NAMED)))
 
     def text(self, name: str) -> str:
-        """The text of a file."""
+        """Return the text of a file."""
         try:
             return (self.data(name) or b"").decode("utf-8")
         except UnicodeDecodeError as error:
             raise TemplateError(f"{printable(name)} is not UTF-8 at byte {error.start}") from None
 
     def object(self, name: str) -> Mapping[str, Any]:
-        """The JSON object in a file, parsed once; empty if the file does not exist."""
+        """Return the JSON object in a file, parsed once; empty if the file does not exist."""
         if name not in self._objects:
             self._objects[name] = self._parse(name, self.data(name))
         return self._objects[name]
@@ -222,20 +223,20 @@ class _FolderReader:
 
 
 def folder_of(name: str) -> str:
-    """The path of the model's folder. ``name`` may be a file in ``additional_chat_templates/`` of this folder."""
+    """Return the path of the model's folder. The file ``name`` may be in ``additional_chat_templates/``."""
     folder = dirname(name)
     return dirname(folder) if basename(folder) == NAMED else folder
 
 
 def names_in(files: Sequence[str]) -> tuple[str, ...]:
-    """The names of the chat templates among the files. Raises ``TemplateError`` for a name that is not UTF-8."""
+    """Return the names of the chat templates among the files. Raises ``TemplateError`` for a name that is not UTF-8."""
     names = sorted([file.removesuffix(JINJA) for file in files if file.endswith(JINJA)])
     for name in names:
         try:
             name.encode()
         except UnicodeEncodeError:
             raise TemplateError(
-                f"{NAMED}/ contains {shown(name + JINJA)}, a name that is not UTF-8: rename it"
+                f"{NAMED}/ contains the file {shown(name + JINJA)}, whose name is not UTF-8: rename the file"
             ) from None
     return tuple(names)
 
@@ -244,14 +245,14 @@ def names_in(files: Sequence[str]) -> tuple[str, ...]:
 
 
 def _templates_of(name: str, reader: _FolderReader) -> Templates:
-    """The chat templates of the file ``name``. A single template has the name ``default``."""
+    """Return the chat templates of the file ``name``. A single template has the name ``default``."""
     if _is_default(name):
         return _in_files(folder_of(name), reader)
     if not name.endswith(".json"):
         return {DEFAULT: reader.text(name)}
     value = reader.object(name).get(KEY)
     if value is None:
-        raise TemplateError(f"{name} has no {KEY}: name the file that has it")
+        raise TemplateError(f"{name} has no key {KEY}: give the path of the file that contains the chat template")
     return _in_json(name, value, reader)
 
 
@@ -260,7 +261,7 @@ def _is_default(name: str) -> bool:
 
 
 def _in_files(folder: str, reader: _FolderReader) -> Templates:
-    """The chat templates in ``chat_template.jinja`` and ``additional_chat_templates/``."""
+    """Return the chat templates in ``chat_template.jinja`` and ``additional_chat_templates/``."""
     sources: dict[str, str] = {}
     if reader.data(join(folder, TEMPLATE)) is not None:
         sources[DEFAULT] = reader.text(join(folder, TEMPLATE))
@@ -276,7 +277,7 @@ def _in_files(folder: str, reader: _FolderReader) -> Templates:
 
 
 def _in_json(name: str, value: Any, reader: _FolderReader) -> Templates:
-    """The chat templates in a JSON file, which has one text or several texts with names."""
+    """Return the chat templates in a JSON file, which has one text or several texts with names."""
     if isinstance(value, str):
         return {DEFAULT: value}
     if isinstance(value, dict):
@@ -287,14 +288,14 @@ def _in_json(name: str, value: Any, reader: _FolderReader) -> Templates:
             raise TemplateError(f"{name}: {KEY} must be a text, or a list of {{name, template}}")
         if sources.get(entry["name"], entry["template"]) != entry["template"]:
             reader.notes.append(
-                f"{basename(name)} has {shown(entry['name'])} twice: the last one is used, as in transformers"
+                f"{basename(name)} has two templates {shown(entry['name'])}: the last is used, as in transformers"
             )
         sources[entry["name"]] = entry["template"]
     return sources
 
 
 def _template_files(name: str, reader: _FolderReader) -> list[str]:
-    """The files that have the templates of ``_templates_of(name)``. The file ``name`` is the first."""
+    """Return the files that contain the templates of ``_templates_of(name)``. The file ``name`` is the first."""
     if not _is_default(name):
         return [name]
     folder = folder_of(name)
@@ -302,7 +303,7 @@ def _template_files(name: str, reader: _FolderReader) -> list[str]:
 
 
 def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> list[str]:
-    """A note for each file of the folder whose chat templates are not equal to the templates of the file ``name``."""
+    """Return a note for each file of the folder whose chat templates differ from those of the file ``name``."""
     folder, own = folder_of(name), TEMPLATE if _is_default(name) else basename(name)
     if own not in (TEMPLATE, TOKENIZER, *PROCESSORS):
         return reader.notes  # a file that the operator wrote
@@ -322,7 +323,7 @@ def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> li
 
 
 def _note(other: str, sources: Templates, own: str, present: list[str]) -> str:
-    """The note on another file. ``present``: the files with a template. Tokenizers use the first file."""
+    """Return the note on the file ``other``. ``present``: the files with a template. Tokenizers use the first file."""
     where = f"{NAMED}/ ({listed(sources)})" if other == TEMPLATE and DEFAULT not in sources else other
     differs = f"{where} and {own} have different chat templates"
     for_tokenizers = present[0] if present[0] not in PROCESSORS else None
@@ -336,7 +337,7 @@ def _note(other: str, sources: Templates, own: str, present: list[str]) -> str:
 
 
 def _normalized(source: str) -> str:
-    """A source as Jinja reads sources: with line feeds as line ends, and without one line feed at the end."""
+    """Return the source as Jinja reads it: with line feeds as line ends, and without one line feed at the end."""
     return source.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
@@ -344,7 +345,7 @@ def _normalized(source: str) -> str:
 
 
 def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> tuple[Mapping[str, str], list[str]]:
-    """The tokens of ``tokenizer_config.json`` and ``special_tokens_map.json`` that a template gets as variables.
+    """Return the tokens of ``tokenizer_config.json`` and ``special_tokens_map.json`` that a template gets as variables.
 
     A folder may define further tokens: with any key ``…_token``, and in the mappings ``extra_special_tokens`` and
     ``model_specific_special_tokens``. Tokens that only the class of the tokenizer defines are missing, because no file
@@ -359,9 +360,9 @@ def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> 
     for name in texts:
         if not NAME.fullmatch(name) or name in OURS:
             file = TOKENS_MAP if name in used_map or name in _mapping(used_map.get(EXTRA)) else TOKENIZER
-            raise TemplateError(f"{file} has a token {shown(name)}, which cannot be a variable: rename it")
+            raise TemplateError(f"{file} has a token {shown(name)}, which is no valid variable name: rename the token")
     if is_older and "chat_template" in token_map:
-        raise TemplateError(f"{TOKENS_MAP} has a chat_template, which belongs in {TOKENIZER}: move it there")
+        raise TemplateError(f"{TOKENS_MAP} has the key chat_template: move this key to {TOKENIZER}")
     notes = []
     for name in dict.fromkeys([*TOKENS, *texts]):
         here, there = _text_of(config.get(name)), _text_of(token_map.get(name))
@@ -374,13 +375,13 @@ def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> 
 
 
 def _text_of(token: Any) -> str | None:
-    """The text of a token, which the files write as a text or as an object with ``content``; None for other values."""
+    """Return the text of a token, which is a text or an object with ``content`` in the files; None for other values."""
     text = token.get("content") if isinstance(token, dict) else token
     return text if isinstance(text, str) else None
 
 
 def _own_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> dict[str, Any]:
-    """The tokens that only this folder defines. ``transformers`` stores them separately and prefers them."""
+    """Return the tokens that only this folder defines. ``transformers`` stores them separately and prefers them."""
     # ``transformers`` stores such a token separately before it reads the map, if the token is a text, not an object.
     own = {
         name: value

@@ -1,8 +1,8 @@
 """Limits for the conversations that are rendered in this process. A subprocess renders larger conversations.
 
 Rendering in this process blocks the event loop, so each conversation must take a short time. The time grows with the
-length of the conversation or with the square of the length. Each template is measured once, at load. This happens in a
-subprocess for all templates, because a subprocess can be killed if a template never ends.
+length of the conversation or with the square of the length. Each template is measured once, at load. All templates are
+measured in a subprocess, because a subprocess can be killed if a template never ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _lock = threading.Lock()
 
 @lru_cache(maxsize=256)  # the gateway reads and then builds a configuration, and so loads each template several times
 def message_limits(name: str, sources: tuple[str, ...], clock: str, variables: str) -> tuple[int, ...]:
-    """Measure the templates of a folder. The limit of each is one of ``MESSAGE_LIMITS``, or 0 for a slow template.
+    """Measure the templates of a folder. Return a limit for each: one of ``MESSAGE_LIMITS``, or 0 for a slow template.
 
     ``variables``: the JSON text of the template variables that are the same for every request. Raises
     ``TemplateError`` if a template cannot be compiled.
@@ -63,7 +63,7 @@ def _message_limit(template: int, variables: Mapping[str, Any]) -> int:
 
 
 def has_number(value: Any) -> bool:
-    """True if a JSON value is or contains a number, with which a template could repeat a text many times."""
+    """Return whether a JSON value is or contains a number. A template could repeat a text that number of times."""
     if isinstance(value, (list, tuple)):
         return any(map(has_number, value))
     if isinstance(value, Mapping):
@@ -72,7 +72,7 @@ def has_number(value: Any) -> bool:
 
 
 def size_of(value: Any, limit: int) -> int:
-    """The size of a JSON value in characters. Counting stops when the size is above ``limit``."""
+    """Return the size of a JSON value in characters. Counting stops when the size is above ``limit``."""
     size, waiting = 0, [value]
     while waiting and size <= limit:
         one = waiting.pop()

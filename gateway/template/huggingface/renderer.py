@@ -35,7 +35,7 @@ from gateway.template.stops import stop_token_ids
 from gateway.template.tools import choice_of, forced, tools_of
 
 ATTRIBUTED_BY_NAME = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
-"""Texts in these variables have the name of the variable as origin, also if the request sets the variable."""
+"""The variables whose texts get the variable's name as origin, also if the request sets the variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ class _Job:
 
 
 class JinjaTemplate:
-    """Renders dialogues by a chat template."""
+    """Renders dialogues with a chat template."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        """Raises ``TemplateError`` for a template that cannot be compiled.
+        """Compile and measure the templates. Raises ``TemplateError`` for a template that cannot be compiled.
 
         The template is measured in a subprocess, because in this process nothing could stop an endless template.
         """
@@ -78,12 +78,15 @@ class JinjaTemplate:
         self._stop_token_ids = tuple(dict.fromkeys([*stop_token_ids(spec), *self._jinja.end_ids]))
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``. This call blocks while the subprocess renders. A server awaits ``render_async``."""
+        """Return the prompt. This call blocks while the subprocess renders. A server awaits ``render_async``.
+
+        See ``base.Template``.
+        """
         job = self._job(dialogue)
         return self._prompt(dialogue, job, self._rendered(job))
 
     async def render_async(self, dialogue: Dialogue) -> Prompt:
-        """As ``render``, without blocking the event loop. Also raises Overloaded."""
+        """Return the prompt without blocking the event loop. See ``render``. Also raises Overloaded."""
         job = self._job(dialogue)
         if job.in_process:
             return self._prompt(dialogue, job, self._rendered(job))
@@ -131,7 +134,7 @@ class JinjaTemplate:
         )
 
     def _tools(self, dialogue: Dialogue) -> tuple[Sequence[Mapping[str, Any]], tuple[Segment, ...]]:
-        """The tools that the template writes, and the text after the prompt if a tool must be called."""
+        """Return the tools for the template, and the beginning of the forced call; empty if no call is forced."""
         declared = self.spec.tools
         if dialogue.options.tools and declared is None:
             check_dialogue(dialogue)  # raises the error
@@ -145,7 +148,7 @@ class JinjaTemplate:
             if name not in self._jinja.request_kwargs:
                 allowed = ", ".join(self._jinja.request_kwargs) or "none"
                 raise ForbiddenParameter(
-                    f"a request cannot set this variable of the model's chat template; allowed: {allowed}",
+                    f"a request cannot set this variable of the model's chat template; allowed variables: {allowed}",
                     param=f"chat_template_kwargs.{in_ascii(name, 40)}",
                 )
         return dialogue.options.template_kwargs
@@ -200,7 +203,7 @@ class JinjaTemplate:
 
 
 def _marked(message: Mapping[str, Any], mark: str) -> Mapping[str, Any]:
-    """The message with a mark at the end of its text."""
+    """Return the message with a mark at the end of its text."""
     content = message.get("content")
     if isinstance(content, str):
         return {**message, "content": content + mark}
@@ -213,7 +216,7 @@ def _marked(message: Mapping[str, Any], mark: str) -> Mapping[str, Any]:
 
 
 def _cut(text: str, mark: str) -> str:
-    """The text before the mark. White space at the end is removed if the template trims, as in ``transformers``."""
+    """Return the text before the mark. As in ``transformers``, white space is removed if the template trims."""
     word = mark.strip()
     at = text.find(word)
     if at < 0:

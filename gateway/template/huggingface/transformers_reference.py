@@ -29,7 +29,7 @@ CLOCK = "strftime_now"
 
 
 def installed() -> str:
-    """The version of ``transformers``; empty if the package is not installed."""
+    """Return the version of ``transformers``; empty if the package is not installed."""
     try:
         return version(PACKAGE)
     except PackageNotFoundError:
@@ -40,7 +40,10 @@ class TransformersTemplate:
     """Renders dialogues with ``apply_chat_template``, without network access."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        """Raises ``TemplateError`` for a template that cannot be compiled, ``ImportError`` without the package."""
+        """Compile the templates. Raises ``ImportError`` if ``transformers`` is not installed.
+
+        Raises ``TemplateError`` for a template that cannot be compiled.
+        """
         from transformers import PreTrainedTokenizerBase
 
         assert spec.jinja is not None
@@ -57,7 +60,7 @@ class TransformersTemplate:
         )
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``."""
+        """Return the prompt for this dialogue. See ``base.Template``."""
         if dialogue.options.tools and self.spec.tools is None:
             check_dialogue(dialogue)  # raises the error
         check_open_turn(dialogue)
@@ -83,7 +86,7 @@ class TransformersTemplate:
                 raise refusal(error_text(error)) from None
             if isinstance(error, ValueError) and dialogue.options.continue_final:
                 raise InvalidValue(
-                    f"transformers refuses: {error_text(error)}", param="continue_final_message"
+                    f"transformers refuses the request: {error_text(error)}", param="continue_final_message"
                 ) from None
             raise TemplateError(f"{type(error).__name__}: {error_text(error)}") from None
         return Prompt(text, PromptMetadata(bos=self.spec.bos, bos_text=self.spec.bos_text))

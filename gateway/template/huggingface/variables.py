@@ -22,13 +22,13 @@ from gateway.template.spec import JinjaSpec
 
 PLAIN_KEYS = frozenset({"role", "content"})
 REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Two names of the same field. A template reads one of the two."""
+"""The names of the field with the reasoning. A template reads one of these names."""
 MAX_CHANGED = 8
 """The largest number of notices about changed messages in one answer."""
 
 
 def template_messages(dialogue: Dialogue, spec: JinjaSpec) -> list[Mapping[str, Any]]:
-    """The messages for the template, as a new list.
+    """Return the messages for the template, as a new list.
 
     Raises ``MediaNotSupported``, or ``InvalidValue`` for arguments of a tool call that are not a JSON object.
     """
@@ -43,7 +43,7 @@ def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping
     for index, part in enumerate(message.parts):
         if part.kind != "text":
             raise MediaNotSupported(
-                f"this model takes text only: send parts of type text, not {in_ascii(part.kind)}",
+                f"this model accepts only text: send parts of type text, not {in_ascii(part.kind)}",
                 param=f"messages[{number}].content[{index}]",
             )
     if message.parts and spec.content == "text":
@@ -60,7 +60,7 @@ def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping
 
 
 def _with_arguments(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
-    """The tool call with parsed arguments."""
+    """Return the tool call. Arguments that are JSON text are parsed."""
     function = call.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
         return call
@@ -79,7 +79,7 @@ def _with_arguments(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
 
 
 def check_call_fields(dialogue: Dialogue, template: CompiledTemplate) -> None:
-    """Raises ``UnsupportedParameter`` if a message has tool calls, and the template cannot write tool calls."""
+    """Raise ``UnsupportedParameter`` if a message has tool calls and the template cannot write tool calls."""
     for number, raw in _with_more_fields(dialogue):
         for field in CALL_FIELDS:
             if raw.get(field) and not template.mentions(field):
@@ -89,7 +89,7 @@ def check_call_fields(dialogue: Dialogue, template: CompiledTemplate) -> None:
 
 
 def ignored_fields(dialogue: Dialogue, template: CompiledTemplate) -> list[Notice]:
-    """A notice for each field of a message that the template does not read."""
+    """Return a notice for each field of a message that the template does not read."""
     notices = []
     for number, raw in _with_more_fields(dialogue):
         for field in UNREAD_FIELDS:
@@ -100,7 +100,7 @@ def ignored_fields(dialogue: Dialogue, template: CompiledTemplate) -> list[Notic
 
 
 def _with_more_fields(dialogue: Dialogue) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(index, fields) of each message that has fields in addition to the role and the content."""
+    """Yield (index, fields) of each message that has fields in addition to the role and the content."""
     if not isinstance(dialogue.messages, PlainMessages):
         for number, message in enumerate(dialogue.messages):
             if not message.raw.keys() <= PLAIN_KEYS:
@@ -108,7 +108,7 @@ def _with_more_fields(dialogue: Dialogue) -> Iterator[tuple[int, Mapping[str, An
 
 
 def changed_messages(dialogue: Dialogue, prompt: str) -> list[Notice]:
-    """A notice for each message whose text is changed in the prompt; at most ``MAX_CHANGED`` notices."""
+    """Return a notice for each message whose text is changed in the prompt; at most ``MAX_CHANGED`` notices."""
     notices: list[Notice] = []
     at, missed = 0, 0
     for number, text in enumerate(dialogue.texts):

@@ -1,8 +1,8 @@
 """Renders dialogues as LazyLLM's ``return_dict`` does (``kind: prompter``), for targets that take messages.
 
-``docs/spec/lazyllm.md`` 8.3 has the rules. The first message is a system message of the model's system sentence and the
-filled instruction. The template's own history follows, and then the client's messages, unchanged and in place. The
-current turn changes in two cases: its text may fill a slot, and the instruction's user part is written before it.
+``docs/spec/lazyllm.md`` 8.3 has the rules. The first message is a system message with the model's system sentence and
+the filled instruction. The template's own history follows, and then the client's messages in the same order. Only the
+current turn may change: its text may fill a slot, and the instruction's user part may be written before the text.
 The target gets the tools of the request in OpenAI's form, and writes the tokens around turns itself.
 """
 
@@ -35,9 +35,10 @@ from gateway.template.stops import prompt_metadata
 
 
 def for_messages(spec: TemplateSpec) -> TemplateSpec:
-    """The template of a prompter file for targets that take messages.
+    """Return a copy of a prompter's template for targets that accept messages.
 
-    The target itself writes tools, calls, reasoning and the BOS, so the keys for them do not apply.
+    The keys for tools, reasoning and the BOS are removed, because the target itself writes tools, calls, reasoning and
+    the BOS.
     """
     assert spec.prompter is not None
     return replace(spec, tools=None, thinking=None, bos="none", bos_text="",
@@ -61,7 +62,7 @@ class ApiPrompterTemplate:
         ]
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``. The caller sends the tools."""
+        """Return the prompt for this dialogue. See ``base.Template``. The caller sends the tools."""
         dialogue = with_default_tools(dialogue, self._prompter)
         found = _sorted(dialogue)
         check_class(found, self._prompter)
@@ -69,7 +70,9 @@ class ApiPrompterTemplate:
         values = slot_values(found, dialogue.options.variables, self._filler.slots, self._prompter)
         if self._prompter.form == "empty":
             if dialogue.options.tools:
-                raise UnsupportedParameter("class empty has no tools. Leave `tools` out.", param="tools")
+                raise UnsupportedParameter(
+                    "a prompter of class empty does not support tools; leave `tools` out", param="tools"
+                )
             return Prompt("", self._metadata, tuple(sent))
         try:
             system, user, rest = self._filler.fill(values, list(dialogue.options.tools))
@@ -84,7 +87,7 @@ class ApiPrompterTemplate:
         return Prompt("", self._metadata, (*self._system(text_of(system)), *self._history, *sent))
 
     def _system(self, instruction: str) -> list[dict[str, Any]]:
-        """The system message. Without any text, LazyLLM sends an empty message."""
+        """Return a list with the system message; empty if the message has no text and the template is not exact."""
         texts = [self._prompter.tokens.system, instruction]
         if self._dialect.modern or not instruction:
             texts = [text for text in texts if text]
@@ -92,7 +95,7 @@ class ApiPrompterTemplate:
         return [{"role": "system", "content": content}] if content or self._prompter.exact else []
 
     def _after(self, text: str, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The message with ``text`` before its content. Raises PrompterError."""
+        """Return the message with ``text`` before the content. Raises PrompterError if LazyLLM cannot do this."""
         content = message.get("content") or ""
         if isinstance(content, str):
             return {**message, "content": text + content}
@@ -102,7 +105,7 @@ class ApiPrompterTemplate:
 
 
 def _sorted(dialogue: Dialogue) -> PrompterInput:
-    """The messages of the request by their place in the prompt. Raises InvalidValue."""
+    """Sort the messages into history, current turn, system messages and answer. Raises InvalidValue."""
     turns = [Turn(number, message.role, message.text) for number, message in enumerate(dialogue.messages)]
     system = tuple([turn for turn in turns if turn.role in SYSTEM_ROLES])
     others = [turn for turn in turns if turn.role not in SYSTEM_ROLES]

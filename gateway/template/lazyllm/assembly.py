@@ -20,7 +20,7 @@ RESPONSE = "### Response:\n"
 
 
 def answer_marker(spec: PrompterSpec) -> str:
-    """The text after which LazyLLM's ``get_response`` finds the answer; empty if there is none."""
+    """Return the text after which LazyLLM's ``get_response`` expects the answer; empty if there is no such text."""
     modern = DIALECTS[spec.dialect].modern
     if spec.form == "alpaca":
         return RESPONSE if modern else RESPONSE.rstrip("\n")
@@ -43,7 +43,7 @@ class Turn:
 
     @property
     def origin(self) -> str:
-        """The origin of the segments that this message becomes."""
+        """The origin of the segments that are made from this message."""
         return f"messages[{self.number}]"
 
     @property
@@ -53,16 +53,17 @@ class Turn:
 
 
 def pair_segments(pairs: Iterable[tuple[str, str]], tokens: SpecialTokens) -> Iterator[Segment]:
-    """The pairs of user and assistant texts that the template writes before every conversation."""
+    """Yield segments for the pairs of user and assistant texts that the template writes before every conversation."""
     for user, assistant in pairs:
         for text in (tokens.soh, user, tokens.eoh + tokens.soa, assistant, tokens.eoa):
             yield template_text(text)
 
 
 def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: PrompterDialect) -> Iterator[Segment]:
-    """The earlier turns of the request as segments. Raises PrompterError.
+    """Yield segments for the earlier turns of the request. Raises PrompterError.
 
-    Releases of LazyLLM before 0.2 take only pairs of a user's and an assistant's text, with the same bytes.
+    Releases of LazyLLM before 0.2 accept only pairs of a user message and an assistant message. The bytes are the same
+    in all releases.
     """
     roles = [turn.role for turn in turns]
     if not dialect.modern and (roles != ["user", "assistant"] * (len(turns) // 2) or any(t.calls for t in turns)):
@@ -83,7 +84,7 @@ def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: Prompte
 
 
 def _call_pieces(call: Mapping[str, Any], tokens: SpecialTokens) -> Iterator[tuple[str, bool]]:
-    """The pieces of a tool call. True marks a piece that comes from the template."""
+    """Yield (text, is_token) for each piece of a tool call. ``is_token``: True for a text of the template."""
     yield (tokens.tool_start_token or "") + "\n", True
     if tokens.tool_args_token:
         yield str(call["name"]), False
@@ -108,10 +109,10 @@ def assemble(
     in_environment: bool = False,
     answer: Segment | None = None,
 ) -> Segments:
-    """The whole prompt of the class ``alpaca`` or ``chat``.
+    """Return the whole prompt of a prompter of class ``alpaca`` or ``chat``.
 
     ``user``: the user part of the instruction, before the current turn. ``current``: the texts of the current turn, one
-    per line; empty if a slot has the user message. ``label``: the label of the tokens around the current turn.
+    per line; empty if the user message fills a slot. ``label``: the label of the tokens around the current turn.
     ``in_environment``: True if the current turn has results of tools. ``answer``: the beginning of the answer.
     """
     parts: tuple[Segment, ...]

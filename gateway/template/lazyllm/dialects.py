@@ -23,11 +23,13 @@ class PrompterDialect:
     tail: str = "\n"
     """The text between the tools and the user part in a prompt of the class ``alpaca``."""
     parts: Literal["all", "line", "none"] = "all"
-    """A ``{system, user}`` instruction is split across lines (``all``), only in one line (``line``), or not at all."""
+    """Where an instruction with system and user parts is split: across lines (``all``), in one line (``line``), nowhere
+    (``none``)."""
     formats_mappings: bool = False
-    """True: ``str.format`` also fills a dictionary of slot values, so that JSON in an instruction is an error."""
+    """Whether ``str.format`` also fills a dictionary of slot values. Then JSON in an instruction is an error."""
     modern: bool = True
-    """True since release 0.2: JSON5, the preamble for tools, tool messages in histories, no leading line breaks."""
+    """Whether the release is at least 0.2: JSON5, a preamble for tools, tool messages in histories, no leading line
+    breaks."""
 
 
 DIALECTS: Mapping[str, PrompterDialect] = {
@@ -41,7 +43,7 @@ CURRENT = DIALECTS["1.4"]
 
 
 class PrompterError(TemplateError):
-    """LazyLLM raises an exception in this case. The message has the exact class and text of the exception."""
+    """A case in which LazyLLM raises an exception. The message contains the class and the text of the exception."""
 
     def __init__(self, exception: str, text: str = "") -> None:
         super().__init__(f"{exception}: {text}")

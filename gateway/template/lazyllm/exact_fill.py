@@ -36,7 +36,7 @@ _FIELD_NAME_END = re.compile(r"[.\[]")
 def prepared(
     instruction: str, tokens: SpecialTokens, dialect: PrompterDialect, tools: Sequence[Any], *, preamble: bool
 ) -> Segments:
-    """The instruction with the preamble, the tool tokens and the names of the tools. The other slots are still open.
+    """Return the instruction with the preamble, the tool tokens and the names of the tools. Other slots stay open.
 
     Raises PrompterError for a tool without a name.
     """
@@ -52,13 +52,13 @@ def prepared(
 
 
 def with_folded_place(instruction: str) -> str:
-    """The instruction with ``FOLDED_PLACE`` at the end of the system part."""
+    """Return the instruction with ``FOLDED_PLACE`` at the end of the system part."""
     system, tag, user = instruction.partition(USER_BEGINS)
     return system + FOLDED_PLACE + tag + user
 
 
 def fold(system: Segments, turns: Sequence[Turn]) -> Segments:
-    """Replace the ``FOLDED_PLACE`` that the template wrote by the request's system messages."""
+    """Replace ``FOLDED_PLACE`` in the template's text with the request's system messages."""
     found: list[Segment] = []
     for segment in system:
         before, place, after = segment.text.partition(FOLDED_PLACE) if segment.scaffold else (segment.text, "", "")
@@ -70,7 +70,7 @@ def fold(system: Segments, turns: Sequence[Turn]) -> Segments:
 
 
 def fill(instruction: Segments, given: Any, labels: Labels, dialect: PrompterDialect) -> tuple[Segments, Any]:
-    """The instruction with ``given`` in the slots, and the value that fills no slot; ``""`` if there is no such value.
+    """Return the instruction with filled slots, and the value that fills no slot; ``""`` if every value fills a slot.
 
     ``given``: a text for the only slot, or values by slot name. Raises PrompterError with LazyLLM's error text. If
     LazyLLM's choice of a slot depends on the order of a set, the first slot in the text is used.
@@ -101,7 +101,7 @@ def fill(instruction: Segments, given: Any, labels: Labels, dialect: PrompterDia
 
 
 def formatted(instruction: Segments, values: Mapping[str, Any], labels: Labels) -> Segments:
-    """Apply ``str.format(**values)`` field by field, so that each value keeps a label. Raises PrompterError."""
+    """Apply ``str.format(**values)`` field by field, and label each value. Raises PrompterError if formatting fails."""
     found: list[Segment] = []
     try:
         for literal, field, spec, conversion in Formatter().parse(text_of(instruction)):
@@ -116,7 +116,10 @@ def formatted(instruction: Segments, values: Mapping[str, Any], labels: Labels) 
 
 
 def split_parts(instruction: Segments, parts: str) -> tuple[Segments, Segments]:
-    """The system part and the user part. As in LazyLLM, tags inside slot values also split. Raises PrompterError."""
+    """Return the system part and the user part. As in LazyLLM, tags inside slot values also split the text.
+
+    Raises PrompterError if the tags are in an order in which LazyLLM fails.
+    """
     text = text_of(instruction)
     if parts == "none" or USER_BEGINS not in text or USER_ENDS not in text:
         return instruction, ()
@@ -128,7 +131,7 @@ def split_parts(instruction: Segments, parts: str) -> tuple[Segments, Segments]:
 
 
 def user_part(text: str, parts: str) -> tuple[int, int] | None:
-    """The start and the end of the user part in a filled instruction; None if there is no user part.
+    """Return the start and the end of the user part in a filled instruction; None if there is no user part.
 
     ``all`` finds the same as ``BEGINS(.*)ENDS`` in the whole text, and ``line`` the same as ``.*BEGINS(.*)ENDS`` in the
     first line that matches. These expressions take quadratic time on a text from a client. This function is linear.

@@ -1,7 +1,7 @@
 """Fast path of prompters: the text around the messages, stored for each order of roles.
 
 Conversations with the same roles, tools and slots differ in the texts only. The general renderer renders the first such
-conversation, and the segments show where the texts are. A later request puts other texts into these gaps.
+conversation, and the segments show where the texts are. For a later request, other texts are put into these gaps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, PromptLayout, Rol
 from gateway.template.lazyllm.instruction import LIST_HEADING
 
 MAX_TOOL_LISTS = 32
-"""The number of tool lists that layouts share. Evaluations send the same tool list with every request."""
+"""The number of tool lists that are stored for the layouts. Evaluations send the same tool list with every request."""
 MAX_TOOLS_BYTES = 64 * 1024
 """The largest size of a shared tool list, as bytes of JSON."""
 STAND_IN = "x"
@@ -34,7 +34,7 @@ FilledLayout = tuple[PromptLayout, Callable[[list[str]], Sequence[str]], str]
 
 @dataclass(frozen=True, slots=True)
 class ToolListKey:
-    """A list of tools. Two lists with the same JSON are equal."""
+    """A list of tools as a cache key. Two lists with the same JSON are equal."""
 
     json: bytes = b""
     tools: Tools = field(default=(), compare=False)
@@ -47,7 +47,7 @@ class FastLayouts:
     """The layouts of one prompter template."""
 
     def __init__(self, render_general: Callable[[Dialogue], Prompt], slots: Sequence[str]) -> None:
-        """``slots``: the slots that the request's variables fill."""
+        """Create an empty cache of layouts. ``slots``: the slots that the request's variables fill."""
         self._render_general = render_general
         self._slots = slots
         self._layouts = lru_cache(maxsize=MAX_LAYOUTS)(self._lay_out)
@@ -55,7 +55,7 @@ class FastLayouts:
         """Returns the same object for equal values, so that equal tool lists are stored once, as key and as text."""
 
     def render(self, dialogue: Dialogue) -> Prompt | None:
-        """The prompt; None if only the general renderer can render this dialogue."""
+        """Return the prompt; None if only the general renderer can render this dialogue."""
         messages, options = dialogue.messages, dialogue.options
         if not isinstance(messages, PlainMessages) or len(messages.roles) > MAX_MESSAGES:
             return None
@@ -101,9 +101,10 @@ class FastLayouts:
     def _words_and_gaps(
         self, roles: Roles, tools: Tools, has_variables: bool
     ) -> tuple[list[str], list[str], PromptMetadata, str] | None:
-        """The texts around the gaps, the origin of the text in each gap, the metadata, and the text of the tool list.
+        """Return the texts around the gaps, the origin of each gap's text, the metadata, and the text of the tool list.
 
-        None: the general renderer refuses these roles, or the texts around the gaps depend on the texts in the gaps.
+        None if the general renderer refuses these roles, or if the texts around the gaps depend on the texts in the
+        gaps.
         """
         variables = dict.fromkeys(self._slots, STAND_IN) if has_variables else EMPTY_MAPPING
         messages = tuple([Message(role, STAND_IN) for role in roles])

@@ -1,6 +1,6 @@
 """Fills the instruction template of a prompter with the slot values of a request.
 
-``safe_fill`` fills the slots, or ``exact_fill`` if the template file has ``exact: true``.
+If the template file has ``exact: true``, ``exact_fill`` fills the slots, else ``safe_fill``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from gateway.template.lazyllm.segments import TOOLS, text_of
 from gateway.template.spec import PrompterSpec
 
 REST = "the input"
-"""LazyLLM's key for the current turn, next to the slot values. No slot can have this name, because of the space."""
+"""The key of the current turn among the slot values. No slot can have this name, because the name contains a space."""
 
 Filled = tuple[Segments, Segments, Segments]
 """(system part, user part, texts of the current turn; no texts if the user message fills a slot)."""
 
 
 def instruction_of(spec: PrompterSpec) -> str:
-    """The instruction template with LazyLLM's tags and with open slots."""
+    """Return the instruction template with LazyLLM's tags and with open slots."""
     dialect = DIALECTS[spec.dialect]
     if spec.form == "empty":
         return ""
@@ -43,7 +43,7 @@ def instruction_of(spec: PrompterSpec) -> str:
 
 
 def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
-    """The names of the slots that a request may fill."""
+    """Return the names of the slots that a request may fill."""
     instruction = instruction_of(spec)
     if spec.exact:
         return slots_of(text_of(prepared(instruction, spec.tokens, DIALECTS[spec.dialect], (), preamble=False)))
@@ -51,7 +51,7 @@ def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
 
 
 def as_refusal(error: PrompterError) -> InvalidValue:
-    """The error that the client gets for a request that LazyLLM refuses too."""
+    """Return the client's error for a request that LazyLLM also refuses."""
     shown = in_ascii(error.message, 80)
     return InvalidValue(f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages")
 
@@ -73,9 +73,9 @@ class InstructionFiller:
         """The names of the slots that a request may fill."""
 
     def fill(self, values: SlotValues, tools: list[Any], folded: Sequence[Turn] = ()) -> Filled:
-        """The filled instruction. ``folded``: the request's system messages, which are added to the system part.
+        """Return the filled instruction. ``folded``: the request's system messages, which are added to the system part.
 
-        Raises PrompterError.
+        Raises PrompterError if LazyLLM raises an exception for this request.
         """
         return (self._exact_fill if self._spec.exact else self._safe_fill)(values, tools, folded)
 

@@ -25,19 +25,19 @@ TASK = (
 )
 
 SLOT = re.compile(r"\{(\w+)\}")
-"""A slot is a name of word characters of any script, in braces. ``{{a}}`` contains a slot too."""
+"""A slot is a name in braces. A name has word characters of any script. ``{{a}}`` contains a slot too."""
 
 Instruction = str | tuple[str, str]
 """An instruction is one text, or a text for the system part and a text for the user part."""
 
 
 def slots_of(text: str) -> tuple[str, ...]:
-    """The names of the slots in a text, each once, in the order of the text."""
+    """Return the names of the slots in a text, in the order of the text and without duplicates."""
     return tuple(dict.fromkeys(SLOT.findall(text)))
 
 
 def alpaca_instruction(instruction: Instruction, extra_keys: Sequence[str], dialect: PrompterDialect) -> str:
-    """The instruction template of LazyLLM's single-turn prompter (the class ``alpaca``)."""
+    """Return the instruction template of LazyLLM's single-turn prompter (the class ``alpaca``)."""
     extra, begin = _extra_messages(extra_keys), TASK + dialect.heading
     if isinstance(instruction, str):
         return f"{begin}{instruction}\n\n{extra}"
@@ -47,7 +47,10 @@ def alpaca_instruction(instruction: Instruction, extra_keys: Sequence[str], dial
 
 
 def chat_instruction(instruction: Instruction, extra_keys: Sequence[str], dialect: PrompterDialect) -> str:
-    """The instruction template of LazyLLM's prompter ``chat``. LazyLLM ignores extra keys of an empty instruction."""
+    """Return the instruction template of LazyLLM's prompter ``chat``.
+
+    As in LazyLLM, extra keys of an empty instruction are ignored.
+    """
     extra = _extra_messages(extra_keys)
     if isinstance(instruction, str):
         return f"{instruction}\n{extra}\n" if instruction or not dialect.modern else ""
@@ -86,7 +89,7 @@ TOOL_NAMES = "tool_names"
 
 
 def write_tools(tools: Sequence[Any], dialect: PrompterDialect) -> str:
-    """The text of the tool list in the prompt; empty without tools."""
+    """Return the text of the tool list in the prompt; empty without tools."""
     if not tools:
         return ""
     written = write_json5(tools) if dialect.modern else json.dumps(tools)
@@ -94,7 +97,7 @@ def write_tools(tools: Sequence[Any], dialect: PrompterDialect) -> str:
 
 
 def tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
-    """The names of the tools as JSON5; empty without tools. Raises PrompterError for a tool without a name."""
+    """Return the names of the tools as JSON5; empty without tools. Raises PrompterError for a tool without a name."""
     try:
         return write_json5([tool["function"]["name"] for tool in tools]) if tools else ""
     except (KeyError, TypeError) as error:
@@ -102,7 +105,7 @@ def tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def with_preamble(text: str, tokens: SpecialTokens, *, preamble: bool) -> str:
-    """Replace ``PREAMBLE_PLACE`` by the preamble or by nothing, and fill the slots of the tool tokens."""
+    """Replace ``PREAMBLE_PLACE`` with the preamble or with an empty text, and fill the slots of the tool tokens."""
     text = text.replace(PREAMBLE_PLACE, PREAMBLE if preamble else "")
     for name, token in tokens.tool_tokens:
         if token:

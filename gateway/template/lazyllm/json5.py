@@ -56,7 +56,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def write_json5(value: Any) -> str:
-    """The value as JSON5 on one line. Raises PrompterError for a value that JSON5 cannot express."""
+    """Return the value as JSON5 on one line. Raises PrompterError for a value that JSON5 cannot express."""
     if isinstance(value, str):
         return f'"{value.translate(WRITTEN_ESCAPES)}"'
     if value is None or isinstance(value, (int, float)):
@@ -74,7 +74,7 @@ def _written_key(key: Any) -> str:
 
 
 def is_bare(key: str) -> bool:
-    """True if the key needs no quotes."""
+    """Return whether the key can be written without quotes."""
     if not key or key in RESERVED:
         return False
     if key.isascii():
@@ -94,24 +94,24 @@ class NotJson5(ValueError):
 
 
 def read_json5(text: str) -> Any:
-    """The value of a JSON5 text. Raises NotJson5, or ValueError for a number with too many digits."""
+    """Return the value of a JSON5 text. Raises NotJson5, or ValueError for a number with too many digits."""
     value, at = _value(text, _skip(text, 0), 0)
     if at < len(text):
-        raise NotJson5(f"unexpected text at {at}")
+        raise NotJson5(f"unexpected text at offset {at}")
     return value
 
 
 def _skip(text: str, at: int) -> int:
-    """The offset after the white space and the comments that start at this offset."""
+    """Return the offset after the white space and the comments at offset ``at``."""
     blanks = BLANKS.match(text, at)
     assert blanks is not None
     return blanks.end()
 
 
 def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
-    """The value at this offset, and the offset after the value."""
+    """Return the value at offset ``at``, and the offset after the value."""
     if depth > MAX_DEPTH:
-        raise NotJson5("nested too deeply")
+        raise NotJson5(f"the value is nested deeper than {MAX_DEPTH} levels")
     opening = text[at : at + 1]
     value: Any
     if opening == "{":
@@ -134,7 +134,7 @@ def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
         key, at = _string(text, at) if text[at : at + 1] in ("'", '"') else _name(text, at)
         at = _skip(text, at)
         if not text.startswith(":", at):
-            raise NotJson5(f"expected : at {at}")
+            raise NotJson5(f"expected : at offset {at}")
         found[key], at = _value(text, _skip(text, at + 1), depth)
         at = _after_item(text, at, "}")
     return found, at + 1
@@ -154,14 +154,14 @@ def _after_item(text: str, at: int, end: str) -> int:
     if text.startswith(",", at):
         return _skip(text, at + 1)
     if not text.startswith(end, at):
-        raise NotJson5(f"expected , or {end} at {at}")
+        raise NotJson5(f"expected , or {end} at offset {at}")
     return at
 
 
 def _string(text: str, at: int) -> tuple[str, int]:
     found = STRING.match(text, at)
     if found is None:
-        raise NotJson5(f"a string without an end at {at}")
+        raise NotJson5(f"the string at offset {at} has no end")
     inner = found[1] if found[1] is not None else found[2]
     return _unescaped(inner) if "\\" in inner else _paired(inner), found.end()
 
@@ -180,21 +180,21 @@ def _unescaped(text: str) -> str:
     while (place := text.find("\\", at)) >= 0:
         escape = ESCAPE.match(text, place)
         if escape is None:
-            raise NotJson5("an escape that JSON5 does not have")
+            raise NotJson5("the string contains an escape that JSON5 does not have")
         pieces += (text[at:place], meaning(escape))
         at = escape.end()
     return _paired("".join([*pieces, text[at:]]))
 
 
 def _name(text: str, at: int) -> tuple[str, int]:
-    """The key without quotes that starts at this offset."""
+    """Return the key without quotes at offset ``at``, and the offset after the key."""
     characters: list[str] = []
     begin = at
     while character := text[at : at + 1]:
         if character == "\\":
             escape = ESCAPE.match(text, at)
             if escape is None or not escape[1]:
-                raise NotJson5(f"an escape that a key cannot hold at {at}")
+                raise NotJson5(f"the key contains an escape that is not allowed, at offset {at}")
             characters.append(chr(int(escape[1], 16)))
             at = escape.end()
             continue
@@ -203,15 +203,18 @@ def _name(text: str, at: int) -> tuple[str, int]:
         characters.append(character)
         at += 1
     if not characters:
-        raise NotJson5(f"expected a key at {begin}")
+        raise NotJson5(f"expected a key at offset {begin}")
     return _paired("".join(characters)), at
 
 
 def _number(text: str, at: int) -> tuple[int | float, int]:
-    """The value of a number. Plus signs are ignored. A minus is allowed before any number that is not hexadecimal."""
+    """Return the number at offset ``at``, and the offset after the number.
+
+    Plus signs are ignored. A minus sign is allowed before any number that is not hexadecimal.
+    """
     found = NUMBER.match(text, at)
     if found is None or (minus := found["signs"].count("-")) > 1 or (minus and found["hex"]):
-        raise NotJson5(f"expected a value at {at}")
+        raise NotJson5(f"expected a value at offset {at}")
     if found["hex"]:
         return int(found["hex"], 16), found.end()
     try:
@@ -228,7 +231,7 @@ def _paired(text: str) -> str:
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
-        raise NotJson5("a lone surrogate half") from error
+        raise NotJson5("the text contains a lone surrogate") from error
 
 
 # ---------------------------------------------------------------- results of tools
@@ -238,7 +241,7 @@ NOT_IN_JSON5 = ("\u2028", "\u2029", "\\ud", "\\uD")
 
 
 def printed_result(content: str) -> str:
-    """A tool's result as LazyLLM prints it: ``str()`` of the JSON5 value, or the unchanged text if it is not JSON5."""
+    """Return a tool's result as LazyLLM prints it: ``str()`` of the JSON5 value, or the unchanged text."""
     printed = printed_json(content)
     if printed is not None:
         return printed
@@ -249,7 +252,7 @@ def printed_result(content: str) -> str:
 
 
 def printed_json(content: str) -> str | None:
-    """A ``printed_result`` for plain JSON, a hundred times as fast; None if the text may be JSON5 but is not JSON."""
+    """Return ``printed_result(content)`` for plain JSON, a hundred times as fast; None for any other text."""
     if any(text in content for text in NOT_IN_JSON5):
         return None
     try:

@@ -26,10 +26,10 @@ from gateway.template.tools import calls_of
 
 SYSTEM_ROLES = ("system", "developer")
 MAX_JSON5 = 32 * 1024
-"""How many characters of a request's tool results are read as JSON5 if they are not JSON. This takes some 50 ms."""
+"""The largest number of characters of tool results in one request that are read as JSON5 (about 50 ms)."""
 MAYBE_JSON5 = re.compile(r"""\s*["'\[{0-9+\-./tfnIN]""")
 WRITTEN_FIELDS = frozenset({"tool_calls", "tool_call_id"})
-"""Fields of a message that a prompter with tools writes, and fields that only identify a written field."""
+"""The fields of a message that get no notice in a prompter with tools."""
 PARAM = "gateway.variables"
 
 
@@ -47,14 +47,14 @@ class PrompterInput:
 
     @property
     def in_environment(self) -> bool:
-        """True if the current turn has tool results."""
+        """Whether the current turn has tool results."""
         return self.current[0].role == "tool"
 
 
 def with_default_tools(dialogue: Dialogue, spec: PrompterSpec) -> Dialogue:
-    """The dialogue, with the template's own tools if the request has none.
+    """Return the dialogue. If the request has no tools, the template's default tools are added.
 
-    Raises InvalidValue if LazyLLM's release does not accept tools next to its own.
+    Raises InvalidValue if the request has tools and this release of LazyLLM accepts only the default tools.
     """
     options = dialogue.options
     if not spec.default_tools or options.tools is spec.default_tools:
@@ -63,20 +63,21 @@ def with_default_tools(dialogue: Dialogue, spec: PrompterSpec) -> Dialogue:
         return replace(dialogue, options=replace(options, tools=spec.default_tools))
     if not DIALECTS[spec.dialect].modern:
         raise InvalidValue(
-            f"this model's template has tools of its own, and dialect {spec.dialect} takes no others; leave tools out",
+            f"this model's template has default tools, and dialect {spec.dialect} allows no others; leave tools out",
             param="tools",
         )
     return dialogue
 
 
 def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
-    """Sort a dialogue for a prompter of this class.
+    """Sort a dialogue into the inputs of a prompter.
 
-    Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. ``param`` names the field.
+    Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. The error's ``param`` names the
+    field.
     """
     if dialogue.options.tools and not spec.tools:
         raise UnsupportedParameter(
-            "this model's template writes no tools: it has no key `tools`. Leave tools out of the request.",
+            "this model's template does not support tools: it has no key `tools`. Leave tools out of the request.",
             param="tools",
         )
     system: list[Turn] = []
@@ -102,7 +103,8 @@ def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
     roles = (*SYSTEM_ROLES, "user", "assistant", *(("tool",) if spec.tools else ()))
     if message.role not in roles:
         raise RoleNotSupported(
-            f'this model\'s template has no role for "{in_ascii(message.role, 32)}"; it has {", ".join(roles)}',
+            f'this model\'s template has no role for "{in_ascii(message.role, 32)}"; '
+            f"supported roles: {', '.join(roles)}",
             param=f"messages[{number}].role",
         )
     calls = calls_of(message, number) if spec.tools else ()
@@ -114,12 +116,12 @@ def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
 
 
 def take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
-    """Remove the answer at the end from ``turns``, and return this turn. None if the model writes the whole answer."""
+    """Remove the answer at the end of ``turns`` and return this answer; None if the model writes the whole answer."""
     options = dialogue.options
     if options.whole and (not turns or dialogue.messages[-1].role != "assistant" or turns[-1].calls):
         raise InvalidValue(
-            "a prompter writes a complete conversation only up to an assistant's text; end the messages with one, "
-            "or leave add_generation_prompt out",
+            "a complete conversation must end with an assistant message without tool calls; "
+            "add this message, or leave add_generation_prompt out",
             param="add_generation_prompt",
         )
     if options.whole:
@@ -130,16 +132,15 @@ def take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
     answer = turns.pop()
     if answer.calls:
-        raise InvalidValue(
-            "a message that calls tools is finished; it cannot be continued", param="continue_final_message"
-        )
+        raise InvalidValue("the last message has tool_calls and cannot be continued", param="continue_final_message")
     return answer
 
 
 def current_from(roles: Sequence[str]) -> int:
-    """The index of the first message of the current turn. ``roles``: of the messages without system messages.
+    """Return the index of the first message of the current turn.
 
-    Raises InvalidValue if the messages end with neither a user message nor tool results.
+    ``roles``: the roles of all messages except system messages. Raises InvalidValue if the last message is neither a
+    user message nor a tool result.
     """
     at = len(roles)
     while at and roles[at - 1] == "tool":
@@ -156,7 +157,7 @@ def current_from(roles: Sequence[str]) -> int:
 
 
 def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple[Turn, ...]:
-    """The turns with tool results as LazyLLM prints such results, and a notice for each changed result."""
+    """Return the turns with tool results as LazyLLM prints the results. Add a notice for each changed result."""
     found: list[Turn] = []
     left = MAX_JSON5
     for turn in turns:
@@ -175,18 +176,18 @@ def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple
 
 
 def check_class(found: PrompterInput, spec: PrompterSpec) -> None:
-    """The classes ``alpaca`` and ``empty`` accept only a single user message. Raises InvalidValue."""
+    """Raise InvalidValue if a prompter of class ``alpaca`` or ``empty`` gets more than a single user message."""
     if spec.form == "chat":
         return
     if found.history or found.in_environment:
         raise InvalidValue(
-            "this model's template takes a single user message; leave out earlier turns and tool results",
+            "this model's template accepts only a single user message; leave out earlier turns and tool results",
             param="messages",
         )
     if spec.form == "empty" and (found.system or found.answer):
         what = "system messages" if found.system else "the assistant message that is to be continued"
         raise InvalidValue(
-            f"this model's template takes a single user message; leave out {what}",
+            f"this model's template accepts only a single user message; leave out {what}",
             param="messages" if found.system else "continue_final_message",
         )
 
@@ -202,13 +203,14 @@ class SlotValues:
     current: tuple[Segment, ...]
     """The texts of the current turn; empty if the user message fills a slot."""
     only_slot: str = ""
-    """The only slot of the template, if only the user message fills it. LazyLLM handles this case separately."""
+    """The only slot of the template, if only the user message fills this slot; else empty. LazyLLM handles this case
+    separately."""
 
 
 def slot_values(
     found: PrompterInput, variables: Mapping[str, Any], slots: tuple[str, ...], spec: PrompterSpec
 ) -> SlotValues:
-    """The values of the slots. Raises InvalidValue for a variable that is missing, unexpected or not a text."""
+    """Return the values of the slots. Raises InvalidValue for a variable that is missing, unexpected or not a text."""
     segments: dict[str, Segment] = {}
     for name, value in variables.items():
         if name not in slots:
@@ -223,7 +225,7 @@ def slot_values(
         if spec.form == "alpaca":
             # Without input_slot, validation accepts only templates with one slot. A variable fills this slot.
             raise InvalidValue(
-                "this model's template writes the user message into its only slot; leave the variable out", param=PARAM
+                "the user message fills the only slot of this model's template; leave the variable out", param=PARAM
             )
         return SlotValues(segments, tuple([turn.text for turn in found.current]))
     if input_slot in variables:
@@ -248,5 +250,5 @@ def _check_complete(segments: Mapping[str, Segment], slots: tuple[str, ...]) -> 
 
 def _accepted(slots: tuple[str, ...]) -> str:
     if not slots:
-        return "this model's template has no slots and takes no variables"
-    return f"this model's template takes the variables {', '.join(slots)}"
+        return "this model's template has no slots for variables"
+    return f"this model's template accepts the variables {', '.join(slots)}"

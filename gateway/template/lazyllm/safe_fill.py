@@ -47,20 +47,20 @@ class SafeInstruction:
         return cls(system=tuple(_parts(system)), preamble=tuple(_parts(after)), user=tuple(_parts(user)))
 
     def fill(self, values: Mapping[str, Segment], folded: Sequence[Turn]) -> tuple[Segments, Segments]:
-        """The filled system part and user part. ``folded``: the request's system messages, added to the system part."""
+        """Return the filled system part and user part. ``folded``: system messages to add to the system part."""
         system = _filled(self.system, values)
         system = (*system, *folded_segments(folded, text_of(system)), *_filled(self.preamble, values))
         return system, _filled(self.user, values)
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The names of the slots, each once, in the order of the text, without the slot for the names of the tools."""
+        """The names of the slots in order, without duplicates and without the slot for the names of the tools."""
         names = [slot for _, slot in (*self.system, *self.user) if slot and slot != TOOL_NAMES]
         return tuple(dict.fromkeys(names))
 
 
 def folded_segments(system: Sequence[Turn], before: str) -> Iterator[Segment]:
-    """The request's system messages, one per line, after the text ``before``.
+    """Yield the request's system messages, one per line, after the text ``before``.
 
     Without an instruction, the system messages are written exactly as LazyLLM would write an instruction.
     """

@@ -12,22 +12,22 @@ TOOLS = ("system", "tools", False)
 
 
 def template_text(text: str) -> Segment:
-    """A segment with a text of the template."""
+    """Return a segment for a text of the template."""
     return Segment(text, "", "template", True)
 
 
 def text_of(segments: Iterable[Segment]) -> str:
-    """The joined text of the segments."""
+    """Return the joined text of the segments."""
     return "".join([segment.text for segment in segments])
 
 
 def cut(segments: Segments, start: int, end: int) -> Segments:
-    """The part of the joined text from one offset to another."""
+    """Return the segments between two offsets of the joined text."""
     return tuple(next(_parts(segments, [(start, end)])))
 
 
 def replace_all(segments: Segments, old: str, new: Segment) -> Segments:
-    """``str.replace`` on the joined text, in linear time."""
+    """Replace ``old`` with ``new`` in the joined text, like ``str.replace``, in linear time."""
     pieces = text_of(segments).split(old)
     if len(pieces) == 1:
         return segments
@@ -40,13 +40,13 @@ def replace_all(segments: Segments, old: str, new: Segment) -> Segments:
 
 
 def strip_leading(segments: Segments, character: str) -> Segments:
-    """``str.lstrip`` of one character on the joined text."""
+    """Remove a leading character from the joined text, like ``str.lstrip``."""
     text = text_of(segments)
     return cut(segments, len(text) - len(text.lstrip(character)), len(text)) if text.startswith(character) else segments
 
 
 def _parts(segments: Segments, spans: Iterable[tuple[int, int]]) -> Iterator[list[Segment]]:
-    """The segments in each span of the joined text. The spans are in ascending order."""
+    """Yield the segments in each span of the joined text. The spans are in ascending order."""
     index = begin = 0
     for start, end in spans:
         part: list[Segment] = []

@@ -36,7 +36,7 @@ class PrompterTemplate:
             self._fast = FastLayouts(self._render_general, [s for s in slots if s != spec.prompter.input_slot])
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``."""
+        """Return the prompt for this dialogue. See ``base.Template``."""
         if self._prompter.default_tools:
             dialogue = with_default_tools(dialogue, self._prompter)
         prompt = self._fast.render(dialogue) if self._fast is not None else None

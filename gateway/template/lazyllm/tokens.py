@@ -17,12 +17,13 @@ from gateway.template.lazyllm.dialects import CURRENT, PrompterDialect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecialTokens:
-    """The special tokens of a model. None: the token is not configured, which may differ from an empty token."""
+    """The special tokens of a model. None: a token is not configured, which may differ from an empty token."""
 
     system: str = ""
     """The system sentence of the model, which LazyLLM configures like a special token."""
     sos: str = ""
-    """``sos`` starts the system turn and ``eos`` ends it. In other names, h is human, a assistant, e environment."""
+    """``sos`` starts the system turn, and ``eos`` ends this turn. In other names, h is human, a assistant, e
+    environment."""
     soh: str = ""
     soa: str = ""
     eos: str = ""
@@ -35,7 +36,7 @@ class SpecialTokens:
     tool_args_token: str | None = None
 
     def updated(self, texts: Mapping[str, Any]) -> SpecialTokens:
-        """A copy in which ``texts`` replace the tokens of the same names. Unknown names and None values are ignored."""
+        """Return a copy in which ``texts`` replace the tokens of the same names. Unknown names and None are ignored."""
         known = {name: text for name, text in texts.items() if name in TOKEN_NAMES and text is not None}
         return replace(self, **known)
 
@@ -57,12 +58,12 @@ def _table() -> Mapping[str, Any]:
 
 
 def family_names() -> tuple[str, ...]:
-    """The names of all model families in the table."""
+    """Return the names of all model families in the table."""
     return tuple(_table()["families"])
 
 
 def family(name: str, dialect: PrompterDialect = CURRENT) -> Mapping[str, Any]:
-    """The tokens and ``stop_words`` of a model family, and keys that no prompter reads. Raises KeyError.
+    """Return LazyLLM's table entry for a model family, with tokens and ``stop_words``. Raises KeyError.
 
     LazyLLM releases before 0.2 have no tokens for tool calls.
     """
@@ -71,15 +72,15 @@ def family(name: str, dialect: PrompterDialect = CURRENT) -> Mapping[str, Any]:
 
 
 def online_system(source: str) -> str | None:
-    """The system sentence of a prompter that LazyLLM puts in front of a provider's models; None: unknown provider."""
+    """Return the system sentence that LazyLLM sends to a provider's models; None for an unknown provider."""
     text: str | None = _table()["online"].get(source)
     return text
 
 
 def family_of_model(model: str, dialect: PrompterDialect = CURRENT) -> str:
-    """The family in which LazyLLM finds the tokens of a model, by the model's name or path; empty if there is none.
+    """Return the family whose tokens LazyLLM uses for a model name or path; empty if there is no such family.
 
-    ``docs/spec/lazyllm.md`` 11.1. A path that ends in a slash has no name. Releases before 0.2 list whole names.
+    See ``docs/spec/lazyllm.md`` 11.1. A path that ends in a slash has no name. Releases before 0.2 compare whole names.
     """
     name, table = model.rsplit("/", 1)[-1].lower(), _table()
     if not dialect.modern:
@@ -91,5 +92,5 @@ def family_of_model(model: str, dialect: PrompterDialect = CURRENT) -> str:
 
 
 def default_tokens(dialect: PrompterDialect = CURRENT) -> SpecialTokens:
-    """The special tokens of a prompter without a model."""
+    """Return the special tokens of a prompter that has no model."""
     return SpecialTokens(**_table()["default" if dialect.modern else "default_0_1"])

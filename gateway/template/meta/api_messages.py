@@ -1,7 +1,7 @@
 """Templates of ``kind: meta`` whose roles have ``api_role``. These templates make OpenAI messages.
 
 ``docs/spec/opencompass.md`` 5 has the rules. Each turn becomes a message with the ``api_role`` of the template role,
-and with begin and end around the content. Neighbours of one role become one message, joined by a line break. With
+and with begin and end around the content. Adjacent turns of one role become one message, joined by a line break. With
 ``turns: natural`` the messages keep their order. ``turns: opencompass`` also adds the empty messages of the API parser.
 
 The meta ``begin`` becomes a system message at the start. (OpenCompass makes a bare string, which cannot be sent.)
@@ -28,7 +28,7 @@ from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
 
 CONSUMED = frozenset({"role", "content", FALLBACK_FIELD})
-"""The fields of a message that become the role and the content of the message that is sent."""
+"""The fields of a message that decide the role and the content of the sent message. Other fields are sent unchanged."""
 Content = str | list[Any]
 Numbered = tuple[tuple[int, ...], dict[str, Any]]
 """(numbers of messages in the dialogue, the message that is made of these messages)."""
@@ -48,24 +48,24 @@ class ApiTemplate:
         self._metadata = prompt_metadata(spec)
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``."""
+        """Return the prompt for this dialogue. See ``base.Template``."""
         check_open_turn(dialogue)
         turns = self._parsed(dialogue) if self.spec.turns == "opencompass" else self._natural(dialogue)
         merged = _merged(turns)
         if not merged:
-            raise InvalidValue("there is no message before the model's answer; add a user message", param="messages")
+            raise InvalidValue("no message comes before the model's answer; add a user message", param="messages")
         metadata = replace(self._metadata, notices=tuple(self._notices(dialogue, merged)))
         return Prompt("", metadata, tuple(message for _, message in [*self._begin, *merged]))
 
     def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
-        """The prompt of a prompt list (``prompt_lists.py``), or of a text, which becomes a user message."""
+        """Return the messages for a prompt list (``prompt_lists.py``). A text becomes one user message."""
         if isinstance(items, str):
             return Prompt("", self._metadata, ({"role": "user", "content": items},))
         for position, item in enumerate(items):
             if isinstance(item, str) and item.strip():
                 raise InvalidValue(
-                    f"{origin_of_item(items, position)} of the dataset prompt is a text outside the turns, which "
-                    "cannot be a message; give it a role",
+                    f"{origin_of_item(items, position)} of the dataset prompt is a text without a role, which "
+                    "cannot be sent as a message; give the text a role",
                     param=DATASET_PARAM,
                 )
         with role_errors(items, self.spec.name):
@@ -75,7 +75,9 @@ class ApiTemplate:
             ]
         merged = _merged(turns)
         if not merged:
-            raise InvalidValue("the dataset prompt makes no message before the model's turn", param=DATASET_PARAM)
+            raise InvalidValue(
+                "the dataset prompt has no turn before the model's turn; add a turn", param=DATASET_PARAM
+            )
         sent = {position for positions, _ in turns for position in positions}
         metadata = replace(self._metadata, notices=dropped_items(items, sent))
         return Prompt("", metadata, tuple(message for _, message in [*self._begin, *merged]))
@@ -110,13 +112,15 @@ class ApiTemplate:
         for number, message in enumerate(dialogue.messages):
             mapping = mapping_of(self._roles, message, number)
             if number not in sent:
-                yield Notice("dropped_turn", f"messages[{number}]: outside the round, or after the role that generates")
+                yield Notice(
+                    "dropped_turn", f"messages[{number}]: the role is not in the round, or comes after the answer"
+                )
             elif mapping.fallback_for:
                 yield fallback_notice(mapping, number)
 
 
 def _content(message: Message) -> Content:
-    """The content as a text; the list of parts if a part is media."""
+    """Return the content as a text, or as the list of parts if a part is not text."""
     if all(part.kind == "text" for part in message.parts):
         return message.text
     return list(message.raw["content"])
@@ -131,7 +135,7 @@ def _api_message(role: RoleSpec, content: Content, further: Mapping[str, Any], e
 
 
 def _merged(turns: Iterable[Numbered]) -> list[Numbered]:
-    """Join neighbours of one role to one message, except messages with further fields."""
+    """Join adjacent messages of one role into one message, except messages with fields other than role and content."""
     groups: list[list[Numbered]] = []
     for turn in turns:
         last = groups[-1][-1][1] if groups else {}
@@ -143,7 +147,7 @@ def _merged(turns: Iterable[Numbered]) -> list[Numbered]:
 
 
 def _as_one(group: list[Numbered]) -> Numbered:
-    """Join contents: texts with line breaks, or all contents to one list of parts if there are media."""
+    """Join messages into one. Texts are joined by line breaks. If there are media, the result is one list of parts."""
     contents: list[Content] = [message["content"] for _, message in group]
     texts = [content for content in contents if isinstance(content, str)]
     joined: Content = "\n".join(texts)

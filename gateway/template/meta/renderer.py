@@ -1,7 +1,7 @@
 """Templates of ``kind: meta`` with ``turns: natural`` that make a string.
 
 The prompt is the meta ``begin``, every turn as begin + content + end, and the begin of the generating role. A complete
-conversation (``RenderOptions.whole``) has the meta ``end`` in place of the begin of the generating role.
+conversation (``RenderOptions.whole``) ends with the meta ``end`` instead of the begin of the generating role.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class MetaTemplate:
         self._layouts = lru_cache(maxsize=MAX_LAYOUTS)(self._lay_out)
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``."""
+        """Return the prompt for this dialogue. See ``base.Template``."""
         return (self._fast_render(dialogue) if fast_paths.ENABLED else None) or self._render_general(dialogue)
 
     def _fast_render(self, dialogue: Dialogue) -> Prompt | None:
-        """The prompt by a stored layout; None if the dialogue has options, or content that is not text."""
+        """Return the prompt from a stored layout; None if the dialogue has options, too many messages or media."""
         messages = dialogue.messages
         if dialogue.options is not DEFAULT_OPTIONS or not isinstance(messages, PlainMessages):
             return None
@@ -57,7 +57,7 @@ class MetaTemplate:
         return self._render_general(dialogue).segments or ()
 
     def _lay_out(self, roles: Roles) -> PromptLayout:
-        """Make the layout from a conversation of empty messages. Raises RoleNotSupported."""
+        """Make the layout by rendering empty messages with these roles. Raises RoleNotSupported."""
         messages = PlainMessages(roles, [""] * len(roles), [EMPTY_MAPPING] * len(roles))
         empty = self._render_general(Dialogue(messages))
         words = [""]
@@ -70,16 +70,16 @@ class MetaTemplate:
 
 
 class Rendering:
-    """The pieces of one prompt with labels, and the notices."""
+    """Collects the labelled pieces and the notices of one prompt."""
 
     def __init__(self, template: MetaTemplate, dialogue: Dialogue) -> None:
         self.template = template
         self.dialogue = dialogue
         self.generating = template.generating
         self.open_number = len(dialogue.messages) - 1 if dialogue.options.continue_final else -1
-        """The number of the message that the model continues; -1: there is no such message."""
+        """The index of the message that the model continues; -1 if the model writes a new message."""
         self.opened = ""
-        """See ``PromptMetadata``."""
+        """The text at the end of the prompt that is part of the answer. See ``PromptMetadata.opened``."""
         self._texts: list[str] = []
         self._labels: list[SegmentLabel] = []
         self._notices: dict[Notice, None] = {}
@@ -113,12 +113,12 @@ class Rendering:
         """Write the text after the begin of the generating role."""
 
     def turn(self, mapping: RoleMapping, number: int) -> None:
-        """Write ``messages[number]``."""
+        """Write the turn of ``messages[number]``."""
         role = mapping.role
         self.write_turn(mapping, number, role.begin, "" if number == self.open_number else role.end)
 
     def write_turn(self, mapping: RoleMapping, number: int, begin: str, end: str) -> None:
-        """Write ``messages[number]`` between ``begin`` and ``end``."""
+        """Write the content of ``messages[number]`` between ``begin`` and ``end``."""
         message, role, origin = self.dialogue.messages[number], mapping.role.role, origin_of(number)
         if begin:
             self.add(begin, (role, origin, True))
@@ -131,7 +131,7 @@ class Rendering:
             self._notices.update(dict.fromkeys(unread_fields(message, number)))
 
     def content(self, message: Message, number: int, label: SegmentLabel) -> None:
-        """Write the content of ``messages[number]``. ``label``: the label of the content."""
+        """Write the content of ``messages[number]`` with the given label."""
         self.add(content_of(message, number, self.template.spec.media), label)
 
     def add(self, text: str, label: SegmentLabel) -> None:
@@ -140,7 +140,7 @@ class Rendering:
         self._labels.append(label)
 
     def _own_entry(self, entry: RoleSpec | str) -> None:
-        """Write an entry of the round that no message fills."""
+        """Write an entry of the round for which there is no message."""
         if isinstance(entry, str):
             self.add(entry, TEMPLATE_LABEL)
             return
@@ -151,7 +151,7 @@ class Rendering:
 
 
 def fallback_notice(mapping: RoleMapping, number: int) -> Notice:
-    """The notice that another role writes ``messages[number]``."""
+    """Return the notice that ``messages[number]`` is written with a fallback role."""
     return Notice(
         "fallback_role", f"messages[{number}]: {mapping.fallback_for} written as {in_ascii(mapping.role.role)}"
     )

@@ -1,7 +1,7 @@
 """Meta templates that write tools, calls and results, as the key ``tools`` of the template file declares.
 
 The list of tools is inside, before or after one turn. The calls of an assistant's message follow the text. Each result
-is in the turn of the role that ``roles: {tool: …}`` names. Client text is concatenated, and never used as a format.
+is in the turn of the role that ``roles: {tool: …}`` names. Client text is only joined, never used as a format string.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ToolTemplate(MetaTemplate):
 
 
 class ToolRendering(Rendering):
-    """The pieces of one prompt with tools."""
+    """Collects the pieces of one prompt with tools."""
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class ToolRendering(Rendering):
         self._form = spec.declare
         self._list = list(_list_pieces(spec.declare, tools)) if tools else []
         self._list_number = self._number_of_list() if tools else None
-        """The number of the message that has the list of tools; None: no message has the list."""
+        """The index of the message that contains the tool list; None if no message contains the list."""
         self._forced = forced
         self.opened = "".join([segment.text for segment in forced])
 
     def before_turns(self) -> None:
-        """Write a system turn with the list of tools if there are tools and no message has the list."""
+        """Write a system turn with the list of tools if there are tools and no message contains the list."""
         if not self._list or self._list_number is not None:
             return
         form, role = self._form, self.template.roles["system"].role
@@ -101,7 +101,7 @@ class ToolRendering(Rendering):
         self._write(self._content_pieces(message, number), label[0])
 
     def _is_joined(self, number: int) -> bool:
-        """True if ``messages[number]`` is a tool result that shares the turn of the previous result."""
+        """Return whether ``messages[number]`` is a tool result that shares the turn of the previous result."""
         pair = self.dialogue.messages[number - 1 : number + 1] if number > 0 else ()
         return self._spec.results.together and len(pair) == 2 and pair[0].role == pair[1].role == TOOL
 
@@ -120,7 +120,10 @@ class ToolRendering(Rendering):
             yield text, origin, False
 
     def _with_list(self, text: str, origin: str, *, scaffold: bool) -> Iterator[Piece]:
-        """The text of a turn, and the list of tools if it is inside. ``scaffold``: the text comes from the template."""
+        """Yield the text of a turn, and the list of tools if the list is inside this turn.
+
+        ``scaffold``: True if the text comes from the template.
+        """
         between = self._form.between if text else ""
         if self._form.place == "before_text":
             yield from self._list
@@ -139,7 +142,8 @@ class ToolRendering(Rendering):
             )
         if number == self.open_number:
             raise InvalidValue(
-                "a message that calls tools is complete; only text can be continued", param="continue_final_message"
+                "the last message has tool_calls and cannot be continued; only text can be continued",
+                param="continue_final_message",
             )
         yield form.after_text if has_text else "", origin, True
         yield form.begin, origin, True
@@ -191,7 +195,7 @@ def _python(form: CallForm, call: ToolCall, origin: str) -> Iterator[Piece]:
     names = (*call.name.split("."), *call.arguments)
     if not all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
         raise InvalidValue(
-            "the names of the function and of its arguments must be valid in Python, without keywords such as class",
+            "the names of the function and of its arguments must be Python identifiers, not keywords such as class",
             param=f"{origin}.tool_calls",
         )
     yield f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})", origin, False

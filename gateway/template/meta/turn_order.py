@@ -1,9 +1,9 @@
 """The order of turns with ``turns: natural``: the messages keep their order, and texts of the template are added.
 
-Each message is one turn. Then the model answers; in a complete conversation the last round ends. An entry of the round
-without a message is written once in each round, at its position in the round, if the entry is a bare string or a role
-with a default prompt (``THOUGHTS: "None"``). No empty turn is added. As in OpenCompass, a new round starts at each role
-that does not follow the previous role in the round. System messages never start a round.
+Each message is one turn. Then the model answers; in a complete conversation the last round ends. The round may have
+entries without a message. A bare string, or a role with a default prompt (``THOUGHTS: "None"``), is then written once
+in each round, at the position of the entry. No empty turn is added. As in OpenCompass, a message starts a new round if
+the message's role is not after the previous role in the round. System messages never start a round.
 
 For alternating conversations, OpenCompass's parser gives the same order.
 """
@@ -17,11 +17,11 @@ from gateway.template.roles import RoleMap, RoleMapping, mapping_of
 from gateway.template.spec import RoleSpec, TemplateSpec
 
 Turn = tuple[RoleMapping | None, RoleSpec | str, int]
-"""(role mapping, entry of the template, message number). Without a message, the mapping is None and the number -1."""
+"""(role mapping, entry of the template, message number). For an entry without a message: None, the entry, and -1."""
 
 
 class NaturalOrder:
-    """Puts turns in the order of one template."""
+    """Puts the turns of a dialogue in the order that one template requires."""
 
     def __init__(self, spec: TemplateSpec, generating: RoleSpec, roles: RoleMap) -> None:
         self._roles = roles
@@ -32,10 +32,10 @@ class NaturalOrder:
             for place, entry in enumerate(spec.round)
             if place not in filled_places and (isinstance(entry, str) or entry.prompt is not None)
         ]
-        """Index in the round → an entry that is written without a message."""
+        """(index in the round, entry) of each entry that is written without a message."""
 
     def turns(self, dialogue: Dialogue) -> Iterator[Turn]:
-        """All turns before the model's answer. Raises RoleNotSupported."""
+        """Yield all turns before the model's answer. Raises RoleNotSupported for a role that cannot be written."""
         last_place = -1
         system_places: set[int] = set()  # places that system messages have filled in this round
         for number, message in enumerate(dialogue.messages):
@@ -53,7 +53,10 @@ class NaturalOrder:
             yield from self._between(last_place, self._generating_place, system_places)
 
     def _between(self, place: int, next_place: int, filled: set[int]) -> Iterator[Turn]:
-        """The entries without a message between two places, with a new round between if the second is not later."""
+        """Yield the entries without a message between two places in the round.
+
+        If ``next_place`` is not after ``place``, a new round starts between the two places.
+        """
         if next_place > place:
             yield from self._own(place + 1, next_place, filled)
         else:

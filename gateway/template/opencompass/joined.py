@@ -26,7 +26,7 @@ class JoinedTemplate:
         self._metadata = prompt_metadata(spec)
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``."""
+        """Return the prompt for this dialogue. See ``base.Template``."""
         segments = joined_segments(self.spec, dialogue)
         texts = tuple([segment.text for segment in segments])
         labels = tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments])
@@ -36,7 +36,7 @@ class JoinedTemplate:
         return Prompt("".join(texts), metadata, Pieces(texts, labels))
 
     def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
-        """The prompt of a prompt list, or of a text. The answer's turn is in the prompt too, without its value."""
+        """Return the prompt for a prompt list or for a text. The answer's turn is included. ``mode`` is ignored."""
         listed = [items] if isinstance(items, str) else with_texts(items, self.spec.media)
         texts, labels = list[str](), list[SegmentLabel]()
         for position, item in enumerate(listed):
@@ -52,9 +52,10 @@ class JoinedTemplate:
 
 
 def joined_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]:
-    """The text of each message, with a line break before each except the first. An empty text adds nothing.
+    """Return the texts of the messages as segments, with a line break before each text. Empty messages are left out.
 
-    As in OpenCompass, an empty first message leaves the line break before the second message.
+    The first message has no line break before the text. As in OpenCompass, the second message has a line break even if
+    the first message is empty.
     """
     check_dialogue(dialogue)
     segments: list[Segment] = []

@@ -1,4 +1,4 @@
-"""OpenCompass's parsers, which make a text or messages of a prompt list.
+"""OpenCompass's parsers, which turn a prompt list into a text or into messages.
 
 A prompt list is OpenCompass's form of a conversation: a list of strings, turns (dicts with ``role`` and ``prompt``) and
 section markers (dicts with ``section`` and ``pos``). ``docs/spec/opencompass.md`` 1, 4 and 5 have the rules. The
@@ -29,20 +29,20 @@ ApiMessage = tuple[tuple[int, ...], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the prompt, and the item of the prompt list from which the piece is made."""
+    """A piece of the prompt, and the position of the item in the prompt list from which the piece is made."""
 
     text: str
     kind: Literal["scaffold", "content", "generate"]
     role: str = ""
     item: int | None = None
-    """The position of the item in the prompt list; None: the text comes from the meta template."""
+    """The position of the item in the prompt list; None if the text comes from the meta template."""
 
 
 def sections_of(items: Sequence[Any]) -> Iterator[tuple[str, list[Entry]]]:
     """Split a prompt list with nested sections into pairs (section, entries), in order.
 
-    A section ``round`` or ``ice`` gives one pair when the section ends. In ``begin`` and ``end``, each turn gives a
-    pair. Each string gives a pair with the section ``text``, also a string inside another section.
+    A section ``round`` or ``ice`` yields one pair with all its turns. In ``begin`` and ``end``, each turn yields a
+    pair. Each string yields a pair with the section name ``text``, also if the string is inside another section.
     """
     open_sections: list[tuple[str, list[Entry]]] = []
     for position, item in enumerate(items):
@@ -65,34 +65,34 @@ class _Parser:
     """The roles of a meta template by name, and the order of the roles in the round."""
 
     def __init__(self, meta_template: Mapping[str, Any]) -> None:
-        """``meta_template`` has the lists ``round`` and ``reserved_roles``. The role names in it are unique."""
+        """Create the parser. ``meta_template`` has the lists ``round`` and ``reserved_roles``, with unique names."""
         self._entries: list[str | Role] = meta_template["round"]
         roles = [entry for entry in self._entries if isinstance(entry, dict)]
         self._places: dict[str, int] = {role["role"]: self._entries.index(role) for role in roles}
-        """Role name → index in the round. The texts in the round count too."""
+        """Role name → index in the round. Bare texts in the round are counted too."""
         self._roles: dict[str, Role] = {role["role"]: role for role in (*roles, *meta_template["reserved_roles"])}
 
     def _name_of(self, turn: Turn) -> Any:
-        """The name of the turn's role if this role is defined, else of the fallback role, which may be undefined."""
+        """Return the name of the turn's role; if the role is not defined, return the turn's ``fallback_role``."""
         name = turn["role"]
         return name if name in self._roles else turn.get("fallback_role")
 
     def _role_of(self, turn: Turn) -> Role:
-        """The role that writes this turn. The turn's keys override the keys of the role. Raises TemplateError."""
+        """Return the role of this turn. The turn's keys override the keys of the role. Raises UndefinedRole."""
         name = self._name_of(turn)
         if name not in self._roles:
             raise UndefinedRole(turn)
         return {**self._roles[name], **turn}
 
     def _place(self, turn: Turn) -> int | None:
-        """The index of the turn's role in the round; None for a role that is not in the round."""
+        """Return the index of the turn's role in the round; None for a role that is not in the round."""
         return self._places.get(turn["role"])
 
     def _rounds(self, turns: Sequence[Entry]) -> list[Round]:
-        """The turns of a section as a list of rounds.
+        """Split the turns of a section into rounds.
 
-        A turn starts a new round if the role is not later in the round than the last role. A role that is not in the
-        round never starts a new round.
+        A turn starts a new round if the turn's role is not after the previous role in the round. A role that is not in
+        the round never starts a new round.
         """
         rounds: list[Round] = [[]]
         last = -1
@@ -110,13 +110,13 @@ class LMParser(_Parser):
     """Turns prompt lists into text."""
 
     def __init__(self, meta_template: Mapping[str, Any]) -> None:
-        """``meta_template`` has the keys of ``_Parser``, and the texts ``begin`` and ``end``."""
+        """Create the parser. ``meta_template`` has the keys of ``_Parser``, and the texts ``begin`` and ``end``."""
         super().__init__(meta_template)
         self._begin = Piece(meta_template["begin"], "scaffold")
         self._end = Piece(meta_template["end"], "scaffold")
 
     def pieces(self, items: Sequence[Any], mode: Mode = "gen") -> list[Piece]:
-        """The pieces of the prompt that are not empty. Raises TemplateError for a turn without a usable role."""
+        """Return the pieces of the prompt, without empty texts. Raises UndefinedRole for a role that is not defined."""
         pieces = [self._begin]
         for piece in self._sections(items, mode):
             pieces.append(piece)
@@ -139,9 +139,9 @@ class LMParser(_Parser):
                     yield from self._round(deque(turns), generates=mode == "gen" and section == "round" and is_last)
 
     def _round(self, turns: deque[tuple[int, Turn, int | None]], *, generates: bool) -> Iterator[Piece]:
-        """The pieces of one whole round. A turn whose role is not in the round follows the previous turn.
+        """Yield the pieces of one whole round. A turn of a role outside the round is written after the previous turn.
 
-        OpenCompass crashes on such a turn (section 12).
+        OpenCompass crashes on a turn whose role is not in the round (section 12).
         """
         yield from self._turns_without_place(turns)
         for place, entry in enumerate(self._entries):
@@ -165,7 +165,7 @@ class LMParser(_Parser):
 
 
 def _role_pieces(role: Role, turn: Turn, item: int | None) -> Iterator[Piece]:
-    """The begin, the prompt and the end of a turn. The role has a default prompt for a turn without a prompt."""
+    """Yield the begin, the prompt and the end of a turn. A turn without a prompt gets the role's default prompt."""
     name = role["role"]
     yield Piece(role.get("begin", ""), "scaffold", name, item)
     if "prompt" in turn:
@@ -176,13 +176,13 @@ def _role_pieces(role: Role, turn: Turn, item: int | None) -> Iterator[Piece]:
 
 
 class APIParser(_Parser):
-    """Turns prompt lists into messages. Every role has ``api_role``, and the round has only roles.
+    """Turns prompt lists into messages. Every role has ``api_role``, and the round contains no bare texts.
 
     ``generate`` has an effect only in rounds. OpenCompass crashes on a ``generate`` in ``begin`` (section 12).
     """
 
     def messages(self, items: Sequence[Any], mode: Mode = "gen") -> Iterator[ApiMessage]:
-        """The messages, before neighbours of one role are joined. Raises TemplateError for a turn without a role."""
+        """Yield the messages. Adjacent messages of one role are not joined. Raises UndefinedRole."""
         for section, entries in sections_of(items):
             if section in ("begin", "end"):
                 yield from (((item,), self._message(self._role_of(turn))) for item, turn in entries)
@@ -196,9 +196,9 @@ class APIParser(_Parser):
                         yield positions, self._message(role)
 
     def _whole_round(self, turns: Round) -> Iterator[ApiMessage]:
-        """The roles of the whole round. The keys of each turn override the keys of the role.
+        """Yield every role of the round, also roles without a turn. The keys of a turn override the keys of the role.
 
-        As in OpenCompass, a turn of a reserved role is not in the result.
+        As in OpenCompass, a turn of a reserved role is left out.
         """
         filled: dict[Any, ApiMessage] = {}
         for position, turn, _ in turns:
@@ -208,7 +208,7 @@ class APIParser(_Parser):
         yield from (filled.get(role["role"], ((), role)) for role in self._entries if isinstance(role, dict))
 
     def _place(self, turn: Turn) -> int:
-        """The index of the turn's role in the round, or of the fallback role."""
+        """Return the index in the round of the turn's role, or of the fallback role. Raises UndefinedRole."""
         place = self._places.get(turn["role"], self._places.get(turn.get("fallback_role", "")))
         if place is None:
             raise UndefinedRole(turn)
@@ -218,14 +218,14 @@ class APIParser(_Parser):
         return {"role": role["api_role"], "prompt": self.prompt(role)}
 
     def prompt(self, role: Role) -> Any:
-        """The message's content. Content parts (``prompt_mm``, AISBench) are not changed."""
+        """Return the message's content. Content parts (``prompt_mm``, AISBench) are not changed."""
         if "prompt_mm" in role:
             return role["prompt_mm"]
         return f"{role.get('begin', '')}{role.get('prompt', '')}{role.get('end', '')}"
 
 
 class UndefinedRole(TemplateError):
-    """The meta template does not define the role of a turn. The message has the role and not the client's text."""
+    """The meta template does not define a turn's role. The error message names the role, but not the client's text."""
 
     def __init__(self, turn: Turn) -> None:
         fallback = turn.get("fallback_role")

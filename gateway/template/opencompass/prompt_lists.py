@@ -1,4 +1,4 @@
-"""Origins, notices and errors of prompts that are made of a dataset's prompt list."""
+"""Origins, notices and errors for prompts that are made from a dataset's prompt list."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DATASET_PARAM = "gateway.prompt"
 
 
 def origin_of_item(items: Sequence[Any], position: int) -> str:
-    """The origin of a segment that comes from this item: ``prompt[2]`` is the third turn or text of the list."""
+    """Return the origin of an item. ``prompt[2]`` is the third turn or text; markers and empty texts do not count."""
     return f"prompt[{sum(not is_marker(item) and item != '' for item in items[:position])}]"
 
 
 def dropped_items(items: Sequence[Any], sent: Collection[int | None]) -> tuple[Notice, ...]:
-    """A notice for each item with a text that is not in the prompt, such as the answer after the generate point.
+    """Return a notice for each item whose text is not in the prompt, such as a turn after the model's answer.
 
     ``sent``: the positions of the items whose text is in the prompt.
     """
@@ -30,9 +30,10 @@ def dropped_items(items: Sequence[Any], sent: Collection[int | None]) -> tuple[N
 
 
 def with_texts(items: Sequence[Any], media: str | None) -> list[Any]:
-    """The list with text instead of content parts, for a template that makes a string.
+    """Return the prompt list with a text instead of content parts, for a template that makes a string.
 
-    ``media``: the text in the place of each part that is not text. Raises MediaNotSupported if it is None.
+    The text ``media`` replaces each part that is not text. Raises MediaNotSupported if ``media`` is None and a part is
+    not text.
     """
     return [
         item if isinstance(item, str) or "prompt_mm" not in item else _with_text(item, media, origin_of_item(items, n))
@@ -42,7 +43,7 @@ def with_texts(items: Sequence[Any], media: str | None) -> list[Any]:
 
 @contextmanager
 def role_errors(items: Sequence[Any], template: str) -> Iterator[None]:
-    """A context manager that raises InvalidValue for a turn whose role the template does not define."""
+    """A context manager that raises InvalidValue for a turn whose role is not defined in the template."""
     try:
         yield
     except UndefinedRole as error:

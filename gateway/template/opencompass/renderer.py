@@ -1,7 +1,7 @@
 """Templates of ``kind: meta`` with ``turns: opencompass``. The prompt is byte for byte the prompt of OpenCompass.
 
-The prompt also has OpenCompass's empty turns between neighbours of one role. If the template lets the model answer
-before the last messages, these messages are left out and a notice is added.
+The prompt also has OpenCompass's empty turns between adjacent messages of one role. If the model's answer comes before
+the last messages, these messages are left out and a notice is added.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OpenCompassTemplate:
         self._metadata = prompt_metadata(spec)
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """See ``base.Template``."""
+        """Return the prompt for this dialogue. See ``base.Template``."""
         texts = self._texts(dialogue)
         segments = self._segments(dialogue, texts, "ppl" if dialogue.options.whole else "gen")
         if dialogue.options.continue_final:
@@ -45,7 +45,7 @@ class OpenCompassTemplate:
         return Prompt("".join(pieces), metadata, Pieces(pieces, marks))
 
     def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
-        """The prompt of a prompt list (``prompt_lists.py``), or of a text, which is the whole prompt."""
+        """Return the prompt for a prompt list (``prompt_lists.py``). A text is returned unchanged."""
         if isinstance(items, str):
             return Prompt(items, self._metadata, Pieces((items,), (("", "prompt", False),)))
         items = with_texts(items, self.spec.media)
@@ -62,7 +62,7 @@ class OpenCompassTemplate:
         return Prompt("".join(texts), metadata, Pieces(tuple(texts), tuple(labels)))
 
     def full_segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
-        """The segments of the complete conversation in mode ``ppl``: every turn ends, and the meta ``end`` follows."""
+        """Return the segments of the complete conversation (mode ``ppl``): all turns, and then the meta ``end``."""
         return tuple(self._segments(dialogue, self._texts(dialogue), "ppl"))
 
     def _texts(self, dialogue: Dialogue) -> list[str]:
@@ -81,7 +81,7 @@ class OpenCompassTemplate:
         return segments
 
     def _continued(self, segments: list[Segment], text: str, number: int) -> list[Segment]:
-        """The prompt for an answer that continues the last message, which follows the begin of the generating role."""
+        """Return the segments of the prompt, with the last message after the begin of the generating role."""
         role = self._roles["assistant"].role
         if role != self.spec.generating:
             raise InvalidValue(
@@ -100,13 +100,15 @@ class OpenCompassTemplate:
             if mapping.fallback_for:
                 notices.append(fallback_notice(mapping, number))
             if texts[number] and origin_of(number) not in written:
-                notices.append(Notice("dropped_turn", f"messages[{number}]: after the role that generates"))
+                notices.append(
+                    Notice("dropped_turn", f"messages[{number}]: the message comes after the model's answer")
+                )
             notices.extend(unread_fields(message, number))
         return tuple(notices)
 
 
 def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]:
-    """The segments of the complete conversation, from which perplexity is computed (``docs/spec/opencompass.md`` 4.6).
+    """Return the segments of the complete conversation, for computing perplexity (``docs/spec/opencompass.md`` 4.6).
 
     A template without roles joins the messages with line breaks (4.7). Raises the errors of ``Template.render``, and
     InvalidValue for tools and for templates that make messages.
@@ -128,9 +130,10 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
 def prompt_list(
     messages: Sequence[Message], texts: Sequence[str], names: Mapping[str, str], roles: RoleMap
 ) -> tuple[list[Any], list[int]]:
-    """The dialogue as a prompt list, and for each item the number of the message (-1: the item has no message).
+    """Return the dialogue as a prompt list, and the message number of each item (-1 for a section marker).
 
-    System messages at the start are the section ``begin``. All others are one ``round``. Raises RoleNotSupported.
+    System messages at the start are in the section ``begin``, and all other messages in one section ``round``. Raises
+    RoleNotSupported if the template cannot write a message's role.
     """
     items: list[Any] = []
     numbers: list[int] = []
@@ -160,7 +163,7 @@ def prompt_list(
 
 
 def meta_template(spec: TemplateSpec) -> dict[str, Any]:
-    """The template file's content as the dict that the parsers need."""
+    """Return the template as the dict that the parsers require."""
     return {
         "begin": spec.begin,
         "end": spec.end,

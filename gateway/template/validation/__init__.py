@@ -1,4 +1,4 @@
-"""Checks the content of a template file, makes a ``TemplateSpec`` of it, and reports every mistake.
+"""Checks the content of a template file, reports every mistake, and returns a ``TemplateSpec``.
 
 - ``template``  the entry function, and the check of examples
 - ``meta``      ``kind: meta``

@@ -39,13 +39,13 @@ FIXED_DAY = "2024-07-26"
 NOW = "now"
 
 PROBES = ((Message("user", "x"),), (Message("system", "x"), Message("user", "x")))
-"""Two conversations, of which nearly every template accepts one or both."""
+"""Two conversations. Nearly every template accepts at least one of the two."""
 
 
 def read_jinja(
     keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, fetch: Fetch, names: Names
 ) -> TemplateSpec:
-    """The spec with the values of ``kind: jinja``. Mistakes are added to ``problems``."""
+    """Check the keys of ``kind: jinja`` and return the spec. Mistakes are added to ``problems``."""
     if ("file" in keys) == ("template" in keys):
         problems.add((), "write exactly one of the keys `file` (path of the chat template) and `template` (its text)")
     given = {name: str(problems.value(NonEmpty, keys[name], (name,))) for name in WORDS if name in keys}
@@ -83,7 +83,9 @@ def _read_files(given: Mapping[str, str], fetch: Fetch, names: Names, problems: 
             data = fetch(name) if name else given.get("template", "").encode("utf-8", "replace")
             if data is not None and (actual := hashlib.sha256(data).hexdigest()) != given["sha256"].lower():
                 changed = name or "the template"
-                problems.add(("sha256",), f"{changed} has changed: check it, then write its SHA-256, {actual}")
+                problems.add(
+                    ("sha256",), f"{changed} has changed: check the content, then write the new SHA-256, {actual}"
+                )
     files = ChatFiles()
     try:
         files = read_chat_files(name, fetch, names) if name else files
@@ -95,7 +97,7 @@ def _read_files(given: Mapping[str, str], fetch: Fetch, names: Names, problems: 
 def _choose_sources(
     files: ChatFiles, given: Mapping[str, str], problems: Problems
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """(name, source) of the templates that requests get, and a note on the choice if there are several templates."""
+    """Return (name, source) of the templates in use, and a note on the choice if there are several templates."""
     named = files.templates
     path: Path = ("template",) if "template" in given else ("file",)
     variant = given.get("variant", "")
@@ -132,7 +134,7 @@ def _check_variable(name: Any, path: Path, problems: Problems) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         problems.add(path, f"{shown(name)} is not a valid variable name: use letters, digits and _")
     elif name in OURS:
-        problems.add(path, f"the gateway sets {name} itself; remove it")
+        problems.add(path, f"the gateway sets the variable {name} itself; remove it")
     elif name in TOKENS:
         problems.add(path, f"{name} is a special token: write it under special_tokens")
 
@@ -148,7 +150,7 @@ def _clock(value: str, problems: Problems) -> str:
 
 
 def check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) -> TemplateSpec:
-    """The spec with the BOS at the start of a rendered text. A contradicting ``bos`` in the file is a problem."""
+    """Return the spec with the BOS that a rendered text begins with. A contradicting ``bos`` is a problem."""
     from gateway.template.huggingface.renderer import JinjaTemplate  # this imports jinja2, which few gateways need
 
     assert spec.jinja is not None

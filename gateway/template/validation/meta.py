@@ -22,7 +22,7 @@ Placed = list[tuple[Path, RoleSpec]]
 
 
 def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *, generates: bool) -> TemplateSpec:
-    """The spec with the key ``begin``. Mistakes are added to ``problems``.
+    """Check the keys of ``kind: meta`` and return the spec with ``begin``. Mistakes are added to ``problems``.
 
     ``generates``: False if the template is not used for answers, so that no role needs the key ``generate``.
     """
@@ -48,7 +48,7 @@ def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *
 
 
 def _begin(begin: Any, problems: Problems, *, makes_messages: bool) -> str:
-    """The text of ``begin``. As in OpenCompass, an API model may also have ``{role: SYSTEM, prompt: …}``."""
+    """Return the text of ``begin``. As in OpenCompass, an API model may also have ``{role: SYSTEM, prompt: …}``."""
     if not makes_messages or not isinstance(begin, Mapping):
         return str(problems.value(str, begin, ("begin",)))
     problems.keys(begin, ("role", "prompt"), ("begin",))
@@ -58,25 +58,27 @@ def _begin(begin: Any, problems: Problems, *, makes_messages: bool) -> str:
 
 
 def check_bos(spec: TemplateSpec, text: str, key: str, problems: Problems) -> None:
-    """Check ``bos`` and ``bos_text`` against ``text``, with which prompts begin. ``key``: the key of ``text``."""
+    """Check ``bos`` and ``bos_text`` against ``text``, the beginning of every prompt. ``key``: the key of this text."""
     if spec.bos != "text":
         if spec.bos_text:
             problems.add(("bos_text",), "applies only to bos: text; set bos to text or remove bos_text")
     elif not spec.bos_text:
         problems.add(("bos",), f"bos: text needs bos_text, the marker that `{key}` starts with")
     elif not text.startswith(spec.bos_text):
-        problems.add(("bos_text",), f"must be the start of `{key}`: write {shown(spec.bos_text)} there")
+        problems.add(
+            ("bos_text",), f"must be the start of `{key}`: write {shown(spec.bos_text)} at the start of `{key}`"
+        )
 
 
 def _check_api(spec: TemplateSpec, placed: Placed, problems: Problems) -> None:
     for path, role in placed:
         if role.api_role is None:
             problems.add(
-                path, f"role {shown(role.role)} has no api_role, but others do: give one to every role or to none"
+                path, f"role {shown(role.role)} has no api_role, but other roles have: set it in all roles or in none"
             )
     for number, entry in enumerate(spec.round):
         if isinstance(entry, str):
-            problems.add(("round", number), "bare text has no role, so it cannot become a message; remove it")
+            problems.add(("round", number), "a bare text has no role and cannot become a message; remove the text")
 
 
 def _check_roles(placed: Placed, problems: Problems) -> None:
@@ -88,10 +90,10 @@ def _check_roles(placed: Placed, problems: Problems) -> None:
         if role.fallback_role is not None and role.fallback_role not in names:
             problems.add(
                 (*path, "fallback_role"),
-                f"no role {shown(role.fallback_role)} in this template{suggest(role.fallback_role, names)}",
+                f"this template has no role {shown(role.fallback_role)}{suggest(role.fallback_role, names)}",
             )
         if role.generate and path[0] == "reserved_roles":
-            problems.add((*path, "generate"), "a reserved role cannot generate; move it into `round`")
+            problems.add((*path, "generate"), "a reserved role cannot have generate; move the role into `round`")
 
 
 def _check_generating(placed: Placed, problems: Problems, *, needed: bool) -> None:
@@ -102,7 +104,7 @@ def _check_generating(placed: Placed, problems: Problems, *, needed: bool) -> No
     for path, _ in generating[1:]:
         problems.add(
             (*path, "generate"),
-            f"only one role may have generate, and {shown(generating[0][1].role)} has it: remove this key",
+            f"only one role may have generate, and the role {shown(generating[0][1].role)} has it: remove this key",
         )
 
 
@@ -110,12 +112,12 @@ def _check_mappings(spec: TemplateSpec, names: list[str], problems: Problems) ->
     """Check that users and assistants have template roles, and that the roles in ``roles`` exist."""
     for openai_role, wanted in spec.roles.items():
         if wanted and wanted not in names:
-            problems.add(("roles", openai_role), f"no role {shown(wanted)} in this template{suggest(wanted, names)}")
+            problems.add(("roles", openai_role), f"this template has no role {shown(wanted)}{suggest(wanted, names)}")
     for openai_role in NEEDED_ROLES:
         wanted = role_names(spec)[openai_role]
         if names and wanted not in names and openai_role not in spec.roles:
             problems.add(
                 ("round",),
-                f"no role writes {openai_role} messages: name a role {wanted}, "
-                f"or map one under `roles: {{{openai_role}: …}}`",
+                f"no role writes {openai_role} messages: add a role {wanted}, "
+                f"or map another role under `roles: {{{openai_role}: …}}`",
             )

@@ -17,7 +17,7 @@ Spec = TypeVar("Spec")
 
 
 class SpecError(TemplateError):
-    """A template file cannot be used. The error has all problems of the file."""
+    """A template file cannot be used. The error message contains all problems of the file."""
 
     def __init__(self, problems: Iterable[SpecProblem]) -> None:
         self.problems = tuple(problems)
@@ -25,7 +25,7 @@ class SpecError(TemplateError):
 
 
 class Problems:
-    """The mistakes found so far. A reader that finds a mistake adds a problem and returns a default value."""
+    """Collects the mistakes in a file. A method that finds a mistake adds a problem and returns a default value."""
 
     def __init__(self) -> None:
         self.found: list[SpecProblem] = []
@@ -35,7 +35,7 @@ class Problems:
         self.found.append(SpecProblem(path, message))
 
     def mapping(self, value: Any, path: Path) -> Mapping[str, Any]:
-        """The mapping without entries that are null, because null means that the key is missing."""
+        """Return the mapping without null entries. A null means that the key is missing."""
         if isinstance(value, Mapping):
             return {key: entry for key, entry in value.items() if entry is not None}
         self.add(path, f"must be a mapping of keys, not {kind_of(value)}")
@@ -49,7 +49,7 @@ class Problems:
                 self.add((*path, str(key)), f"unknown key {shown(key)}{suggest(key, names)}")
 
     def choice(self, value: Any, path: Path, choices: tuple[str, ...]) -> str:
-        """A value that must be one of a few words. For any other value, the first word is returned."""
+        """Return the value if it is one of ``choices``. Otherwise add a problem and return the first choice."""
         if value in choices:
             return str(value)
         self.add(path, f"{shown(value)} is not one of {', '.join(choices)}{suggest(value, choices)}")
@@ -72,7 +72,7 @@ class Problems:
     def values(
         self, cls: type[Any], entry: Mapping[str, Any], path: Path = (), names: Iterable[str] | None = None
     ) -> dict[str, Any]:
-        """The values of the keys that are fields of the dataclass and, if ``names`` is given, are in ``names``."""
+        """Return the values of the keys that are fields of ``cls``. If ``names`` is given, return only these fields."""
         types = get_type_hints(cls, include_extras=True)
         wanted = [name for name in (types if names is None else names) if name in types and name in entry]
         return {name: self.value(types[name], entry[name], (*path, name)) for name in wanted}
@@ -145,7 +145,7 @@ _KINDS: Mapping[type, str] = {
 
 
 def kind_of(value: Any) -> str:
-    """The type of a value in plain words."""
+    """Return the type of a value in plain words."""
     return _KINDS.get(type(value), type(value).__name__)
 
 

@@ -36,17 +36,17 @@ PROMPTER_KEYS = (
     "examples",
 )  # fmt: skip
 WITHOUT_EFFECT = {
-    "alpaca": {"history": "it has only one turn"},
+    "alpaca": {"history": "a prompt of this class has only one turn"},
     "empty": dict.fromkeys(
         ("instruction", "extra_keys", "input_slot", "history", "tools", "default_tools"),
-        "it sends the user message as it is",
+        "this class sends the user message unchanged",
     ),
 }
 """Class → the keys that have no effect, with the reason."""
 
 
 def read_prompter(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems) -> TemplateSpec:
-    """The spec with the values of ``kind: prompter``. Mistakes are added to ``problems``."""
+    """Check the keys of ``kind: prompter`` and return the spec. Mistakes are added to ``problems``."""
     prompter = _prompter(keys, problems)
     if spec.tools is not None:
         spec = replace(spec, tools=_with_tokens(spec.tools, prompter.tokens, problems))
@@ -62,7 +62,7 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
     form = problems.choice(keys.get("class", "chat"), ("class",), CLASSES)
     for key, reason in WITHOUT_EFFECT.get(form, {}).items():
         if key in keys:
-            problems.add((key,), f"has no effect with class {form}: {reason}; remove it")
+            problems.add((key,), f"has no effect with class {form}: {reason}; remove this key")
     dialect = DIALECTS[problems.choice(str(keys.get("dialect", "1.4")), ("dialect",), tuple(DIALECTS))]
     tokens, stop_words = _tokens(keys, dialect, problems)
     spec = PrompterSpec(
@@ -78,7 +78,7 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
     )
     for number, key in enumerate(spec.extra_keys):
         if key and not key.replace("_", "a").isalnum():
-            problems.add(("extra_keys", number), f"{shown(key)} cannot be a slot: use letters, digits and _")
+            problems.add(("extra_keys", number), f"{shown(key)} is not a valid slot name: use letters, digits and _")
     for number, pair in enumerate(spec.history):
         if len(pair) != 2:
             problems.add(("history", number), "must be a pair of texts, user and assistant")
@@ -88,7 +88,7 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
         problems.add(("default_tools",), error.message.replace("tools[", "default_tools[", 1))
     if spec.get_response and not dialect.modern and spec.form == "chat" and not spec.tokens.soa:
         problems.add(
-            ("get_response",), f"needs the mark soa: with dialect {dialect.name} LazyLLM fails on an empty one"
+            ("get_response",), f"needs the mark soa: with dialect {dialect.name} LazyLLM fails if soa is empty"
         )
     if not dialect.modern and not spec.exact:
         problems.add(("dialect",), f"dialect {dialect.name} needs exact: true")
@@ -98,7 +98,7 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
 def _tokens(
     keys: Mapping[str, Any], dialect: PrompterDialect, problems: Problems
 ) -> tuple[SpecialTokens, tuple[str, ...]]:
-    """The special tokens and the family's stop words. The file overrides the family, which overrides the defaults."""
+    """Return the special tokens and the family's stop words. The file's tokens override the family's tokens."""
     tokens, stop_words = default_tokens(dialect), ()
     if "marks_of" in keys:
         given = str(problems.value(str, keys["marks_of"], ("marks_of",)))
@@ -110,7 +110,7 @@ def _tokens(
             problems.add(
                 ("marks_of",),
                 f"{shown(given)} is neither a family of LazyLLM's table nor a model for which "
-                f"LazyLLM finds one{suggest(given, family_names())}",
+                f"LazyLLM finds a family{suggest(given, family_names())}",
             )
     own = problems.mapping(keys.get("marks", {}), ("marks",))
     problems.keys(own, TOKEN_NAMES, ("marks",))
@@ -144,8 +144,8 @@ def _check_slots(spec: PrompterSpec, problems: Problems) -> None:
     if spec.input_slot and spec.input_slot not in slots:
         problems.add(
             ("input_slot",),
-            f"the instruction has no slot {shown(spec.input_slot)}; there are {', '.join(slots) or 'none'}",
+            f"the instruction has no slot {shown(spec.input_slot)}; its slots: {', '.join(slots) or 'none'}",
         )
     if spec.form == "alpaca" and len(slots) != 1 and not spec.input_slot:
-        missing = "write a slot into the instruction" if not slots else "name the slot that it fills as input_slot"
+        missing = "write a slot into the instruction" if not slots else "set input_slot to the name of this slot"
         problems.add(("class",), f"class alpaca writes the user's message into a slot of the instruction: {missing}")

@@ -73,7 +73,7 @@ def parse_spec(
     elif kind == "base" and spec.bos == "text":
         problems.add(
             ("bos",),
-            "text is not possible with kind: base, which writes no text of its template: use engine or none",
+            "text is not possible with kind: base, because the prompt has no text of the template: use engine or none",
         )
     if kind == "chat" or spec.api:
         for key in [key for key in TOOL_KEYS if key in keys]:
@@ -119,7 +119,7 @@ def _check_message(message: Mapping[str, Any], path: Path, problems: Problems) -
             texts = (part.get("type"), part.get("text", "")) if isinstance(part, Mapping) else (None,)
             if not all(isinstance(text, str) for text in texts):
                 problems.add(
-                    (*path, "content", number), "a part must be a mapping with `type`, and `text` if it is text"
+                    (*path, "content", number), "a part must be a mapping with `type`, and with `text` for type text"
                 )
     elif content is not None and not isinstance(content, str):
         problems.add((*path, "content"), "content must be text or a list of parts: put text in quotes")

@@ -31,7 +31,9 @@ def check_tools(spec: TemplateSpec, problems: Problems) -> None:
             "results": spec.tools.results != ResultForm(),
         }
         for key in [key for key, is_given in own_form.items() if is_given]:
-            problems.add((*PATH, key), "has no effect: this kind of template writes tools in its own way; remove it")
+            problems.add(
+                (*PATH, key), "has no effect: this kind of template writes tools in its own way; remove this key"
+            )
 
 
 def _check_parts(tools: ToolsSpec, problems: Problems) -> None:
@@ -66,10 +68,13 @@ def _check_written(spec: TemplateSpec, tools: ToolsSpec, problems: Problems) -> 
     if tools.declare is None:
         problems.add(PATH, "has no `declare`: add this key, which describes the list of tools in the prompt")
     elif tools.declare.turn == "system" and SYSTEM not in roles:
-        problems.add((*PATH, "declare", "turn"), "system needs a role SYSTEM: add it, or use first_user or last_user")
+        problems.add(
+            (*PATH, "declare", "turn"), "system needs a role SYSTEM: add this role, or use first_user or last_user"
+        )
     if tools.calls is not None and role_names(spec).get("tool") not in roles:
         problems.add((*PATH, "calls"), "no role writes the results of calls: write `roles: {tool: …}`")
     if tools.results.together and any(not isinstance(entry, RoleSpec) or entry.prompt for entry in spec.round):
         problems.add(
-            (*PATH, "results", "together"), "is not possible where the round has its own texts between turns: remove it"
+            (*PATH, "results", "together"),
+            "is not possible if the round has its own texts between turns: remove this key",
         )

@@ -250,7 +250,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Any, str]] = {
     "tagged text is missing": (
         {"prompt_template": {"template": {"round": [{"role": "HUMAN", "prompt_mm": {
             "text": {"type": "text", "text": "{question}"}}}]}}}, {"question": "hi"}, None,
-        "no variable has tagged text such as <AIS_TEXT_START>…<AIS_CONTENT_TAG>; name it content",
+        "the variable content is missing: add tagged text such as <AIS_TEXT_START>…<AIS_CONTENT_TAG>",
     ),
 }  # fmt: skip
 
@@ -264,7 +264,7 @@ def test_variables_that_do_not_fit_are_refused(case: str) -> None:
 
 
 def test_a_prompt_without_labels_makes_no_candidates() -> None:
-    with pytest.raises(InvalidValue, match="prompt p has no template for each label"):
+    with pytest.raises(InvalidValue, match="prompt p has no labels"):
         made({"prompt_template": {"template": "{a}"}}).candidates({"a": "1"})
 
 

@@ -28,7 +28,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no place for the examples": (
         {**TEXT, **ICE, "retriever": {"kind": "fixed", "ids": [0]}, "train": ROWS},
-        "prompt_template: prompt_template needs an ice_token, which is the place of the examples",
+        "prompt_template: prompt_template requires an ice_token, which marks the place of the examples",
     ),
     "a place that is not in the text": (
         {"prompt_template": {"template": "{a}", "ice_token": "</E>"}},
@@ -52,11 +52,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "other columns in several turns": (
         {"prompt_template": {"template": {"round": []}}, "multi_turn": True, "input_columns": ["q"]},
-        "multi_turn: takes the columns question and answer, which hold lists; name no others",
+        "multi_turn: allows only the columns question and answer, which are lists; remove others",
     ),
     "a role that messages do not have": (
         {"prompt_template": {"messages": [{"role": "HUMAN", "content": "x"}]}},
-        "prompt_template: the role of a message is one of system, user, assistant, not 'HUMAN'",
+        "prompt_template: a message's role must be one of system, user, assistant, not 'HUMAN'",
     ),
     "a text among messages": (
         {"prompt_template": {"messages": ["</E>"]}},
@@ -77,7 +77,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "two labels that are written alike": (
         {"prompt_template": {"template": {1: "x", "1": "y"}}},
-        'prompt_template: two labels are written alike, such as 1 and "1"; give each label a name of its own',
+        'prompt_template: two labels have the same text, such as 1 and "1"; give each label a different name',
     ),
     "an answer column with a wrong name": (
         {
@@ -89,7 +89,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "several turns of a text": (
         {**TEXT, "multi_turn": True},
-        "multi_turn: needs a template that is a dialogue with round",
+        "multi_turn: needs a template that is a dialogue with the key round",
     ),
     "a message without content": (
         {"prompt_template": {"messages": [{"role": "user"}]}},

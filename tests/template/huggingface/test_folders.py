@@ -30,8 +30,8 @@ RENDERED = [name for name in folders.FOLDERS if GOLDENS[name]["plain"] != "error
 REFUSED = [name for name in folders.FOLDERS if name not in RENDERED]
 REFUSALS = {
     "templates: no default in the list": "no template named default; set `variant` to one of its templates: rag",
-    "templates: named files alone": "no chat_template.jinja, and only rag in additional_chat_templates/",
-    "templates: null in the configuration": "has no chat_template",
+    "templates: named files alone": "chat_template.jinja is missing, and additional_chat_templates/ contains only rag",
+    "templates: null in the configuration": "has no key chat_template",
 }
 
 
@@ -126,7 +126,7 @@ TOLD: dict[str, tuple[str, ...]] = {  # folder: the beginning of each note
     ),
     "templates: one in the configuration": (),
     "templates: a list in the configuration": ("there are several templates (default, tool_use, rag): ",),
-    "templates: a name twice": ("tokenizer_config.json has 'default' twice: the last one", "there are several"),
+    "templates: a name twice": ("tokenizer_config.json has two templates 'default': the last", "there are several"),
     "templates: a file, and another in the configuration": (
         "tokenizer_config.json and chat_template.jinja have different chat templates: "
         "tokenizer_config.json is not used",
@@ -293,7 +293,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {f"{NAMED}/file.jinja": "x"},
         "transformers confuses this file with chat_template.jinja",
     ),
-    "a map with a template": ({MAP: {"chat_template": "x"}}, "belongs in tokenizer_config.json"),
+    "a map with a template": ({MAP: {"chat_template": "x"}}, "move this key to tokenizer_config.json"),
     "a map that is not JSON": ({MAP: "{"}, "special_tokens_map.json is not JSON"),
     "a map that nests too deeply": ({MAP: '{"a":' * 100_000}, "special_tokens_map.json is not JSON"),
     "a token with no name": ({CONFIG: {"extra_special_tokens": {"a b": "x"}}}, "has a token 'a b'"),
@@ -309,7 +309,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a template whose name is no UTF-8": (
         {f"{NAMED}/a\udcff.jinja": "x"},
-        "'a\\udcff.jinja', a name that is not",
+        "'a\\udcff.jinja', whose name is not",
     ),
     "an empty template": ({JINJA: ""}, "the template default is empty"),
     "an empty template for tools": ({f"{NAMED}/tool_use.jinja": ""}, "the template tool_use is empty"),

@@ -93,9 +93,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError]
     ),
     "a variable that is not listed": (
         "{{ x }}", {"request_kwargs": ["y"]}, {"chat_template_kwargs": {"x": 1}}, ForbiddenParameter,
-        "chat_template_kwargs.x", "allowed: y",
+        "chat_template_kwargs.x", "allowed variables: y",
     ),
-    "tools nobody writes": (CHATML, {}, {"tools": [TOOL]}, UnsupportedParameter, "tools", "writes no tools"),
+    "tools nobody writes": (CHATML, {}, {"tools": [TOOL]}, UnsupportedParameter, "tools", "does not support tools"),
     "calls nobody writes": (
         CHATML, {}, {"messages": [{"role": "assistant", "content": "x", "tool_calls": [CALL]}]},
         UnsupportedParameter, "messages[0].tool_calls", "cannot write tool_calls",
@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError]
     ),
     "an image": (
         CHATML, {}, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},
-        MediaNotSupported, "messages[0].content[0]", "text only",
+        MediaNotSupported, "messages[0].content[0]", "accepts only text",
     ),
     "an error of its own": (
         "\n{% for m in messages %}\n{{ m.content + 1 }}{% endfor %}", {}, {}, TemplateError, None,
@@ -145,7 +145,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError]
     ),
     "to go on with a user": (
         CHATML, {}, {"continue_final_message": True, "add_generation_prompt": False}, InvalidValue,
-        "continue_final_message", "an assistant message at the end",
+        "continue_final_message", "an assistant message as the last message",
     ),
 }  # fmt: skip
 

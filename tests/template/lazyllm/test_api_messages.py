@@ -161,16 +161,16 @@ def test_random_single_turns_are_sent_as_by_the_reference(question: str, form: s
 
 REFUSED = {  # name: (file, dialogue, param, words of the error)
     "a history for a single turn": ({**ALPACA, "instruction": "{a}"}, dialogue((U, "h"), (A, "a"), (U, "q")),
-                                    "messages", "takes a single user message"),
+                                    "messages", "accepts only a single user message"),
     "an assistant's end": (CHAT, dialogue((U, "q"), (A, "a")), "messages", "last message must be a user message"),
     "a missing variable": ({**CHAT, "instruction": "{a} {b}"}, dialogue((U, "q"), variables={"a": "1"}),
                            "gateway.variables", "missing: b"),
     "a picture for a slot": ({**CHAT, "instruction": "{a}"}, Dialogue((message(U, [IMAGE]),)),
-                             "messages[0].content[0]", "takes text only"),
+                             "messages[0].content[0]", "accepts only text"),
     "a picture after a user part, as in LazyLLM": (
         {**CHAT, "instruction": {"user": "u"}, "exact": True}, Dialogue((message(U, [IMAGE]),)), "messages",
         'TypeError: can only concatenate str (not "list") to str'),
-    "tools for the class empty": (EMPTY, dialogue((U, "q"), tools=(TOOL,)), "tools", "class empty has no tools"),
+    "tools for the class empty": (EMPTY, dialogue((U, "q"), tools=(TOOL,)), "tools", "does not support tools"),
     "the name of a tool without one": ({**CHAT, "instruction": "{tool_names}"},
                                        dialogue((U, "q"), tools=({"type": "web_search"},)), "messages", "KeyError"),
     "the name of a tool that is no object": (
@@ -178,7 +178,7 @@ REFUSED = {  # name: (file, dialogue, param, words of the error)
         "TypeError",
     ),
     "no answer to continue": (CHAT, dialogue((U, "q"), continue_final=True), "continue_final_message",
-                              "needs an assistant message"),
+                              "requires an assistant message"),
 }  # fmt: skip
 
 

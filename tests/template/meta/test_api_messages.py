@@ -95,7 +95,7 @@ OPENCOMPASS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], tuple[dict[s
         {**API, "reserved_roles": [{"role": "SYSTEM", "api_role": "SYSTEM"}]},
         [(U, "q"), (A, "a"), (S, "s"), (U, "r")],
         sent((U, "q"), (A, "a"), (U, ""), (A, ""), (U, "r")),
-        ("dropped_turn: messages[2]: outside the round, or after the role that generates",),
+        ("dropped_turn: messages[2]: the role is not in the round, or comes after the answer",),
     ),
     "an image passes": (API, [(U, [IMAGE])], sent((U, [IMAGE])), ()),
 }
@@ -116,7 +116,7 @@ def test_nothing_to_send_is_an_error(turns: str) -> None:
         "round": [{"role": "BOT", "api_role": "BOT", "generate": True}, {"role": "HUMAN", "api_role": "HUMAN"}],
         "turns": turns,
     }
-    with pytest.raises(InvalidValue, match="no message before the model's answer"):
+    with pytest.raises(InvalidValue, match="no message comes before the model's answer"):
         template(raw).render(Dialogue(()))
 
 

@@ -137,7 +137,7 @@ OPENCOMPASS: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], str, tuple[s
         PLAIN,
         [(U, "q"), (A, "a")],
         "<HUMAN>: q<eoh>\n<BOT>: ",
-        ("dropped_turn: messages[1]: after the role that generates",),
+        ("dropped_turn: messages[1]: the message comes after the model's answer",),
     ),
     "no message gives one empty round": (PLAIN, [], "<HUMAN>: <eoh>\n<BOT>: ", ()),
     "system later is spoken where it stands": (

@@ -93,9 +93,9 @@ def test_an_api_template_falls_back_and_keeps_the_field_to_itself() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], Turns, str, str]] = {
     "no role and no fallback": (PLAIN, [("critic", "c")], "messages[0].role",
-                                'no role for "critic"; it has system, developer, user, assistant, HUMAN, BOT. Use one'),
+                                'no role for "critic"; supported roles: system, developer, user, assistant, HUMAN'),
     "an unknown fallback": (PLAIN, [("critic", "c", "judge")], "messages[0].fallback_role",
-                            'no role for "critic", nor for the fallback_role "judge"; it has'),
+                            'no role for "critic" and no role for the fallback_role "judge"; supported roles'),
     "a fallback that falls back itself": (PLAIN, [("critic", "c", "SYSTEM")], "messages[0].fallback_role", '"SYSTEM"'),
     "a system message with an unknown fallback": (PLAIN, [(S, "c", "judge")], "messages[0].fallback_role", '"judge"'),
 }  # fmt: skip
@@ -112,5 +112,5 @@ def test_a_role_without_a_place_is_refused(name: str, turns: str) -> None:
 
 def test_a_fallback_role_must_be_a_name() -> None:
     dialogue = Dialogue((message("critic", "c", fallback_role=["HUMAN"]),))
-    with pytest.raises(RoleNotSupported, match="nor for the fallback_role"):
+    with pytest.raises(RoleNotSupported, match="and no role for the fallback_role"):
         template(PLAIN).render(dialogue)

@@ -48,7 +48,7 @@ MISTAKES: dict[str, tuple[Any, tuple[str | int, ...], str]] = {  # name: (file, 
     "a reserved role generates": (
         {**PLAIN, "reserved_roles": [{**SYSTEM, "generate": True}]},
         ("reserved_roles", 0, "generate"),
-        "move it into `round`",
+        "move the role into `round`",
     ),
     "text among reserved roles": (
         {**PLAIN, "reserved_roles": ["x"]},
@@ -59,12 +59,12 @@ MISTAKES: dict[str, tuple[Any, tuple[str | int, ...], str]] = {  # name: (file, 
     "no role for users": (
         {"round": [{"role": "A"}, BOT]},
         ("round",),
-        "no role writes user messages: name a role HUMAN",
+        "no role writes user messages: add a role HUMAN",
     ),
     "no role for assistants": (
         {"round": [HUMAN, {"role": "B", "generate": True}]},
         ("round",),
-        "or map one under `roles: {assistant: …}`",
+        "or map another role under `roles: {assistant: …}`",
     ),
     "a mapping to an unknown role": ({**PLAIN, "roles": {"tool": "BOOT"}}, ("roles", "tool"), 'did you mean "BOT"?'),
     "roles as a list": ({**PLAIN, "roles": ["tool"]}, ("roles",), "must be a mapping"),

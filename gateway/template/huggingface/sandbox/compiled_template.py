@@ -37,7 +37,7 @@ class CompiledTemplate:
     """A compiled chat template."""
 
     def __init__(self, source: str, environment: ChatEnvironment) -> None:
-        """Raises ``TemplateError`` with the line number for a text that is not a chat template."""
+        """Compile the source. Raises ``TemplateError``, with the line number if this number is known."""
         if len(source) > MAX_SOURCE:
             raise TemplateError(f"the template has {len(source)} characters; at most {MAX_SOURCE} are allowed")
         try:
@@ -68,13 +68,13 @@ class CompiledTemplate:
         """The constant texts that the template looks for in other texts, such as the end of reasoning."""
 
     def mentions(self, field: str) -> bool:
-        """True if the source contains the name of the message field. If not, the field cannot be in the prompt."""
+        """Return whether the template's source contains ``field``. If not, the field cannot be in the prompt."""
         return field in self.source
 
     def render(self, variables: Mapping[str, Any]) -> RenderedText:
         """Render the template with these variables.
 
-        Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if it fails.
+        Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if rendering fails.
         """
         template = self._template
         context: Any = template.new_context(dict(variables))
@@ -91,17 +91,17 @@ class CompiledTemplate:
 
 
 def refusal(reason: str) -> InvalidValue:
-    """The error for a conversation that the template itself refuses."""
+    """Return the error for a conversation that the template itself refuses."""
     return InvalidValue(f"this model's chat template refuses the conversation: {reason}", param="messages")
 
 
 def error_text(error: BaseException) -> str:
-    """The message of an error, shortened and escaped, because the message may repeat text of the client."""
+    """Return the message of an error, shortened and escaped, because the message may repeat text of the client."""
     return "".join([character if character.isprintable() else " " for character in str(error)[:MAX_ERROR_TEXT]])
 
 
 def _located(error: Exception, template: Template) -> str:
-    """The error to raise, with the type, the message and the template's line of this error."""
+    """Return the line of the template, the type and the message of an error, as one text."""
     where, trace = "", error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_globals.get("__jinja_template__") is not None:
@@ -136,7 +136,7 @@ def _searched(tree: nodes.Template) -> Iterator[str]:
 
 
 def _texts(expressions: Any) -> list[str]:
-    """The constant texts in expressions, except empty texts."""
+    """Return the constant texts in expressions, except empty texts."""
     return [
         one.value for one in expressions if isinstance(one, nodes.Const) and isinstance(one.value, str) and one.value
     ]

@@ -75,7 +75,7 @@ class DictFactory:
         return dict(*args, **kwargs)
 
     def fromkeys(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-        """As ``dict.fromkeys``."""
+        """Return a new dict. See ``dict.fromkeys``."""
         return dict.fromkeys(*args, **kwargs)
 
 
@@ -91,7 +91,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     context_class: type[Context] = RenderContext
 
     def __init__(self, clock: Clock) -> None:
-        """``clock``: the time that ``strftime_now`` formats."""
+        """Create the environment. ``clock``: the time that ``strftime_now`` formats."""
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
@@ -106,13 +106,16 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         self.globals["namespace"] = SafeNamespace
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """The value of an attribute, or of a key of a dict."""
+        """Return the value of an attribute, or of a key of a dict."""
         if fast_paths.ENABLED:
             return self._fast_getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
     def _fast_getattr(self, obj: Any, attribute: str) -> Any:
-        """A faster ``getattr``. jinja2's form tries attributes before keys, which takes half the time of a render."""
+        """Return the same value as ``getattr``, faster.
+
+        jinja2's form tries attributes before keys, which takes half the time of a render.
+        """
         kind = type(obj)
         if kind is dict and attribute not in DICT_ATTRIBUTES:
             return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
@@ -123,7 +126,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 
 @pass_context
 def note_undefined(context: RenderContext, value: Any) -> Any:
-    """Return a printed value unchanged, and note its name if it is undefined."""
+    """Return a printed value unchanged. If the value is undefined, record its name."""
     if isinstance(value, Undefined):
         context.undefined[str(value._undefined_name)] = None
     return value
@@ -132,15 +135,15 @@ def note_undefined(context: RenderContext, value: Any) -> Any:
 def tojson(
     x: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """The filter ``tojson``, without the HTML escapes of the filter in jinja2."""
+    """Return a value as JSON, without the HTML escapes of jinja2's filter ``tojson``."""
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def raise_exception(message: Any) -> None:
-    """Refuse the conversation."""
+    """Refuse the conversation. Raises ``ConversationRefused`` with the template's message."""
     raise ConversationRefused(message)
 
 
 def _check_attribute(name: Any) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError(f"a namespace takes no attribute that begins with an underscore: {name[:32]!r}")
+        raise SecurityError(f"the name of a namespace attribute must not begin with an underscore: {name[:32]!r}")

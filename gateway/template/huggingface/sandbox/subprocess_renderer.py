@@ -2,7 +2,7 @@
 
 A long render would block the event loop, and a render in a thread cannot be interrupted. So a process that can be
 killed renders the large conversations. The first job starts the process, which does one job at a time. A killed process
-is replaced. The process ends with its ``SubprocessRenderer``. Another measures templates at load (``in_process.py``).
+is replaced. The process ends with its ``SubprocessRenderer``. Another process measures templates (``in_process.py``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SubprocessRenderer:
     """Renders the templates of one model's folder in a subprocess."""
 
     def __init__(self, name: str, sources: tuple[str, ...], clock: str) -> None:
-        """``clock``: the time that ``strftime_now`` formats, in ISO 8601; empty: the present time."""
+        """Create a renderer. ``clock``: the time for ``strftime_now`` in ISO 8601; empty for the present time."""
         self._name = name
         self._templates = {"sources": list(sources), "clock": clock}
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,7 +56,7 @@ class SubprocessRenderer:
         self._waiting = 0
 
     def load(self, name: str, sources: tuple[str, ...], clock: str) -> None:
-        """Replace the templates. Raises ``TemplateError`` if they cannot be compiled."""
+        """Replace the templates. Raises ``TemplateError`` if a template cannot be compiled."""
         with self._lock:
             self._name = name
             self._templates = {"sources": list(sources), "clock": clock}
@@ -66,14 +66,14 @@ class SubprocessRenderer:
                 self._compile()
 
     def seconds(self, template: int, variables: Mapping[str, Any]) -> float:
-        """The processor time of a render in seconds, also if the render fails; infinite if the process was stopped."""
+        """Return the processor time in seconds, also of a failed render; infinity if the process was stopped."""
         try:
             return float(self._reply(template, variables)[0]["seconds"])
         except TemplateError:
             return float("inf")
 
     async def render_async(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
-        """As ``render``, without blocking the event loop. Raises ``Overloaded`` if too many calls wait."""
+        """Render without blocking the event loop. See ``render``. Raises ``Overloaded`` if too many calls wait."""
         if self._waiting >= MAX_WAITING:
             raise Overloaded(
                 f"{self._waiting} calls wait for the process that renders the template {self._name}; retry later",
@@ -90,8 +90,8 @@ class SubprocessRenderer:
     def render(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
         """Render the conversation. ``template`` is an index into ``sources``.
 
-        Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if it fails or exceeds a
-        limit.
+        Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if rendering fails or
+        exceeds a limit.
         """
         reply, text = self._reply(template, variables)
         if "refused" in reply:
@@ -101,7 +101,7 @@ class SubprocessRenderer:
         return RenderedText(text, tuple(reply["undefined"]))
 
     def _reply(self, template: int, variables: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """The reply of the process and the rendered text. Raises ``TemplateError`` if the process was stopped."""
+        """Return the process's reply and the rendered text. Raises ``TemplateError`` if the process was stopped."""
         job = {"template": template, "variables": dict(variables), "now": datetime.now().isoformat()}
         with self._lock:
             is_new = self._process is None
@@ -161,9 +161,10 @@ class SubprocessRenderer:
             self._kill = None
 
     def _call(self, message: Mapping[str, Any], seconds: float) -> tuple[dict[str, Any], str]:
-        """The reply and the rendered text. The process is stopped if no reply comes within ``seconds``.
+        """Send a message and return the reply and the rendered text. The reply must come within ``seconds``.
 
-        The process is stopped after any exception, because the next job would get a late reply of this job.
+        Without a reply, or after any exception, the process is stopped. Otherwise the next job would get the late reply
+        of this job.
         """
         process, connection = self._process, self._connection
         assert process is not None

@@ -1,4 +1,4 @@
-"""The program of the process of a ``SubprocessRenderer``. The program runs as a script and is not imported.
+"""The program that a ``SubprocessRenderer`` starts as a subprocess. The program runs as a script and is not imported.
 
 The arguments are the number of an open socket and the gateway's ``sys.path``. Each message on the socket is a JSON
 object, either with the templates or with a conversation to render. The reply to a conversation is a JSON object, and
