@@ -10,17 +10,17 @@ MAX_PARAM = 128
 
 
 def error_object(error: GatewayError) -> dict[str, Any]:
-    """``{"error": {message, type, param, code}}``; ``code`` is a string, as the SDKs type it."""
+    """Return ``{"error": {message, type, param, code}}``. ``code`` is a string, as OpenAI's SDKs expect."""
     param = error.param if error.param is None else error.param[:MAX_PARAM]
     return {"error": {"message": error.message, "type": error.type, "param": param, "code": error.code}}
 
 
 def quoted(name: str, limit: int = 64) -> str:
-    """A client's string in quotes for an error message: escaped to printable ASCII, at most ``limit`` characters."""
+    """Return a client's string for an error message: quoted, cut after ``limit`` characters, escaped to ASCII."""
     short = name if len(name) <= limit else name[:limit] + "…"
     return '"' + "".join(f"\\{c}" if c in '"\\' else ascii(c)[1:-1] for c in short) + '"'
 
 
 def plain(key: str, limit: int = 64) -> str:
-    """A client's key as part of a ``param``: letters, digits, ``_`` and ``-``; other characters become ``?``."""
+    """Return a client's key for ``param``. Characters except ASCII letters, digits, ``_`` and ``-`` become ``?``."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "?" for c in key[:limit])
