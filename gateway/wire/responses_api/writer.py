@@ -26,7 +26,7 @@ class ResponsesApiWriter(ResponseWriter):
     needs_events = True
 
     def __init__(self, answer: AnswerHead, now: Callable[[], float] = time.time) -> None:
-        """See ``ResponseWriter``. The answer always contains usage. ``now`` returns Unix seconds."""
+        """See ``ResponseWriter``. Usage is written for every client. ``now`` returns Unix seconds."""
         self._head: dict[str, Any] = {
             "id": answer.id, "object": "response", "created_at": answer.created, "model": answer.model,
         }  # fmt: skip
