@@ -1,12 +1,12 @@
 """Reads templates and dataset prompts of other formats.
 
-A source is read as text or syntax, never executed, and becomes a ``Draft``.
+A source file is parsed, but never executed. The result is a ``Draft``.
 
 - ``source``: one source file of limited size, and the other files in its folder.
 - ``kinds``: recognises the format of a file.
 - ``huggingface``, ``opencompass``, ``lazyllm``, ``ollama``, ``fastchat``: read one format each.
 - ``dataset``: reads the datasets of an OpenCompass or AISBench config.
-- ``python_file``, ``go_template``: read the languages in which some of these formats are written.
+- ``python_file``, ``go_template``: parse Python files and Go templates, in which some of these formats are written.
 - ``turns``: finds the begin and end of every role by probing a renderer.
 - ``draft``: the keys, notes and reference of a template file before it is written.
 - ``yaml_writer``: writes a draft as YAML.

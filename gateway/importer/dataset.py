@@ -1,7 +1,7 @@
 """Makes prompt files from an OpenCompass or AISBench dataset config, one for each dataset.
 
 The columns of ``reader_cfg`` and the templates of ``infer_cfg`` are kept unchanged (``docs/spec/opencompass.md`` 2, 3
-and 9). All other keys are listed in notes. The example of a prompt file has placeholders such as ``(the question)``.
+and 9). The notes list all other keys. The example in a prompt file has values such as ``(the question)``.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ DATASETS, INFER, READER = "datasets", "infer_cfg", "reader_cfg"
 MULTI_TURN = "MultiTurnPromptTemplate"
 CLASSES = ("PromptTemplate", MULTI_TURN, "MMPromptTemplate", "RawPromptTemplate")
 RAW_ICE_TOKEN = "</E>"
-"""The ``ice_token`` of a ``RawPromptTemplate`` that names none."""
+"""The default ``ice_token`` of a ``RawPromptTemplate``."""
 READER_KEYS = ("input_columns", "output_column")
 TEMPLATE_KEYS = ("template", "messages", "ice_token", "sep_token", "column_token_map")
 RETRIEVER_KEYS = ("ice_separator", "ice_eos_token")
 RANDOM_SEED = 43
-"""The seed of a ``RandomRetriever`` that names none."""
+"""The default seed of a ``RandomRetriever``."""
 EXAMPLE_ROWS = 2
 """The number of few-shot rows in an example. Two rows show the separator between them."""
 FILL_NOTE = (
-    "fill: once (default) never reads a value again; OpenCompass also fills columns inside values: for that, "
+    "fill: once is the default and does not fill columns inside values; OpenCompass does; for the same behaviour, "
     "add fill: opencompass"
 )
-EXACT_NOTE = "fill: opencompass, because fill: once writes another prompt even for the placeholders of the example"
+EXACT_NOTE = "fill: opencompass was added, because fill: once makes a different prompt for the example"
 
-ROWS = "clients read the rows, and send their columns as variables"
+ROWS = "clients read the rows, and send the columns of a row as variables"
 PLACES: Mapping[str, str] = {
     "type": ROWS,
     "path": ROWS,
     "name": ROWS,
     "eval_cfg": "clients score the answers",
-    "reader_cfg.train_split": "the split with the rows of the examples",
+    "reader_cfg.train_split": "this split contains the rows of the few-shot examples",
     "reader_cfg.test_split": ROWS,
     "reader_cfg.test_range": ROWS,
-    "inferencer.max_out_len": "in a policy, params: {{default: {{max_tokens: {value}}}}}",
-    "inferencer.stopping_criteria": "in the request, stop: {value}",
-    "inferencer.generation_kwargs": "in the request, or in a policy under params",
-    "inferencer.infer_mode": "in the request, gateway: {{turns: {{mode: {value}}}}}",
+    "inferencer.max_out_len": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`",
+    "inferencer.stopping_criteria": "send in the request `stop: {value}`",
+    "inferencer.generation_kwargs": "send these parameters in the request, or write them in a policy under params",
+    "inferencer.infer_mode": "send in the request `gateway: {{turns: {{mode: {value}}}}}`",
     "inferencer.batch_size": "clients decide how many requests they send at once",
-    "inferencer.max_seq_len": "the engine's context length: start the engine with it",
+    "inferencer.max_seq_len": "set this context length when you start the engine",
 }
 """Key of a dataset → where to set it, for the note about this key."""
 INFERENCERS: Mapping[str, str] = {
@@ -62,38 +62,39 @@ INFERENCERS: Mapping[str, str] = {
     "MultiTurnGenInferencer": "",
     "PPLInferencer": "clients score the prompt of each label (POST /v1/loglikelihood)",
 }
-"""Class of an inferencer → the note about it."""
+"""Class of an inferencer → the note about this class; empty if no note is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Dataset:
-    """A dataset in a source, or an ``infer_cfg`` with its ``reader_cfg``."""
+    """A dataset of the source file, or an ``infer_cfg`` and ``reader_cfg`` outside a dataset."""
 
     name: str
     place: str
-    """The place in the file such as ``datasets[0]``; empty for JSON and YAML."""
+    """The dataset's place in the file, such as ``datasets[0]``; empty for JSON and YAML."""
     line: int
     entry: Mapping[str, Any]
 
 
 def read_dataset(source: Source) -> list[Draft]:
-    """Return a draft for each dataset. Without datasets, each ``infer_cfg`` is used. Raises ``ConfigError``."""
+    """Return a draft for each dataset. If the file has no datasets, return a draft for each ``infer_cfg``.
+
+    Raises ``ConfigError`` if the file cannot be imported.
+    """
     if not source.name.endswith(".py"):
         return [_Reader(source, one).draft() for one in _of_value(source)]
     file = PythonFile(source)
     found = find_datasets(file, source.stem)
     if not found:
         notes = f" ({'; '.join(file.notes)})" if file.notes else ""
-        raise source.refuse(
-            0, f"contains no dataset whose {INFER} is written out, and no {INFER} outside a dataset{notes}"
-        )
+        raise source.refuse(0, f"the file has no dataset with a plain {INFER}, and no {INFER} outside a dataset{notes}")
     return [_Reader(source, one, file).draft() for one in found]
 
 
 def find_datasets(file: PythonFile, stem: str = "") -> list[_Dataset]:
-    """Return every dataset of a Python file, or without datasets every ``infer_cfg`` that is assigned to a name.
+    """Return every dataset of a Python file. If the file has no datasets, return every ``infer_cfg`` with a name.
 
-    ``stem``: the name of a dataset without ``abbr``. Raises ``ConfigError`` for datasets that code may have changed.
+    ``stem``: the name for a dataset without ``abbr``. Raises ``ConfigError`` if a statement may have changed a dataset.
     """
     return list(_listed(file, stem)) or list(_assigned(file, stem))
 
@@ -105,7 +106,7 @@ def _of_value(source: Source) -> Iterator[_Dataset]:
         if isinstance(entry, dict) and INFER not in entry and any(key in entry for key in TEMPLATES):
             entry = {INFER: entry}
         if not isinstance(entry, dict) or INFER not in entry:
-            raise source.refuse(0, f"does not hold datasets: mappings with {INFER}, or with {' or '.join(TEMPLATES)}")
+            raise source.refuse(0, f"every dataset must be a mapping with {INFER}, or with {' or '.join(TEMPLATES)}")
         yield _Dataset(name=_abbr(entry, source.stem), place="", line=0, entry=entry)
 
 
@@ -120,7 +121,7 @@ def _listed(file: PythonFile, stem: str) -> Iterator[_Dataset]:
             place = f"{name}[{number}]"
             file.check_unchanged(entry, place)
             if not isinstance(entry, dict) or INFER not in entry:
-                file.note(f"{place} is {shown(entry)}, which was not read")
+                file.note(f"{place} was not read, because it is not a mapping with {INFER} but {shown(entry)}")
             elif id(entry) not in seen:
                 seen.add(id(entry))
                 yield _Dataset(name=_abbr(entry, stem), place=place, line=file.lines[name], entry=entry)
@@ -136,12 +137,12 @@ def _assigned(file: PythonFile, stem: str) -> Iterator[_Dataset]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads one dataset. Its methods raise ``ConfigError`` for settings that a prompt file cannot express."""
+    """Reads one dataset. The methods raise ``ConfigError`` for settings that a prompt file cannot express."""
 
     source: Source
     dataset: _Dataset
     file: PythonFile | None = None
-    """The file, if the source is Python."""
+    """The parsed Python file; None if the source is JSON or YAML."""
     keys: dict[str, Any] = field(default_factory=dict)
     """The keys of the prompt file so far."""
     notes: list[str] = field(default_factory=list)
@@ -180,7 +181,7 @@ class _Reader:
         return self.source.refuse(self.dataset.line, message, what)
 
     def _part(self, owner: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        """Return the mapping of a key; without the key, an empty mapping."""
+        """Return the mapping under a key; an empty mapping if the key is absent."""
         value = owner.get(key)
         if self.file is not None:
             self.file.check_unchanged(value, key)
@@ -191,7 +192,7 @@ class _Reader:
         return value or {}
 
     def _plain(self, owner: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-        """Return the values of some keys without ``None``, which OpenCompass treats as absent."""
+        """Return the given keys with their values, except ``None``, which OpenCompass treats as absent."""
         found = {key: owner[key] for key in keys if owner.get(key) is not None}
         if self.file is not None:
             for key, value in found.items():
@@ -201,35 +202,36 @@ class _Reader:
     def _add_notes(self, prefix: str, owner: Mapping[str, Any], known: Sequence[str]) -> None:
         for key, value in owner.items():
             if key not in known:
-                place = PLACES.get(f"{prefix}{key}", "has no place in a prompt file").format(value=shown(value))
+                place = PLACES.get(f"{prefix}{key}", "a prompt file cannot contain it").format(value=shown(value))
                 self.notes.append(f"{prefix}{key} = {shown(value)}: {place}")
 
     def _template(self, key: str, template: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value of ``prompt_template`` or ``ice_template``."""
         name = _class(template) or CLASSES[0]
         if name not in CLASSES:
-            raise self._refuse(f"is a {name}, which is code: write it as one of {', '.join(CLASSES)}", key)
+            raise self._refuse(f"the class {name} is not supported; use one of {', '.join(CLASSES)}", key)
         entry = self._plain(template, TEMPLATE_KEYS)
         if isinstance(labels := entry.get("template"), dict) and not all(isinstance(one, str) for one in labels):
             entry["template"] = {str(one): value for one, value in labels.items()}
-            self.notes.append(f"{key}: the labels {shown(list(labels))} are texts in the file; rows of examples need "
-                              "texts as answers too")  # fmt: skip
+            self.notes.append(f"{key}: the labels {shown(list(labels))} were changed to texts; in rows of examples, "
+                              "write the answers as texts too")  # fmt: skip
         messages = entry.get("messages", ())
         if name == MULTI_TURN:
             self.keys["multi_turn"] = True
         if any(isinstance(item, str) for item in messages):
             entry.setdefault("ice_token", RAW_ICE_TOKEN)
         if template.get("format_variables") is False and any(map(COLUMN_PATTERN.search, texts(messages))):
-            raise self._refuse("has format_variables=False, but a prompt file fills every column", key)
+            raise self._refuse("has format_variables=False, but the gateway always fills the columns of a prompt file; "
+                               "remove the columns or this argument", key)  # fmt: skip
         if any(isinstance(item, dict) and isinstance(item.get("content"), list) for item in messages):
-            self.notes.append(f"{key}: columns in content parts are filled, which OpenCompass leaves as they are")
+            self.notes.append(f"{key}: the gateway fills columns in content parts; OpenCompass does not fill them")
         self._add_notes(f"{key}.", template, ("type", "format_variables", *TEMPLATE_KEYS))
         return entry
 
     def _read_retriever(self, retriever: Mapping[str, Any], inferencer: Mapping[str, Any]) -> bool:
         """Return whether the prompts have few-shot examples.
 
-        The config does not contain their rows, so a note describes how to supply them.
+        The config does not contain the rows of the examples, so a note describes how to supply these rows.
         """
         name = _class(retriever) or "ZeroRetriever"
         known = ("type", *RETRIEVER_KEYS, "fix_id_list", "ice_num", "seed")
@@ -245,23 +247,23 @@ class _Reader:
             rows, written = f"{count} random rows", f"retriever: {{kind: random, count: {count}, seed: {seed}}}"
         else:
             rows, written = "rows chosen for each question", ""
-        file = f"save that split as JSON Lines and add train_file and {written}, or " if written else ""
+        file = f"save this split as JSON Lines and add train_file and {written}, or " if written else ""
         self.notes.append(
-            f"{name}: the examples are {rows} of the train split, which is not in the config: {file}"
-            "send the rows as examples with each request. Until then the prompt has no examples"
+            f"{name}: the examples are {rows} of the train split, which the config does not contain; {file}"
+            "send the rows as examples with each request; without these rows, the prompt has no examples"
         )
         return True
 
     def _read_inferencer(self, inferencer: Mapping[str, Any]) -> None:
         name = _class(inferencer)
-        if name and (note := INFERENCERS.get(name, "makes calls of its own kind, which is the task of clients")):
+        if name and (note := INFERENCERS.get(name, "clients must make the calls of this inferencer")):
             self.notes.append(f"{name}: {note}")
         self._add_notes("inferencer.", inferencer, ("type", "gen_field_replace_token", "fix_id_list"))
 
     # ---------------------------------------------------------------- the example
 
     def _add_example(self, has_rows: bool) -> None:
-        """Check the keys and add an example. ``fill`` is set only if the default writes another prompt."""
+        """Check the keys and add an example. ``fill`` is set only if its default makes a different prompt."""
         try:
             exact, once = [_example({**self.keys, "fill": fill}, has_rows) for fill in ("opencompass", "once")]
         except GatewayError as error:
@@ -281,7 +283,7 @@ class _Reader:
 
 
 def _example(keys: Mapping[str, Any], has_rows: bool) -> dict[str, Any]:
-    """Return an example with the prompt that these keys make; empty for a dialogue of several turns."""
+    """Return an example for a prompt file with these keys; empty for a dialogue of several turns."""
     prompt = DatasetPrompt(parse_prompt(keys, name="imported", rows=lambda name: ()))
     if prompt.spec.multi_turn:
         return {}
@@ -320,7 +322,7 @@ def _part_kinds(template: Any) -> set[str]:
 
 
 def _class(value: Mapping[str, Any]) -> str:
-    """Return the name of the class in ``type``, without its module; empty if there is none."""
+    """Return the class name in ``type`` without the module; empty if ``type`` has no class name."""
     found = value.get("type")
     if isinstance(found, PythonExpression):
         return found.last

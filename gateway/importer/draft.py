@@ -13,7 +13,7 @@ from gateway.core.prompt import Bos
 from gateway.template.spec import TemplateSpec
 
 Render = Callable[[Dialogue], str]
-"""A function that returns the source's prompt. It raises ``GatewayError`` if the source refuses the conversation."""
+"""Returns the prompt that the source makes of a conversation. Raises ``GatewayError`` if the source refuses it."""
 
 SYSTEM_ROLES = ("system", "developer")
 
@@ -23,15 +23,15 @@ class Exclusion:
     """A kind of conversation that is left out of the comparison."""
 
     name: str
-    """The description of these conversations in the result of the comparison."""
+    """The description of the excluded conversations in the result of the comparison."""
     matches: Callable[[Dialogue], bool]
     open_only: bool = False
-    """Whether complete conversations are still compared. Then only prompts that end with an open turn are left out."""
+    """True: complete conversations are still compared, and only prompts that end with an open turn are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A renderer of the prompts that the source itself would make."""
+    """A renderer that makes the same prompts as the source."""
 
     name: str
     """The name of the reference in the result of the comparison and in the header of the file."""
@@ -45,7 +45,7 @@ class Reference:
     """The system message that the source adds to conversations without one. The comparison adds the same message."""
     excluded: tuple[Exclusion, ...] = ()
     hint: str = ""
-    """Advice for a difference between template and reference, if the format needs special advice."""
+    """Advice for users if template and reference differ; empty if the format has no special advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class Draft:
     """One template file before its examples are added, or one prompt file."""
 
     name: str
-    """The name of the template file, unless the command line gives another name."""
+    """The default name of the file. The command line can give another name."""
     origin: str
-    """The format of the source, the source file and the place in that file, for the header."""
+    """A phrase for the header that names the format of the source, the source file and the place in the file."""
     sha256: str
     """The SHA-256 of the source file, in hex."""
     keys: Mapping[str, Any]
@@ -63,14 +63,14 @@ class Draft:
     notes: tuple[str, ...] = ()
     """Notes about keys that were not imported, and about points that the user should check."""
     files: tuple[tuple[str, bytes], ...] = ()
-    """The paths and contents of further files, for the folder that has the template's name."""
+    """(path, content) of each further file. These files are written to a folder with the template's name."""
     reference: Reference | None = None
     port: Callable[[TemplateSpec], Reference | None] | None = None
     """Makes the reference from the checked template, for formats whose original renderer is ported to the gateway."""
     examples_by: str = ""
     """The name of the renderer that writes the examples of a draft without a reference."""
     is_prompt: bool = False
-    """True: a dataset's prompt file, whose keys have their examples already. False: a template file."""
+    """True: a dataset's prompt file, whose keys already contain the examples. False: a template file."""
 
 
 BOS = re.compile(r"<s>|<bos>|<[|｜](?:begin[_▁]of[_▁](?:text|sentence)|startoftext)[|｜]>", re.IGNORECASE)
@@ -78,7 +78,7 @@ BOS = re.compile(r"<s>|<bos>|<[|｜](?:begin[_▁]of[_▁](?:text|sentence)|star
 
 
 def bos_notes(prompt: str, bos: str) -> list[str]:
-    """Return a warning if a prompt begins with the text of a BOS that an engine may add again.
+    """Return a warning if a prompt begins with the text of a BOS, because an engine may add a second BOS.
 
     ``bos``: the key ``bos`` of the template.
     """
@@ -86,35 +86,35 @@ def bos_notes(prompt: str, bos: str) -> list[str]:
     if found is None or bos == "text":
         return []
     return [
-        f"the prompts begin with {found[0]!r}. If this is the model's BOS, the model receives it twice from an engine "
-        f'that puts one before every prompt, as vLLM does; write `bos: text` and `bos_text: "{found[0]}"` to prevent it'
+        f"the prompts begin with {found[0]!r}. If this text is the model's BOS, an engine such as vLLM adds a second "
+        f'BOS; to prevent this, write `bos: text` and `bos_text: "{found[0]}"`'
     ]
 
 
 def has_system(dialogue: Dialogue) -> bool:
-    """Whether the conversation has a system message."""
+    """Return whether the conversation has a system message."""
     return any(message.role in SYSTEM_ROLES for message in dialogue.messages)
 
 
 def has_odd_system(dialogue: Dialogue) -> bool:
-    """Whether a system message is not the first message, or is the only message."""
+    """Return whether a system message is not the first message, or is the only message."""
     later = any(message.role in SYSTEM_ROLES for message in dialogue.messages[1:])
     return later or (has_system(dialogue) and len(dialogue.messages) == 1)
 
 
 def starts_with_assistant(dialogue: Dialogue) -> bool:
-    """Whether the first message after the system messages is not from the user."""
+    """Return whether the first message after the system messages is not from the user."""
     roles = [message.role for message in dialogue.messages if message.role not in SYSTEM_ROLES]
     return bool(roles) and roles[0] != "user"
 
 
 def ends_with_assistant(dialogue: Dialogue) -> bool:
-    """Whether the last message is from the assistant and another answer is requested."""
+    """Return whether the last message is from the assistant and another answer is requested."""
     return bool(dialogue.messages) and dialogue.messages[-1].role == "assistant" and not dialogue.options.continue_final
 
 
 def has_neighbours(dialogue: Dialogue) -> bool:
-    """Whether two messages in a row have the same role."""
+    """Return whether two messages in a row have the same role."""
     return any(one.role == other.role for one, other in pairwise(dialogue.messages))
 
 
@@ -138,7 +138,7 @@ STRICT_TURNS = (
     Exclusion("conversations that end with the assistant", ends_with_assistant, open_only=True),
     CONTINUED,
 )
-"""The exclusions for references in which only user and assistant speak, in turns."""
+"""The exclusions for references that support only alternating user and assistant messages after a system message."""
 
 SUBSETS = {
     "system": Exclusion("system messages", has_system),

@@ -2,12 +2,17 @@
 
 The source is JSON or YAML with the fields of FastChat's class ``Conversation``, or Python that calls this class.
 
-``fastchat_styles.json`` describes the styles, compared with FastChat 0.2.36; three styles are newer.
-``begin`` starts every prompt, and ``bos`` is the BOS in the prompt. The text before the turns is ``system`` with a
-system message and ``without`` otherwise; ``needs: message`` uses the system template only for a message. ``turn`` is
-any turn, ``first`` the first turn, ``answer`` an assistant turn, ``open`` the requested answer, ``round`` the text
-before a round, ``behind`` the text after an answer. ``{either}`` is ``sep`` in even turns and ``sep2`` in odd turns.
-``alternates``: the position of a turn decides its role. ``trims``: white space around messages is removed.
+``fastchat_styles.json`` describes each separator style by these keys:
+
+- ``begin``: the start of every prompt. ``bos``: the BOS that the prompt contains.
+- ``system`` and ``without``: the text before the turns, with and without a system message.
+- ``needs: message``: the system template is used only for a system message that is not empty.
+- ``turn``: any turn. ``first``: the first turn. ``answer``: an assistant turn. ``open``: the requested answer.
+- ``round``: the text before a round. ``behind``: the text after an answer.
+- ``alternates``: the position of a turn decides its role. ``trims``: white space around messages is removed.
+
+``{either}`` is ``sep`` in even turns and ``sep2`` in odd turns. The styles were compared with FastChat 0.2.36; three
+styles are newer than this release.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ FIELDS = (
 )  # fmt: skip
 """The fields of FastChat's class, in the order of its arguments."""
 TEXTS = {"name": "", "system_template": "{system_message}", "system_message": "", "sep": "\n", "sep2": ""}
-"""Field that is a text → its default."""
+"""Field with a text as its value → the default value."""
 DEFAULT_ROLES = ("USER", "ASSISTANT")
 SLOT = re.compile(r"\{(\w+)\}")
 
@@ -49,7 +54,7 @@ def styles() -> Mapping[str, Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The fields of FastChat's class that decide the prompt."""
+    """The fields of FastChat's class ``Conversation`` that affect the prompt."""
 
     name: str
     roles: tuple[str, str]
@@ -60,19 +65,19 @@ class Conversation:
 
     @property
     def bos_text(self) -> str:
-        """The BOS that the style writes into the prompt; empty: the style writes no BOS."""
+        """The BOS that the style writes into the prompt; empty if the style writes no BOS."""
         return str(styles()[self.sep_style].get("bos", ""))
 
     @property
     def writes_empty_system(self) -> bool:
-        """Whether FastChat writes an empty system turn when there is no system message."""
+        """True: without a system message, FastChat writes an empty system turn."""
         style = styles()[self.sep_style]
         return style.get("needs") != "message" and bool(self.system_template.replace("{system_message}", ""))
 
     def prompt(self, dialogue: Dialogue) -> str:
         """Return the text of a conversation. It ends with the start of an assistant turn, unless it is complete.
 
-        Raises ``InvalidValue`` for a system message that is not the first message, and for other roles.
+        Raises ``InvalidValue`` if a system message is not the first message, or if FastChat does not support a role.
         """
         style = styles()[self.sep_style]
         system = ""
@@ -119,12 +124,12 @@ class Conversation:
 
 
 def read_fastchat(source: Source, *, subset: tuple[str, ...] = ()) -> list[Draft]:
-    """Return a draft for each conversation of the file. Raises ``ConfigError``."""
+    """Return a draft for each conversation of the file. Raises ``ConfigError`` if the file cannot be imported."""
     if not source.name.endswith(".py"):
         value = source.value()
         listed = value if isinstance(value, list) else [value]
         if not listed or not all(isinstance(one, dict) for one in listed):
-            raise source.refuse(0, "expected a mapping with FastChat's fields, such as name, roles, sep_style and sep")
+            raise source.refuse(0, "the file must contain a mapping with FastChat's fields, such as name and sep_style")
         return [_draft(one, 0, source, subset) for one in listed]
     file = PythonFile(source)
     drafts = [_draft(_fields(call, file), call.line, source, subset) for _, call in file.find_calls(CLASSES)]
@@ -172,11 +177,12 @@ def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[s
     notes = [] if bos else ["bos: engine, because FastChat's tokenizers put the model's BOS before the text"]
     if default:
         notes.append(f"system_message: FastChat sends {default!r} if a request has no system message; a template "
-                     "cannot do this, so clients must send it")  # fmt: skip
+                     "cannot do this, so clients must send this text")  # fmt: skip
     if given := fields.get("messages"):
         notes.append(f"messages: clients must send the {len(given)} given messages before every conversation")
     if len(ids) > 1:
-        notes.append(f"stop_token_ids {ids}: a template can have only one eos_token_id; list their texts under stop")
+        notes.append(f"stop_token_ids {ids}: a template can have only one eos_token_id; list the texts of these tokens "
+                     "under stop")  # fmt: skip
     keys: dict[str, Any] = {
         "kind": "meta",
         "description": f"Imported from the FastChat conversation {conversation.name}.",
@@ -210,7 +216,7 @@ def _conversation(fields: Mapping[str, Any], line: int, source: Source) -> Conve
                             "sep_style")  # fmt: skip
     roles = fields.get("roles", DEFAULT_ROLES)
     if not isinstance(roles, list | tuple) or len(roles) != 2 or not all(isinstance(role, str) for role in roles):
-        raise source.refuse(line, "must be a list of two texts, for the user and the assistant", "roles")
+        raise source.refuse(line, "must be a list of two texts: the user's role and the assistant's role", "roles")
     texts = {name: _text(fields, name, line, source) for name in TEXTS if name != "system_message"}
     if "{" in texts["system_template"].replace("{system_message}", ""):
         raise source.refuse(line, "contains a brace outside {system_message}; remove the brace",
@@ -228,7 +234,7 @@ def _text(fields: Mapping[str, Any], name: str, line: int, source: Source) -> st
 def _listed(
     fields: Mapping[str, Any], name: str, is_valid: Callable[[Any], Any], what: str, line: int, source: Source
 ) -> list[Any]:
-    """Return the entries of a field that contains one value, a list of values, or nothing."""
+    """Return the values of a field as a list. The field may contain one value, a list of values, or nothing."""
     value = fields.get(name)
     entries = list(value) if isinstance(value, list | tuple) else [] if value in (None, "") else [value]
     if not all(map(is_valid, entries)):

@@ -2,8 +2,8 @@
 
 A plain template may have ``.System``, ``.Prompt``, ``.Response`` and ``if`` with one of these fields. It may have one
 loop ``range .Messages`` with ``.Role``, ``.Content``, ``if eq .Role "…"`` and ``continue``. It may also have ``else``,
-``else if``, comments, and trimming with ``{{-`` and ``-}}``. Any other action is refused with its line. The rules are
-those of the file ``template/template.go`` in Ollama.
+``else if``, comments, and trimming with ``{{-`` and ``-}}``. Any other action raises ``GoTemplateError`` with the line.
+The rules come from the file ``template/template.go`` in Ollama.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 from gateway.core.dialogue import Dialogue
 
 JOINT = "\n\n"
-"""The text between joined messages: neighbours with the same role, and all system messages."""
+"""The separator between joined messages. Adjacent messages of one role are joined, and all system messages."""
 BLANKS = " \t\r\n"
 OF_ROLE = {"system": "System", "user": "Prompt", "assistant": "Response"}
 OUTSIDE, INSIDE = tuple(OF_ROLE.values()), ("Role", "Content")
@@ -29,7 +29,7 @@ INSTEAD = "import the folder with the model's tokenizer instead (docs/import.md)
 
 
 class GoTemplateError(Exception):
-    """Raised for a template that is not plain. ``line`` counts from 1."""
+    """Raised for a template that cannot be parsed. ``line``: the line of the problem; the first line is 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Token:
     text: str = ""
     """The text, or the name of the field that the action writes or tests."""
     role: str | None = None
-    """For a test, the value that the field must equal; None: the field must not be empty."""
+    """For a condition, the required value of the field; None if the field may have any value that is not empty."""
 
 
 RESPONSE = Token("field", "Response")
@@ -52,7 +52,10 @@ RESPONSE = Token("field", "Response")
 
 @dataclass(frozen=True, slots=True)
 class GoTemplate:
-    """The tokens before, inside of and after ``range .Messages``. Without this loop, all tokens are in ``before``."""
+    """A parsed template: the tokens before, inside and after the loop ``range .Messages``.
+
+    If the template has no loop, all tokens are in ``before``.
+    """
 
     before: Sequence[Token]
     loop: Sequence[Token] | None = None
@@ -88,10 +91,10 @@ class GoTemplate:
 
 
 def parse(template: str) -> GoTemplate:
-    """Parse a template. Raises ``GoTemplateError``."""
+    """Parse a template. Raises ``GoTemplateError`` if the template has an unsupported action or a missing end."""
     parts: list[list[Token]] = [[]]
     blocks: list[tuple[int, int]] = []
-    """For each open ``if``, its line, and the index of the branch's first token or -1 inside of ``else``."""
+    """For each open ``if``: (line, index of the current branch's first token). The index is -1 inside ``else``."""
     for line, text, is_action in _split(template):
         tokens, inside = parts[-1], len(parts) == 2
         fields = INSIDE if inside else OUTSIDE
@@ -121,14 +124,14 @@ def parse(template: str) -> GoTemplate:
             shown = text if len(text) <= 60 else f"{text[:60]}…"
             raise GoTemplateError(line, f"{{{{ {shown} }}}} is not supported here; {INSTEAD}")
     if blocks or len(parts) == 2:
-        raise GoTemplateError(blocks[-1][0] if blocks else 1, "this if or range has no {{ end }}; add it")
+        raise GoTemplateError(blocks[-1][0] if blocks else 1, "this `if` or `range` has no {{ end }}; add {{ end }}")
     if len(parts) == 3 and any(token.kind != "text" and token.text == "Prompt" for token in (*parts[0], *parts[2])):
         raise GoTemplateError(1, ".Prompt is empty in a template with .Messages; use .Content inside the range")
     return GoTemplate(*parts)
 
 
 def _split(template: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield (line, text, whether this is an action) in order. Texts are trimmed, and actions have no braces."""
+    """Yield (line, text, is_action) for each piece of a template. Texts are trimmed. Actions are without braces."""
     text, *pieces = template.split("{{")
     line, trim = 1, False
     for piece in pieces:
@@ -148,7 +151,7 @@ def _split(template: str) -> Iterator[tuple[int, str, bool]]:
 def _render(tokens: Sequence[Token], data: Mapping[str, str]) -> str:
     parts: list[str] = []
     branches: list[str] = []
-    """For each open ``if``: ``taken`` in the chosen branch, ``waiting`` before that branch, ``over`` after it."""
+    """The state of each open ``if``: ``waiting`` before the chosen branch, ``taken`` inside it, ``over`` after it."""
     for token in tokens:
         writes = not branches or branches[-1] == "taken"
         if token.kind in ("if", "else if", "else"):

@@ -1,7 +1,8 @@
 """Makes a template from a model's tokenizer folder: the chat template itself, or turns found by probing.
 
-A template of ``kind: jinja`` names copies of the files that decide the prompt. On standard output, it contains the
-chat template instead. These files do not show how a model writes tool calls and thoughts, so the user must declare it.
+A template of ``kind: jinja`` refers to copies of the files that affect the prompt. If the template is written to
+standard output, it contains the chat template itself. The files do not describe the format of tool calls and reasoning,
+so the user must declare these formats.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ChatFolder:
     file: str
     """Path of the template's file, relative to the folder."""
     files: Mapping[str, bytes]
-    """Relative path → contents of every file that decides a prompt. Large files are shortened."""
+    """Relative path → contents, for every file that affects prompts. Large files are shortened."""
     shortened: tuple[str, ...]
     """The relative paths of the shortened files."""
     variant: str | None
@@ -47,7 +48,7 @@ class ChatFolder:
 
     @property
     def has_no_tokens(self) -> bool:
-        """Whether the folder has no file with special tokens."""
+        """True: the folder has no file with special tokens."""
         return TOKENIZER not in self.files and TOKENS_MAP not in self.files
 
     def origin(self, source: Source) -> str:
@@ -127,12 +128,12 @@ def _ends(jinja: JinjaSpec, notes: list[str], texts: tuple[str, ...]) -> dict[st
         keys["eos_token_id"] = jinja.end_ids[0]
     elif jinja.end_ids:
         notes.append(f"{GENERATION} has the end tokens {list(jinja.end_ids)}, but a template can have only one "
-                     "eos_token_id; check that stop lists the text of each")  # fmt: skip
+                     "eos_token_id; check that stop lists the text of each end token")  # fmt: skip
     return keys
 
 
 def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
-    """Return a note about the named templates that are not imported, if there are any."""
+    """Return a note about the named templates that were not imported; no note if all were imported."""
     taken = jinja.sources[0][0]
     others = [name for name in jinja.names if name != taken]
     tools = f" (the folder uses {TOOL_USE} for requests with tools)" if len(jinja.sources) > 1 else ""

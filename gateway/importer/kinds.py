@@ -1,4 +1,4 @@
-"""Recognises the format of a source file by its name, else by its content."""
+"""Recognises the format of a source file by the file name or, if the name is not enough, by the content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS: Mapping[str, str] = {
     "fastchat": "a FastChat conversation: calls in Python, or its fields as JSON or YAML",
     "dataset": "datasets of an OpenCompass or AISBench config",
 }
-"""Format, the value of ``--kind`` → description."""
+"""Format → description. The formats are the values of the option ``--kind``."""
 
 CHAT_TEMPLATES = ("tokenizer_config.json", "chat_template.json", "processor_config.json")
 INSTRUCTION = re.compile(rf"^[^\S\n]*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECASE | re.MULTILINE)
@@ -56,7 +56,7 @@ def kind_of(source: Source) -> str:
         return found[0]
     what = f"the format may be {' or '.join(found)}" if found else "the format is not recognised"
     ways = "" if found else ", or write the template by hand (docs/templates.md)"
-    raise source.refuse(0, f"{what}; give it with --kind {'|'.join(KINDS)}{ways}")
+    raise source.refuse(0, f"{what}; choose the format with --kind {'|'.join(KINDS)}{ways}")
 
 
 def _kinds_of_python(file: PythonFile) -> list[str]:
@@ -68,7 +68,7 @@ def _kinds_of_python(file: PythonFile) -> list[str]:
 
 
 def _has_datasets(file: PythonFile, *, alone: bool) -> bool:
-    """Return whether a file has datasets. ``alone``: the file has no other format, so names are enough."""
+    """Return whether a file has datasets. ``alone``: no other format matches, so the names of variables are enough."""
     try:
         return bool(find_datasets(file)) or (alone and any(name.endswith((DATASETS, INFER)) for name in file.names))
     except ConfigError:

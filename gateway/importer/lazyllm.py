@@ -1,4 +1,4 @@
-"""Makes a template from a LazyLLM prompter. The arguments of the constructor become the keys of the file.
+"""Makes a template from a LazyLLM prompter. The arguments of the constructor become keys of the template file.
 
 The source is JSON or YAML with the class and its arguments, or Python with calls (``docs/spec/lazyllm.md`` 1).
 """
@@ -20,7 +20,7 @@ CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ChatPrompter": ("chat", ("instruction", "extra_keys", "show", "tools", "skills", "history")),
     "EmptyPrompter": ("empty", ("show", "tools", "skills", "history")),
 }
-"""Class → its name in a template file, and its positional arguments. ``enable_system`` is only a keyword argument."""
+"""Class → (name in a template file, positional arguments). ``enable_system`` is only a keyword argument."""
 WORDS = {word: name for name, (word, _) in CLASSES.items()}
 NOT_CARRIED: Mapping[str, str] = {
     "show": "LazyLLM logs the prompt; the gateway shows it in /v1/render",
@@ -32,20 +32,20 @@ CALL_MARKS = ("tool_start_token", "tool_args_token", "tool_end_token")
 INPUT = "input"
 """The name that LazyLLM's examples give to the slot for the user's text."""
 LOCAL, ONLINE = "TrainableModule", "OnlineChatModule"
-"""LazyLLM's classes of models, whose method ``prompt`` sets the tokens or the system sentence of a prompter."""
+"""LazyLLM's model classes. Their method ``prompt`` sets the tokens or the system sentence of a prompter."""
 MISSPELT = {"extro_keys": "extra_keys"}
 """Misspelt argument name of early LazyLLM releases → correct name."""
 
 
 def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
-    """Return a draft for each prompter of the file. Raises ``ConfigError``."""
+    """Return a draft for each prompter of the file. Raises ``ConfigError`` if the file cannot be imported."""
     if marks_of and marks_of not in family_names() and not family_of_model(marks_of):
         raise source.refuse(0, f"unknown family or model {marks_of!r}; the known families are "
                             f"{', '.join(family_names())}", "--marks-of")  # fmt: skip
     if not source.name.endswith(".py"):
         value = source.value()
         if not isinstance(value, dict):
-            raise source.refuse(0, "expected a mapping with class, instruction and other arguments of a prompter")
+            raise source.refuse(0, "the file must contain a mapping with a prompter's class and arguments")
         word = value.get("class", value.get("prompter"))
         form = WORDS.get(word, word) if isinstance(word, str) else ""
         if form not in CLASSES:
@@ -72,25 +72,25 @@ def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The model in front of which a prompter stands."""
+    """The model with which a prompter is used."""
 
     marks_of: str = ""
-    """A family or a model's name; empty: no tokens."""
+    """The name of a model or of a model family, which decides the special tokens; empty: no special tokens."""
     system: str | None = None
-    """The system sentence of a provider's models; None: the sentence of the family, or LazyLLM's own."""
+    """The system sentence of a provider's models; None: the default of the model family or of LazyLLM is used."""
     online: bool = False
     notes: tuple[str, ...] = ()
 
 
 def _model_of(prompter: CallExpression, file: PythonFile, source: Source) -> _Model:
-    """The model whose method ``prompt`` gets this prompter. Raises ``ConfigError`` if there are several models."""
+    """Return the model whose method ``prompt`` receives this prompter. Raises ``ConfigError`` for several models."""
     methods = [one for one in file.methods if one.method == "prompt" and one.args[:1] == (prompter,)]
     owners = [one.owner for one in methods if one.owner.last in (LOCAL, ONLINE)]
     if len(owners) > 1:
         raise source.refuse(
             owners[1].line,
-            f"the prompter of line {prompter.line} has several models, and LazyLLM changes its tokens for each: "
-            "choose one with --marks-of, or write one file for each model",
+            f"the prompter of line {prompter.line} is used with several models, and LazyLLM changes the prompter "
+            "for each model; choose a model with --marks-of, or write one file for each model",
         )
     if not owners:
         return _Model()
@@ -99,9 +99,9 @@ def _model_of(prompter: CallExpression, file: PythonFile, source: Source) -> _Mo
     shown = f"{owners[0].last}({named!r}) of line {owners[0].line}"
     if owners[0].last == ONLINE:
         system = online_system(named) if isinstance(named, str) else None
-        note = f"{shown} writes its own system sentence into the prompter: it is under marks"
+        note = f"{shown} adds a system sentence to the prompter; the template file contains this sentence under marks"
         if system is None:
-            note = f"{shown} is no provider of LazyLLM's table: its system sentence is unknown, write it under marks"
+            note = f"LazyLLM does not know the provider of {shown}; write the provider's system sentence under marks"
         return _Model(system=system, online=True, notes=(note,))
     if isinstance(named, str) and family_of_model(named):
         return _Model(named, notes=(f"marks_of is the model of {shown}",))
@@ -117,7 +117,7 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, model: _M
             notes.append(f"{old} (the spelling of LazyLLM 0.1) was imported as {new}")
     for key in arguments:
         if key not in (*known, "enable_system"):
-            raise source.refuse(line, f"{form} has no argument {str(key)[:40]}; known are {', '.join(known)}")
+            raise source.refuse(line, f"{form} has no argument {str(key)[:40]}; use {', '.join(known)}")
     keys: dict[str, Any] = {
         "kind": "prompter",
         "description": f"Imported from {source.short_name}: LazyLLM's {form}.",
@@ -134,7 +134,7 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, model: _M
     _add_tools(arguments.get("tools"), keys, model, notes)
     _add_input_slot(keys, notes)
     if not model.marks_of and not model.online and word != "empty":
-        notes.append("special tokens are missing; give the model's family with --marks-of, or write marks")
+        notes.append("special tokens are missing; give the model's family with --marks-of, or write them under marks")
     return Draft(
         name=name.lower().replace(" ", "-"),
         origin=f"the LazyLLM prompter {form} of {source.short_name}" + (f", line {line}" if line else ""),
@@ -159,7 +159,7 @@ def _add_tools(tools: Any, keys: dict[str, Any], model: _Model, notes: list[str]
     if isinstance(tools, list):
         keys["default_tools"] = tools
     else:
-        notes.append(f"tools: {tools} makes the list in LazyLLM; here clients send it with each request")
+        notes.append(f"tools: in LazyLLM, {tools} makes the list of tools; clients must send the list themselves")
 
 
 def _add_input_slot(keys: dict[str, Any], notes: list[str]) -> None:
@@ -173,5 +173,5 @@ def _add_input_slot(keys: dict[str, Any], notes: list[str]) -> None:
     if INPUT in slots and others:
         keys["input_slot"] = INPUT
         notes.append(
-            f"input_slot: the user message fills {INPUT}, and gateway.variables the others: {', '.join(others)}"
+            f"input_slot: the user message fills {INPUT}; gateway.variables fills the other slots: {', '.join(others)}"
         )

@@ -1,7 +1,7 @@
-"""Makes a meta template from an Ollama Modelfile, by probing a renderer of the plain TEMPLATE in the file.
+"""Makes a meta template from an Ollama Modelfile, by probing a renderer of the TEMPLATE in the file.
 
 The file contains instructions of the form ``INSTRUCTION value``. A value may be in ``"…"``, or over several lines
-in three double quotes. There are no escapes. ``#`` begins a comment where an instruction could begin.
+in three double quotes. Values have no escape sequences. A line that begins with ``#`` is a comment, except in a value.
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ def _notes(instructions: Sequence[Instruction], template: Instruction) -> list[s
         where = f"line {one.line}: {one.word}"
         match one.word:
             case "TEMPLATE" if one is not template:
-                notes.append(f"{where} is replaced by the last TEMPLATE")
+                notes.append(f"{where} was not imported, because the file has a later TEMPLATE")
             case "SYSTEM":
                 notes.append(f"{where}: Ollama sends {one.value!r} if a request has no system message; "
-                             "a template cannot do this, so clients must send it")  # fmt: skip
+                             "a template cannot do this, so clients must send this text")  # fmt: skip
             case "PARAMETER" if one.name != "stop":
-                place = PARAMETERS.get(one.name, "this is a setting of the engine; set it there")
+                place = PARAMETERS.get(one.name, "this is a setting of the engine; set it in the engine")
                 notes.append(f"{where} {one.name} {one.value}: {place.format(value=one.value)}")
             case "FROM":
                 notes.append(f"{where} {one.value}: write the model in gateway.yaml")
@@ -120,7 +120,7 @@ def _notes(instructions: Sequence[Instruction], template: Instruction) -> list[s
 
 
 def read_modelfile(source: Source) -> list[Instruction]:
-    """Return the instructions in order. Raises ``ConfigError`` with the line of an error."""
+    """Return the instructions of a Modelfile in order. Raises ``ConfigError`` for an invalid instruction."""
     found: list[Instruction] = []
     lines = iter(enumerate(source.text().split("\n"), 1))
     for number, line in lines:
@@ -150,6 +150,6 @@ def read_modelfile(source: Source) -> list[Instruction]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Return the first word, and the text after the blanks that follow this word."""
+    """Return the first word of a line, and the rest of the line without white space at its start and end."""
     word, *rest = line.strip().split(None, 1) or [""]
     return word, rest[0] if rest else ""

@@ -1,7 +1,7 @@
 """Makes meta templates from an OpenCompass config, one for each model with a ``meta_template``.
 
-The keys of a ``meta_template`` are kept as they are (``docs/spec/opencompass.md`` 4 and 5). ``end_str``, ``stop_words``
-and ``eos_token_id`` of the model are carried over. All other keys of the model are listed in notes.
+The keys of a ``meta_template`` are kept unchanged (``docs/spec/opencompass.md`` 4 and 5). ``end_str``, ``stop_words``
+and ``eos_token_id`` of the model are imported too. The notes list all other keys of the model.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ META = "meta_template"
 TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 ROLE_KEYS = ("role", "begin", "end", "prompt", "generate", "api_role", "fallback_role")
 STOPS = ("end_str", "stop_words", "stop")
-"""The keys of a model, or of its ``generation_kwargs``, that contain texts that end an answer."""
+"""The keys for texts that end an answer. They may be in a model or in the model's ``generation_kwargs``."""
 GENERATION = "generation_kwargs"
 IGNORED = frozenset({META, "abbr", *STOPS, *[f"{GENERATION}.{name}" for name in (*STOPS, "eos_token_id")]})
-"""The keys of a model that are imported, or have notes of their own."""
+"""The keys of a model that need no general note, because they are imported or have a special note."""
 SECRET = re.compile(r"key|secret|password|authorization|^token$|^[as]k$", re.IGNORECASE)
-"""The names of settings whose values are not shown."""
+"""Matches the names of settings whose values are secret. Notes do not contain these values."""
 
 PLACES: Mapping[str, str] = {
     "type": "choose `speaks` and `engine` in gateway.yaml instead",
@@ -36,13 +36,13 @@ PLACES: Mapping[str, str] = {
     "max_out_len": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`",
     "max_seq_len": "set this context length when you start the engine",
     "batch_size": "clients decide how many requests they send at once",
-    "query_per_second": "the gateway does not limit the request rate of clients",
+    "query_per_second": "write in a policy `limits.requests_per_minute`, if the gateway must limit the request rate",
     "key": "write it in gateway.yaml as env:NAME, not as plain text",
     "openai_api_base": "write it in gateway.yaml as url",
     "mode": "the gateway does not truncate prompts",
     "model_kwargs": "give these settings to the engine when you start it",
     "tokenizer_kwargs": "the engine has its own tokenizer; check whether it puts a BOS before a prompt",
-    "run_cfg": "the start of the engine decides this",
+    "run_cfg": "set this when you start the engine",
     **{f"{GENERATION}.{name}": "write in a policy `params: {{default: {{" + name + ": {value}}}}}`" for name in (
         "temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty",
     )},
@@ -56,9 +56,9 @@ PLACES: Mapping[str, str] = {
 
 
 def read_opencompass(source: Source, *, turns: str = "natural") -> list[Draft]:
-    """Return a draft for each model with a meta template. Without models, each template assigned to a name is used.
+    """Return a draft for each model with a meta template. If the file has no models, use each template with a name.
 
-    ``turns``: the value of the key ``turns`` in the template file. Raises ``ConfigError``.
+    ``turns``: the key ``turns`` of the template file. Raises ``ConfigError`` if no template can be imported.
     """
     drafts = _of_python(source) if source.name.endswith(".py") else [_of_value(source)]
     further = {} if turns == "natural" else {"turns": turns}
@@ -91,7 +91,7 @@ def _of_python(source: Source) -> list[Draft]:
 
 
 def _models(file: PythonFile) -> list[tuple[str, dict[str, Any]]]:
-    """Yield every model with a meta template, and the model's place in the file such as ``models[0]``."""
+    """Return (place, model) for every model with a meta template. A place in the file is such as ``models[0]``."""
     lists = {name: one for name, one in file.names.items() if isinstance(one, list)}
     # Without a list of this name, code assembles the models from other lists.
     names = ["models"] if lists.get("models") else [name for name in lists if name.endswith(("models", "_model"))]
@@ -105,7 +105,7 @@ def _models(file: PythonFile) -> list[tuple[str, dict[str, Any]]]:
             if not isinstance(entry, dict):
                 file.note(f"{place} was not read, because it is not a plain mapping but {entry}")
             elif entry.get(META) is None:
-                file.note(f"{place} ({entry.get('abbr', 'without abbr')}) has no {META}")
+                file.note(f"{place} ({entry.get('abbr', 'without abbr')}) was not imported, because it has no {META}")
             else:
                 found.append((place, entry))
     return found
@@ -157,7 +157,7 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
 
 
 def _without_secrets(name: str, value: Any) -> str:
-    """Return a value as notes show it. The value of a setting such as ``key`` is not shown."""
+    """Return a value as text for a note. The values of secret settings such as ``key`` are left out."""
     if SECRET.search(name):
         return "(not shown)"
     if isinstance(value, dict):
@@ -166,7 +166,7 @@ def _without_secrets(name: str, value: Any) -> str:
 
 
 def _port(spec: TemplateSpec) -> Reference | None:
-    """Return the port of OpenCompass's parser as a reference; None: this port already renders the template."""
+    """Return OpenCompass's ported parser as a reference; None if this parser renders the template anyway."""
     if spec.api or spec.turns == "opencompass":
         return None
     template = build(replace(spec, turns="opencompass"))
@@ -181,7 +181,10 @@ def _port(spec: TemplateSpec) -> Reference | None:
 
 
 def _kept(value: Mapping[str, Any], path: str, known: tuple[str, ...], notes: list[str]) -> dict[str, Any]:
-    """Return the known keys without those whose value is ``None``, which OpenCompass treats as absent."""
+    """Return the known keys and their values, except ``None``, which OpenCompass treats as absent.
+
+    A note is added for each unknown key.
+    """
     for key, one in value.items():
         if key not in known:
             notes.append(f"{META}.{path}{key} = {shown(one)}: not imported, because OpenCompass does not use it")
@@ -189,9 +192,9 @@ def _kept(value: Mapping[str, Any], path: str, known: tuple[str, ...], notes: li
 
 
 def _make_generating(keys: Mapping[str, Any], notes: list[str]) -> None:
-    """Change ``generate: False`` to true for the assistant of an API template.
+    """Change ``generate: False`` to true for the assistant's role of an API template.
 
-    The empty turn that OpenCompass sends is dropped by its API wrapper anyway.
+    With False, OpenCompass adds an empty turn, but its API wrapper does not send this turn.
     """
     roles = [(number, one) for number, one in enumerate(keys.get("round") or ()) if isinstance(one, dict)]
     if any(one.get("generate") for _, one in roles):
@@ -200,8 +203,8 @@ def _make_generating(keys: Mapping[str, Any], notes: list[str]) -> None:
         if one.get("api_role") == "BOT" and one.get("generate") is False:
             one["generate"] = True
             notes.append(
-                f"round[{number}].generate: False is written as true. With False, OpenCompass sends the text that a "
-                "dataset writes for the answer (`Answer: `) as a last message: send it yourself"
+                f"round[{number}].generate: False was changed to true. With False, OpenCompass sends the dataset's "
+                "text for the answer (such as `Answer: `) as the last message; clients must send this message"
             )
 
 
@@ -221,6 +224,6 @@ def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> 
         if len(ids) == 1 and type(ids[0]) is int and keys.get("eos_token_id", ids[0]) == ids[0]:
             keys["eos_token_id"] = ids[0]
         else:
-            notes.append(f"generation_kwargs.eos_token_id = {shown(end)}: a template can have only one; "
+            notes.append(f"generation_kwargs.eos_token_id = {shown(end)}: a template can have only one eos_token_id; "
                          "list the texts of these tokens under stop")  # fmt: skip
     return list(dict.fromkeys(found))

@@ -3,7 +3,7 @@
 The supported syntax is literals (tuples become lists), names, ``dict(…)``, ``list(…)``, ``range(…)``, ``+``, ``*`` and
 ``**`` of values, entries by a key, f-strings, comparisons, a few methods without side effects, comprehensions,
 assignments to names, ``+=``, ``append``, ``del`` of names, loops over lists and mappings, conditions, and ``read_base``
-imports from the same folder or below. All of these are followed only if the values in them are known.
+imports from the same folder or below. All of these are evaluated only if the values in them are known.
 Any other call becomes a ``CallExpression``, and any other name a ``NameReference``. All other syntax becomes
 ``Unsupported``, and the values that it may change are marked. An importer that needs such a value refuses the file.
 """
@@ -23,11 +23,11 @@ from gateway.core.errors import ConfigError
 from gateway.importer.source import Source
 
 MAX_LENGTH = 200_000
-"""The largest number of characters of a text, or entries of a list, that is put together from parts."""
+"""Maximum characters of a text, or entries of a list, that an expression in the file computes."""
 MAX_STEPS = 1_000_000
-"""The largest number of statements and expressions that are read in one file, with repetitions by loops."""
+"""Maximum statements and expressions evaluated in one file. Each repetition in a loop is counted."""
 ITEMS_PER_STEP = 100
-"""The characters of a text, or entries of a list, that count as one further step."""
+"""Number of characters of a text, or entries of a list, that count as one further step."""
 MAX_NOTES = 20
 STAR = object()
 """The key that represents a ``**`` entry of a mapping."""
@@ -51,7 +51,10 @@ METHODS: Mapping[tuple[type, str], Callable[..., Any]] = {
     (dict, "items"): lambda value: [list(item) for item in value.items()],
     (list, "copy"): list,
 }
-"""Type and name of a method without side effects → its meaning. The arguments are texts. ``ValueError``: unknown."""
+"""(type, name) of a method without side effects → function with the same result. The arguments must be texts.
+
+If the function raises ``ValueError``, the result is not known.
+"""
 COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -97,7 +100,7 @@ class CallExpression(PythonExpression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MethodCall:
-    """A method call on the result of another call, such as ``Module("name").prompt(prompter)``. It is not executed."""
+    """A method call on the result of another call, such as ``Module("name").prompt(prompter)``. No call is executed."""
 
     owner: CallExpression
     method: str
@@ -115,7 +118,7 @@ class PythonFile:
         self.lines: dict[str, int] = {}
         """Name → line of the statement that gave the name its value."""
         self.calls: list[CallExpression] = []
-        """The calls that are statements on their own."""
+        """The calls that are whole statements."""
         self.methods: list[MethodCall] = []
         """The method calls on results of calls."""
         self.notes: list[str] = []
@@ -125,7 +128,7 @@ class PythonFile:
         self._files = {} if files is None else files
         self._files[path] = self  # before the statements are read, so that circular imports end
         self._changed: dict[int, tuple[Any, Unsupported]] = {} if files is None else files[""]._changed
-        """``id`` of a value that a statement may have changed → the value, and the statement as ``Unsupported``."""
+        """``id`` of a value that a statement may have changed → (the value, the statement as ``Unsupported``)."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # ast.parse warns about escapes in the strings of the source
@@ -133,16 +136,16 @@ class PythonFile:
             for statement in body:
                 self._statement(statement)
         except SyntaxError as error:
-            raise source.refuse(error.lineno or 0, f"not valid Python: {error.msg}") from None
+            raise source.refuse(error.lineno or 0, f"the file is not valid Python: {error.msg}") from None
         except (RecursionError, MemoryError):
             raise source.refuse(0, "the Python code is nested too deeply; split its expressions") from None
         except ValueError as error:
-            raise source.refuse(0, f"not valid Python: {error}") from None
+            raise source.refuse(0, f"the file is not valid Python: {error}") from None
 
     def find_calls(self, classes: tuple[str, ...]) -> Iterator[tuple[str, CallExpression]]:
         """Yield (name, call) for each call of these classes.
 
-        ``name``: the name to which the value with the call is assigned; empty if it is not assigned.
+        ``name``: the variable whose value contains the call; empty if no variable contains the call.
         """
         seen: set[int] = set()
         arguments = [("", argument) for method in self.methods for argument in method.args]
@@ -157,7 +160,7 @@ class PythonFile:
             raise self._refusal(found[1], what)
 
     def check_plain(self, value: Any, what: str) -> None:
-        """Raise ``ConfigError`` unless a value was read completely and no statement may have changed it."""
+        """Raise ``ConfigError`` if a value was not read completely, or if a statement may have changed the value."""
         for part in _parts(value, set()):
             self.check_unchanged(part, what)
             if isinstance(part, PythonExpression):
@@ -230,12 +233,12 @@ class PythonFile:
                 self._unsupported(node)
 
     def _iterated(self, node: ast.expr) -> list[Any] | None:
-        """Return the items of a loop, for a list the list itself; None if they are not known."""
+        """Return the items of a loop; None if the items are not known. A list is returned without a copy."""
         items = self._unchanged(node)
         return items if isinstance(items, list) else list(items) if isinstance(items, dict) else None
 
     def _bind(self, target: ast.expr, item: Any) -> None:
-        """Give the name or names of a loop their value."""
+        """Assign an item to the name or names of a loop."""
         if isinstance(target, ast.Name):
             self._set(target.id, item, target)
         elif isinstance(target, ast.Tuple) and isinstance(item, list) and len(item) == len(target.elts):
@@ -245,7 +248,7 @@ class PythonFile:
             self._unsupported(target)
 
     def _each(self, generator: ast.comprehension, *nodes: ast.expr) -> list[list[Any]] | None:
-        """Return the values of the parts of a comprehension for each item; None if the items are not known."""
+        """Evaluate expressions of a comprehension for each item. Return None if the items are not known."""
         if generator.ifs or (items := self._iterated(generator.iter)) is None:
             return None
         targets = {one.id for one in ast.walk(generator.target) if isinstance(one, ast.Name)}
@@ -289,7 +292,7 @@ class PythonFile:
     def _unsupported(self, node: ast.expr | ast.stmt, text: str = "") -> Unsupported:
         """Return an ``Unsupported`` for a part of the file. Names that this part defines lose their plain value.
 
-        Values that the part may change are marked: the lists and mappings in it, and values in paths like ``a.b[0]``.
+        Values that the part may change are marked: its lists and mappings, and values in paths like ``a.b[0]``.
         """
         is_value = isinstance(node, ast.expr)
         what = "an expression that is not a plain value" if is_value else "a value that a statement may change"
@@ -326,7 +329,7 @@ class PythonFile:
     def _count_steps(self, steps: int, node: ast.expr | ast.stmt) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:
-            raise self._source.refuse(node.lineno, "computes too much: write the plain values there")
+            raise self._source.refuse(node.lineno, "the code needs too many steps; write the plain values instead")
 
     def _value(self, node: ast.expr) -> Any:
         value = self._evaluated(node)
@@ -334,7 +337,7 @@ class PythonFile:
         return value
 
     def _unchanged(self, node: ast.expr) -> Any:
-        """Return the value of an expression that is copied; ``Unsupported`` if a statement may have changed it."""
+        """Return the value of an expression; ``Unsupported`` if a statement may have changed the value."""
         value = self._value(node)
         return self._changed[id(value)][1] if id(value) in self._changed else value
 
@@ -434,7 +437,7 @@ class PythonFile:
         return items
 
     def _mapping(self, keys: list[Any], values: list[ast.expr], line: int) -> Any:
-        """Return a mapping of keys to values. An entry ``**other`` has the key ``STAR``; its entries are merged."""
+        """Return a mapping of keys to values. For ``**other``, the key is ``STAR``, and the entries are merged."""
         found: dict[Any, Any] = {}
         for key, node in zip(keys, values, strict=True):
             value = self._unchanged(node) if key is STAR else self._value(node)

@@ -11,12 +11,12 @@ from typing import Any
 from gateway.core.errors import ConfigError, Problem
 
 MAX_BYTES = 1024 * 1024
-"""The largest size of a source file in bytes."""
+"""Maximum bytes of a source file."""
 
 ReadBeside = Callable[[str], bytes | None]
-"""Returns the bytes of a file in the source's folder; None: there is no such file, or it is outside of the folder."""
+"""Returns the bytes of a file in the source's folder; None if the file is missing or is outside the folder."""
 ParseYaml = Callable[[bytes, str], Any]
-"""Parses the bytes of a YAML file with this name. Raises ``ConfigError``. The caller passes a parser of ``config``."""
+"""(bytes, name) of a YAML file → parsed value. Raises ``ConfigError`` for invalid YAML. ``config`` has the parser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Source:
 
     @property
     def short_name(self) -> str:
-        """The names of the folder and the file, for the header. The rest of the path is useless on other machines."""
+        """``folder/file``, for the header. The rest of the path has no meaning on other machines."""
         return "/".join(self.name.replace("\\", "/").split("/")[-2:])
 
     @property
@@ -55,7 +55,7 @@ class Source:
             raise self.refuse(line, "the file is not UTF-8; save it as UTF-8") from None
 
     def value(self) -> Any:
-        """Return the value of a JSON or YAML file. Raises ``ConfigError``."""
+        """Return the parsed value of a JSON or YAML file. Raises ``ConfigError`` if the file is not valid."""
         text = self.text()
         if not self.name.endswith(".json"):
             return self.parse_yaml(self.data, self.name)
@@ -64,9 +64,9 @@ class Source:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = ascii(error.object[error.start])
-            raise self.refuse(0, f"{half} is an incomplete character; write the whole character") from None
+            raise self.refuse(0, f"{half} is half of a surrogate pair; write the whole character") from None
         except ValueError as error:
-            raise self.refuse(getattr(error, "lineno", 0), f"not valid JSON: {error}") from None
+            raise self.refuse(getattr(error, "lineno", 0), f"the file is not valid JSON: {error}") from None
         except RecursionError:
             raise self.refuse(0, "the JSON is nested too deeply") from None
         return value

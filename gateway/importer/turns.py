@@ -2,7 +2,7 @@
 
 A probe is a conversation of random words. Its rendered text is cut at these words. The text between two words is
 divided into the end of one role and the begin of the next role, so that every probe is reproduced. Other divisions
-may exist, so the comparison decides whether all other conversations are rendered correctly too.
+may exist. The comparison with the source shows whether all other conversations are rendered correctly too.
 
 An earlier answer may begin differently from the requested answer (``ASSISTANT: ``, ``ASSISTANT:``).
 In this case earlier answers get a separate reserved role, ANSWER.
@@ -34,13 +34,13 @@ class NotTurns(TemplateError):
         """Return the error to report for the source file."""
         without = "" if "system" in subset else "; to exclude system messages, add --without system"
         return source.refuse(
-            line, f"cannot be written as begin and end of roles, because {self.message}{hint}{without}", key
+            line, f"the prompts cannot be written as begin and end of roles, because {self.message}{hint}{without}", key
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The begin of the whole text, and the (begin, end) of each role."""
+    """The begin of the whole text, and a pair (begin, end) for each role."""
 
     begin: str
     """The ``begin`` of the meta template, which starts the whole text."""
@@ -54,7 +54,7 @@ class Turns:
         """Return a note if neither ``stops`` nor the turns show where an answer ends."""
         if stops or (self.human[0] and self.answer[1].strip()):
             return ()
-        return ("no text marks the end of an answer; write under stop the text with which the model ends",)
+        return ("no text marks the end of an answer; write under stop the text with which the model ends its answer",)
 
     def keys(self) -> dict[str, Any]:
         """Return the keys of a meta template with these turns."""
@@ -75,8 +75,8 @@ class Turns:
 def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alone: bool = True) -> Turns:
     """Return the turns that reproduce the probes. Raises ``NotTurns`` with the reason.
 
-    ``bos_text``: a BOS that stays in ``begin`` if the text starts with it. ``system``: whether probes may have a system
-    message. ``alone``: whether probes may have no system message.
+    ``bos_text``: the BOS. If the text starts with the BOS, ``begin`` contains the BOS. ``system``: whether probes may
+    have a system message. ``alone``: whether probes may have no system message.
     """
     first = "" if alone else "s"
     *front, last = _pieces(reference, f"{first}u")
@@ -131,7 +131,7 @@ def _pieces(reference: Reference, form: str, *, whole: bool = False) -> list[str
 
 
 def _end(reference: Reference, form: str) -> str | None:
-    """Return the text after a complete conversation; None: the reference cannot write a complete conversation."""
+    """Return the text after the last message of a complete conversation; None if this text cannot be found."""
     try:
         return _pieces(reference, form, whole=True)[-1] if reference.writes_whole else None
     except NotTurns:
@@ -151,8 +151,8 @@ def _begins(
 ) -> tuple[str, str]:
     """Return the begin of the whole text, and the begin of a user turn.
 
-    A user turn begins with the text after an answer's end if this end is known, else with the longest text that fits.
-    ``front``: the text before a first user message; None: not probed. ``system``: the texts around a system message.
+    If the end of an answer is known, a user turn begins after this end, otherwise with the longest text that fits.
+    ``front``: the text before the first user message, if known. ``system``: the texts around a system message.
     """
     known = [answer_back, *([] if front is None else [front]), *([] if system is None else [system[1]])]
     longest = _common_start([text[::-1] for text in known])[::-1]
@@ -170,8 +170,8 @@ def _begins(
         assert system is not None  # else the empty begin always fits
         assert front is not None
         raise NotTurns(
-            "a system message changes the text before it: the prompt begins with "
-            f"{shown(system[0])}, but without a system message with {shown(front)}"
+            "a system message changes the start of the prompt: the prompt begins with "
+            f"{shown(system[0])}, but without a system message, the prompt begins with {shown(front)}"
         )
     human = next(iter(fits))
     if answer_end is not None and answer_back.startswith(answer_end) and answer_back[len(answer_end) :] in fits:
@@ -180,7 +180,10 @@ def _begins(
 
 
 def _human_end(end: str | None, last: str, answer_front: str) -> str:
-    """Return the end of a user turn: ``end`` if it fits, else the common text up to a line break before its end."""
+    """Return the end of a user turn.
+
+    This is ``end`` if both texts start with it, otherwise the common start of both texts up to an inner line break.
+    """
     if end is not None and last.startswith(end) and answer_front.startswith(end):
         return end
     shared = _common_start([last, answer_front])

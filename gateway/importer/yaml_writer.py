@@ -21,7 +21,7 @@ def write_yaml(draft: Draft, verdict: Iterable[str] = ()) -> str:
     """Return the text of the template file. ``verdict``: lines about the comparison with the reference."""
     lines = [f"Imported from {draft.origin}.", f"Source: sha256 {draft.sha256}", *verdict]
     if draft.notes:
-        lines += ["", "What was not carried over, and what to look at:", *[f"- {note}" for note in draft.notes]]
+        lines += ["", "What was not imported, and what you should check:", *[f"- {note}" for note in draft.notes]]
     body = yaml.dump(_Document(draft.keys), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
     return "\n".join([*[one for line in lines for one in _comment(line)], "", body])
 
@@ -41,7 +41,7 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write a value that occurs twice in full both times, without an alias."""
+        """Return True, so that a repeated value is written in full each time, without an alias."""
         return True
 
 

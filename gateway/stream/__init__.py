@@ -1,4 +1,4 @@
-"""Processing of the text and the events of an answer, without I/O.
+"""Processes the text and the events of an answer, without I/O.
 
 ``sse``                 a parser of ``text/event-stream``
 ``surrogates``          lone UTF-16 surrogates in JSON strings
@@ -9,7 +9,7 @@
 ``prompt_logprobs``     log probabilities of a prompt's tokens
 ``reasoning``           separates reasoning and answer
 ``tool_calls``          formats of tool calls
-``get_response``        the answer in the whole text of a model, as LazyLLM finds it
+``get_response``        finds the answer in the whole text of a model, as LazyLLM does
 ``output_parser``       content, reasoning and tool calls as deltas
 ``completion_builder``  joins events into one completion
 ``batches``             an event stream from an async iterator

@@ -9,7 +9,7 @@ from gateway.core.text_splice import TextSplice
 
 
 class IteratorEvents:
-    """``Events`` whose batches contain one event each."""
+    """``Events`` from an async iterator. Each batch contains one event."""
 
     __slots__ = ("_events",)
 
@@ -20,10 +20,10 @@ class IteratorEvents:
         self._events = events
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """Returns at once: nothing can be forwarded directly."""
+        """Return at once, because no text can be forwarded directly."""
 
     async def next_batch(self) -> Sequence[Event]:
-        """See ``Events``."""
+        """Return a batch with the next event; empty at the end of the stream. See ``Events``."""
         async for event in self._events:
             return (event,)
         return ()

@@ -23,7 +23,7 @@ OBJECTS = frozenset({"function", "function_call", "custom", "audio"})
 
 
 def fast_completion(batch: Sequence[Event]) -> Completion | None:
-    """The completion of an answer with one choice and one piece of text; None for every other answer."""
+    """Return the completion of an answer with one choice and one piece of text; None for every other answer."""
     if not fast_paths.ENABLED:
         return None
     begun = delta = finish = usage = None
@@ -49,7 +49,7 @@ class CompletionBuilder:
     """Collects the events of a call one by one."""
 
     def __init__(self, *, keep_events: bool = False) -> None:
-        """``keep_events``: see ``Completion.events``."""
+        """``keep_events``: True if ``Completion.events`` must contain the events."""
         self._events: list[Event] | None = [] if keep_events else None
         self._choices: dict[int, _Parts] = {}
         self._size = 0
@@ -57,9 +57,9 @@ class CompletionBuilder:
         self._begun: Begun | None = None
 
     def add(self, event: Event) -> None:
-        """Add an event. The first finish of a choice is kept, and the last usage of the call (row C30).
+        """Add an event. Raises ``UpstreamTooLarge`` beyond ``MAX_COMPLETION``. Do not pass a ``Document``.
 
-        Raises ``UpstreamTooLarge`` beyond ``MAX_COMPLETION``. Do not pass a ``Document``, which is a whole answer.
+        The first finish of a choice and the last usage of the call are kept (``docs/spec/reliability.md`` C30).
         """
         if self._events is not None:
             self._events.append(event)
@@ -77,7 +77,7 @@ class CompletionBuilder:
             self._begun = self._begun or event
 
     def result(self) -> Completion:
-        """The answer. Raises ``UpstreamIncomplete`` if there is no choice, or if a choice has no finish."""
+        """Return the answer. Raises ``UpstreamIncomplete`` if there is no choice, or if a choice has no finish."""
         if not self._choices:
             raise UpstreamIncomplete("the model's server ended its answer without a choice")
         choices = tuple(self._choices[index].choice() for index in sorted(self._choices))
@@ -165,7 +165,10 @@ def _object(fragments: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _tool_calls(fragments: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The calls in order of index. A fragment without index begins a call if its ``id`` is new, or joins the last."""
+    """Join fragments into tool calls, in order of index.
+
+    A fragment without index begins a call if its ``id`` is new. Without index and ``id``, it continues the last call.
+    """
     calls: dict[int, list[dict[str, Any]]] = {}
     ids: dict[str, int] = {}
     last = highest = -1

@@ -29,7 +29,7 @@ ABORTED: dict[str, type[UpstreamError]] = {
 
 
 def finish_reason(raw: object) -> str | None:
-    """OpenAI's finish reason for an engine's. The engine's null or ``""`` gives None: the choice continues.
+    """Translate an engine's finish reason to OpenAI's. Return None for null or ``""``: the choice continues.
 
     Raises ``UpstreamIncomplete`` or ``UpstreamError`` for an aborted answer, ``UpstreamInvalidResponse`` for a reason
     that is not a string or not in the table.

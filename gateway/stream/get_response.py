@@ -7,15 +7,15 @@ from gateway.core.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AnswerExtraction:
-    """What precedes an answer in the text of a model."""
+    """The texts that may come before the answer in the text of a model."""
 
     prompt: str
     """The prompt, which some engines repeat before the answer."""
     marker: str
-    """The text before an answer in a prompt of this template; empty: there is none."""
+    """The template's text before an answer; empty if the template has no such text."""
 
     def answer(self, text: str) -> str:
-        """The text after the repeated prompt, or else after the last marker. Without both, the text itself."""
+        """Return the text after the repeated prompt, otherwise after the last marker, otherwise the whole text."""
         if self.prompt and text.startswith(self.prompt):
             return text[len(self.prompt) :]
         return text.rpartition(self.marker)[2] if self.marker else text

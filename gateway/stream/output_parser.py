@@ -28,17 +28,17 @@ from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, Unparsed
 from gateway.stream.tool_calls.scanner import Scanner
 
 HEAVY = 16 * 1024
-"""Maximum characters parsed in the event loop, in up to 30 ms. The use of a thread instead costs 0.1 ms."""
+"""Maximum characters parsed in the event loop, which takes up to 30 ms. Longer text is parsed in a thread (0.1 ms)."""
 
 
 def call_id() -> str:
-    """A new id for a tool call. The client sends the id back with the result of the tool."""
+    """Return a new id for a tool call. The client sends the id back with the result of the tool."""
     return f"call_{secrets.token_hex(12)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ParserOptions:
-    """How the answer to one request is parsed: the reasoning markers and the tool-call format."""
+    """Options for parsing the answer to one request, such as reasoning markers and the tool-call format."""
 
     thinking: Thinking | None = None
     calls: Format | None = None
@@ -49,9 +49,9 @@ class ParserOptions:
     opened: str = ""
     """The beginning of the answer, if the prompt already contains it."""
     extraction: AnswerExtraction | None = None
-    """Finds the answer in the model's whole text, which is held until it is complete; None: all text is the answer."""
+    """Finds the answer in the model's text. The text is held until the end. None: all text is the answer."""
     foreign_stops: frozenset[str] = frozenset()
-    """The client's stops. A call at which such a stop ended the answer is not complete."""
+    """The client's stops. If such a stop ends the answer inside a call, the call is not complete."""
 
 
 class OutputParser:
@@ -75,7 +75,7 @@ class OutputParser:
         return sum(choice.failures for choice in self._choices.values())
 
     def is_heavy(self, batch: Sequence[Event]) -> bool:
-        """True if parsing the batch and the held text would block the event loop for too long."""
+        """Return whether parsing the batch and the held text would block the event loop for too long."""
         size = sum(len(event.text) for event in batch if isinstance(event, Delta))
         # held text often only waits for more text, and then a thread would be wasted
         return size + sum(choice.waiting // 4 for choice in self._choices.values()) > HEAVY
@@ -93,7 +93,10 @@ class OutputParser:
         return out
 
     def close(self, last: Sequence[Event] = ()) -> list[Event]:
-        """Call when the upstream has ended. Returns ``last`` parsed and all held text, without new finish events."""
+        """Parse the events ``last``, and return the results and all held text. Call when the upstream has ended.
+
+        No finish events are added.
+        """
         out = self.read(last)
         return out + [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
 
@@ -119,7 +122,7 @@ class _ChoiceParser:
         self._reasoning = None if options.thinking is None else Reasoning(options.thinking)
         self._scanner = None if options.calls is None else Scanner(options.calls, options.names)
         self._held: list[str] = []
-        """The model's text so far, if the answer is found in the whole text."""
+        """The model's text so far; used only with ``ParserOptions.extraction``."""
         self._held_length = 0
         self._made = 0
         """Number of tool calls so far."""

@@ -1,8 +1,8 @@
 """The log probabilities of a prompt's tokens, read from an answer and checked against the request.
 
-Engines send them in three places: before those of the answer (``echo`` with ``logprobs``), as ``prompt_logprobs`` of
-the choice (vLLM's completions), or as ``prompt_logprobs`` of the whole answer (vLLM's chat). A wrong score
-with status 200 would not be noticed, so an unclear answer is an error.
+Engines send these values in three places: before the log probabilities of the answer (``echo`` with ``logprobs``), as
+``prompt_logprobs`` of the choice (vLLM's completions), or as ``prompt_logprobs`` of the whole answer (vLLM's chat).
+Clients would not notice a wrong score. Therefore an unclear answer is an error.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ PromptEntry = Mapping[str, Mapping[str, Any]]
 """``{"<token id>": {"logprob": number, …}, …}``: one token of a prompt and its alternatives. Only the first token may
 have null instead."""
 PromptTokens = tuple[TokenLogprob, ...]
-"""The tokens of a prompt in order. Only the first may have no log probability."""
+"""The tokens of a prompt in order. Only the first token may have no log probability."""
 
 
 def echoed_logprobs(completion: Completion, prompt: str, bos: str = "") -> PromptTokens:
-    """The tokens of a prompt that an engine repeats at the start of its answer.
+    """Return the tokens of a prompt that the engine repeats at the start of its answer.
 
-    The answer must begin with ``prompt``. The template's ``bos`` may be missing there, and the engine's BOS may come
-    first. The usage shows how many of the tokens belong to the prompt: the engine's BOS is counted
-    there, but not every engine returns it as a token.
+    The answer must begin with ``prompt``. The repeated prompt may lack the template's ``bos``, and may begin with the
+    engine's BOS. The usage contains the number of prompt tokens, including the engine's BOS. Not every engine returns
+    the BOS as a token.
     """
     choice = _only_choice(completion)
     if not choice.logprobs:
@@ -44,7 +44,7 @@ def echoed_logprobs(completion: Completion, prompt: str, bos: str = "") -> Promp
     usage = completion.usage
     if usage is None:
         raise UpstreamInvalidResponse(
-            "the model's server sent no usage, so the tokens of the prompt and of the answer cannot be told apart"
+            "the model's server sent no usage, so the tokens of the prompt and of the answer cannot be separated"
         )
     tokens = choice.logprobs[: max(len(choice.logprobs) - usage.completion, 0)]
     spelled = "".join([token.token for token in tokens])
@@ -56,15 +56,15 @@ def echoed_logprobs(completion: Completion, prompt: str, bos: str = "") -> Promp
 
 
 def listed_logprobs(completion: Completion) -> PromptTokens:
-    """The tokens of a prompt for which ``prompt_logprobs: 0`` was requested. A token is its id as a string."""
+    """Return the tokens of a prompt for which ``prompt_logprobs: 0`` was requested, each as its id in a string."""
     expected = completion.usage.prompt if completion.usage is not None else None
     return tuple([_listed(entry) for entry in prompt_entries(completion, _only_choice(completion), expected)])
 
 
 def prompt_entries(completion: Completion, choice: Choice, expected: int | None) -> list[PromptEntry | None]:
-    """The checked ``prompt_logprobs`` of a choice, or else of the whole answer. Raises an ``UpstreamError``.
+    """Return the checked ``prompt_logprobs`` of a choice, otherwise of the whole answer. Raises ``UpstreamError``.
 
-    ``expected``: the number of the prompt's tokens; None if it is not known.
+    ``expected``: the number of tokens in the prompt; None if this number is not known.
     """
     fields = completion.begun.fields if completion.begun is not None else EMPTY_MAPPING
     entries = choice.extras.get(PROMPT_LOGPROBS, fields.get(PROMPT_LOGPROBS))
@@ -84,7 +84,7 @@ def prompt_entries(completion: Completion, choice: Choice, expected: int | None)
 
 def _only_choice(completion: Completion) -> Choice:
     if len(completion.choices) != 1:
-        raise UpstreamInvalidResponse("the model's server sent several choices; one was requested")
+        raise UpstreamInvalidResponse("the model's server sent several choices, but one choice was requested")
     return completion.choices[0]
 
 
@@ -97,7 +97,7 @@ def _is_entry(entry: object) -> bool:
 
 
 def _listed(entry: PromptEntry | None) -> TokenLogprob:
-    """The token of an entry. Alternatives were not requested, so an entry with several tokens is an error."""
+    """Return the token of an entry. An entry with several tokens is an error: alternatives were not requested."""
     if entry is None:
         return TokenLogprob("", None)
     if len(entry) > 1:
@@ -119,5 +119,5 @@ def _checked(tokens: PromptTokens) -> PromptTokens:
 
 def _wrong_number(found: int, expected: int) -> UpstreamInvalidResponse:
     return UpstreamInvalidResponse(
-        f"the model's server sent log probabilities for {found} tokens of a prompt of {expected}"
+        f"the model's server sent log probabilities for {found} tokens, but the prompt has {expected} tokens"
     )

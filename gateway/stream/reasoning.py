@@ -5,7 +5,7 @@ in streams.) The rules:
 
 - The begin marker begins the reasoning only at the start of the text. White space before the marker belongs to the
   reasoning, up to ``MAX_BLANK`` characters. A later begin marker is text.
-- With ``open`` the prompt has already begun the reasoning. If the model repeats the begin marker, it is dropped.
+- With ``open`` the prompt has already begun the reasoning. If the model repeats the begin marker, the gateway drops it.
 - All text before the end marker is reasoning. All text after the end marker, including line breaks, is the answer.
 - If the reasoning has no end marker, all text is reasoning, and the answer is empty.
 """
@@ -28,7 +28,7 @@ class Reasoning:
         self._blank = ""
         """White space at the start of the text."""
         self._head: str | None = ""
-        """Text after that white space that may become the begin marker; None once this is decided."""
+        """The start of the text without white space, while this may become the begin marker; otherwise None."""
         self._end: StopScanner | None = None
         """Finds the end marker; set only while the text is reasoning."""
 
@@ -46,7 +46,7 @@ class Reasoning:
         return thought, text[len(thought) - held + len(marker) :]
 
     def end(self) -> tuple[str, str]:
-        """Call when the choice has ended. Returns the text still held, as reasoning and answer."""
+        """Return the held text as (reasoning, answer). Call when the choice has ended."""
         if self._head is not None:
             held, self._head = self._blank + self._head, None
             return (held, "") if self._thinking.open else ("", held)

@@ -20,7 +20,7 @@ MAX_EVENT = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One event; ``data`` stays bytes, because the JSON reader takes bytes."""
+    """One event. ``data`` is not decoded, because the JSON parser reads bytes."""
 
     event: str
     """The name of the event; ``message`` if the stream gives no name."""
@@ -31,16 +31,16 @@ class SseEvent:
 class SseParser:
     """Turns the bytes of a stream into events.
 
-    ``max_event``: maximum bytes in the data of one event and in one line; this also limits the memory. A fault raises
-    ``UpstreamInvalidStream``. If the same bytes contain complete events before the fault, ``feed`` returns these events
-    first, and the next call raises the error. Every later call raises the error again.
+    ``max_event``: maximum bytes in the data of one event and in one line, which also limits the memory. For invalid
+    bytes, ``feed`` raises ``UpstreamInvalidStream``. If complete events come before the invalid bytes, ``feed`` returns
+    these events first, and the next call raises the error. Every later call raises the error again.
     """
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._max_event = max_event
         self._max_line = max_event + len(b"data: ")
         self._head: bytes | None = b""
-        """Bytes at the start that may become a BOM; None once this is decided."""
+        """The first bytes of the stream, while these may become a BOM; otherwise None."""
         self._line: list[bytes] = []
         """The pieces of an unfinished line."""
         self._line_size = 0
@@ -65,9 +65,9 @@ class SseParser:
         return events
 
     def fast_feed(self, data: bytes) -> list[bytes] | None:
-        """The data of the events that ``feed`` would return, if each is complete, unnamed and one ``data: `` line.
+        """Return the data of each event, if every event is complete and consists of one ``data: `` line.
 
-        For all other bytes it returns None and changes nothing.
+        For all other bytes, return None and change nothing. Then ``feed`` must read the bytes.
         """
         if not fast_paths.ENABLED or not data.startswith(b"data: ") or not data.endswith(b"\n\n") or b"\r" in data:
             return None
@@ -86,7 +86,7 @@ class SseParser:
         return not held and self._fault is None
 
     def close(self) -> list[SseEvent]:
-        """The last event, if only its line ends are missing. Do not call after the connection broke."""
+        """Return the last event if only its line ends are missing. Call only if the connection ended regularly."""
         if self._fault is not None:
             raise self._fault
         events: list[SseEvent] = []
@@ -139,7 +139,7 @@ class SseParser:
             self._event = _decoded(value.removeprefix(b" "))
 
     def _dispatch(self, events: list[SseEvent]) -> None:
-        """End the event at a blank line. Without a data line there is no event."""
+        """End the event at a blank line. An event without data lines is dropped."""
         if self._data:
             data = b"\n".join(self._data)
             if not data.isascii():

@@ -51,11 +51,11 @@ class StopCutter:
         return out
 
     def close(self) -> list[Event]:
-        """Call when the upstream has ended. Returns the held text of each choice, without new finish events."""
+        """Return the held text of each choice, without new finish events. Call when the upstream has ended."""
         return [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
 
     def choice(self, index: int) -> ChoiceCutter:
-        """The cutter of one choice."""
+        """Return the cutter of one choice."""
         choice = self._choices.get(index)
         if choice is None:
             choice = self._choices[index] = ChoiceCutter(index, self.stops)
@@ -80,7 +80,7 @@ class ChoiceCutter:
 
     @property
     def clear(self) -> bool:
-        """True: nothing is held, so text that contains no first character of a stop can be sent without a search."""
+        """True: nothing is held. Then text without the first character of a stop can be sent without a search."""
         return not (self._waiting or self.ended or self._scanner.node or self._tokens is not None)
 
     def add(self, delta: Delta) -> Sequence[Event]:

@@ -28,11 +28,11 @@ class StopSet:
         self.step: list[dict[str, int]] = [{}]
         self.depth = [0]
         self.prefix_of = [""]
-        """For each node, a stop that begins with it; ``prefix_of[node][:depth[node]]`` is the node's text."""
+        """For each node, a stop that begins with the node's text. This text is ``prefix_of[node][:depth[node]]``."""
         self.ends: list[str | None] = [None]
-        """For each node, the longest stop with which its text ends."""
+        """For each node, the longest stop at the end of the node's text; None if the text ends with no stop."""
         self.fallback = [0]
-        """For each node, the longest other node with which its text ends."""
+        """For each node, the other node with the longest text at the end of the node's text."""
         for stop in stops:
             if stop:  # an empty stop would match at every position
                 self._add(stop)
@@ -71,13 +71,13 @@ class StopSet:
 
 
 CACHED, CACHED_LENGTH = 64, 1024
-"""Maximum number of cached sets, and of characters in a set (each costs 300 bytes of memory and 0.6 µs)."""
+"""Maximum cached sets, and maximum characters in a cached set. A character costs 300 bytes of memory and 0.6 µs."""
 
 _cached = lru_cache(maxsize=CACHED)(StopSet)
 
 
 def stop_set(stops: tuple[str, ...]) -> StopSet:
-    """The ``StopSet`` of these stops. A long set is not cached, because clients could fill the memory with stops."""
+    """Return the ``StopSet`` of these stops. A long set is not cached, because clients could fill the memory."""
     return _cached(stops) if len(stops) + sum(map(len, stops)) <= CACHED_LENGTH else StopSet(stops)
 
 
@@ -122,7 +122,7 @@ class StopScanner:
         return (held + text)[: len(held) + end - machine.depth[node]], None
 
     def flush(self) -> str:
-        """Call when the text has ended. Returns the held text."""
+        """Return the held text. Call when the text has ended."""
         held, self.node = self._held_text, 0
         return held
 

@@ -18,14 +18,14 @@ _UNIT = re.compile("[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
 
 
 def maybe_lone(data: bytes) -> bool:
-    """True if this JSON may contain a lone surrogate, which can only be written as an escape."""
+    """Return whether JSON may contain a lone surrogate. JSON can contain a lone surrogate only as an escape."""
     return b"\\" in data and (b"\\ud" in data or b"\\uD" in data)  # most bodies have no escape, so test that first
 
 
 def loads(data: bytes) -> Any:
-    """The JSON value in ``data``, in which lone surrogates are allowed. Numbers are always read by orjson.
+    """Return the JSON value in ``data``. Lone surrogates are allowed. Numbers are always read by orjson.
 
-    Raises ``ValueError``, which includes ``json.JSONDecodeError``.
+    Raises ``ValueError`` (or its subclass ``json.JSONDecodeError``) for invalid JSON.
     """
     try:
         return orjson.loads(data)
@@ -35,11 +35,11 @@ def loads(data: bytes) -> Any:
     try:
         return json.loads(data.decode(), parse_constant=orjson.loads, parse_float=orjson.loads, parse_int=orjson.loads)
     except RecursionError:
-        raise ValueError("JSON nests too deeply") from None
+        raise ValueError("the JSON is nested too deeply") from None
 
 
 def replace_lone(value: Any) -> Any:
-    """A copy of a JSON value with all lone surrogates replaced, for strings that no later delta completes."""
+    """Return a copy of a JSON value with lone surrogates replaced. Use for strings that no later delta completes."""
     if isinstance(value, str):
         joiner = SurrogateJoiner()
         return joiner.feed(value) + joiner.flush()
@@ -64,7 +64,7 @@ class SurrogateJoiner:
         return bool(self._held)
 
     def feed(self, text: str) -> str:
-        """``text`` with whole characters only. A high surrogate at the end of ``text`` is held for the next call."""
+        """Return ``text`` with whole characters only. A high surrogate at the end is held for the next call."""
         if not text or (not self._held and (text.isascii() or not _SURROGATE.search(text))):
             return text
         text = self._held + text
@@ -72,12 +72,12 @@ class SurrogateJoiner:
         return _UNIT.sub(_whole, text[:-1] if self._held else text)
 
     def flush(self) -> str:
-        """Call when the text has ended. Returns U+FFFD if a high surrogate is held."""
+        """Return U+FFFD if a high surrogate is held, otherwise an empty text. Call when the text has ended."""
         held, self._held = self._held, ""
         return REPLACEMENT if held else ""
 
 
 def _whole(match: re.Match[str]) -> str:
-    """The character of a surrogate pair, or U+FFFD for a lone surrogate."""
+    """Return the character of a surrogate pair, or U+FFFD for a lone surrogate."""
     units = match.group()
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le") if len(units) == 2 else REPLACEMENT

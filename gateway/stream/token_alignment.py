@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from gateway.core.events import TokenLogprob
 
 MAX_AHEAD = 1024
-"""Maximum characters by which tokens may be ahead; no stop is longer, so tokens further ahead are odd."""
+"""Maximum characters that tokens may be ahead of the text. Stops are not longer, so other tokens are odd."""
 _SEARCH = 256
 """Maximum distance in characters of the search after odd tokens; the limit keeps the work linear."""
 
@@ -46,7 +46,7 @@ class TokenAligner:
         return not self._placed and not self._ahead
 
     def passes(self, text: str, tokens: Sequence[TokenLogprob]) -> bool:
-        """True if no token waits and ``tokens`` spell ``text``; then ``text`` is counted. False: nothing changes."""
+        """Return whether no token waits and ``tokens`` spell ``text``. If so, ``text`` is counted."""
         spelled = self.idle and (not tokens or "".join([token.token for token in tokens]) == text)
         if spelled:
             self._end += len(text)

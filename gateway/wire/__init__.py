@@ -10,7 +10,7 @@ request_fields   the fields of requests, with their ranges
 requests         turns a body into a ``Call``
 responses        writes answers as bodies or stream events
 responses_api    requests and answers of ``/v1/responses``
-stored_events    events as JSON that is kept
+stored_events    events as JSON for the cache and for recordings
 tokenizer_requests  the bodies of /tokenize and /detokenize
 validation       checks the fields of a body
 """

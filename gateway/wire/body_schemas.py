@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 
 
 def body_schemas(bodies: Mapping[str, Any], reference: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return name → schema of each body, and the definitions to which the schemas refer.
+    """Return name → JSON schema for each body, and the definitions to which these schemas refer.
 
-    ``bodies``: name → model, or union of models. ``reference``: the form of a reference, with the name ``{model}``.
+    ``bodies``: name → model, or union of models. ``reference``: the reference to a definition, such as ``#/{model}``.
     """
     inputs: list[tuple[str, Any, TypeAdapter[Any]]] = [
         (name, "validation", TypeAdapter(body)) for name, body in bodies.items()

@@ -23,20 +23,20 @@ from gateway.core.json_depth import MAX_DEPTH, count_brackets, deeper_than
 from gateway.wire.error_object import plain
 
 MAX_NODES = 2**16
-"""The most objects, lists and strings in a body, keys included. So many take about 50 ms to read, check and write,
-and every other call waits meanwhile. The largest conversations have about ten thousand."""
+"""Maximum objects, lists and strings in a body, including keys. Such a body takes about 50 ms to read, check and write,
+and all other calls wait during this time. The largest conversations have about ten thousand."""
 MAX_FIELDS = 512
-"""The most fields of a request; OpenAI's API and all engines together have about two hundred."""
+"""Maximum fields of a request. OpenAI's API and all engines together have about two hundred fields."""
 MAX_ITEMS = 2**20
-"""The most commas between items; many, because a prompt may be a long list of token ids, and numbers are read fast."""
+"""Maximum commas between items. The limit is high for long lists of token ids, because numbers are parsed fast."""
 FIRST_INEXACT = 2.0**63
-"""From this value on, a float may be an integer that orjson has rounded."""
+"""A float that is at least this large may be an integer that orjson has rounded."""
 EXACT = frozenset({str, int, bool, type(None)})
 """Types whose values orjson reads without losing digits."""
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in ``body``; of duplicate keys the last one counts."""
+    """Return the JSON object in ``body``. If a key occurs twice, the last value is used. Raises ``RequestError``."""
     brackets = count_brackets(body)
     if len(body) > MAX_NODES:
         _check_size(body, brackets)
@@ -48,14 +48,17 @@ def parse_object(body: bytes) -> dict[str, Any]:
         kind = {list: "array", str: "string", bool: "boolean", type(None): "null"}.get(type(value), "number")
         raise InvalidBody(f'the request body is a JSON {kind}; it must be an object such as {{"model": …}}')
     if len(value) > MAX_FIELDS:
-        raise InvalidBody(f"the request has {len(value)} fields; it may have at most {MAX_FIELDS}")
+        raise InvalidBody(f"the request has {len(value)} fields; a request may have at most {MAX_FIELDS} fields")
     if brackets > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
         raise _too_deep()
     return value
 
 
 def _check_size(body: bytes, brackets: int) -> None:
-    """Raise for too many nodes or items, counted before parsing. Characters inside strings do not count."""
+    """Raise ``RequestError`` if a body has too many nodes or items.
+
+    Nodes and items are counted before parsing. Characters inside strings are not counted.
+    """
     if brackets + body.count(b'"') // 2 <= MAX_NODES and body.count(b",") <= MAX_ITEMS:
         return
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # now each quote begins or ends a string
@@ -71,7 +74,7 @@ def _check_size(body: bytes, brackets: int) -> None:
     start = b"".join(bare[:MAX_NODES].split(b'"')[::2])
     if count_brackets(start) - start.count(b"}") - start.count(b"]") > MAX_DEPTH:
         raise _too_deep()
-    raise InvalidBody(f"the request body holds more than {MAX_NODES} objects, lists and strings; send fewer")
+    raise InvalidBody(f"the request body contains more than {MAX_NODES} objects, lists and strings; send fewer")
 
 
 def refuse_lost_digits(value: object, param: str) -> None:
@@ -81,7 +84,7 @@ def refuse_lost_digits(value: object, param: str) -> None:
 
 
 def refuse_lost_digits_in(fields: dict[str, Any]) -> None:
-    """``refuse_lost_digits`` for every field of a body."""
+    """Call ``refuse_lost_digits`` for every field of a body. Raises ``InvalidValue`` for the first rounded integer."""
     if _has_inexact(fields.values()):
         for name, value in fields.items():
             _name_inexact(value, plain(name))
@@ -104,7 +107,7 @@ def _has_inexact(values: Collection[object]) -> bool:
 
 def _name_inexact(value: object, param: str) -> None:
     if isinstance(value, float) and abs(value) >= FIRST_INEXACT:
-        raise InvalidValue(f"{param} is a number that does not fit 64 bits", param=param)
+        raise InvalidValue(f"{param} is a number that does not fit in 64 bits", param=param)
     if isinstance(value, dict):
         for key, item in value.items():
             _name_inexact(item, f"{param}.{plain(key)}")
@@ -118,13 +121,13 @@ def _explain(error: orjson.JSONDecodeError, body: bytes) -> Exception:
         return InvalidJson("the request body is empty; send a JSON object with content-type application/json")
     message = str(error)
     if "surrogate" in message and "UTF-8" not in message:
-        return InvalidUnicode("a string in the request body holds a lone surrogate; send whole characters")
+        return InvalidUnicode("a string in the request body contains a lone surrogate; send whole characters")
     if "recursion" in message.lower() or "depth" in message.lower():
         return _too_deep()
     if body[:3] == b"\xef\xbb\xbf":
-        return InvalidJson("the request body starts with a byte order mark; send plain UTF-8")
+        return InvalidJson("the request body starts with a byte order mark; send UTF-8 without this mark")
     return InvalidJson(f"the request body is not valid JSON (line {error.lineno}, column {error.colno})")
 
 
 def _too_deep() -> JsonTooDeep:
-    return JsonTooDeep(f"the request body nests deeper than {MAX_DEPTH} levels")
+    return JsonTooDeep(f"the JSON in the request body is nested deeper than {MAX_DEPTH} levels")

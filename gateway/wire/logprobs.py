@@ -1,7 +1,7 @@
-"""Log probabilities in OpenAI's two formats: arrays for completions, objects for chat.
+"""Reads and writes log probabilities in OpenAI's two formats: arrays for completions, objects for chat.
 
-Reading and writing change no number. A value for which a format has no place is left out (``text_offset``). For chat,
-missing ``bytes`` are filled in with the token's UTF-8. Any other format raises ``UpstreamInvalidResponse``, because a
+Numbers are never changed. A value that a format cannot contain is left out, such as ``text_offset`` in chat. For chat,
+missing ``bytes`` are computed from the token's text. Any other format raises ``UpstreamInvalidResponse``, because a
 guessed log probability would be a wrong score.
 """
 
@@ -20,7 +20,7 @@ _Top = tuple[tuple[str, float, tuple[int, ...] | None], ...]
 
 
 def from_completions(shape: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
-    """Read ``{tokens, token_logprobs, top_logprobs, text_offset}``. Absent or null arrays count as arrays of nulls."""
+    """Read ``{tokens, token_logprobs, top_logprobs, text_offset}``. An absent or null array is read as many nulls."""
     tokens = _array(shape, "tokens") or []
     logprobs = _column(shape, "token_logprobs", len(tokens))
     tops = _column(shape, "top_logprobs", len(tokens))
@@ -32,7 +32,7 @@ def from_completions(shape: Mapping[str, Any]) -> tuple[TokenLogprob, ...]:
 
 
 def to_completions(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
-    """The arrays. Without alternatives ``top_logprobs`` is null; without offsets ``text_offset`` is absent.
+    """Return the arrays. ``top_logprobs`` is null without alternatives. ``text_offset`` is absent without offsets.
 
     If the only token is the first token of an echoed prompt, ``top_logprobs`` is ``[null]``.
     """
@@ -88,15 +88,15 @@ def _mapping_of_top(top: _Top) -> dict[str, float]:
 def from_chat(
     shape: Mapping[str, Any], key: Literal["content", "refusal"] = "content"
 ) -> tuple[TokenLogprob, ...] | None:
-    """``{content: [{token, logprob, bytes, top_logprobs}], refusal}``; None where ``key`` is null or absent."""
+    """Read ``{content: [{token, logprob, bytes, top_logprobs}], refusal}``; None if ``key`` is null or absent."""
     entries = _array(shape, key)
     return None if entries is None else tuple(_from_entry(entry) for entry in entries)
 
 
 def to_chat(tokens: Sequence[TokenLogprob], most: int | None = None) -> dict[str, Any]:
-    """The objects. ``top_logprobs`` is always a list; ``logprob`` is null only for an echoed prompt's first token.
+    """Return the objects. ``top_logprobs`` is a list. ``logprob`` is null only for an echoed prompt's first token.
 
-    ``most``: the number of alternatives of each token that are written; None: all of them.
+    ``most``: maximum alternatives that are written for each token; None: all alternatives are written.
     """
     return {
         "content": [
@@ -133,7 +133,7 @@ def _entry(token: str, logprob: float | None, raw: tuple[int, ...] | None) -> di
 
 
 def _utf8(token: str) -> list[int] | None:
-    """The UTF-8 bytes of a token; None if the token contains part of a character, shown as U+FFFD."""
+    """Return the UTF-8 bytes of a token; None if the token contains only part of a character, shown as U+FFFD."""
     if "\ufffd" in token:
         return None
     try:
@@ -152,7 +152,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """The number, unchanged as int or float."""
+    """Return the number unchanged, as int or float; None for null."""
     return None if value is None else _checked(value)
 
 

@@ -12,7 +12,7 @@ from gateway.wire.json import refuse_lost_digits
 from gateway.wire.request_fields import MAX_PROMPTS
 
 INTEGERS, STRINGS, LISTS = {int}, {str}, {list}
-"""The types of the items in a prompt, compared as sets because a prompt may have a million items."""
+"""Sets of the item types in a prompt. Sets are compared fast, also for a prompt with a million items."""
 
 
 def read_message(raw: Mapping[str, Any], number: int, field: str = "messages") -> Message:
@@ -41,7 +41,10 @@ def read_message(raw: Mapping[str, Any], number: int, field: str = "messages") -
 
 
 def read_prompts(value: object, param: str = "prompt", most: int = MAX_PROMPTS) -> tuple[tuple[RawPrompt, ...], bool]:
-    """Read one prompt (a string or token ids) or a list of prompts (flag: True). Raises ``InvalidValue``."""
+    """Return the prompts in ``value``, and whether ``value`` is a list of prompts. Raises ``InvalidValue``.
+
+    A prompt is a string or a list of token ids.
+    """
     if isinstance(value, str):
         return (value,), False
     if isinstance(value, list) and value:
@@ -49,18 +52,19 @@ def read_prompts(value: object, param: str = "prompt", most: int = MAX_PROMPTS) 
         if kinds == INTEGERS:
             return (_ids(value, param),), False
         if len(value) > most:
-            raise InvalidValue(f"{param} takes at most {most} prompts in one call", param=param)
+            raise InvalidValue(f"{param} may have at most {most} prompts in one call", param=param)
         if kinds == STRINGS:
             return tuple(value), True
         if kinds == LISTS and all(set(map(type, item)) == INTEGERS for item in value):
             return tuple(_ids(item, f"{param}[{index}]") for index, item in enumerate(value)), True
     raise InvalidValue(
-        f"{param} must be a string, a list of strings, a list of token ids or a list of lists of token ids, not empty",
+        f"{param} must be a string, a list of strings, a list of token ids or a list of lists of token ids, "
+        "and a list must not be empty",
         param=param,
     )
 
 
 def _ids(value: list[int], param: str) -> tuple[int, ...]:
     if min(value) < 0 or max(value) >= 2**31:
-        raise InvalidValue(f"{param} holds a token id outside 0 … 2^31-1", param=param)
+        raise InvalidValue(f"{param} contains a token id outside 0 … 2^31-1", param=param)
     return tuple(value)

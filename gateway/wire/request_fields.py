@@ -1,8 +1,8 @@
 """The fields of requests, with their types and ranges.
 
-Three kinds of rows: fields that both endpoints share, fields of one endpoint, and fields that only the operator may
-set. A field without a row is unknown, and the policy decides about it. Ranges are OpenAI's, sizes those of
-``docs/spec/reliability.md`` 3.2.
+There are three kinds of fields: fields of several endpoints, fields of one endpoint, and fields that only the operator
+may set. Any other field is unknown, and the policy decides whether to send it. Ranges come from OpenAI's API, and size
+limits from ``docs/spec/reliability.md`` 3.2.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MAX_STOPS = {"chat": 4, "completions": 64}
 MAX_STOP_LENGTH = 256
 MAX_PROMPTS = 1024
 MAX_INPUTS = 2048
-"""The most texts in one embeddings request (OpenAI's limit)."""
+"""Maximum texts in one embeddings request (OpenAI's limit)."""
 MAX_CANDIDATES = 128
 MAX_NAME = 256
 MAX_VARIABLES = 256
 MAX_EXAMPLES = 256
-"""The most rows of few-shot examples in one request."""
+"""Maximum rows of few-shot examples in one request."""
 
 FORBIDDEN = frozenset({
     # A client that could set these would choose the upstream, its key, its template or its answer
@@ -51,7 +51,7 @@ def _whole_stops(value: str | list[str]) -> str | list[str]:
 
 
 def _at_most(limit: int) -> BeforeValidator:
-    """Refuse an object with more items before the items are checked, since each error takes some microseconds."""
+    """Refuse an object with more than ``limit`` items before the items are checked, because each error takes time."""
 
     def short(value: Any) -> Any:
         if isinstance(value, dict) and len(value) > limit:
@@ -70,11 +70,11 @@ PROMPTS: dict[str, Any] = {
         {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "items": {"type": "integer"}}},
     ]
 }
-"""The JSON schema of a prompt, which ``message_content.py`` checks."""
+"""The JSON schema of a prompt. ``message_content.py`` checks a prompt without this schema."""
 
 
 def or_gateway(field: str) -> Callable[[dict[str, Any]], None]:
-    """A change of a JSON schema: ``field`` may be absent if the request has the field ``gateway``."""
+    """Return a function that changes a JSON schema: ``field`` is optional if the request has the field ``gateway``."""
 
     def change(schema: dict[str, Any]) -> None:
         schema["required"].remove(field)
@@ -101,7 +101,7 @@ class Closed(BaseModel):
 
 
 class StreamOptions(Strict):
-    """``stream_options``; further keys (vLLM's ``continuous_usage_stats``) are passed on."""
+    """The field ``stream_options``. Other keys, such as vLLM's ``continuous_usage_stats``, are passed on."""
 
     include_usage: bool | None = None
 
@@ -128,7 +128,7 @@ class GatewayOptions(Closed):
 
     explain: bool = False
     repeat: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    """The cache keeps one answer for each value."""
+    """The cache stores a separate answer for each value of ``repeat``."""
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
     """Values for the slots of the model's template."""
     prompt: Annotated[PromptOptions, _at_most(8)] | None = None
@@ -136,7 +136,7 @@ class GatewayOptions(Closed):
 
 
 class Sampling(Strict):
-    """The fields of every endpoint that answers with text."""
+    """The common fields of all endpoints that return text."""
 
     model: Annotated[str, Field(min_length=1)]
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -152,14 +152,14 @@ class Sampling(Strict):
 
 
 class Shared(Sampling):
-    """The fields of both chat and completions."""
+    """The common fields of chat and completions."""
 
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stream_options: StreamOptions | None = None
 
 
 class TextPart(Strict):
-    """A part of a message's content; media parts keep their own keys."""
+    """A part of a message's content. The other keys of media parts are passed on unchanged."""
 
     type: Annotated[str, Field(min_length=1, max_length=64)]
     text: str | None = None
@@ -205,16 +205,16 @@ class ChatRequest(Shared):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=64)] | None = None
-    """Forbidden at other endpoints. For chat the template decides which keys are allowed, if any."""
+    """Forbidden for completions, embeddings and log-likelihoods. The template decides which keys are allowed."""
 
 
 class CompletionRequest(Shared):
-    """``POST /v1/completions``; ``prompt`` in all four shapes."""
+    """``POST /v1/completions``. ``prompt`` may have all four forms of OpenAI's API."""
 
     model_config = ConfigDict(json_schema_extra=or_gateway("prompt"))
 
     prompt: Annotated[Any, WithJsonSchema(PROMPTS)]
-    """Checked in ``message_content.py``, because pydantic explains the errors of a union of four types badly."""
+    """Checked in ``message_content.py``, because pydantic's messages for a union of four types are not clear."""
     max_tokens: Annotated[int, Field(ge=0, le=2**31)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None

@@ -18,10 +18,10 @@ from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, LOGLIKELIHOOD, 
 
 
 def read_chat(body: dict[str, Any], *, request_id: str, received: float, answered: bool = True) -> Call:
-    """The call of a ``/v1/chat/completions`` body. ``answered``: False if the request is only rendered or tokenized.
+    """Read a ``/v1/chat/completions`` body. ``answered``: False if the request is only rendered or tokenized.
 
-    A request for log probabilities of a conversation that ends with an answer means the complete conversation, as
-    AISBench's perplexity mode sends it.
+    If the client requests log probabilities of messages that end with an answer, the whole conversation is scored, and
+    no further answer is opened. AISBench's perplexity mode sends such requests.
     """
     raws = body.get("messages")
     messages: Sequence[Message] | None = None
@@ -65,7 +65,7 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float, answere
 
 
 def read_completion(body: dict[str, Any], *, request_id: str, received: float) -> Call:
-    """The call of a ``/v1/completions`` body."""
+    """Read a ``/v1/completions`` body."""
     prompts: tuple[RawPrompt, ...] = ()
     is_list = False
     if body.get("prompt") is None and not _makes_messages(body):
@@ -83,7 +83,7 @@ def read_completion(body: dict[str, Any], *, request_id: str, received: float) -
 
 
 def read_embedding(body: dict[str, Any], *, request_id: str, received: float) -> Call:
-    """The call of a ``/v1/embeddings`` body; the input is passed on unchanged."""
+    """Read a ``/v1/embeddings`` body. The input is passed on unchanged."""
     fields = split_fields(EMBEDDING, body, "input")
     _refuse_variables(body)
     _refuse_foreign("embeddings", body)
@@ -104,12 +104,12 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
 
 
 def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float) -> Call:
-    """The call of a ``/v1/loglikelihood`` body. The requests to the engine are completions."""
+    """Read a ``/v1/loglikelihood`` body. The requests to the engine are completions."""
     fields = split_fields(LOGLIKELIHOOD, body, "")
     if fields.unknown:
         name = plain(min(fields.unknown))
         known = ", ".join(LoglikelihoodRequest.model_fields)
-        raise UnsupportedParameter(f"this endpoint has no field {name}; it takes {known}", param=name)
+        raise UnsupportedParameter(f"this endpoint has no field {name}; its fields are {known}", param=name)
     _refuse_dataset(body)
     options = replace(DEFAULT_OPTIONS, variables=variables) if (variables := _variables(body)) else DEFAULT_OPTIONS
     raw_candidates, raw_prompt, raw = body.get("candidates"), body.get("prompt"), body.get("context")
@@ -126,12 +126,12 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float
     kinds = set(map(type, labelled.values()))
     if len(kinds) > 1:
         raise InvalidValue(
-            "candidates must be all strings or all lists of messages; values of different forms do not compare",
+            "candidates must be all strings or all lists of messages, because their scores are compared",
             param="candidates",
         )
     if context is not None and Dialogue in kinds:
         raise InvalidValue(
-            "candidates are strings when a context is given; put the messages before the answer into the context",
+            "candidates must be strings if a context is given; put the messages before the answer into the context",
             param="candidates",
         )
     if Dialogue not in kinds and not isinstance(context, Dialogue):
@@ -152,7 +152,7 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float
 def _text_or_dialogue(value: Any, param: str, options: RenderOptions) -> str | Dialogue:
     if isinstance(value, str):
         if not value:
-            raise InvalidValue(f"{param} is empty; there is nothing to score", param=param)
+            raise InvalidValue(f"{param} is empty; send the text to score", param=param)
         return value
     return Dialogue(tuple([read_message(raw, number, param) for number, raw in enumerate(value)]), options)
 
@@ -168,17 +168,17 @@ def _call(
     prompts: tuple[RawPrompt, ...] = (),
     prompt_is_list: bool = False,
 ) -> Call:
-    """The ``Call`` of a chat or completions request."""
+    """Return the ``Call`` of a chat or completions request."""
     stop = body.get("stop")
     stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     if len(stops) > MAX_STOPS[endpoint]:
-        raise InvalidValue(f"stop takes at most {MAX_STOPS[endpoint]} strings, not {len(stops)}", param="stop")
+        raise InvalidValue(f"stop has {len(stops)} strings; it may have at most {MAX_STOPS[endpoint]}", param="stop")
     if not FOREIGN[endpoint].keys().isdisjoint(body):
         _refuse_foreign(endpoint, body)
     stream, options = body.get("stream"), body.get("stream_options")
     if options is not None and not stream:
         # OpenAI refuses this too: a client that sends ``stream_options`` expects a usage chunk that never comes.
-        raise InvalidValue("stream_options needs stream: true", param="stream_options")
+        raise InvalidValue("stream_options requires stream: true", param="stream_options")
     if fields.known or fields.unknown:
         refuse_lost_digits_in(fields.known)
         refuse_lost_digits_in(fields.unknown)
@@ -211,7 +211,7 @@ def _refuse_foreign(endpoint: EndpointName, body: dict[str, Any]) -> None:
 
 
 def _further_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of ``stream_options`` other than ``include_usage``."""
+    """Return the keys of ``stream_options`` other than ``include_usage``."""
     refuse_lost_digits(options, "stream_options")
     return {key: value for key, value in options.items() if key != "include_usage" and value is not None}
 
@@ -233,34 +233,34 @@ def _variables(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_messages(raws: list[Any]) -> Sequence[Message]:
-    """The messages of a dataset prompt, checked like those of a request. Raises ``InvalidValue``."""
+    """Return the checked messages of a dataset prompt. Raises ``InvalidValue`` if the messages are not valid."""
     if not raws or len(raws) > MAX_MESSAGES or not CHAT.validators["messages"](raws):
         raise InvalidValue("the dataset prompt makes messages that are not valid", param="gateway.prompt")
     return plain_messages(raws) or tuple([read_message(raw, index) for index, raw in enumerate(raws)])
 
 
 def _makes_messages(body: Mapping[str, Any]) -> bool:
-    """Return whether the extension field names a dataset prompt or turns, which take the place of messages."""
+    """Return whether the field ``gateway`` has a dataset prompt or turns, which replace the messages."""
     extension = body.get("gateway")
     return isinstance(extension, dict) and any(extension.get(name) is not None for name in ("prompt", "turns"))
 
 
 def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:
-    """The call with the dataset prompt and the turns of the extension field."""
+    """Return the call with the dataset prompt and the turns of the field ``gateway``."""
     extension = body["gateway"] or EMPTY_MAPPING
     raw_prompt, raw_turns = extension.get("prompt"), extension.get("turns")
     reference = turns = None
     if raw_prompt is not None:
         if call.prompts or (call.dialogue is not None and (call.dialogue.messages or call.dialogue.options.variables)):
             raise InvalidValue(
-                "gateway.prompt takes the place of messages, prompt and gateway.variables; send only one of them",
+                "gateway.prompt replaces messages, prompt and gateway.variables; send only one of these fields",
                 param="gateway.prompt",
             )
         if call.dialogue is not None and call.dialogue.options.continue_final:
             raise InvalidValue("a dataset prompt ends before the model's turn; leave continue_final_message out",
                                param="continue_final_message")  # fmt: skip
         if call.dialogue is not None and body.get("echo"):
-            raise InvalidValue("echo repeats the last message, and a dataset prompt has none; leave it out",
+            raise InvalidValue("echo repeats the last message, but a dataset prompt has no messages; leave echo out",
                                param="echo")  # fmt: skip
         reference = _prompt_reference(raw_prompt, "gateway.prompt")
     if raw_turns is not None:
@@ -280,12 +280,14 @@ def _prompt_reference(raw: Mapping[str, Any], param: str) -> PromptReference:
 
 
 def _refuse_dataset(body: Mapping[str, Any]) -> None:
-    """Raise ``InvalidValue`` for a dataset prompt or turns in the extension field of a log-likelihood request."""
+    """Raise ``InvalidValue`` if the field ``gateway`` of a log-likelihood request has a dataset prompt or turns."""
     extension = body.get("gateway") or EMPTY_MAPPING
     for name in ("prompt", "turns"):
         if extension.get(name) is not None:
             raise InvalidValue(
-                "this endpoint takes a dataset prompt in its field prompt, and no turns", param=f"gateway.{name}"
+                "this endpoint accepts a dataset prompt only in the field prompt, and accepts no turns; "
+                f"leave gateway.{name} out",
+                param=f"gateway.{name}",
             )
 
 
@@ -296,14 +298,15 @@ def _turns(call: Call, raw: Mapping[str, Any], *, has_prompt: bool) -> TurnReque
         answers=tuple(raw.get("answers") or ()),
     )
     if call.dialogue is None:
-        raise InvalidValue("turns need messages; send them to /v1/chat/completions", param="gateway.turns")
+        raise InvalidValue("turns require messages; send the turns to /v1/chat/completions", param="gateway.turns")
     if call.stream or call.n > 1:
-        raise InvalidValue("a call with turns is answered as a whole; leave stream and n out", param="gateway.turns")
+        raise InvalidValue("a call with turns cannot be streamed and has only one choice; leave stream and n out",
+                           param="gateway.turns")  # fmt: skip
     if scored := [name for name in ("prompt_logprobs", "echo", "return_token_ids") if call.unknown.get(name)]:
         raise InvalidValue(f"a call with turns returns no {scored[0]}; leave it out", param=scored[0])
     if has_prompt and (turns.questions or turns.answers):
         raise InvalidValue(
-            "the questions and answers of a dataset prompt are its variables; leave them out of gateway.turns",
+            "a dataset prompt has its own questions and answers; leave them out of gateway.turns",
             param="gateway.turns",
         )
     if not (has_prompt or turns.questions or call.dialogue.messages):
@@ -311,7 +314,7 @@ def _turns(call: Call, raw: Mapping[str, Any], *, has_prompt: bool) -> TurnReque
     optional = turns.mode == "every" or len(turns.questions) < 2
     if len(turns.answers) not in (len(turns.questions), len(turns.questions) - 1, *([0] if optional else [])):
         raise InvalidValue(
-            f"mode {turns.mode} needs one answer for each question; the last may be missing",
+            f"mode {turns.mode} requires one answer for each question; only the last answer may be missing",
             param="gateway.turns.answers",
         )
     return turns
@@ -320,12 +323,15 @@ def _turns(call: Call, raw: Mapping[str, Any], *, has_prompt: bool) -> TurnReque
 def _refuse_variables(body: Mapping[str, Any]) -> None:
     if _variables(body):
         raise InvalidValue(
-            "this endpoint has no gateway.variables; send it to /v1/chat/completions", param="gateway.variables"
+            "this endpoint does not accept gateway.variables; use /v1/chat/completions", param="gateway.variables"
         )
 
 
 def _scores_prompt(body: Mapping[str, Any]) -> bool:
-    """True if a request asks for log probabilities of its prompt. Raises ``InvalidValue`` for vLLM's fields."""
+    """Return whether a request asks for log probabilities of its prompt.
+
+    Raises ``InvalidValue`` if one of vLLM's fields for the prompt is not valid.
+    """
     for name in ("echo", "return_token_ids"):
         if body.get(name) is not None and not isinstance(body[name], bool):
             raise InvalidValue(f"{name} must be true or false", param=name)
@@ -333,21 +339,25 @@ def _scores_prompt(body: Mapping[str, Any]) -> bool:
     if number is None:
         return bool(body.get("echo") and body.get("logprobs") and not body.get("stream"))
     if type(number) is not int or number < -1:
-        raise InvalidValue("prompt_logprobs must be a whole number from -1 on", param="prompt_logprobs")
+        raise InvalidValue("prompt_logprobs must be a whole number of at least -1", param="prompt_logprobs")
     if body.get("stream"):
-        raise InvalidValue("prompt_logprobs are not part of a stream; set stream to false", param="prompt_logprobs")
+        raise InvalidValue("a stream cannot contain prompt_logprobs; set stream to false", param="prompt_logprobs")
     return True
 
 
 def _check_last_turn(continued: bool | None, opened: bool | None, whole: bool) -> None:
-    """Raise ``InvalidValue`` if the end of the prompt is unclear. ``whole``: the prompt may be a whole conversation."""
+    """Raise ``InvalidValue`` if it is not clear how the prompt must end.
+
+    ``whole``: whether the prompt may be a complete conversation, in which no answer is opened.
+    """
     if continued and opened:
         raise InvalidValue(
-            "continue_final_message and add_generation_prompt exclude each other; set add_generation_prompt to false",
+            "continue_final_message and add_generation_prompt cannot both be true; set add_generation_prompt to false",
             param="continue_final_message",
         )
     if opened is False and not continued and not whole:
         raise InvalidValue(
-            "add_generation_prompt: false needs continue_final_message: true, or prompt_logprobs to score all messages",
+            "add_generation_prompt: false requires continue_final_message: true, "
+            "or prompt_logprobs to score all messages",
             param="add_generation_prompt",
         )

@@ -1,8 +1,8 @@
 """Writes answers as OpenAI's objects: whole bodies or stream events.
 
-One writer for each endpoint. The rules of streams (``docs/spec/wire.md`` 4): the role comes with the first content of
-each choice, each choice ends with exactly one ``finish_reason``, and usage comes in a last chunk without choices, only
-if it was asked for.
+Each endpoint has one writer. The rules of streams (``docs/spec/wire.md`` 4): the role comes with the first content of
+each choice, and each choice ends with exactly one ``finish_reason``. If the client requests usage, a last chunk without
+choices contains the usage.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gateway.wire.error_object import error_object
 from gateway.wire.logprobs import to_chat, to_completions
 
 PROMPT_FIELDS = ("prompt_logprobs", "prompt_token_ids")
-"""vLLM's fields about a prompt. In a chat answer they are at the top, in a stream only of the first chunk."""
+"""vLLM's fields about a prompt. They are top-level keys of a chat answer, and of the first chunk of a chat stream."""
 DONE = b"data: [DONE]\n\n"
 TEXT_END = b',"logprobs":null,"finish_reason":null}'
-"""The end of a choice after the text, if the choice contains only text."""
+"""The JSON of a choice after the text, if the choice contains only text."""
 
 assert {field.name for field in fields(Delta)} == {"index", "text", "logprobs", "fields", "extras"}, (
     "a new field of Delta must be checked in ChoicesWriter.frames, which writes deltas of text alone without _delta"
@@ -36,7 +36,7 @@ assert {field.name for field in fields(Delta)} == {"index", "text", "logprobs", 
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """OpenAI's usage; ``source`` marks counts made by the gateway."""
+    """Return OpenAI's usage object. The key ``source`` is added if the gateway counted the tokens."""
     body: dict[str, Any] = {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
@@ -59,7 +59,7 @@ class AnswerHead:
     include_usage: bool
     """True: a stream ends with the token counts."""
     top_logprobs: int | None = None
-    """Alternatives for each token; None: all that the engine gave."""
+    """Maximum alternatives for each token; None: all alternatives from the engine are written."""
     gateway: Callable[[], Mapping[str, Any]] | None = None
     """Returns the explanation; None: the answer has no explanation."""
 
@@ -68,7 +68,7 @@ class ResponseWriter(ABC):
     """Writes one answer in the format of its endpoint; each call has a new writer."""
 
     id_prefix = ""
-    """Ids of answers are ``{id_prefix}{request id}``."""
+    """The id of an answer is ``{id_prefix}{request id}``."""
     needs_events = False
     """True: ``whole`` needs ``Completion.events``, because the format orders its parts by their arrival."""
 
@@ -78,41 +78,41 @@ class ResponseWriter(ABC):
 
     @abstractmethod
     def whole(self, completion: Completion) -> dict[str, Any]:
-        """The body of an answer that is not streamed."""
+        """Return the body of an answer that is not streamed."""
 
     @abstractmethod
     def frames(self, events: Sequence[Event]) -> bytes:
-        """The stream events of a batch; empty if there is nothing to send."""
+        """Return the stream events for a batch; empty if there is nothing to send."""
 
     @abstractmethod
     def end(self) -> bytes:
-        """The last stream events of an answer that has ended."""
+        """Return the last stream events of an answer that has ended without an error."""
 
     def repeat_request(self, echo: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-        """Call before writing if the answer repeats its request. ``params``: the effective parameters."""
+        """Store the request fields that the answer repeats. Call before writing. ``params``: effective parameters."""
         raise NotImplementedError
 
     def choice_frames(self) -> dict[int, ChoiceFrame]:
-        """Choice → the bytes around the text of its next frames; empty if text cannot be forwarded directly."""
+        """Return choice → the bytes around the text of its next frames; empty if text cannot be forwarded directly."""
         return {}
 
     def failure(self, error: GatewayError) -> bytes:
-        """The last stream events of an answer that has failed: the error, then ``[DONE]``."""
+        """Return the last stream events of an answer that has failed: the error, then ``[DONE]``."""
         return b"data: " + orjson.dumps(error_object(error)) + b"\n\n" + DONE
 
 
 class ChoicesWriter(ResponseWriter):
-    """The common part of the formats in which an answer is a list of choices."""
+    """Base class for the formats in which an answer is a list of choices."""
 
     whole_object = ""
     chunk_object = ""
     text_start = b""
-    """The start of a choice up to the text, as ``_delta`` would write, with a placeholder for the index."""
+    """The JSON of a choice before the text, as ``_delta`` would write, with a placeholder for the index."""
     text_end = b""
-    """The end of a choice after the text."""
+    """The JSON of a choice after the text."""
 
     def __init__(self, answer: AnswerHead) -> None:
-        """See ``ResponseWriter``. The explanation is made once, when the answer or its first chunk is written."""
+        """See ``ResponseWriter``. The explanation is made only once, when the answer or its first chunk is written."""
         self._head: dict[str, Any] = {
             "id": answer.id, "object": self.chunk_object, "created": answer.created, "model": answer.model,
         }  # fmt: skip
@@ -122,19 +122,19 @@ class ChoicesWriter(ResponseWriter):
         self._around_text: dict[int, tuple[bytes, bytes]] = {}
         """Choice whose role has been sent → the bytes before and after the text in a frame with only text."""
         self._frame_start = b""
-        """The start of every frame, up to its choices; empty: not made yet."""
+        """The start of every frame, up to its choices; empty until the first frame is written."""
         self._frame_end = b'],"usage":null}\n\n' if answer.include_usage else b"]}\n\n"
         """The end of every frame, after its choices."""
         self._top_logprobs = answer.top_logprobs
         self._sent: dict[int, set[str]] = {}
-        """Choice of a chat → the keys of the choice's message that have been sent; no entry before the role."""
+        """Choice of a chat → the message keys that were sent. A choice has no entry before its role was sent."""
         self._prompt_fields: Mapping[str, Any] = EMPTY_MAPPING
-        """``PROMPT_FIELDS`` that the next chunk has at its top."""
+        """The ``PROMPT_FIELDS`` that the next chunk will contain as top-level keys."""
         self._prompt_sent = False
         """True: ``_prompt_fields`` have been taken from a choice."""
 
     def whole(self, completion: Completion) -> dict[str, Any]:
-        """See ``ResponseWriter``."""
+        """Return the body of an answer that is not streamed. See ``ResponseWriter.whole``."""
         body: dict[str, Any] = {
             **self._head,
             "object": self.whole_object,
@@ -150,7 +150,7 @@ class ChoicesWriter(ResponseWriter):
         return body
 
     def frames(self, events: Sequence[Event]) -> bytes:
-        """See ``ResponseWriter``."""
+        """Return the stream events for a batch. See ``ResponseWriter.frames``."""
         parts: list[bytes] = []
         for event in events:
             if (
@@ -169,22 +169,22 @@ class ChoicesWriter(ResponseWriter):
         return b"".join(parts)
 
     def choice_frames(self) -> dict[int, ChoiceFrame]:
-        """See ``ResponseWriter``; only for choices whose role has been sent."""
+        """Return the bytes around the text of each choice whose role was sent. See ``ResponseWriter.choice_frames``."""
         return {index: ChoiceFrame(before, after) for index, (before, after) in self._around_text.items()}
 
     def usage(self) -> bytes:
-        """The usage chunk; empty if the client did not ask for usage or there are no counts."""
+        """Return the usage chunk; empty if the client did not request usage, or if the token counts are not known."""
         if not self._include_usage or self._usage is None:
             return b""
         usage = orjson.dumps(usage_object(self._usage))
         return b'%b],"usage":%b}\n\n' % (self._frame_start or self._make_frame_start(), usage)
 
     def end(self) -> bytes:
-        """See ``ResponseWriter``: the usage chunk, then ``[DONE]``."""
+        """Return the usage chunk, then ``[DONE]``. See ``ResponseWriter.end``."""
         return self.usage() + DONE
 
     def _frame(self, event: Event) -> bytes:
-        """The frame of one event; empty for events that have none."""
+        """Return the frame of one event; empty if the event needs no frame."""
         if isinstance(event, Delta):
             # An empty delta gets no frame, because the frame would send the role before the content.
             has_content = event.text or event.logprobs or event.fields or event.extras
@@ -217,7 +217,7 @@ class ChoicesWriter(ResponseWriter):
         return self._frame_start
 
     def _fast_around_text(self, index: int) -> tuple[bytes, bytes]:
-        """The bytes around the text of a choice's next frame. Stores the bytes for later frames in ``_around_text``."""
+        """Return the bytes around the text of a choice's next frame, and store them in ``_around_text``."""
         start, after = self._frame_start or self._make_frame_start(), self.text_end + self._frame_end
         around = self._around_text[index] = start + self.text_start % index, after
         return around
@@ -233,7 +233,7 @@ class ChoicesWriter(ResponseWriter):
 
 
 class ChatWriter(ChoicesWriter):
-    """``/v1/chat/completions``."""
+    """Writes answers of ``/v1/chat/completions``."""
 
     id_prefix = "chatcmpl-"
     whole_object = "chat.completion"
@@ -288,7 +288,7 @@ class ChatWriter(ChoicesWriter):
         return None if tokens is None else to_chat(tokens, self._top_logprobs)
 
     def _without_prompt_fields(self, extras: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The extras of a choice without ``PROMPT_FIELDS``; they are written once, at the top of the body."""
+        """Return the extras of a choice without ``PROMPT_FIELDS``, which are written once, as top-level keys."""
         if extras.keys().isdisjoint(PROMPT_FIELDS):
             return extras
         if not self._prompt_sent:
@@ -297,7 +297,7 @@ class ChatWriter(ChoicesWriter):
         return {name: value for name, value in extras.items() if name not in PROMPT_FIELDS}
 
     def _role(self, index: int) -> dict[str, Any]:
-        """The role in the first frame of a choice; empty for later frames."""
+        """Return the role for the first frame of a choice; empty for later frames."""
         if index in self._sent:
             return {}
         self._sent[index] = set()
@@ -305,7 +305,7 @@ class ChatWriter(ChoicesWriter):
 
 
 class CompletionWriter(ChoicesWriter):
-    """``/v1/completions``."""
+    """Writes answers of ``/v1/completions``."""
 
     id_prefix = "cmpl-"
     whole_object = "text_completion"

@@ -1,6 +1,6 @@
-"""Writes events as JSON that is kept, and reads them again: answers in the cache, and recordings.
+"""Writes events as JSON for the cache and for recordings, and reads this JSON.
 
-An event is a list of its type's name and its fields; fields with their default are left out.
+An event is written as the list ``[name of the type, fields]``. Fields with their default value are left out.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ EVENT_TYPES: Mapping[str, type[Event]] = {one.__name__: one for one in (Begun, D
 
 
 def dump_json(value: Any) -> str:
-    """JSON in ASCII, also of lone surrogates, of integers of any size, and of our frozen values inside ``value``."""
+    """Return ``value`` as ASCII JSON. Lone surrogates, integers of any size and frozen dataclasses are supported."""
     return json.dumps(value, separators=(",", ":"), default=_plain)
 
 
 def named_events(events: Iterable[Event]) -> list[tuple[str, Event]]:
-    """The events with the names of their types, as ``dump_json`` writes them."""
+    """Return (name of the type, event) for each event, as input for ``dump_json``."""
     return [(type(event).__name__, event) for event in events]
 
 
 def load_events(text: str | bytes) -> tuple[Event, ...]:
-    """The events in a text of ``dump_json(named_events(…))``. Raises ``ValueError`` if the text is anything else."""
+    """Return the events in a text that ``dump_json(named_events(…))`` wrote. Raises ``ValueError`` for other texts."""
     try:
         return tuple([_event(name, values) for name, values in json.loads(text)])
     except (KeyError, TypeError) as error:
-        raise ValueError("the text has no events") from error
+        raise ValueError("the text does not contain stored events") from error
 
 
 def _event(name: str, values: dict[str, Any]) -> Event:

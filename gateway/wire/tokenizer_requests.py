@@ -19,7 +19,7 @@ OPTIONS = ("add_special_tokens", "return_token_strs")
 CHAT_FIELDS = frozenset({
     "add_generation_prompt", "chat_template_kwargs", "continue_final_message", "gateway", "messages", "model", "tools",
 })  # fmt: skip
-"""The fields of a conversation that is to be tokenized; any other field would have no effect."""
+"""The accepted chat fields of a ``/tokenize`` request. Other chat fields would have no effect."""
 
 
 class _Body(Closed):
@@ -56,14 +56,14 @@ class DetokenizeRequest(_Body):
 
 
 def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:
-    """The call of a ``/tokenize`` body, with a ``prompt`` or with ``messages``."""
+    """Read a ``/tokenize`` body, which has ``prompt`` or ``messages``."""
     if body.get("messages") is None:
         _checked(TokenizeText, body)
         prompts = (body["prompt"],)
         return _tokenize_call(Call("completions", body["model"], request_id, received, prompts=prompts), body)
     if unknown := {name for name, value in body.items() if value is not None} - {*CHAT_FIELDS, *OPTIONS} - FORBIDDEN:
         raise UnsupportedParameter(
-            f"/tokenize has no field {plain(min(unknown))} beside messages; leave it out", param=plain(min(unknown))
+            f"/tokenize does not accept {plain(min(unknown))} with messages; leave it out", param=plain(min(unknown))
         )
     chat = {name: value for name, value in body.items() if name not in OPTIONS}
     options = {name: body[name] for name in OPTIONS if name in body}
@@ -75,7 +75,7 @@ def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> 
 
 
 def read_detokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:
-    """The call of a ``/detokenize`` body: its prompt is the list of token ids."""
+    """Read a ``/detokenize`` body. The prompt of the ``Call`` is the list of token ids."""
     _checked(DetokenizeRequest, body)
     ids: tuple[Any, ...] = ((),)
     if body["tokens"] != []:

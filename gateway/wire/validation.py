@@ -1,6 +1,6 @@
 """Checks each field of a body, and separates known parameters from unknown fields.
 
-Each field has a validator for its value. A pydantic model is built only after a failure, for pydantic's message.
+Each field has a validator for its value. Only if a value is not valid, a pydantic model is built for the error message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gateway.wire.request_fields import (
 
 
 class Validators(dict[str, Callable[[object], bool]]):
-    """Field → a function that returns True for valid values; made at the first use, because making one takes long."""
+    """Field → function that returns True for a valid value. Each function is made at its first use, which is slow."""
 
     def __init__(self, model: type[Strict]) -> None:
         super().__init__()
@@ -51,11 +51,11 @@ class BodySchema:
 
     model: type[Strict]
     is_parameter: Mapping[str, bool]
-    """Every known field. True: a parameter. False: another part of the call, or a forbidden field."""
+    """Known field → True for a parameter, False for another part of the call or a forbidden field."""
     not_null: frozenset[str]
     """Fields for which null is not the same as absent."""
     required: Mapping[str, Any]
-    """Required field → a valid value, used in place of the client's valid value when an error message is made."""
+    """Required field → an example value. For an error message, the example replaces a valid value of the client."""
     validators: Validators
 
 
@@ -67,14 +67,14 @@ class BodyFields:
     """Parameters of OpenAI's API."""
     unknown: dict[str, Any]
     given: frozenset[str]
-    """The names of all fields."""
+    """The names of all fields that are not null."""
 
 
 def split_fields(schema: BodySchema, body: dict[str, Any], checked: str) -> BodyFields:
-    """Check all fields, and separate known from unknown; null means absent.
+    """Check all fields, and separate known from unknown fields. A null field is treated as absent.
 
-    ``checked``: a field that is not checked here, because the caller checks it.
-    Raises ``InvalidValue`` for the first invalid field, ``ForbiddenParameter`` for a field of the operator.
+    ``checked``: a field that is not checked here, because the caller checks this field. Raises ``InvalidValue`` for the
+    first invalid field, and ``ForbiddenParameter`` for a field that only the operator may set.
     """
     known: dict[str, Any] = {}
     unknown: dict[str, Any] = {}
@@ -100,7 +100,7 @@ def split_fields(schema: BodySchema, body: dict[str, Any], checked: str) -> Body
 
 
 def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str]) -> None:
-    """Raise for a forbidden, an invalid or a missing field. The caller refuses the fields of other endpoints."""
+    """Raise the error for a forbidden, invalid or missing field. The caller refuses fields of other endpoints."""
     forbidden = FORBIDDEN.intersection(invalid) - schema.model.model_fields.keys()
     if forbidden:
         name = min(forbidden)
@@ -125,7 +125,7 @@ EXPECTED: Mapping[str, str] = {
 
 
 def first_problem(error: ValidationError, model: type[BaseModel], where: str = "") -> RequestError:
-    """The most helpful problem of a failed validation, with the field names that the client used.
+    """Return the most helpful problem of a failed validation, with the client's field names.
 
     ``model``: the model that was validated. ``where``: the place of the checked value in the body.
     """
@@ -160,7 +160,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
 
 
 def _keys_of(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """The keys of the object at a place in the body."""
+    """Return the known keys of the object at a place in the body."""
     for key in path:
         info = model.model_fields.get(str(key))
         model = (info and _model_in(info.annotation)) or model
@@ -168,14 +168,17 @@ def _keys_of(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model inside a type such as ``list[Model] | None``."""
+    """Return the model inside a type such as ``list[Model] | None``; None if the type contains no model."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
 def _closest(errors: Sequence[ErrorDetails]) -> ErrorDetails:
-    """The first error. For a union, the error with the longest path; on a tie, one that is not a type error."""
+    """Return the first error. For a union, return the error with the longest path.
+
+    If several paths have the same length, an error that is not a type error is preferred.
+    """
     stem = errors[0]["loc"]
     if isinstance(stem[-1], str) and _is_union_tag(stem[-1]):
         stem = stem[:-1]
@@ -184,7 +187,7 @@ def _closest(errors: Sequence[ErrorDetails]) -> ErrorDetails:
 
 
 def _is_member(one: ErrorDetails, other: ErrorDetails) -> bool:
-    """True if two errors belong to two members of one union."""
+    """Return whether two errors come from different types of the same union."""
     first, second = one["loc"][-1], other["loc"][-1]
     tags = isinstance(first, str) and isinstance(second, str) and _is_union_tag(first) and _is_union_tag(second)
     return tags and one["loc"][:-1] == other["loc"][:-1]
@@ -195,7 +198,7 @@ def _is_union_tag(key: str) -> bool:
 
 
 def body_schema(model: type[Strict], structural: frozenset[str], required: Mapping[str, Any]) -> BodySchema:
-    """The schema of an endpoint. ``structural``: the known fields that are no parameters."""
+    """Return the schema of an endpoint. ``structural``: the known fields that are not parameters."""
     fields = model.model_fields.keys()
     return BodySchema(
         model=model,

@@ -423,7 +423,7 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
         ["Modelfile", "--kind", "fastchat"], 1,
         "note: Modelfile looks like an Ollama Modelfile; use --kind ollama, or leave --kind out",
     ),
-    "nothing known": (["empty.txt"], 1, "empty.txt: the format is not recognised; give it with --kind"),
+    "nothing known": (["empty.txt"], 1, "empty.txt: the format is not recognised; choose the format with --kind"),
     "two kinds at once": (["both.py"], 1, "both.py: the format may be lazyllm or opencompass"),
     "several models to one file": (["two.py", "--out", "one.yaml"], 2, "choose one with --model: one, two-2"),
     "several models to standard output": (["two.py", "--out", "-"], 2, "choose one with --model"),
@@ -436,7 +436,7 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "--as for another kind": (["Modelfile", "--as", "meta"], 2, "--as applies only to hf"),
     "--without for a chat template": (["my-model", "--without", "system"], 2, "only to hf with --as meta"),
     "a default system turn as turns": (
-        ["led", "--as", "meta"], 1, "a system message changes the text before it",
+        ["led", "--as", "meta"], 1, "a system message changes the start of the prompt",
     ),
     "trimmed content as turns": (
         ["trims", "--as", "meta"], 1,
@@ -444,7 +444,7 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     ),
     "empty turns in OpenCompass": (["empty-turns.py"], 1, "use --turns opencompass, or move the role"),
     "--turns for another kind": (["Modelfile", "--turns", "opencompass"], 2, "--turns applies only to opencompass"),
-    "half of a character in JSON": (["half.json"], 1, r"half.json: '\ud800' is an incomplete character"),
+    "half of a character in JSON": (["half.json"], 1, r"half.json: '\ud800' is half of a surrogate pair"),
     "half of a character in Python": (["half.py"], 1, r"half.py:1: meta_template contains the incomplete character"),
     "a variant without a name": (["my-model", "--variant", ""], 1, "variant: must not be empty"),
     "a variant of another kind": (["two.py", "--variant", ""], 2, "--variant applies only to hf"),
@@ -477,7 +477,7 @@ def test_a_file_that_nests_without_end_is_refused_in_one_line(home: Path, name: 
     (home / name).write_text(DEEP[name], encoding="utf-8")
     ended = gateway(home, name, "--out", "-")
     assert (ended.returncode, ended.stdout) == (1, b"")
-    assert re.match(rf"{name}\S*: (.* nested|not valid Python: too many nested)", ended.stderr.decode())
+    assert re.match(rf"{name}\S*: (.* nested|the file is not valid Python: too many nested)", ended.stderr.decode())
     assert b"Traceback" not in ended.stderr
 
 

@@ -117,11 +117,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     ),
     "messages beside a prompt": (
         "/v1/chat/completions", {"prompt": {"id": "sums"}}, {"messages": [{"role": "user", "content": "x"}]},
-        "gateway.prompt takes the place of messages, prompt and gateway.variables; send only one of them",
+        "gateway.prompt replaces messages, prompt and gateway.variables; send only one of these fields",
     ),
     "a raw prompt beside a prompt": (
         "/v1/completions", {"prompt": {"id": "sums"}}, {"prompt": "x"},
-        "gateway.prompt takes the place of messages, prompt and gateway.variables; send only one of them",
+        "gateway.prompt replaces messages, prompt and gateway.variables; send only one of these fields",
     ),
     "an unknown key": (
         "/v1/chat/completions", {"prompt": {"id": "sums", "vars": {}}}, {},
@@ -129,11 +129,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     ),
     "a stream of turns": (
         "/v1/chat/completions", {"turns": {"questions": ["1+1=?"]}}, {"stream": True},
-        "a call with turns is answered as a whole; leave stream and n out",
+        "a call with turns cannot be streamed and has only one choice; leave stream and n out",
     ),
     "turns without the answers they need": (
         "/v1/chat/completions", {"turns": {"mode": "last", "questions": ["1+1=?", "2+2=?"]}}, {},
-        "mode last needs one answer for each question; the last may be missing",
+        "mode last requires one answer for each question; only the last answer may be missing",
     ),
     "turns of a prompt with one turn": (
         "/v1/chat/completions", {"turns": {}, "prompt": {"id": "sums", "variables": {"question": "1"}}}, {},
@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     ),
     "turns of a raw prompt": (
         "/v1/completions", {"turns": {"questions": ["1"]}}, {"prompt": "x"},
-        "turns need messages; send them to /v1/chat/completions",
+        "turns require messages; send the turns to /v1/chat/completions",
     ),
 }  # fmt: skip
 

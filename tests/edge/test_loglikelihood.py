@@ -337,7 +337,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {  # name: (model, fi
     "a message without content": (
         "no-bos", {"candidates": {"a": [{"role": "user"}]}}, "candidates.a[0].content", "is missing"),
     "two forms": ("no-bos", {"candidates": {**TEXTS, "c": TALKS["a"]}}, "candidates", "all strings or all lists"),
-    "conversations after a context": ("no-bos", {"context": "a", "candidates": TALKS}, "candidates", "are strings"),
+    "conversations after a context": ("no-bos", {"context": "a", "candidates": TALKS}, "candidates", "must be strings"),
     "candidates and a dataset prompt": ("no-bos", {"prompt": CHOICE, "candidates": TEXTS}, "candidates", "either"),
     "a context and a dataset prompt": ("no-bos", {"prompt": CHOICE, "context": "a"}, "candidates", "either"),
     "an unknown dataset prompt": ("no-bos", {"prompt": {"id": "choise"}}, "prompt.id", "choice"),

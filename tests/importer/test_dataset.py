@@ -1,4 +1,4 @@
-"""A dataset config becomes prompt files; what is not carried over is listed."""
+"""A dataset config becomes prompt files; what is not imported is listed."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ def test_fill_is_opencompass_if_once_writes_another_prompt() -> None:
 def test_labels_that_are_numbers_become_texts_with_a_note() -> None:
     (draft,) = drafts("{i: f'{{question}} {i}' for i in range(2)}")
     assert list(draft.keys["prompt_template"]["template"]) == ["0", "1"]
-    assert any("the labels [0, 1] are texts" in note for note in draft.notes)
+    assert any("the labels [0, 1] were changed to texts" in note for note in draft.notes)
 
 
 REFUSED = {
-    "nothing": ("x = 1", "q.py: contains no dataset whose infer_cfg is written out"),
+    "nothing": ("x = 1", "q.py: the file has no dataset with a plain infer_cfg"),
     "a class of the file's own": (
         "q_infer_cfg = dict(prompt_template=dict(type=MyTemplate))",
-        "q.py:1 q_infer_cfg.prompt_template: is a MyTemplate, which is code",
+        "q.py:1 q_infer_cfg.prompt_template: the class MyTemplate is not supported",
     ),
     "a file that is read": (
         "with open('a') as f:\n    hint = f.read()\nq_infer_cfg = dict(prompt_template=dict(template=f'{hint}'))",
@@ -158,5 +158,5 @@ def test_a_dataset_config_is_recognised(name: str, text: str, kind: str) -> None
 
 
 def test_a_config_with_models_and_datasets_needs_a_kind() -> None:
-    with pytest.raises(ConfigError, match="the format may be opencompass or dataset; give it with --kind"):
+    with pytest.raises(ConfigError, match="the format may be opencompass or dataset; choose the format with --kind"):
         kind_of(source("q.py", f"models = [dict(abbr='m')]\n{DATASET}"))

@@ -79,10 +79,10 @@ def test_every_style_of_the_table_is_shown_here_or_refused() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "numbered rounds": ({**PLAIN, "sep_style": "CHATGLM"}, "talk.json sep_style: cannot be written as begin and end"),
+    "numbered rounds": ({**PLAIN, "sep_style": "CHATGLM"}, "sep_style: the prompts cannot be written as begin"),
     "a style without system": ({**PLAIN, "sep_style": "GEMMA"}, "to exclude system messages, add --without system"),
     "a space that a system message takes away": (
-        {**PLAIN, "sep": " ", "sep_style": "ADD_COLON_TWO"}, "a system message changes the text before it",
+        {**PLAIN, "sep": " ", "sep_style": "ADD_COLON_TWO"}, "a system message changes the start of the prompt",
     ),
     "an unknown style": ({"sep_style": "MINE"}, "the style 'MINE' is not supported"),
     "an unknown field": ({"seperator": "x"}, "unknown field seperator; the known fields are name"),

@@ -75,8 +75,8 @@ REFUSED = {  # name: (template, line, part of the message)
     "an else without an if": ("{{ else }}", 1, "is not supported here"),
     "else twice": ("{{ if .System }}{{ else }}\n{{ else }}{{ end }}", 2, "is not supported here"),
     "an action without end": ("a\n{{ .Prompt", 2, "{{ is not closed"),
-    "an if without end": ("\n{{ if .System }}", 2, "this if or range has no {{ end }}; add it"),
-    "a loop without end": ("{{ range .Messages }}", 1, "this if or range has no {{ end }}; add it"),
+    "an if without end": ("\n{{ if .System }}", 2, "this `if` or `range` has no {{ end }}; add {{ end }}"),
+    "a loop without end": ("{{ range .Messages }}", 1, "this `if` or `range` has no {{ end }}; add {{ end }}"),
     "an empty action": ("{{}}{{-}}", 1, "is not supported here"),
     "a prompt beside messages": (
         "{{ .Prompt }}{{ range .Messages }}{{ end }}",

@@ -66,7 +66,7 @@ def test_tools_are_taken_where_the_family_has_tokens_for_them() -> None:
 def test_tools_that_a_function_makes_stay_with_the_clients() -> None:
     (draft,) = read_lazyllm(source("p.py", "p = ChatPrompter('I', tools=make)"), marks_of="qwen")
     assert (draft.keys["tools"], "default_tools" in draft.keys) == ({"parser": "lazyllm"}, False)
-    assert any(note.startswith("tools: make (line 1) makes the list") for note in draft.notes)
+    assert any(note.startswith("tools: in LazyLLM, make (line 1) makes the list") for note in draft.notes)
 
 
 QUICK_START = """
@@ -79,14 +79,14 @@ module(dict(context='背景', input='输入'))
 OPENAI = "You are ChatGPT, a large language model trained by OpenAI. You are a helpful assistant."
 
 MODELS: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (file, its keys for the model, a note)
-    "a provider": (QUICK_START, {"marks": {"system": OPENAI}}, "OnlineChatModule('openai') of line 5 writes its own"),
+    "a provider": (QUICK_START, {"marks": {"system": OPENAI}}, "OnlineChatModule('openai') of line 5 adds a system"),
     "a provider by its keyword": (
         "p = ChatPrompter('I')\nm = OnlineChatModule(source='ppio', model='x').prompt(p)",
         {"marks": {"system": "You are a helpful AI assistant."}},
         "OnlineChatModule('ppio') of line 2",
     ),
     "an unknown provider": ("p = ChatPrompter('I')\nOnlineChatModule('mine').prompt(p)", {},
-                            "OnlineChatModule('mine') of line 2 is no provider of LazyLLM's table"),
+                            "LazyLLM does not know the provider of OnlineChatModule('mine') of line 2;"),
     "a local model": ("p = ChatPrompter('I')\nm = lazyllm.TrainableModule('internlm2-chat-7b').prompt(p)",
                       {"marks_of": "internlm2-chat-7b"}, "marks_of is the model of TrainableModule("),
     "a local model in a chain": ("p = ChatPrompter('I')\nm = TrainableModule('internlm2-chat-7b').prompt(p).start()",
@@ -109,7 +109,7 @@ def test_the_model_in_front_of_which_a_prompter_stands_gives_the_tokens(name: st
 
 def test_a_prompter_of_two_models_is_refused() -> None:
     text = "p = ChatPrompter('I')\na = TrainableModule('qwen').prompt(p)\nb = OnlineChatModule('glm').prompt(p)"
-    with pytest.raises(ConfigError, match="the prompter of line 1 has several models"):
+    with pytest.raises(ConfigError, match="the prompter of line 1 is used with several models"):
         read_lazyllm(source("p.py", text))
     (draft,) = read_lazyllm(source("p.py", text), marks_of="qwen")
     assert draft.keys["marks_of"] == "qwen"
@@ -118,7 +118,7 @@ def test_a_prompter_of_two_models_is_refused() -> None:
 def test_the_quick_start_of_the_documentation_is_sent_as_by_lazyllm() -> None:
     (draft,) = read_lazyllm(source("p.py", QUICK_START))
     assert draft.keys["input_slot"] == "input"
-    assert "input_slot: the user message fills input, and gateway.variables the others: context" in draft.notes
+    assert "input_slot: the user message fills input; gateway.variables fills the other slots: context" in draft.notes
     template = build(for_messages(parse_spec(draft.keys, name="p")))
     said = Dialogue((Message("user", "输入"),), RenderOptions(variables={"context": "背景"}))
     task = ("Below is an instruction that describes a task, paired with extra messages such as input that provides "
@@ -150,7 +150,7 @@ def test_a_prompter_that_is_used_is_still_the_one_that_was_written() -> None:
 
 REFUSED = {
     "no class": ("p.json", '{"instruction": "x"}', "p.json class: must be one of"),
-    "a list": ("p.json", "[]", "p.json: expected a mapping with class"),
+    "a list": ("p.json", "[]", "p.json: the file must contain a mapping with a prompter"),
     "an unknown argument": ("p.json", '{"class": "chat", "prompt": "x"}', "ChatPrompter has no argument prompt"),
     "a history for alpaca": ("p.py", "AlpacaPrompter('a', history=[])", "AlpacaPrompter has no argument history"),
     "a computed instruction": ("p.py", "x = f()\nChatPrompter(f'{x}')", "p.py:2: instruction of ChatPrompter contains"),
@@ -159,7 +159,7 @@ REFUSED = {
     "a duplicate key": ("p.yaml", "class: chat\nclass: chat\n", "occurs twice"),
     "a tag": ("p.yaml", "class: !!python/object chat\n", "YAML tags"),
     "too deep": ("p.json", "[" * 100_000, "nested too deeply"),
-    "no JSON": ("p.json", "{", "p.json:1: not valid JSON"),
+    "no JSON": ("p.json", "{", "p.json:1: the file is not valid JSON"),
 }
 
 

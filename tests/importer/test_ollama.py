@@ -101,7 +101,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "a default system turn": (
         'TEMPLATE """<s>{{ if .System }}{{ .System }}{{ else }}Me.{{ end }}</s><u>{{ .Prompt }}</u><a>"""',
-        "a system message changes the text before it",
+        "a system message changes the start of the prompt",
     ),
     "numbered messages": (
         'TEMPLATE """{{ range $i, $m := .Messages }}{{ $i }}:{{ .Content }} {{ end }}"""', "{{ $i }} is not supported",

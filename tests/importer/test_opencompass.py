@@ -1,4 +1,4 @@
-"""An OpenCompass config becomes templates; what is not carried over is listed."""
+"""An OpenCompass config becomes templates; what is not imported is listed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_sampling_setting_is_listed_with_its_place() -> None:
         "temperature=0.5, max_new_tokens=9, num_beams=2, stop_words=['X'], eos_token_id=[1, 2]))]"
     )
     assert [note for note in draft.notes if "generation_kwargs" in note] == [
-        "generation_kwargs.eos_token_id = [1, 2]: a template can have only one; "
+        "generation_kwargs.eos_token_id = [1, 2]: a template can have only one eos_token_id; "
         "list the texts of these tokens under stop",
         "generation_kwargs.temperature = 0.5: write in a policy `params: {default: {temperature: 0.5}}`",
         "generation_kwargs.max_new_tokens = 9: write in a policy `params: {default: {max_tokens: 9}}`",
@@ -201,7 +201,7 @@ def test_an_api_template_that_generates_nowhere_becomes_one_that_does_with_a_not
 ) -> None:
     (draft,) = read_opencompass(source("bailing.py", API_CONFIG % generate))
     assert draft.keys["round"][1] == {"role": "BOT", "api_role": "BOT", "generate": True}
-    assert any(note.startswith("round[1].generate: False is written as true.") for note in draft.notes) == has_note
+    assert any(note.startswith("round[1].generate: False was changed to true.") for note in draft.notes) == has_note
     template = build(parse_spec(draft.keys, name="bailing"))
     said = Dialogue((Message("system", "s"), Message("user", "q")))
     assert template.render(said).messages == ({"role": "system", "content": "s"}, {"role": "user", "content": "q"})

@@ -86,7 +86,7 @@ NOT: dict[str, tuple[Say, str]] = {
     "system messages are refused": (
         refusing, "the source refuses a test conversation with the roles system, user: no system, please"
     ),
-    "a system turn nobody sent": (default_system, "a system message changes the text before it"),
+    "a system turn nobody sent": (default_system, "a system message changes the start of the prompt"),
     "numbers": (lambda messages, _: "".join(f"{n}:{m['content']}" for n, m in enumerate(messages)),
                 "is sometimes .* and sometimes "),
     "only the last message": (lambda messages, _: str(messages[-1]["content"]), "left out or changed"),

@@ -151,16 +151,16 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
     # reader, fields, error, param, part of the message
     "both ends of a turn": (
         chat, {"add_generation_prompt": True, "continue_final_message": True}, InvalidValue, "continue_final_message",
-        "exclude each other",
+        "cannot both be true",
     ),
     "a prompt without a turn to generate": (
         chat, {"add_generation_prompt": False}, InvalidValue, "add_generation_prompt", "continue_final_message",
     ),
-    "five stops": (chat, {"stop": list("abcde")}, InvalidValue, "stop", "at most 4 strings, not 5"),
-    "65 stops": (completion, {"stop": ["a"] * 65}, InvalidValue, "stop", "at most 64 strings, not 65"),
+    "five stops": (chat, {"stop": list("abcde")}, InvalidValue, "stop", "stop has 5 strings; it may have at most 4"),
+    "65 stops": (completion, {"stop": ["a"] * 65}, InvalidValue, "stop", "stop has 65 strings; it may"),
     "a long stop": (chat, {"stop": "x" * 257}, InvalidValue, "stop", "256 characters"),
     "stream options without a stream": (
-        chat, {"stream_options": {"include_usage": True}}, InvalidValue, "stream_options", "needs stream: true",
+        chat, {"stream_options": {"include_usage": True}}, InvalidValue, "stream_options", "requires stream: true",
     ),
     "a misspelt option of ours": (
         chat, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian",

@@ -24,7 +24,7 @@ class ParsedCall:
 
 @dataclass(frozen=True, slots=True)
 class UnparsedCall:
-    """Text that looked like a tool call but could not be parsed. It is sent as text, and counted as a failure."""
+    """Text that looked like a tool call but could not be parsed. The text is sent unchanged. A failure is counted."""
 
     text: str
 
@@ -51,11 +51,11 @@ class Format:
     separator: str = ""
     """Text that may appear once between two regions opened by ``openers``."""
     closing: str = ""
-    """Text that ends a region. If it is the stop that ended the answer, it was cut from the text."""
+    """Text that ends a region. If the answer ended at this text as a stop, the text is missing in the region."""
     markers_begin_lines: bool = False
     """True: every marker begins with a line break, and the beginning of the answer counts as a line break."""
     can_name: Callable[[str], bool] = lambda name: True
-    """True for a tool name that can be written in this format."""
+    """Returns True for a tool name that can be written in this format."""
     failure_signs: tuple[str, ...] = ()
     """A region that cannot be read is a failed call if it contains one of these texts; otherwise it is content."""
 
@@ -74,7 +74,7 @@ _OUTSIDE = {
     '"': (re.compile(r"[^ \t\r\n,:0-9+\-.eEtrufalsn]"), "[{", "]}"),
     BOTH_QUOTES: (re.compile(r"[^\s\w,:+\-.=]"), "[{(", "]})"),
 }
-"""Quotes around strings → pattern of other characters than plain values, opening brackets, closing brackets."""
+"""Quotes → (pattern of characters that are not part of plain values, opening brackets, closing brackets)."""
 
 
 class Region:
@@ -83,7 +83,7 @@ class Region:
     __slots__ = ("_dropped", "_rule", "at", "begin", "marker", "pieces", "size", "text", "whole")
 
     def __init__(self, rule: Rule, begin: int, marker: str) -> None:
-        """``begin``: number of characters before the region. ``marker``: the text that opened and begins the region."""
+        """``begin``: number of characters before the region. ``marker``: the first text of the region."""
         self.begin = begin
         self.marker = len(marker)
         self.pieces: list[str] = []
@@ -93,7 +93,7 @@ class Region:
         self.at = 0
         """The rule's position in ``text``. When the rule yields, the part of ``text`` before ``at`` is dropped."""
         self.whole = False
-        """True: the end is that of a call. False: the region is open, or a character that no call contains ended it."""
+        """True: the region ended as a call ends. False: the region is open, or ended at an invalid character."""
         self._dropped = 0
         self._rule = rule(self)
         self.feed(marker)
@@ -104,7 +104,10 @@ class Region:
         return self._dropped + self.at
 
     def feed(self, text: str) -> int | None:
-        """Add text. Returns None while the region is open, then its length. The region may end before this text."""
+        """Add text. Returns the region's length if the end was found, otherwise None.
+
+        The end may be before the added text.
+        """
         self.pieces.append(text)
         self.size += len(text)
         self._dropped += self.at
@@ -118,7 +121,7 @@ class Region:
 
 
 def blank_to(text: str, at: int, blanks: re.Pattern[str] = _BLANKS) -> int:
-    """The index after the white space that starts at ``at``. ``blanks``: a pattern of white space; default: JSON's."""
+    """Return the index after the white space at ``at``. ``blanks``: pattern of white space; the default is JSON's."""
     found = blanks.match(text, at)
     assert found is not None
     return found.end()
@@ -134,7 +137,7 @@ def skip_to(region: Region, pattern: re.Pattern[str]) -> Generator[None, None, s
 
 
 def skip_brackets(region: Region, quotes: str = '"', depth: int = 0) -> Generator[None, None, None]:
-    """Move past the matching closing bracket. If a character outside a string is not allowed, stop at it.
+    """Move past the matching closing bracket, or to the first character outside strings that is not allowed.
 
     ``quotes``: the quotes around strings: ``"`` in JSON, ``"`` and ``'`` in Python. ``depth``: open brackets so far.
     """
@@ -162,7 +165,7 @@ def skip_brackets(region: Region, quotes: str = '"', depth: int = 0) -> Generato
 
 
 def skip_value(region: Region, quotes: str = '"') -> Generator[None, None, None]:
-    """Move past one object or list of objects, or to the first character that cannot belong to such a value."""
+    """Move past one object or list of objects, or to the first character that such a value cannot contain."""
     first, depth = (yield from skip_to(region, _NOT_BLANK)), 0
     if first == "[":
         region.at, depth = region.at + 1, 1
@@ -172,7 +175,7 @@ def skip_value(region: Region, quotes: str = '"') -> Generator[None, None, None]
 
 
 def end_with(region: Region, marker: str, white: re.Pattern[str] = _BLANKS) -> Generator[None, None, int]:
-    """The region's length. White space and ``marker`` are included if they come next."""
+    """Return the region's length. The length includes white space and ``marker``, if they come next."""
     length = region.offset
     while True:
         text, at = region.text, region.at

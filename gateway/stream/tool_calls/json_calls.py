@@ -1,4 +1,4 @@
-"""Reads tool calls from a complete JSON text. Not a character of the arguments is changed.
+"""Reads tool calls from a complete JSON text. The text of the arguments is not changed.
 
 Each function raises ``ValueError`` for invalid text, and ``RecursionError`` for text that nests too deeply.
 """
@@ -18,23 +18,23 @@ _value_at = json.JSONDecoder().raw_decode
 
 
 def as_json(value: Any) -> str:
-    """The value as JSON text. An error for a value that JSON cannot express, such as NaN or a lone surrogate."""
+    """Return the value as JSON text. Raises ``ValueError`` for values such as NaN or a lone surrogate."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     text.encode()
     return text
 
 
 def one_object(text: str) -> str:
-    """Return the text unchanged. An error if it is not one object that a client can send back as JSON."""
+    """Return the text unchanged. Raises ``ValueError`` if the text is not one valid JSON object."""
     value = json.loads(text)
     if not isinstance(value, dict):
-        raise ValueError("not an object")
+        raise ValueError("the arguments are not an object")
     as_json(value)
     return text
 
 
 def calls_in(text: str, keys: Sequence[str] = ("arguments",)) -> Calls:
-    """The calls in one object or a list of objects. An object has ``name``, and its arguments under one of ``keys``."""
+    """Return the calls in an object or list of objects. Each has ``name``, and arguments under one of ``keys``."""
     calls: list[ParsedCall] = []
 
     def read(at: int) -> int:
@@ -45,19 +45,19 @@ def calls_in(text: str, keys: Sequence[str] = ("arguments",)) -> Calls:
     at = blank_to(text, 0)
     end = _read_items(text, at, "[]", read) if text[at : at + 1] == "[" else read(at)
     if blank_to(text, end) < len(text):
-        raise ValueError("text behind the calls")
+        raise ValueError("the text continues after the calls")
     return tuple(calls)
 
 
 def _call_at(text: str, at: int, keys: Sequence[str]) -> tuple[ParsedCall, int]:
-    """The call in the object that starts at this index, and the index where the object ends."""
+    """Return the call in the object that starts at index ``at``, and the index where the object ends."""
     members: dict[str, tuple[Any, str]] = {}
 
     def read(at: int) -> int:
         key, at = _value_at(text, at)
         at = blank_to(text, at)
         if not isinstance(key, str) or key in members or text[at : at + 1] != ":":
-            raise ValueError("not a new member of an object")
+            raise ValueError("an object has an invalid or repeated key")
         at = blank_to(text, at + 1)
         value, end = _value_at(text, at)
         members[key] = value, text[at:end]
@@ -66,18 +66,18 @@ def _call_at(text: str, at: int, keys: Sequence[str]) -> tuple[ParsedCall, int]:
     end = _read_items(text, at, "{}", read)
     given = [key for key in keys if key in members]
     if len(given) != 1 or not members.keys() <= {"name", *given} | UNUSED_KEYS:
-        raise ValueError("a call does not have these members")
+        raise ValueError("a tool call has missing or unknown keys")
     (name, _), (arguments, written) = members.get("name", (None, "")), members[given[0]]
     if not isinstance(name, str) or not name or not isinstance(arguments, dict):
-        raise ValueError("no name, or arguments that are not an object")
+        raise ValueError("a tool call has no name, or its arguments are not an object")
     as_json(arguments)
     return ParsedCall(name, written), end
 
 
 def _read_items(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
-    """The end of the list or object that starts at this index. ``read``: maps an item's start to the item's end."""
+    """Return the end of the list or object that starts at ``at``. ``read``: maps an item's start to the item's end."""
     if text[at : at + 1] != brackets[0]:
-        raise ValueError("no opening bracket")
+        raise ValueError("the opening bracket is missing")
     while True:
         at = blank_to(text, read(blank_to(text, at + 1)))
         sign = text[at : at + 1]

@@ -22,7 +22,7 @@ from gateway.stream.tool_calls.json_calls import calls_in, one_object
 def _json_format(
     marker: str = "", end: str = "", *, keys: tuple[str, ...] = ("arguments",), first: bool = False, separator: str = ""
 ) -> Format:
-    """A format whose calls are objects with ``name`` and one of ``keys``, or a list of such objects.
+    """Return a format whose calls are objects with ``name`` and one of ``keys``, or a list of such objects.
 
     The calls are between ``marker`` and ``end``; with ``first``, at the beginning of the answer without a marker.
     """
@@ -46,12 +46,12 @@ def _json_format(
 
 
 HERMES = _json_format("<tool_call>", "</tool_call>")
-"""Calls anywhere in the text. An end marker inside a string of the arguments belongs to the string. A call is
+"""The format ``hermes``. Calls may be anywhere in the text. An end marker inside a string is part of it. A call is
 complete even if only its end marker is missing."""
 JSON = _json_format(first=True)
-"""For models that write calls without a marker. Text after the calls is content; JSON without calls is content."""
+"""The format ``json``, for models that write calls without a marker. Other text and other JSON are content."""
 LLAMA3_JSON = _json_format("<|python_tag|>", keys=("parameters", "arguments"), first=True, separator=";")
-"""Python code after the marker is content, not a call."""
+"""The format ``llama3_json``. Python code after the marker is content, not a call."""
 
 
 # ---------------------------------------------------------------- mistral
@@ -62,7 +62,10 @@ MAX_HEADER = 256
 
 
 def _mistral_rule(region: Region) -> Generator[None, None, int]:
-    """Follow the marker, the name if the calls are not a list, and one JSON value. Without a value: only the marker."""
+    """Find the end of the region: the marker, a name if the calls are not a list, and one JSON value.
+
+    If the value is missing, the region is only the marker.
+    """
     region.at = len(MISTRAL_MARKER)
     while True:
         header = region.text[region.at : region.at + MAX_HEADER + 1]

@@ -47,7 +47,7 @@ _TEXT_OR_LINE_END = re.compile(r"\n|\S")
 
 
 def lazyllm(tokens: ToolTokens, names: Collection[str] = ()) -> Format:
-    """The format of a template with these tokens. ``names``: the names of the tools."""
+    """Return the format of a template with these tokens. ``names``: the names of the tools."""
     lines = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
     return Format(
         rule=lambda region: _rule(region, tokens),
@@ -80,10 +80,10 @@ def _rule(region: Region, tokens: ToolTokens) -> Generator[None, None, int]:
 
 
 def _named(region: Region, tokens: ToolTokens) -> Generator[None, None, int]:
-    """Follow the text after the start token: a name and the end token; or a name, the args token, arguments, the end.
+    """Find the end of a call after the start token: name and end token, or name, args token, arguments and end token.
 
-    In one model family the end token is a line break, which also follows the name. So an end token before ``args`` or
-    before the name does not end the call.
+    In one model family, the end token is a line break, which also follows the name. Therefore an end token before
+    ``args`` or before the name does not end the call.
     """
     yield from skip_to(region, _TEXT)
     mark = yield from _skip_past(region, (tokens.args, tokens.end, tokens.start))
@@ -140,12 +140,12 @@ def _read(text: str, tokens: ToolTokens) -> Calls:
 
 def _named_call(name: str, arguments: str) -> ParsedCall:
     if not name.strip():
-        raise ValueError("no name")
+        raise ValueError("a tool call has no name")
     return ParsedCall(name.strip(), arguments)
 
 
 def _arguments(text: str) -> str:
-    """The arguments as a JSON object. Arguments that are already JSON are unchanged."""
+    """Return the arguments as the text of a JSON object. Arguments that are already JSON are unchanged."""
     for _ in range(MAX_STRINGS):
         text = text.strip()
         try:
@@ -157,7 +157,7 @@ def _arguments(text: str) -> str:
         if not isinstance(value, str):
             break
         text = value
-    raise ValueError("not an object")
+    raise ValueError("the arguments of a tool call are not an object")
 
 
 def _objects(text: str) -> Calls:
@@ -170,20 +170,20 @@ def _objects(text: str) -> Calls:
 
 def _call(value: Any) -> ParsedCall:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise ValueError("no name")
+        raise ValueError("a tool call has no name")
     given = [key for key in KEYS if key in value]
     if len(given) > 1 or not value.keys() <= {"name", *given} | UNUSED_KEYS:
-        raise ValueError("a call does not have these members")
+        raise ValueError("a tool call has unknown keys")
     arguments = value[given[0]] if given else {}
     if isinstance(arguments, str):
         return ParsedCall(value["name"], _arguments(arguments))
     if not isinstance(arguments, dict):
-        raise ValueError("the arguments are not an object")
+        raise ValueError("the arguments of a tool call are neither an object nor a string")
     return ParsedCall(value["name"], as_json(arguments))
 
 
 def _value(text: str) -> Any:
-    """The value of a text in JSON, or in the part of JSON5 that ``literals.py`` reads."""
+    """Return the value of a text in JSON, or in the part of JSON5 that ``literals.py`` reads."""
     try:
         return json.loads(text)
     except ValueError:

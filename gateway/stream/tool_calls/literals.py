@@ -18,9 +18,9 @@ WORDS = {"true": True, "false": False, "null": None}
 
 
 def expression(text: str) -> ast.expr:
-    """The syntax tree of a text that is one Python expression."""
+    """Return the syntax tree of a text that is one Python expression."""
     if len(text) > MAX_LENGTH:
-        raise ValueError("too long")
+        raise ValueError("the expression is too long")
     with warnings.catch_warnings():
         # For an unknown escape (``"\\d"``) Python would print a warning that contains the model's text.
         warnings.simplefilter("ignore")
@@ -28,7 +28,7 @@ def expression(text: str) -> ast.expr:
 
 
 def literal(node: ast.expr) -> Any:
-    """The value of a literal. An error for a value that JSON cannot express."""
+    """Return the value of a literal. Raises ``ValueError`` for a value that JSON cannot express."""
     match node:
         case ast.Constant(value=str() | int() | None as value):
             return value
@@ -44,11 +44,11 @@ def literal(node: ast.expr) -> Any:
             found = {_key(key): literal(value) for key, value in zip(keys, values, strict=True)}
             if len(found) == len(keys):
                 return found
-    raise ValueError("not a literal, or a key that is used twice")
+    raise ValueError("the expression is not a literal, or has the same key twice")
 
 
 def _key(node: ast.expr | None) -> str:
     match node:
         case ast.Constant(value=str() as value) | ast.Name(id=value):
             return value
-    raise ValueError("not a key")
+    raise ValueError("a key must be a string or a name")

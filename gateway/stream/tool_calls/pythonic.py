@@ -42,11 +42,11 @@ def _read(text: str) -> Calls:
 
 def _call(node: ast.expr) -> ParsedCall:
     if not isinstance(node, ast.Call) or node.args:
-        raise ValueError("not a call with named arguments")
+        raise ValueError("the expression is not a call with named arguments")
     arguments = {given.arg: literal(given.value) for given in node.keywords}
     name = ast.unparse(node.func)
     if None in arguments or len(arguments) != len(node.keywords) or not NAME.fullmatch(name):
-        raise ValueError("an argument without a name, a name that is used twice, or one that is not a name")
+        raise ValueError("an argument has no name or a repeated name, or the function name is not valid")
     return ParsedCall(name, as_json(arguments))
 
 

@@ -29,7 +29,7 @@ MAX_REGION = 1024 * 1024
 MAX_BLANK = 64 * 1024
 """Maximum characters of white space that are held before a possible call."""
 AGAIN, AGAIN_AT_LEAST = 4, 65536
-"""Maximum repeated scans per character, on average; and repeated scans allowed in every answer."""
+"""Maximum repeated scans per character on average, and number of characters that may be scanned again in any answer."""
 
 
 class Scanner:
@@ -81,7 +81,7 @@ class Scanner:
         return self._take_pieces()
 
     def end(self, *, stopped: bool = False) -> list[Piece]:
-        """Call when the text has ended. Returns the last pieces: the calls of an open region, and all held text.
+        """Return the last pieces: the calls of an open region, and all held text. Call when the text has ended.
 
         ``stopped``: the model ended the answer itself, or at a stop, so the closing marker of a call may be missing.
         """
@@ -140,7 +140,7 @@ class Scanner:
         return text[begin + len(marker) :]
 
     def _blanks_of(self, text: str) -> int:
-        """Number of characters to skip before the next region: white space, and one separator after a call."""
+        """Return the number of characters to skip before a region: white space, and one separator after a call."""
         rest = text.lstrip()
         separator = self._format.separator
         if separator and self._called and not self._separated and rest.startswith(separator):
@@ -207,7 +207,7 @@ class Scanner:
         return rest
 
     def _read(self, region: str) -> Calls:
-        """The calls of a complete region; none if the region contains anything else."""
+        """Return the calls of a complete region; empty if the region contains anything else."""
         try:
             return self._format.read(region) if len(region) <= MAX_REGION else ()
         except FAULTS:

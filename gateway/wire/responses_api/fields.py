@@ -1,6 +1,6 @@
 """The fields of a ``/v1/responses`` request and of its items, with their types and ranges.
 
-Fields that need a server with storage or its own tools are listed with the reason for refusing them.
+Fields that require storage or built-in tools of the server are refused. ``REFUSED`` contains the reasons.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pydantic import Field
 from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, MAX_VARIABLES, Closed, Sampling
 
 MAX_ITEMS = 4096
-"""The most items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
+"""Maximum items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
 
 MAX_KEYS = 64
-"""The most keys of an object whose keys are listed here. Each key that is not listed costs some microseconds."""
+"""Maximum keys of an object with a fixed set of keys. The check of each unknown key takes some microseconds."""
 MAX_LABEL = 512
-"""The most characters of a value of ``metadata``."""
+"""Maximum characters of a value in ``metadata``."""
 
 
 # ---------------------------------------------------------------- the request
@@ -35,14 +35,14 @@ class TextFormat(Closed):
 
 
 class TextOptions(Closed):
-    """``text``."""
+    """The field ``text``: options for the text of the answer."""
 
     format: dict[str, Any] | None = None
     verbosity: str | None = None
 
 
 class ReasoningOptions(Closed):
-    """``reasoning``. ``summary`` and ``generate_summary`` have no effect; engines write no summaries."""
+    """The field ``reasoning``. ``summary`` and ``generate_summary`` have no effect: engines write no summaries."""
 
     effort: str | None = None
     summary: str | None = None
@@ -75,7 +75,7 @@ class FunctionChoice(Closed):
 
 
 class ObfuscationOption(Closed):
-    """``stream_options``."""
+    """The field ``stream_options``."""
 
     include_obfuscation: Literal[False] | None = None
 
@@ -84,10 +84,10 @@ Include = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
 
 
 class ResponsesRequest(Sampling):
-    """``POST /v1/responses``. Objects that have a class below are checked later, one by one."""
+    """``POST /v1/responses``. Nested objects are checked later, one by one."""
 
     input: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_ITEMS)] | None = None
-    """Required unless a dataset prompt takes its place."""
+    """Required if the request has no dataset prompt."""
     instructions: str | None = None
     prompt: dict[str, Any] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
@@ -122,19 +122,19 @@ SAME: tuple[str, ...] = (
     "stream", "gateway", "parallel_tool_calls", "service_tier", "prompt_cache_key", "safety_identifier",
     "chat_template_kwargs",
 )  # fmt: skip
-"""Fields that a chat request has too, with the same meaning."""
+"""Fields that have the same name and meaning in a chat request."""
 
 STATELESS = "the gateway stores nothing; send the earlier items again in input"
 REFUSED: Mapping[str, tuple[object, str]] = {
     # Field → (the value that has no effect, the reason for refusing every other value).
     "store": (False, "the gateway stores no responses; send false, or leave it out"),
-    "background": (False, "the answer comes with the request only; leave it out"),
+    "background": (False, "the answer is sent only as the response to the request; leave it out"),
     "truncation": ("disabled", "the gateway drops no items of a conversation; leave it out"),
     "previous_response_id": (None, STATELESS),
     "conversation": (None, STATELESS),
-    "max_tool_calls": (None, "it limits tools that the server runs, and the gateway runs none; leave it out"),
+    "max_tool_calls": (None, "this field limits tools on the server, but the gateway runs no tools; leave it out"),
     "context_management": (None, "the gateway drops no items of a conversation; leave it out"),
-    "moderation": (None, "the gateway moderates nothing; leave it out"),
+    "moderation": (None, "the gateway does not moderate content; leave it out"),
     "prompt_cache_options": (None, "the gateway has no prompt cache; leave it out"),
     "prompt_cache_retention": (None, "the gateway has no prompt cache; leave it out"),
 }
@@ -178,7 +178,7 @@ class MessageItem(Item):
 
 
 class FunctionCallItem(Item):
-    """A call that the model made."""
+    """A function call that the model made."""
 
     call_id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     name: str
@@ -188,7 +188,7 @@ class FunctionCallItem(Item):
 
 
 class FunctionOutputItem(Item):
-    """The result of a call."""
+    """The result of a function call."""
 
     call_id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     output: str | Annotated[list[dict[str, Any]], Field(max_length=1024)]
@@ -221,7 +221,7 @@ ITEMS: Mapping[str, type[Item]] = {
 
 
 class TextContent(Closed):
-    """``input_text``, or ``output_text`` of an earlier answer. The further keys describe that answer."""
+    """A part ``input_text``, or a part ``output_text`` of an earlier answer. The other keys describe that answer."""
 
     type: str
     text: str
@@ -232,7 +232,7 @@ class TextContent(Closed):
 
 
 class ImageContent(Closed):
-    """``input_image``."""
+    """A part ``input_image``."""
 
     type: str
     image_url: str | None = None
@@ -241,14 +241,14 @@ class ImageContent(Closed):
 
 
 class AudioContent(Closed):
-    """``input_audio``, in chat's form."""
+    """A part ``input_audio``, in the form of chat requests."""
 
     type: str
     input_audio: dict[str, Any]
 
 
 class FileContent(Closed):
-    """``input_file``."""
+    """A part ``input_file``."""
 
     type: str
     file_data: str | None = None
@@ -258,7 +258,7 @@ class FileContent(Closed):
 
 
 class RefusalContent(Closed):
-    """``refusal`` of an earlier answer."""
+    """A part ``refusal`` of an earlier answer."""
 
     type: str
     refusal: str

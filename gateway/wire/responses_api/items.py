@@ -1,7 +1,7 @@
 """Turns the items of ``input`` into chat messages.
 
-A message item is a message. The reasoning, the message and the calls of one turn of the model are one assistant
-message, because chat templates and chat servers expect that. A call's output is a message of the role ``tool``.
+A message item becomes one message. The reasoning, the message and the calls of one turn of the model become one
+assistant message, as chat templates and chat servers expect. A call's output becomes a message with the role ``tool``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Checked = TypeVar("Checked", bound=Closed)
 
 
 def read_input(value: str | Sequence[Mapping[str, Any]], instructions: str | None) -> list[dict[str, Any]]:
-    """The chat messages. ``instructions`` are a system message at the start. Raises ``RequestError``."""
+    """Return the chat messages. ``instructions``: the system message at the start. Raises ``RequestError``."""
     messages = ItemReader(instructions)
     for number, item in enumerate([{"role": "user", "content": value}] if isinstance(value, str) else value):
         messages.add(item, f"input[{number}]")
@@ -43,7 +43,7 @@ def read_input(value: str | Sequence[Mapping[str, Any]], instructions: str | Non
 
 
 def checked(model: type[Checked], value: Mapping[str, Any], where: str) -> Checked:
-    """The value as ``model``; null means absent. Raises ``InvalidValue`` with the place of the mistake."""
+    """Validate ``value`` as a ``model``. A null key is treated as absent. Raises ``InvalidValue`` with the place."""
     if len(value) > MAX_KEYS:
         raise InvalidValue(f"{where} has {len(value)} keys; it may have at most {MAX_KEYS}", param=where)
     try:
@@ -53,30 +53,30 @@ def checked(model: type[Checked], value: Mapping[str, Any], where: str) -> Check
 
 
 class ItemReader:
-    """Collects messages from items, one by one."""
+    """Makes chat messages from items, which are added one by one."""
 
     def __init__(self, instructions: str | None) -> None:
         self._messages: list[dict[str, Any]] = []
         if instructions is not None:
             self._messages.append({"role": "system", "content": instructions})
         self._turn: dict[str, Any] | None = None
-        """The model's turn that further items may belong to; it is the last message."""
+        """The last message, if this is a turn of the model to which further items may be added."""
         self._reasoning = ""
-        """Reasoning that belongs to the next turn."""
+        """The reasoning before the next turn of the model, which will contain this reasoning."""
         self._reasoning_at = ""
-        """The place of that reasoning in the request."""
+        """The place in the request of the reasoning before the next turn; empty if no reasoning waits."""
         self._calls: set[str] = set()
         """The ids of all calls so far."""
 
     def add(self, raw: Mapping[str, Any], where: str) -> None:
-        """Add an item; ``where``: its place in the request."""
+        """Add an item. ``where``: the item's place in the request."""
         kind = raw.get("type", "message")
         if kind == "item_reference":
             raise UnsupportedParameter(f"{where}: the gateway stores no items; send the item itself", param=where)
         if not isinstance(kind, str) or kind not in ITEMS:
-            name = quoted(kind) if isinstance(kind, str) else "that is not a string"
+            name = quoted(kind) if isinstance(kind, str) else "not a string"
             raise UnsupportedParameter(
-                f"{where} has the type {name}; the gateway takes items of type {', '.join(ITEMS)}",
+                f"{where}.type is {name}; the gateway accepts items of type {', '.join(ITEMS)}",
                 param=f"{where}.type",
             )
         item = checked(ITEMS[kind], raw, where)
@@ -90,7 +90,7 @@ class ItemReader:
             self._add_message(item, where)
 
     def finish(self) -> list[dict[str, Any]]:
-        """The messages. Call after the last item."""
+        """Return the messages. Call after the last item."""
         self._end_turn()
         return self._messages
 
@@ -135,7 +135,7 @@ class ItemReader:
         )
         if not text and item.encrypted_content:
             raise UnsupportedParameter(
-                f"{where}.encrypted_content can be read by the server that wrote it only; leave this item out",
+                f"{where}.encrypted_content can be read only by the server that wrote it; leave this item out",
                 param=f"{where}.encrypted_content",
             )
         turn = self._turn
@@ -159,15 +159,15 @@ class ItemReader:
     def _end_turn(self) -> None:
         if self._reasoning:
             raise InvalidValue(
-                f"{self._reasoning_at}: after reasoning comes the message or the call that it led to; "
-                "send that item too, or leave the reasoning out",
+                f"{self._reasoning_at}: a message or a function call of the model must follow reasoning; "
+                "send the next item too, or leave the reasoning out",
                 param=self._reasoning_at,
             )
         self._turn, self._reasoning_at = None, ""
 
 
 def variable(value: Any, where: str) -> Any:
-    """The value of a prompt's variable: of a content part the text or the address, any other value unchanged."""
+    """Return the value of a prompt variable. A content part is replaced by its text or by its image address."""
     kind = value.get("type") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in PARTS:
         return value
@@ -176,11 +176,11 @@ def variable(value: Any, where: str) -> Any:
         return part["text"]
     if part["type"] == "image_url":
         return part["image_url"]["url"]
-    raise UnsupportedParameter(f"{where}: a variable may be text, an image or any JSON value", param=where)
+    raise UnsupportedParameter(f"{where}: a variable may be a text, an image or a JSON value", param=where)
 
 
 def _content(value: str | Sequence[Mapping[str, Any]], where: str) -> Any:
-    """Chat's content: a string, or a list of parts. A single text part becomes a string."""
+    """Return the content for chat: a string, or a list of parts. A single text part becomes a string."""
     if isinstance(value, str):
         return value
     parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(value)]

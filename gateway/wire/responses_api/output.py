@@ -1,7 +1,8 @@
 """The output items of one answer, made from its events, and the stream events that report each change.
 
-An answer has one message with all its text, an item for each call, and an item for each stretch of reasoning, ordered
-by their first content. A stream and a whole answer are made by the same code, so they have the same items.
+An answer has one message with all text, one item for each call, and one item for each section of reasoning. The items
+are ordered by the arrival of their first content. The same code makes streams and whole answers, so both have the same
+items.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ Changes = list[dict[str, Any]]
 
 @dataclass(slots=True)
 class OpenPart:
-    """A content part that text is still added to."""
+    """A content part that is not complete. Text is added until the part is closed."""
 
     place: Mapping[str, Any]
-    """The keys by which stream events name the part."""
+    """The keys that identify the part in stream events."""
     value: dict[str, Any]
     pieces: list[str] = field(default_factory=list)
     logprobs: list[dict[str, Any]] = field(default_factory=list)
 
     def close(self) -> Changes:
-        """Write the text into the part. Returns the events of the part's end."""
+        """Write the text into the part, and return the stream events that end the part."""
         start, key = TEXT_EVENTS[self.value["type"]]
         self.value[key] = "".join(self.pieces)
         done: dict[str, Any] = {"type": f"{start}.done", **self.place, key: self.value[key]}
@@ -51,7 +52,7 @@ class OpenPart:
 
 @dataclass(slots=True)
 class OpenItem:
-    """An item that content is still added to."""
+    """An output item that is not complete. Content is added until the item is closed."""
 
     index: int
     value: dict[str, Any]
@@ -62,11 +63,11 @@ class OpenItem:
 
     @property
     def place(self) -> dict[str, Any]:
-        """The keys by which stream events name the item."""
+        """The keys that identify the item in stream events."""
         return {"item_id": self.value["id"], "output_index": self.index}
 
     def close(self, status: str) -> Changes:
-        """Write the content into the item. Returns the events of the item's end."""
+        """Write the content into the item, and return the stream events that end the item."""
         changes: Changes = []
         for part in self.parts.values():
             changes += part.close()
@@ -81,33 +82,33 @@ class OpenItem:
 
 
 class OutputItems:
-    """Builds the output of one answer."""
+    """Builds the output items of one answer from the events of this answer."""
 
     def __init__(self, key: str, top_logprobs: int | None) -> None:
-        """``key``: the part of the response's id that all ids of items contain."""
+        """``key``: the response id without its prefix. The ids of all items contain this key."""
         self.finish: Finish | None = None
         self.usage: Usage | None = None
         self.fields: dict[str, Any] = {}
-        """Keys of the answer that no item has a place for, such as ``system_fingerprint``."""
+        """Keys of the answer that no item can contain, such as ``system_fingerprint``."""
         self._key = key
         self._top_logprobs = top_logprobs
         self._items: list[OpenItem] = []
-        """All items, also those that are closed."""
+        """All items of the answer, open or closed."""
         self._message: OpenItem | None = None
         self._reasoning: OpenItem | None = None
-        """The stretch of reasoning that is being written."""
+        """The open item with reasoning; None if no reasoning is being written."""
         self._calls: dict[int, OpenItem] = {}
         self._call_ids: dict[str, int] = {}
         self._last: OpenItem | None = None
-        """The item that was written to last; a cut answer ends inside this item."""
+        """The item that received the last content. A cut answer ends inside this item."""
         self._early_logprobs: list[dict[str, Any]] = []
         """Log probabilities of tokens before the message's first text."""
         self._size = 0
         self._changes: Changes = []
-        """The stream events of the event that is being added."""
+        """The stream events for the event that ``add`` is processing."""
 
     def add(self, event: Event) -> Changes:
-        """Add an event of the answer. Raises ``UpstreamTooLarge`` beyond ``MAX_COMPLETION``."""
+        """Add an event, and return the resulting stream events. Raises ``UpstreamTooLarge`` for a huge answer."""
         self._changes = []
         if isinstance(event, Delta):
             self._add_delta(event)
@@ -121,11 +122,11 @@ class OutputItems:
         return self._changes
 
     def items(self) -> list[dict[str, Any]]:
-        """The items so far."""
+        """Return the items so far."""
         return [item.value for item in self._items]
 
     def abandon(self) -> None:
-        """Close the open items of an answer that has failed; no events are sent for them."""
+        """Close the open items of an answer that has failed. No stream events are sent."""
         for item in self._items:
             if item.value["status"] == "in_progress":
                 item.close("incomplete")
@@ -168,7 +169,7 @@ class OutputItems:
 
     def _call(self, fragment: object) -> None:
         if not isinstance(fragment, Mapping) or not isinstance(function := fragment.get("function") or {}, Mapping):
-            raise UpstreamInvalidResponse("the model's server sent a tool call that is not a call of a function")
+            raise UpstreamInvalidResponse("the model's server sent a tool call that is not a function call")
         name, arguments = function.get("name") or "", function.get("arguments") or ""
         if not isinstance(name, str) or not isinstance(arguments, str):
             raise UpstreamInvalidResponse(
@@ -189,7 +190,10 @@ class OutputItems:
             self._changes.append({"type": "response.function_call_arguments.delta", **call.place, "delta": arguments})
 
     def _call_index(self, fragment: Mapping[str, Any]) -> int:
-        """The number of a fragment's call. Without index, a new id begins a call, and no id continues the last one."""
+        """Return the index of a fragment's call.
+
+        If the fragment has no index, a new id begins a new call. Without index and id, the last call is continued.
+        """
         index, id_ = fragment.get("index"), fragment.get("id")
         if type(index) is not int:
             fresh = max(self._calls, default=-1) + 1
@@ -218,7 +222,7 @@ class OutputItems:
     def _add_text(
         self, item: OpenItem, empty: dict[str, Any], text: str, logprobs: Sequence[dict[str, Any]] = ()
     ) -> None:
-        """Add text to the item's part of the type of ``empty``; the part is opened with ``empty`` if it is new."""
+        """Add text to the item's part with the type of ``empty``. If the item has no such part, ``empty`` is added."""
         self._last = item
         part = item.parts.get(empty["type"])
         if part is None:
@@ -254,7 +258,7 @@ class OutputItems:
                 self._changes += item.close(cut if item is self._last else "completed")
 
     def _keep(self, fields: Mapping[str, Any]) -> None:
-        """Keep other keys. Texts and lists arrive in pieces; of other values the last one is kept."""
+        """Store other keys of the answer. Texts and lists are joined. For other values, the last value is used."""
         for name, value in fields.items():
             if isinstance(value, str | list) and type(self.fields.get(name)) is type(value):
                 self.fields[name] = self.fields[name] + value  # no ``+=``, because the event keeps its list

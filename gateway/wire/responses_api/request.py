@@ -1,6 +1,7 @@
 """Turns the body of a ``/v1/responses`` request into a ``Call`` with a chat dialogue.
 
-The body becomes the body of a chat request, which ``read_chat`` reads. So a field has the same rules at both endpoints.
+The body is converted to the body of a chat request, which ``read_chat`` reads. Therefore a field has the same rules at
+both endpoints.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logpro
 
 
 def read_response(body: dict[str, Any], *, request_id: str, received: float) -> Call:
-    """The call of a ``/v1/responses`` body."""
+    """Read a ``/v1/responses`` body."""
     fields = split_fields(SCHEMA, body, "")
     known = fields.known
     _refuse_others(known, fields.unknown)
@@ -77,7 +78,7 @@ def read_response(body: dict[str, Any], *, request_id: str, received: float) -> 
 
 
 def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Chat's ``messages``, or its field ``gateway`` with the dataset prompt that takes their place."""
+    """Return the field ``messages`` of a chat request, or the field ``gateway`` with a dataset prompt."""
     extension: Mapping[str, Any] = known.get("gateway") or {}
     if extension.get("turns") is not None:
         raise UnsupportedParameter(
@@ -91,11 +92,11 @@ def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
         return {"messages": read_input(known["input"], known.get("instructions"))}
     for name in ("input", "instructions"):
         if known.get(name):  # the SDK's ``responses.stream`` needs an input, which may be empty
-            raise InvalidValue(f"a prompt takes the place of {name}; send one of them", param=name)
+            raise InvalidValue(f"a prompt replaces {name}; send only one of these fields", param=name)
     if prompt is None:
         return {}
     if extension.get("prompt") is not None:
-        raise InvalidValue("prompt and gateway.prompt are the same field; send one of them", param="gateway.prompt")
+        raise InvalidValue("prompt and gateway.prompt are the same field; send only prompt", param="gateway.prompt")
     stored = checked(StoredPrompt, prompt, "prompt")
     values = {
         name: variable(value, f"prompt.variables.{plain(name)}") for name, value in (stored.variables or {}).items()
@@ -104,7 +105,7 @@ def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_others(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> None:
-    """Raise for a field that needs storage or tools of the server, or that has another name at this endpoint."""
+    """Raise ``RequestError`` for a field that is not supported, or that has another name at this endpoint."""
     for name, (default, reason) in REFUSED.items():
         if name in known and known[name] != default:
             raise UnsupportedParameter(f"{name} is not supported: {reason}", param=name)
@@ -124,19 +125,19 @@ def _tool(raw: Mapping[str, Any], where: str) -> FunctionTool:
     kind = raw.get("type")
     if isinstance(kind, str) and kind != "function":
         raise UnsupportedParameter(
-            f"{where} has the type {quoted(kind)}; the gateway runs no tools, so it takes functions only",
+            f"{where} has the type {quoted(kind)}; the gateway runs no tools, so it accepts only functions",
             param=f"{where}.type",
         )
     return checked(FunctionTool, raw, where)
 
 
 def _function(tool: FunctionTool) -> dict[str, Any]:
-    """The function of chat's nested form, in the order of OpenAI's examples."""
+    """Return the nested ``function`` of a tool in a chat request. The keys have the order of OpenAI's examples."""
     return tool.model_dump(exclude={"type"}, exclude_none=True)
 
 
 def _tool_choice(value: str | Mapping[str, Any]) -> Any:
-    """Chat's ``tool_choice``."""
+    """Return the ``tool_choice`` of a chat request. Raises ``RequestError`` for an unsupported choice."""
     if isinstance(value, str):
         if value in CHOICES:
             return value
@@ -152,7 +153,7 @@ def _tool_choice(value: str | Mapping[str, Any]) -> Any:
 
 
 def _response_format(form: TextFormat) -> dict[str, Any] | None:
-    """Chat's ``response_format``; None for plain text, which is the default."""
+    """Return the ``response_format`` of a chat request; None for plain text, which is the default."""
     if form.type == "text":
         return None
     if form.type == "json_object":
@@ -164,7 +165,7 @@ def _response_format(form: TextFormat) -> dict[str, Any] | None:
 
 
 def _echo(known: Mapping[str, Any], tools: list[FunctionTool], text: TextOptions) -> dict[str, Any]:
-    """The fields of the request that every response object has; the writer adds those that a policy may change."""
+    """Return the request fields that every response object repeats. The writer adds fields that a policy may change."""
     return {
         "instructions": known.get("instructions"),
         "prompt": known.get("prompt"),

@@ -16,17 +16,17 @@ from gateway.wire.responses import DONE, AnswerHead, ResponseWriter
 from gateway.wire.responses_api.output import INCOMPLETE, Changes, OutputItems
 
 OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""The values in the response for parameters that were not sent, because the format requires numbers."""
+"""Response values of parameters that the client did not send. The response format requires numbers."""
 
 
 class ResponsesApiWriter(ResponseWriter):
-    """``/v1/responses``."""
+    """Writes answers of ``/v1/responses``."""
 
     id_prefix = "resp_"
     needs_events = True
 
     def __init__(self, answer: AnswerHead, now: Callable[[], float] = time.time) -> None:
-        """See ``ResponseWriter``; usage is always written. ``now`` returns Unix seconds."""
+        """See ``ResponseWriter``. Usage is written for every client. ``now`` returns Unix seconds."""
         self._head: dict[str, Any] = {
             "id": answer.id, "object": "response", "created_at": answer.created, "model": answer.model,
         }  # fmt: skip
@@ -38,7 +38,7 @@ class ResponsesApiWriter(ResponseWriter):
         """The number of events written so far."""
 
     def repeat_request(self, echo: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-        """See ``ResponseWriter``."""
+        """Store the request fields that the response repeats. See ``ResponseWriter.repeat_request``."""
         self._repeated = {
             **echo,
             **{name: params.get(name, default) for name, default in OPENAI_DEFAULTS.items()},
@@ -48,13 +48,13 @@ class ResponsesApiWriter(ResponseWriter):
         }
 
     def whole(self, completion: Completion) -> dict[str, Any]:
-        """See ``ResponseWriter``."""
+        """Return the response object of an answer that is not streamed. See ``ResponseWriter.whole``."""
         for event in completion.events or _events_of(completion):
             self._output.add(event)
         return self._ended()
 
     def frames(self, events: Sequence[Event]) -> bytes:
-        """See ``ResponseWriter``. The first content is preceded by the events of the response's beginning."""
+        """Return the stream events for a batch. The events that begin the response come before the first content."""
         frames = b""
         for event in events:
             changes = self._output.add(event)
@@ -67,12 +67,12 @@ class ResponsesApiWriter(ResponseWriter):
         return frames
 
     def end(self) -> bytes:
-        """See ``ResponseWriter``: the completed or incomplete response, then ``[DONE]``."""
+        """Return the event with the completed or incomplete response, then ``[DONE]``."""
         response = self._ended()
         return self._frames([{"type": f"response.{response['status']}", "response": response}]) + DONE
 
     def failure(self, error: GatewayError) -> bytes:
-        """See ``ResponseWriter``: the failed response with the error, then ``[DONE]``."""
+        """Return the event with the failed response and its error, then ``[DONE]``."""
         self._output.abandon()
         response = self._response("failed")
         response["error"] = error_object(error)["error"]
@@ -87,7 +87,7 @@ class ResponsesApiWriter(ResponseWriter):
         return b"".join(frames)
 
     def _ended(self) -> dict[str, Any]:
-        """The response object of an answer that has ended without an error."""
+        """Return the response object of an answer that has ended without an error."""
         assert self._output.finish is not None
         reason = INCOMPLETE.get(self._output.finish.reason)
         if reason is None:
@@ -115,7 +115,7 @@ class ResponsesApiWriter(ResponseWriter):
 
 
 def response_usage(usage: Usage) -> dict[str, Any]:
-    """The token counts under the names of this API. The details that the format requires are 0 if they are unknown."""
+    """Return the token counts with the key names of this API. Required details that are not known are 0."""
     details = dict(usage.details)
     prompt, completion = details.pop("prompt_tokens_details", None), details.pop("completion_tokens_details", None)
     body: dict[str, Any] = {
@@ -132,7 +132,7 @@ def response_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _events_of(completion: Completion) -> list[Event]:
-    """The events of an answer whose events were not kept: it has one piece of text at most."""
+    """Return the events of an answer whose events were not kept. Such an answer has at most one piece of text."""
     events: list[Event | None] = [completion.begun]
     for choice in completion.choices:
         events += [Delta(choice.index, choice.text, choice.logprobs), choice.finish]
