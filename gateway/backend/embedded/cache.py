@@ -29,7 +29,7 @@ class EngineCache:
         self._loading = threading.Lock()
 
     def get(self, target: TargetSpec) -> Engine:
-        """The engine of a target's folder. Loading a new engine blocks.
+        """Return the engine for a target's folder. Loading a new engine blocks.
 
         Raises ``ConfigError`` for problems of the folder, the options or the installed packages.
         """
