@@ -21,7 +21,7 @@ class TokenLogprob:
 
     token: str
     logprob: float | None
-    """None for the first token of an echoed prompt."""
+    """The log probability; None for the first token of an echoed prompt."""
     top: tuple[tuple[str, float, tuple[int, ...] | None], ...] | None = None
     """Alternatives as (token, logprob, bytes), in the engine's order; None if the engine sent no alternatives."""
     bytes: tuple[int, ...] | None = None
@@ -53,7 +53,7 @@ class Finish:
     matched: str | int | None = None
     """The stop string or token id that ended the choice; None if not known."""
     source: str = "engine"
-    """``engine``, or ``gateway`` if the gateway cut the text at a stop string."""
+    """What ended the choice: ``engine``, or ``gateway`` if the gateway cut the text at a stop string."""
     extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
 
 
@@ -64,7 +64,7 @@ class Usage:
     prompt: int
     completion: int
     source: str = "upstream"
-    """``upstream``, or ``estimated`` if the gateway counted the tokens."""
+    """The source of the counts: ``upstream``, or ``estimated`` if the gateway counted the tokens."""
     details: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Further keys of the upstream's ``usage``, such as ``prompt_tokens_details``, unchanged."""
 

@@ -98,7 +98,7 @@ class Exchange:
     session: str = ""
     """The client's ``x-session-id``; calls with the same value use the same target under ``balance: sticky``."""
     tenant: str = ""
-    """The name of the client's key, if the cache or the recordings need it."""
+    """The name of the client's key, if the cache or the recordings need the name."""
     repeat: int = 0
     """The client's ``gateway.repeat``; the cache has one answer for each value."""
     deadline: float | None = None

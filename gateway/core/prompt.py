@@ -53,7 +53,7 @@ SegmentLabel = tuple[str, str, bool]
 MIXED = "mixed"
 """The origin of a text that may come from the template or from the client."""
 Segments = tuple[Segment, ...]
-"""The whole text of a prompt, in order."""
+"""The segments of a whole prompt, in order."""
 Messages = tuple[Mapping[str, Any], ...]
 """The OpenAI messages that are sent."""
 

@@ -22,7 +22,7 @@ _Key = tuple[Path, int | None, tuple[tuple[str, int, int], ...]]
 
 
 class EngineCache:
-    """Engines by folder, context length and state of the files."""
+    """The loaded engines, by folder, context length and state of the files."""
 
     def __init__(self) -> None:
         self._engines: WeakValueDictionary[_Key, Engine] = WeakValueDictionary()

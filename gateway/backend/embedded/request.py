@@ -18,16 +18,16 @@ class CallParams:
     """The parameters of one call; the defaults are OpenAI's."""
 
     temperature: float = 1.0
-    """0: the likeliest token is chosen."""
+    """The sampling temperature. 0: the likeliest token is chosen."""
     top_p: float = 1.0
     top_k: int = 0
-    """0 or -1: no limit."""
+    """The number of likeliest tokens to choose from. 0 or -1: no limit."""
     seed: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     max_tokens: int = 16
-    """OpenAI's default for ``/v1/completions``; templated calls always have a limit."""
+    """The maximum length of the answer. 16 is OpenAI's default for ``/v1/completions``; templated calls set a limit."""
     ignore_eos: bool = False
     echo: bool = False
     logprobs: int | None = None

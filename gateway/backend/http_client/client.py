@@ -100,7 +100,7 @@ def json_headers(key: str | None, accept: str = "application/json") -> dict[str,
 
 
 def server_root(url: str) -> str:
-    """Return the address of a server without the path ``/v1``, for endpoints beside it."""
+    """Return the address of a server without the path ``/v1``, for endpoints outside ``/v1``."""
     return url.rstrip("/").removesuffix("/v1")
 
 

@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
         self._unread_bytes = 0
         """The size of the received pieces that contain body data, since the reader last took a piece."""
         self._framing_bytes = 0
-        """Bytes received since the last byte of a body."""
+        """The number of bytes received since the last byte of a body."""
         self._body_pieces = 0
         """The length of ``_chunks`` at the end of the response. Later pieces are not part of the response."""
         self._interim = self.response_begun = self._keep_alive = False

@@ -30,7 +30,7 @@ VALID_FOR = 60.0
 NEVER_COUNTS = (UpstreamUnreachable, UpstreamConnectTimeout, UpstreamDnsError, UpstreamModelMissing)
 """Errors after which the engine is not asked for ``VALID_FOR`` seconds. Other errors may concern only one prompt."""
 MAX_ADDED = 16
-"""Tokens that an engine may add to a prompt, such as a BOS."""
+"""The maximum number of tokens that an engine adds to a prompt, such as a BOS."""
 
 
 class EngineTokenizer:

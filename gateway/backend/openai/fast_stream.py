@@ -26,7 +26,7 @@ _PREFIX, _SUFFIX = len(b"data: "), len(b"\n\n")
 Sample = tuple[bytes, Delta]
 """The bytes of an event, and the delta parsed from these bytes."""
 PROBE = "\N{WHITE SQUARE}"
-"""Appended to a text to obtain a different text."""
+"""This text is appended to another text to obtain a different text."""
 MAX_PLACES = 4
 """The maximum number of places that are tried if the text occurs several times in an event."""
 ATTEMPTS = 4
