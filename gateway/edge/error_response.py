@@ -1,4 +1,4 @@
-"""Error responses in OpenAI's format, with the headers by which clients decide whether to retry.
+"""Error responses in OpenAI's format, with the headers from which clients learn whether to retry.
 
 The status and the code of each error are attributes of the error classes in ``core/errors.py``.
 """

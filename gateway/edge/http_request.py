@@ -58,11 +58,11 @@ class HttpRequest(Cancellation, ABC):
         self.route_context: tuple[Route, Prepared] | None = None
         """The data for the ``x-gateway-*`` headers; None before the call is prepared."""
         self.open_stream: tuple[ResponseStream, ResponseWriter] | None = None
-        """The stream that is being sent. If the stream fails, its unsent text is sent before the error."""
+        """The stream that is being sent. If the stream fails, the unsent text is sent before the error."""
         self.status = 0
         """The status of the answer; 0 until an answer is sent."""
         self.buffered_body: bytes | None = None
-        """The whole body, if the body arrived in one piece before a handler asked for it. None: call ``body``."""
+        """The whole body, if it arrived in one piece before a handler called ``body``. None: call ``body``."""
         self.extra_headers = b""
         """Headers of every answer to this request, also of errors: the headers of ``cors.py`` and ``x-ratelimit-*``."""
         self.complete = False
@@ -93,7 +93,7 @@ class HttpRequest(Cancellation, ABC):
 
     @abstractmethod
     async def write(self, frames: bytes, seconds: float) -> None:
-        """Send a part of a stream; waits while the client reads too slowly.
+        """Send a part of a stream. Wait while the client reads too slowly.
 
         Raises ``ClientStalled`` when the client reads nothing for ``seconds``.
         """

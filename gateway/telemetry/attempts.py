@@ -34,7 +34,7 @@ class AttemptObserver:
     """Label of a target → its address for the log, without secrets; empty for a target without an address."""
     metrics: Metrics
     redact: Callable[[str], str] = str
-    """Removes from a reason what the log must not contain."""
+    """Removes from a reason the private texts that the log must not contain."""
     now: Callable[[], float] = time.monotonic
     _windows: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict, init=False)
     """Target and error code → (start of the current window, number of failures in this window)."""

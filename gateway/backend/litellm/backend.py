@@ -32,7 +32,7 @@ CLOSE_TIMEOUT = 2.0
 """Seconds that closing a stream may take."""
 
 A_PROVIDER = re.compile(r"[^\w .()/-]")
-"""The characters that a notice with a provider's name does not contain."""
+"""Matches characters that must not appear in a notice with the name of a provider."""
 MAX_PROVIDER = 64
 
 
@@ -166,7 +166,7 @@ async def _only(reply: Any) -> AsyncIterator[Any]:
 
 
 def _provider_notice(name: object) -> str:
-    """The notice that names the provider with which an aggregator answered."""
+    """Return the notice that names the provider which an aggregator has used for the answer."""
     return f"provider: {A_PROVIDER.sub('?', str(name))[:MAX_PROVIDER]}"
 
 

@@ -155,7 +155,7 @@ def _keep_missing_finish_reasons() -> None:
 
 
 def _keep_provider_of_chunks() -> None:
-    """Keep the key ``provider`` of OpenRouter's chunks, the name of the provider that answers. LiteLLM drops it."""
+    """Keep the key ``provider`` of OpenRouter's chunks, which LiteLLM drops. The key names the answering provider."""
     from litellm.llms.openrouter.chat.transformation import OpenRouterChatCompletionStreamingHandler
 
     handler: Any = OpenRouterChatCompletionStreamingHandler

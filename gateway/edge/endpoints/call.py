@@ -277,7 +277,7 @@ async def _refused_model(stack: Stack, request: HttpRequest) -> str:
 
 
 def _check_body_headers(request: HttpRequest, limit: int) -> None:
-    """Refuse a body whose headers announce anything but plain JSON, or more than ``limit`` bytes."""
+    """Refuse a request whose headers announce a body that is not plain JSON or is larger than ``limit`` bytes."""
     headers = request.headers
     if headers.get(b"content-type") != b"application/json":
         _check_content_type(request.header("content-type"))

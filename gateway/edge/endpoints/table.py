@@ -31,7 +31,7 @@ Respond = Callable[[HttpRequest, Call, Route, CallTimeline], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint."""
+    """One endpoint that runs or renders a call."""
 
     name: str
     """The name of the endpoint in metrics, log lines and call records."""

@@ -31,7 +31,7 @@ MAX_HEAD = 64 * 1024
 """The maximum size of the request line and all header fields, in bytes."""
 MAX_FIELDS = 100
 MAX_QUEUED = 4
-"""Pipelined requests that may wait on one connection before reading pauses."""
+"""The number of waiting pipelined requests on one connection at which reading pauses."""
 
 HIGH_WATER = 64 * 1024
 """The number of unsent bytes at which back-pressure begins. With the default of TLS connections, 512 KiB, progress of a
@@ -46,9 +46,9 @@ METHODS = {name.encode("ascii"): name for name in ("GET", "POST", "HEAD", "OPTIO
 
 
 def client_of(address: str) -> str:
-    """The client that has an address: an IPv4 address, or the /64 network of an IPv6 address.
+    """Return the client of an address: an IPv4 address itself, or the /64 network of an IPv6 address.
 
-    A client with IPv6 chooses freely among the addresses of its network.
+    An IPv6 client can freely choose any address of its network.
     """
     if ":" not in address:
         return address
@@ -78,7 +78,7 @@ class ServerConnection(asyncio.Protocol):
         self._opened = opened
         self._closed = closed
         self._queue: deque[Http1Request] = deque()
-        """Requests that wait for their turn."""
+        """Complete or incomplete requests whose answers have not begun, in order."""
         self._current: Http1Request | None = None
         """The request that is being answered."""
         self._incoming: Http1Request | None = None
@@ -107,7 +107,7 @@ class ServerConnection(asyncio.Protocol):
         self._waiting_since = 0.0
         """Loop time at which the current wait for the client began."""
         self.client = ""
-        """``client_of`` the client's address."""
+        """The result of ``client_of`` for the client's address."""
         self.drained: asyncio.Future[None] | None = None
         """Resolved when the client has read enough; None: there is no back-pressure."""
 
@@ -268,7 +268,7 @@ class ServerConnection(asyncio.Protocol):
             self.transport.write(data)
 
     async def drain_writes(self, seconds: float) -> None:
-        """Wait until the client has read enough. Raises ``ClientStalled`` if it reads nothing for ``seconds``."""
+        """Wait until the client has read enough. Raises ``ClientStalled`` after ``seconds`` without progress."""
         unread = self.transport.get_write_buffer_size()
         while self.drained is not None:
             await asyncio.wait([self.drained], timeout=seconds)

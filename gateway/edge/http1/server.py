@@ -124,8 +124,8 @@ class HttpServer:
     async def _accept(self, bound: socket.socket, certificate: ssl.SSLContext) -> None:
         """Accept TLS connections until cancelled.
 
-        A server of asyncio shows a connection only after its TLS handshake, so clients that never end their handshakes
-        would pass every limit.
+        asyncio's server reports a connection only after the TLS handshake. So clients that never end the handshake
+        would evade every limit.
         """
         with bound:
             while True:
@@ -190,7 +190,7 @@ class HttpServer:
             del self._of_client[client]
 
     def _excess(self, client: str) -> str | None:
-        """Return the setting that a new connection of the client exceeds, and count the refusal. None: no limit is exceeded."""
+        """Return the setting that a new connection of the client exceeds, and count the refusal; else None."""
         if self._limited_by is None:
             return None
         server = self._limited_by.stack.snapshot.server
