@@ -15,7 +15,7 @@ from gateway.wire.request_fields import STRUCTURAL, ChatRequest, CompletionReque
 COMPLETIONS_PARAMS = frozenset(CompletionRequest.model_fields) - STRUCTURAL
 CHAT_PARAMS = frozenset(ChatRequest.model_fields) - STRUCTURAL
 EMBEDDINGS_PARAMS = frozenset(EmbeddingRequest.model_fields) - STRUCTURAL
-"""The parameters of each of OpenAI's endpoints."""
+"""The three constants ``…_PARAMS`` are the parameters of OpenAI's endpoints."""
 
 OPENAI_STOPS = 4
 """The number of stop strings that OpenAI's API accepts."""
@@ -23,38 +23,38 @@ OPENAI_STOPS = 4
 
 @dataclass(frozen=True, slots=True)
 class EngineCapabilities:
-    """The differences of one family of servers from OpenAI's API."""
+    """How one family of servers differs from OpenAI's API."""
 
     adds_bos: bool | None = None
-    """The engine puts a BOS before a string prompt. None: not known."""
+    """True: the engine adds a BOS before a string prompt. None: not known."""
     bos_switch: str | None = None
     """The body field that turns the engine's BOS off and on; None: the engine has no such field."""
     stop_token_ids: bool = False
-    """The engine stops at the token ids in ``stop_token_ids``."""
+    """True: the engine stops at the token ids in the field ``stop_token_ids``."""
     choices: bool | None = None
-    """``/completions`` returns ``n`` choices. None: not known."""
+    """True: ``/completions`` returns ``n`` choices. None: not known."""
     lists: bool | None = None
-    """The engine accepts a list of prompts in one call. None: not known."""
+    """True: the engine accepts a list of prompts in one call. None: not known."""
     token_prompts: bool = True
-    """The engine accepts token ids in place of strings."""
+    """True: the engine accepts a prompt of token ids."""
     streamed_choices: bool = True
-    """Streams have ``n`` choices, as whole answers do."""
+    """True: a stream has ``n`` choices, like an answer without a stream."""
     missing: frozenset[str] = frozenset()
     """OpenAI's completions fields that the engine ignores without an error."""
     ignored: frozenset[str] = frozenset()
-    """Fields of other engines that this engine ignores without an error, and that an answer must not lack."""
+    """Fields of other engines that this engine ignores without an error. The gateway refuses these fields."""
     explicit: Mapping[str, Any] | None = EMPTY_MAPPING
-    """The engine's sampling fields with the values that mean OpenAI's defaults, because a model's files may set other
-    values. A field that is None is left out. None in place of the mapping: the provider's defaults are used."""
+    """Sampling field of the engine → the value that equals OpenAI's default, because a model's files may set other
+    defaults. A field with the value None is not sent. If the mapping is None, the provider's defaults are used."""
     sampling: frozenset[str] = frozenset()
-    """Fields that are not in OpenAI's API and that the engine understands."""
+    """Fields that the engine understands and OpenAI's API does not have."""
     chat: frozenset[str] = frozenset()
     """Further fields that only the engine's chat endpoint understands."""
     renders: bool = False
-    """The chat endpoint accepts ``chat_template_kwargs``, and ``/tokenize`` returns the number of tokens of a prompt
-    and the length of the context."""
+    """True: the chat endpoint accepts ``chat_template_kwargs``, and ``/tokenize`` returns the number of tokens of a
+    prompt and the length of the context."""
     media_addresses: bool = True
-    """Addresses of media in messages reach the server, which fetches the media."""
+    """True: the gateway sends addresses of media to the server, and the server fetches the media."""
     chat_stops: int | None = None
     """The number of stop strings that the engine's chat endpoint accepts; None: no limit."""
 
@@ -139,7 +139,7 @@ LITELLM = EngineCapabilities(
     streamed_choices=False,  # LiteLLM's stream wrapper keeps the finish reason of one choice only
     explicit=None,
 )
-"""Any provider behind LiteLLM."""
+"""The capabilities of any provider behind LiteLLM."""
 
 EMBEDDED = EngineCapabilities(
     adds_bos=True,
@@ -149,17 +149,20 @@ EMBEDDED = EngineCapabilities(
     lists=True,
     sampling=frozenset({"prompt_logprobs", "return_token_ids"}),
 )
-"""The engine in ``gateway/backend/embedded``."""
+"""The capabilities of the engine in ``gateway/backend/embedded``."""
 
 _OF_KIND: Mapping[str, EngineCapabilities] = {"litellm": LITELLM, "embedded": EMBEDDED}
 
 
 PromptLogprobs = Literal["echo", "prompt_logprobs"]
-"""The request for the log probabilities of a prompt: OpenAI's ``echo`` with ``logprobs``, or vLLM's own field."""
+"""The field that requests the log probabilities of a prompt: OpenAI's ``echo`` with ``logprobs``, or vLLM's field."""
 
 
 def prompt_logprobs_of(targets: Sequence[TargetSpec], *, text: bool) -> PromptLogprobs | None:
-    """The request that all targets understand; None: one of them has none. ``text``: the targets receive strings."""
+    """Return the field for prompt log probabilities that all targets understand; None if no field works for all.
+
+    ``text``: True if the targets receive strings.
+    """
     rows = [declared_capabilities(target) for target in targets]
     if all("prompt_logprobs" in row.sampling for row in rows):
         return "prompt_logprobs"
@@ -167,5 +170,5 @@ def prompt_logprobs_of(targets: Sequence[TargetSpec], *, text: bool) -> PromptLo
 
 
 def declared_capabilities(target: TargetSpec) -> EngineCapabilities:
-    """The capabilities of a target's engine according to the configuration, without a request to it."""
+    """Return the capabilities of a target's engine according to the configuration. No request is sent."""
     return _OF_KIND.get(target.speaks) or ENGINES[target.engine]

@@ -1,7 +1,7 @@
 """Connections to a Redis or Valkey server. Imported if ``store.url`` is configured.
 
-A failed or slow server never delays a call by more than the configured timeout, and is not asked again for a second:
-otherwise a client could switch a limit off, or slow all calls down, by making the server slow.
+A failed or slow server delays a call by at most the configured timeout. After a failure the server is not asked for a
+second. Otherwise a client could switch a limit off, or slow down all calls, by making the server slow.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from gateway.config.snapshot import StoreSpec
 LOG = logging.getLogger("gateway.store")
 
 CONNECTIONS = 8
-"""The most connections to the server; further calls wait for one, which is load of this process and no failure.
+"""The maximum number of connections to the server. Further calls wait for a free connection, which is no failure.
 
-More would not be faster, and opening many at once on the event loop would take longer than the timeout."""
+More connections would not be faster, and opening many at once would take longer than the timeout."""
 PAUSE = 1.0
-"""Seconds for which a server that failed is not asked."""
+"""Seconds for which a failed server is not asked again."""
 
 
 class StoreUnavailable(Exception):
-    """The server did not answer in time, answered with an error, or was not asked because it has failed."""
+    """The server did not answer in time, answered with an error, or was not asked because of an earlier failure."""
 
 
 class RedisServer:
-    """One use of a server: connections, the timeout, and one line in the log for each outage."""
+    """The connections to a server for one purpose, with a timeout and one log line for each outage."""
 
     def __init__(self, spec: StoreSpec, use: str, meanwhile: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """``use``: what the server is for. ``meanwhile``: what happens while it fails. Both are words of the log."""
+        """``use``: the purpose of the server. ``meanwhile``: the effect of an outage. Both texts appear in the log."""
         self._spec = spec
         self._use = use
         self._meanwhile = meanwhile
@@ -55,7 +55,7 @@ class RedisServer:
         self._failing = False
 
     async def run(self, command: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer to a command of ``redis``. Raises ``StoreUnavailable``."""
+        """Run a command of ``redis`` and return the answer. Raises ``StoreUnavailable``."""
         async with self._slots:
             if self._clock() < self._failed_until:
                 raise StoreUnavailable

@@ -1,4 +1,4 @@
-"""Backend that plays a script: for tests, demonstrations and documentation.
+"""Backend that plays a script, for tests, demonstrations and documentation.
 
 A script is a list of steps, written in YAML or Python::
 
@@ -42,7 +42,7 @@ def _errors(kind: type[GatewayError]) -> Iterator[type[GatewayError]]:
 
 
 ERRORS = {kind.code: kind for kind in _errors(GatewayError) if kind is not ConfigError}
-"""Code → error."""
+"""Error code → error class."""
 
 Action = Event | float | GatewayError
 """An event, a number of seconds to pause, or an error that ends the script."""
@@ -50,8 +50,8 @@ Action = Event | float | GatewayError
 
 def _error(code: str) -> GatewayError:
     if code not in ERRORS:
-        raise ValueError(f"no error with the code {code}")
-    return ERRORS[code](f"error {code} of the script")
+        raise ValueError(f"there is no error with the code {code}")
+    return ERRORS[code](f"the script contains the error {code}")
 
 
 STEPS: Mapping[str, tuple[type | UnionType, Callable[[Any, int], Action]]] = {
@@ -74,14 +74,14 @@ class ScriptedBackend:
     capabilities = ENGINES["openai"]
 
     def __init__(self, *scripts: Script, label: str = "scripted/0") -> None:
-        """Raises ``ValueError`` for an invalid step."""
+        """Parse the scripts. Raises ``ValueError`` for an invalid step."""
         self._scripts = [[_action(step) for step in script] for script in scripts or (HELLO,)]
         self._label = label
         self._opened = 0
 
     @classmethod
     def from_target(cls, target: TargetSpec) -> ScriptedBackend:
-        """Play the file that the setting ``script`` names; raises ``ConfigError``."""
+        """Return a backend for the file in the setting ``script``. Raises ``ConfigError`` for an invalid file."""
         assert target.path is not None, "config requires script"
         try:
             script = yaml.safe_load(target.path.read_text(encoding="utf-8"))
@@ -93,11 +93,11 @@ class ScriptedBackend:
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
-        """See ``Backend``."""
+        """Play the next script. See ``Backend.open``."""
         script = self._scripts[min(self._opened, len(self._scripts) - 1)]
         self._opened += 1
         if exchange.endpoint == "embeddings" and not any(isinstance(act, Document | GatewayError) for act in script):
-            raise UpstreamInvalidResponse("an embeddings request needs a document step; add one to the script")
+            raise UpstreamInvalidResponse("the script has no document step for this embeddings request; add the step")
         async with aclosing(self._play(script)) as events:
             yield IteratorEvents(events)
 

@@ -10,17 +10,17 @@ from typing import Any
 from gateway.core.errors import ConfigError, InvalidUnicode, Problem
 
 MIN_THREADED = 8_000
-"""A text of at least this many characters is tokenized in a thread, because this takes a few milliseconds."""
+"""A text of at least this many characters is tokenized in a thread, because tokenizing takes some milliseconds."""
 
 
 class Tokenizer:
-    """The tokenizer in a file ``tokenizer.json``, or in its folder."""
+    """A tokenizer that is loaded from a file ``tokenizer.json`` or from the folder of the file."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ``ConfigError`` if the file cannot be read as a tokenizer."""
+        """Load the tokenizer. Raises ``ConfigError`` if the file cannot be read as a tokenizer."""
         file = path / "tokenizer.json" if path.is_dir() else path
         self.folder = file.parent
-        """The folder of the file, which may also hold a ``tokenizer_config.json``."""
+        """The folder of the file. The folder may also contain a ``tokenizer_config.json``."""
         try:
             import tokenizers  # slow to import
 
@@ -30,37 +30,37 @@ class Tokenizer:
             raise ConfigError((Problem(str(file), 0, "tokenizer", message),)) from None
 
     def encode(self, text: str, add_special_tokens: bool) -> Any:
-        """The library's ``Encoding`` of a text. Raises ``InvalidUnicode``."""
+        """Return the library's ``Encoding`` of a text. Raises ``InvalidUnicode`` for a lone surrogate."""
         try:
             # The batch call releases the interpreter lock; the plain one does not.
             return self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0]
         except TypeError:
-            raise InvalidUnicode("the prompt holds a lone surrogate, which no tokenizer can read") from None
+            raise InvalidUnicode("the prompt contains a lone surrogate, which no tokenizer can read") from None
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Text → token ids."""
+        """Return the token ids of a text."""
         return list(self.encode(text, add_special_tokens).ids)
 
     def detokenize(self, ids: list[int], skip_special_tokens: bool = False) -> str:
-        """Token ids → text."""
+        """Return the text of token ids."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
 
     def added_tokens(self) -> dict[str, bool]:
-        """The tokens that the tokenizer finds in a text before all others; True marks a special token."""
+        """Return the added tokens, which are matched before all other tokens. Token → True for a special token."""
         return {token.content: token.special for token in self._tokenizer.get_added_tokens_decoder().values()}
 
     def names(self, ids: Sequence[int]) -> list[str | None]:
-        """The name of each token in the vocabulary; None for an id without a token."""
+        """Return the name of each token in the vocabulary; None for an id without a token."""
         return [self._tokenizer.id_to_token(one) for one in ids]
 
 
 async def token_ids(tokenizer: Tokenizer, text: str, *, special: bool = True) -> list[int]:
-    """The token ids of a text; ``special``: with the tokens that the tokenizer adds. Does not block the event loop."""
+    """Return the token ids of a text without blocking the event loop. ``special``: add the special tokens."""
     if len(text) < MIN_THREADED:
         return tokenizer.tokenize(text, special)
     return await asyncio.to_thread(tokenizer.tokenize, text, special)
 
 
 async def count(tokenizer: Tokenizer, text: str, *, special: bool = True) -> int:
-    """The number of tokens of a text."""
+    """Return the number of tokens of a text. ``special``: add the special tokens."""
     return len(await token_ids(tokenizer, text, special=special))

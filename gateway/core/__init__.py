@@ -2,7 +2,7 @@
 
 ``call``         a client's request, parsed
 ``dialogue``     the conversation of a request
-``answer_markers``  the markers of reasoning and tool calls, and the names of the formats
+``answer_markers``  the markers of reasoning and tool calls, and the names of the tool call formats
 ``prompt``       what a template renders: segments, stops, notices
 ``exchange``     the request to a backend; the protocols ``Backend`` and ``Events``; the log of attempts
 ``events``       the events of an answer
@@ -12,7 +12,7 @@
 ``errors``       the tree of errors
 ``text_splice``  direct forwarding of streamed text
 ``json_depth``   nesting depth of JSON values
-``frozen``       ``dataclass`` for values created on every call
+``frozen``       the decorator ``dataclass`` for values created on every call
 ``fast_paths``   the switch of all fast paths
 ``version``      the version of the gateway
 """

@@ -1,4 +1,4 @@
-"""The texts by which a model marks reasoning and tool calls in its answer."""
+"""The texts that mark reasoning and tool calls in a model's answer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Annotated, Literal
 from gateway.core.frozen import dataclass
 
 NonEmpty = Annotated[str, "not empty"]
-"""A text that is not empty in a template file."""
+"""A string that must not be empty in a template file."""
 ToolParser = Literal["hermes", "json", "llama3_json", "pythonic", "mistral", "lazyllm"]
-"""The formats of tool calls; ``FORMATS`` in ``stream/tool_calls/registry.py`` has a row for each."""
+"""The names of the tool call formats; ``FORMATS`` in ``stream/tool_calls/registry.py`` has a row for each name."""
 ReasoningField = Literal["reasoning_content", "reasoning"]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolTokens:
-    """The texts around a tool call in the format ``lazyllm``. If all are empty, each call is one line."""
+    """The texts around a tool call in the format ``lazyllm``. If all texts are empty, each tool call is one line."""
 
     start: str = ""
     args: str = ""
@@ -24,12 +24,12 @@ class ToolTokens:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """The model writes its reasoning between two markers."""
+    """The two markers between which a model writes its reasoning."""
 
     begin: NonEmpty
     end: NonEmpty
     open: bool | Literal["auto"] = False
-    """True: every prompt ends inside the reasoning. ``auto`` (in template files only): a prompt ends inside the
-    reasoning only if the prompt ends with ``begin``."""
+    """True: every answer begins inside the reasoning, because the prompt opens it. ``auto`` (in template files only):
+    an answer begins inside the reasoning only if the prompt ends with ``begin``."""
     fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")
-    """The answer's keys for the reasoning."""
+    """The keys of the answer's message that contain the reasoning."""

@@ -14,36 +14,36 @@ from gateway.core.prompt import Notice
 
 @dataclass(frozen=True, slots=True)
 class PromptReference:
-    """A dataset prompt that a request names instead of messages (``gateway: {prompt: {id: …}}``)."""
+    """A reference to a dataset prompt, in place of messages in a request (``gateway: {prompt: {id: …}}``)."""
 
     id: str
     """The name of a file in ``prompts/``, without ``.yaml``."""
     version: str = ""
-    """The hash that the file must have, as ``x-gateway-dataset-prompt`` shows it; empty: any."""
+    """The required hash of the prompt file, as in the header ``x-gateway-dataset-prompt``. Empty: any hash is valid."""
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The row of the dataset: column → value."""
     examples: tuple[Mapping[str, Any], ...] | None = None
-    """The rows of the examples; None: the retriever of the prompt file chooses them."""
+    """The dataset rows to use as examples. None: the retriever of the prompt file chooses the rows."""
 
 
 MAX_TURNS = 64
-"""The most turns that the model answers in one call."""
+"""The maximum number of turns that the model answers in one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRequests:
-    """A dialogue of several requests in one call (``gateway: {turns: …}``)."""
+    """A dialogue that one call sends to the model in several requests (``gateway: {turns: …}``)."""
 
     mode: Literal["every", "every_with_gt", "last"]
-    """See ``gateway.template.dataset.multi_turn.InferMode``."""
+    """Which answers form the history. See ``gateway.template.dataset.multi_turn.InferMode``."""
     questions: tuple[str, ...] = ()
-    """User messages after the request's messages; empty: the turns are the assistant messages of the request."""
+    """User messages to append to the request's messages. Empty: the request's assistant messages are the turns."""
     answers: tuple[str, ...] = ()
-    """The dataset's answers to the questions; empty if the mode does not need them."""
+    """The dataset's answers to the questions; empty if ``mode`` does not need answers."""
 
 
 Unit = Literal["tokens", "none", "characters", "bytes"]
-"""The unit by whose number a log-likelihood is divided; ``none``: it is not divided."""
+"""A log-likelihood is divided by the candidate's length in this unit. ``none``: no division."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Candidates:
     """Label → a string, which is sent unchanged, or a complete conversation. All values have the same type. Empty if
     the call names a dataset prompt."""
     context: str | Dialogue | None = None
-    """The text, or the conversation, before each candidate; not scored. With a context the candidates are strings."""
+    """The text or conversation before each candidate; not scored. With a context, all candidates are strings."""
     normalize: Unit = "tokens"
 
 
@@ -68,22 +68,22 @@ class Call:
     received: float
     """Monotonic seconds at which the request's head arrived."""
     session: str = ""
-    """The header ``x-session-id``; empty: none."""
+    """The value of the header ``x-session-id``; empty if the client did not send the header."""
     tenant: str = ""
-    """See ``Exchange``."""
+    """The name of the client's key, if the cache or the recordings need the name."""
     repeat: int = 0
-    """See ``Exchange``."""
+    """The value of ``gateway.repeat``; the cache stores a separate answer for each value."""
     dialogue: Dialogue | None = None
-    """The conversation of a chat request; without messages if the request names a dataset prompt."""
+    """The conversation of a chat request. The conversation has no messages if the request names a dataset prompt."""
     prompt: PromptReference | None = None
     turns: TurnRequests | None = None
     prompts: tuple[RawPrompt, ...] = ()
     """The prompts of a completions request."""
     prompt_is_list: bool = False
     params: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Fields for the target, in OpenAI's names; null fields are left out."""
+    """Request fields to send to the target, with OpenAI's names. Null fields are left out."""
     unknown: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Fields that are not in OpenAI's API; the policy decides about them."""
+    """Request fields that are not in OpenAI's API. The policy decides whether to send, drop or refuse these fields."""
     given: frozenset[str] = frozenset()
     """Names of all fields of the body that are not null."""
     n: int = 1
@@ -93,17 +93,17 @@ class Call:
     """The keys of the client's ``stream_options`` except ``include_usage``."""
     include_usage: bool = False
     echo: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Fields of the request that the answer repeats (``/v1/responses``), in the answer's form."""
+    """Request fields that an answer of ``/v1/responses`` repeats, in the format of the answer."""
     notices: tuple[Notice, ...] = ()
-    """Fields of the request that have no effect."""
+    """Notices about request fields that have no effect."""
     fallbacks: tuple[str, ...] = ()
-    """The models that may answer if the requested one fails, and that the client's key may use."""
+    """The models that may answer if the requested model fails. The client's key allows all of these models."""
     candidates: Candidates | None = None
     """The candidates of a log-likelihood request."""
     allow_markers: bool = False
-    """True: the client's key may send markers of the model's template in texts."""
+    """True: the client's key allows texts that contain markers of the model's template."""
     explain: bool = False
-    """True: the response body must have the provenance and the prompt under the key ``gateway``."""
+    """True: the response body must contain the provenance and the prompt under the key ``gateway``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,6 @@ class TokenizeCall(Call):
     """A request for the token ids of a prompt or of a conversation."""
 
     add_special_tokens: bool | None = None
-    """Whether the tokenizer adds its special tokens (BOS); None: as when the model reads this prompt."""
+    """Whether the tokenizer adds special tokens such as BOS. None: the same as in a call of the model."""
     token_strs: bool = False
-    """True: the answer also has the tokens' names in the vocabulary."""
+    """True: the answer also contains the name of each token in the vocabulary."""

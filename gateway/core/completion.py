@@ -11,8 +11,8 @@ from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
 
 MAX_COMPLETION = 16 * 1024 * 1024
-"""Maximum characters of one answer with all its choices, as ``delta_size`` counts. The number equals the maximum bytes
-of an answer without a stream."""
+"""The maximum size of one answer with all choices, as counted by ``delta_size``. An answer that is not streamed may
+have the same number of bytes."""
 PIECE = 8
 
 
@@ -24,11 +24,11 @@ class Choice:
     text: str
     finish: Finish
     logprobs: tuple[TokenLogprob, ...] | None = None
-    """All tokens of the choice; None when none were received."""
+    """The log probabilities of all tokens of the choice; None if the target sent no log probabilities."""
     fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """The other keys of the chat message (``tool_calls``, ``reasoning_content`` …), merged."""
+    """The keys of the chat message except role and content (``tool_calls``, …), merged from all deltas."""
     extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """The other keys of the choice, unchanged."""
+    """Further keys of the choice from the target, unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Completion:
     usage: Usage | None = None
     begun: Begun | None = None
     events: tuple[Event, ...] = ()
-    """All events in order. Empty if they were not kept, or if the answer has only one piece of text."""
+    """All events in order. Empty if the events were not kept, or if the answer has only one piece of text."""
 
 
 def delta_size(delta: Delta) -> int:
-    """The characters of a delta; each piece and each value counts as ``PIECE`` more."""
+    """Return the size of a delta: its characters, plus ``PIECE`` for the delta and for each value in the delta."""
     size = PIECE + len(delta.text)
     if delta.logprobs is not None or delta.fields is not EMPTY_MAPPING or delta.extras is not EMPTY_MAPPING:
         tokens = sum([1 + len(token.top or ()) for token in delta.logprobs or ()])

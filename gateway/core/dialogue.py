@@ -33,7 +33,7 @@ class Part:
     """One part of a message's content, as the client sent it."""
 
     kind: str
-    """``text``, ``image_url``, ``input_audio``, …: the part's ``type`` on the wire."""
+    """The value of ``type`` in the request: ``text``, ``image_url``, ``input_audio`` …"""
     text: str = ""
     """The text of a ``text`` part; empty for media."""
 
@@ -44,7 +44,7 @@ class Message:
 
     role: str
     text: str
-    """The content as one string: text parts joined with nothing between, ``""`` for null."""
+    """The content as one string. Text parts are joined without a separator; null becomes ``""``."""
     parts: tuple[Part, ...] = ()
     """The parts of a content that is a list; empty if the content was a string or null."""
     raw: Mapping[str, Any] = field(default=EMPTY_MAPPING)
@@ -68,7 +68,7 @@ class PlainMessages(Sequence[Message]):
 
     @property
     def made(self) -> tuple[Message, ...]:
-        """The messages as ``Message``."""
+        """The messages as ``Message`` objects."""
         if self._made is None:
             rows = zip(self.roles, self.texts, self.raws, strict=True)
             self._made = tuple([Message(role, text, (), raw) for role, text, raw in rows])
@@ -98,11 +98,11 @@ class PlainMessages(Sequence[Message]):
 
 
 ROLES = {role: role for role in ("system", "user", "assistant", "developer")}
-"""The usual roles. Each is one shared string object, so that comparing columns of roles compares identities."""
+"""The usual roles. Each role is one shared string object, so that comparing columns of roles is fast."""
 
 
 def plain_messages(raws: list[Any]) -> PlainMessages | None:
-    """The messages in columns, if each is an object with only a usual role and a text; otherwise None.
+    """Return the messages in columns if each message has only a usual role and a text; otherwise None.
 
     This is a fast path. With fast paths off, the result is always None.
     """
@@ -136,9 +136,9 @@ class RenderOptions:
     parallel_calls: bool = True
     """False: the answer may have one tool call at most."""
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Values for a template's slots (``gateway: {variables: …}``); a template without slots refuses them."""
+    """Values for a template's slots (``gateway: {variables: …}``). A template without slots refuses values."""
     template_kwargs: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """``chat_template_kwargs`` of the request; a template without variables refuses them."""
+    """The request's ``chat_template_kwargs``. A template without variables refuses these values."""
 
 
 DEFAULT_OPTIONS = RenderOptions()
@@ -146,7 +146,7 @@ DEFAULT_OPTIONS = RenderOptions()
 
 
 def render_options(**asked: Any) -> RenderOptions:
-    """The options with these fields; ``DEFAULT_OPTIONS`` itself if all have their defaults."""
+    """Return options with the given fields. If all fields have default values, return ``DEFAULT_OPTIONS`` itself."""
     options = RenderOptions(**asked)
     return DEFAULT_OPTIONS if options == DEFAULT_OPTIONS else options
 
@@ -156,7 +156,7 @@ class Dialogue:
     """The conversation to render, and its options."""
 
     messages: Sequence[Message]
-    """A tuple, or ``PlainMessages``."""
+    """The messages, as a tuple or as ``PlainMessages``."""
     options: RenderOptions = DEFAULT_OPTIONS
 
     @property

@@ -49,11 +49,11 @@ GatewayError                          500 internal_error
 │       ├── UpstreamConnectTimeout    504 upstream_connect_timeout
 │       ├── UpstreamIdleTimeout       504 upstream_idle_timeout
 │       └── DeadlineExceeded          504 deadline_exceeded
-└── ConfigError                       a file an operator wrote; never reaches a client
+└── ConfigError                       the configuration is invalid; never sent to a client
 
-Status, code, type and ``retryable`` are facts of the class. ``retryable`` means that another attempt, before the first
-event, may help (``docs/spec/reliability.md`` 4.1). Messages never have client text beyond a short, escaped name, nor an
-upstream's body, address or key.
+Status, code, type and ``retryable`` are attributes of the class. ``retryable`` means that another attempt may succeed,
+as long as no event was received (``docs/spec/reliability.md`` 4.1). Of a client's text, messages contain at most a
+short, escaped name. Messages never contain an upstream's body, address or key.
 """
 
 from __future__ import annotations
@@ -85,15 +85,15 @@ class GatewayError(Exception):
         self.retry_after = retry_after
         """Seconds after which the client may retry; for 429 and 503 only."""
         self.retried = False
-        """True: the gateway has repeated the call already, so the client is advised not to."""
+        """True: the gateway has already retried the call, so the response advises the client not to retry."""
         self.upstream_status = 0
-        """The HTTP status of the server's response that caused the error; 0: no response caused it."""
+        """The HTTP status of the upstream response that caused the error; 0 if no response caused the error."""
         self.reason = ""
-        """The cause as one safe line for the log, such as the server's own message; empty: see ``message``."""
+        """The cause for the log, as one line without private data. If empty, the log shows ``message``."""
 
 
 def drop_tracebacks(error: BaseException) -> None:
-    """Release the frames of a handled error and of the errors that it replaced.
+    """Release the stack frames of a handled error and of the earlier errors in its context.
 
     The frames refer to objects that refer to the error, such as a failed connection. This reference cycle would keep
     the call's memory until the garbage collector runs.
@@ -108,15 +108,15 @@ def drop_tracebacks(error: BaseException) -> None:
 
 
 class RequestError(GatewayError, status=400, code="invalid_request", type="invalid_request_error"):
-    """The request cannot be served; the same bytes will fail again."""
+    """The request cannot be served. The same request would fail again."""
 
 
 class InvalidJson(RequestError, code="invalid_json"):
-    """The body is not JSON in UTF-8 (NaN, a BOM and an empty body included)."""
+    """The body is not valid JSON in UTF-8. NaN, a BOM and an empty body are invalid too."""
 
 
 class JsonTooDeep(RequestError, code="json_too_deep"):
-    """The body nests deeper than 64 levels."""
+    """The JSON of the body is nested deeper than 64 levels."""
 
 
 class InvalidBody(RequestError, code="invalid_body"):
@@ -124,11 +124,11 @@ class InvalidBody(RequestError, code="invalid_body"):
 
 
 class InvalidUnicode(RequestError, code="invalid_unicode"):
-    """A string holds a lone surrogate, or a character that a target cannot carry."""
+    """A string contains a lone surrogate, or a character that the target cannot receive."""
 
 
 class InvalidValue(RequestError, code="invalid_value"):
-    """A field has the wrong type or is out of range; ``param`` names it."""
+    """A field has the wrong type or is out of range. ``param`` is the name of the field."""
 
 
 class UnsupportedParameter(RequestError, code="unsupported_parameter"):
@@ -136,11 +136,11 @@ class UnsupportedParameter(RequestError, code="unsupported_parameter"):
 
 
 class ForbiddenParameter(RequestError, code="forbidden_parameter"):
-    """A field that only the operator may set (``api_base``, ``chat_template`` …)."""
+    """The request contains a field that only the operator may set (``api_base``, ``chat_template`` …)."""
 
 
 class RoleNotSupported(RequestError, code="role_not_supported"):
-    """The template cannot write a message of this role: it has no such role, mapping or fallback."""
+    """The template cannot write a message of this role: the role, a mapping and a fallback are all missing."""
 
 
 class SpecialTokenInContent(RequestError, code="special_token_in_content"):
@@ -148,15 +148,15 @@ class SpecialTokenInContent(RequestError, code="special_token_in_content"):
 
 
 class MediaNotSupported(RequestError, code="media_not_supported"):
-    """A content part that is not text, sent to a text template."""
+    """The request contains a content part that is not text, but the template accepts only text."""
 
 
 class MediaNotAllowed(RequestError, code="media_not_allowed"):
-    """A media address that the policy or the gateway's rules refuse."""
+    """The request contains a media address that the policy or the gateway's rules refuse."""
 
 
 class ContextLengthExceeded(RequestError, code="context_length_exceeded"):
-    """Prompt and answer do not fit the model; evaluation harnesses rely on this code."""
+    """Prompt and answer exceed the model's context. Evaluation harnesses rely on this code."""
 
 
 class ContentFiltered(RequestError, code="content_filter"):
@@ -164,7 +164,7 @@ class ContentFiltered(RequestError, code="content_filter"):
 
 
 class UpstreamRejectedRequest(RequestError, code="upstream_rejected_request"):
-    """The model's server refused the request with a 4xx."""
+    """The model's server refused the request with a 4xx status."""
 
 
 class BadHost(RequestError, code="bad_host"):
@@ -172,7 +172,7 @@ class BadHost(RequestError, code="bad_host"):
 
 
 class InvalidApiKey(RequestError, status=401, code="invalid_api_key", type="authentication_error"):
-    """No key, a wrong key or an expired key; the response is the same for all three."""
+    """The key is missing, wrong or expired. The response is the same in all three cases."""
 
 
 class ModelNotFound(RequestError, status=404, code="model_not_found"):
@@ -184,15 +184,15 @@ class RouteNotFound(RequestError, status=404, code="route_not_found"):
 
 
 class MethodNotAllowed(RequestError, status=405, code="method_not_allowed"):
-    """The path exists, the method does not."""
+    """The path exists, but does not accept the method of the request."""
 
 
 class RequestTimeout(RequestError, status=408, code="request_timeout"):
-    """The head or the body did not arrive in time."""
+    """The head or the body of the request did not arrive in time."""
 
 
 class BodyTooLarge(RequestError, status=413, code="body_too_large"):
-    """The body exceeds ``server.max_body``."""
+    """The request body is larger than ``server.max_body``."""
 
 
 class UnsupportedMediaType(RequestError, status=415, code="unsupported_media_type"):
@@ -204,21 +204,21 @@ class UnsupportedEncoding(RequestError, status=415, code="unsupported_encoding")
 
 
 class RateLimitExceeded(RequestError, status=429, code="rate_limit_exceeded", type="rate_limit_error"):
-    """The client's key, or the model, has a limit that this call exceeds."""
+    """The call exceeds a limit of the client's key or of the model."""
 
     headers: Mapping[str, str] = {}
-    """The ``x-ratelimit-*`` headers."""
+    """The ``x-ratelimit-*`` headers of the response."""
 
 
 class HeadTooLarge(RequestError, status=431, code="head_too_large"):
-    """The request line and header fields, or the framing of a chunked body, exceed their limit."""
+    """The request line and header fields, or the framing of a chunked body, exceed the size limit."""
 
 
 # ---------------------------------------------------------------- the gateway
 
 
 class Overloaded(GatewayError, status=503, code="overloaded", retryable=True):
-    """The gateway cannot take this call now."""
+    """The gateway cannot accept this call now, because of load or a shutdown."""
 
     shed_reason = "in_flight"
     """The value of the label ``reason`` in ``gateway_shed_total``."""
@@ -229,7 +229,7 @@ class ServerDraining(Overloaded, code="server_draining", retryable=False):
 
 
 class TemplateError(GatewayError, code="template_error"):
-    """A template, or a prompt given to a parser, breaks the template rules (``docs/spec/opencompass.md``)."""
+    """A template, or the input of a template, breaks the template rules (``docs/spec/opencompass.md``)."""
 
 
 # ---------------------------------------------------------------- the model's server
@@ -240,7 +240,7 @@ class UpstreamError(GatewayError, status=502, code="upstream_error", retryable=T
 
 
 class UpstreamUnreachable(UpstreamError, code="upstream_unreachable"):
-    """The connection was refused, reset while connecting, or TLS failed."""
+    """The connection was refused or was reset while connecting, or the TLS handshake failed."""
 
 
 class UpstreamDnsError(UpstreamError, code="upstream_dns_error"):
@@ -248,10 +248,10 @@ class UpstreamDnsError(UpstreamError, code="upstream_dns_error"):
 
 
 class UpstreamDisconnected(UpstreamError, code="upstream_disconnected"):
-    """The connection closed in the middle of the exchange."""
+    """The connection was closed before the answer was complete."""
 
     stale = False
-    """True: the connection was reused, and the server closed the connection before it can have read the request."""
+    """True: the connection was a reused one, and the server closed it before the request can have arrived."""
 
 
 class UpstreamInvalidResponse(UpstreamError, code="upstream_invalid_response"):
@@ -291,7 +291,7 @@ class UpstreamIgnoredParameter(UpstreamError, code="upstream_ignored_parameter",
 
 
 class UpstreamRateLimited(UpstreamError, status=429, code="upstream_rate_limited", type="rate_limit_error"):
-    """The server limits the rate of the operator's key."""
+    """The server refused the request because of a rate limit of the operator's key."""
 
 
 class UpstreamOverloaded(UpstreamError, status=503, code="upstream_overloaded"):
@@ -299,7 +299,7 @@ class UpstreamOverloaded(UpstreamError, status=503, code="upstream_overloaded"):
 
 
 class UpstreamTimeout(UpstreamError, status=504, code="upstream_timeout"):
-    """No first content arrived in time."""
+    """The first content of the answer did not arrive in time."""
 
 
 class UpstreamConnectTimeout(UpstreamTimeout, code="upstream_connect_timeout"):
@@ -338,7 +338,7 @@ CONFIG_FAILED = 3
 
 
 class ConfigError(GatewayError, code="config_error"):
-    """The configuration cannot be used. The error has every problem found, in file order."""
+    """The configuration cannot be used. The error contains all problems found, in file order."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

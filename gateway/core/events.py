@@ -21,13 +21,13 @@ class TokenLogprob:
 
     token: str
     logprob: float | None
-    """None for the first token of an echoed prompt."""
+    """The log probability; None for the first token of an echoed prompt."""
     top: tuple[tuple[str, float, tuple[int, ...] | None], ...] | None = None
-    """Alternatives as (token, logprob, bytes), in the engine's order; None when the engine gave none."""
+    """Alternatives as (token, logprob, bytes), in the engine's order; None if the engine sent no alternatives."""
     bytes: tuple[int, ...] | None = None
-    """UTF-8 bytes of the token, when the engine gave them."""
+    """The UTF-8 bytes of the token; None if the engine did not send the bytes."""
     offset: int | None = None
-    """``text_offset`` of the completions format, when the engine gave it."""
+    """The ``text_offset`` of the completions format; None if the engine did not send an offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Finish:
     reason: str
     """One of OpenAI's finish reasons: ``stop``, ``length``, ``tool_calls``, ``content_filter``, ``function_call``."""
     matched: str | int | None = None
-    """The stop string (or token id) that ended the choice, when known."""
+    """The stop string or token id that ended the choice; None if not known."""
     source: str = "engine"
-    """``engine``, or ``gateway`` if the gateway cut the text at a stop string."""
+    """What ended the choice: ``engine``, or ``gateway`` if the gateway cut the text at a stop string."""
     extras: Mapping[str, Any] = field(default=EMPTY_MAPPING)
 
 
@@ -64,15 +64,15 @@ class Usage:
     prompt: int
     completion: int
     source: str = "upstream"
-    """``upstream``, or ``estimated`` if the gateway counted the tokens."""
+    """The source of the counts: ``upstream``, or ``estimated`` if the gateway counted the tokens."""
     details: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """``prompt_tokens_details`` and the like, unchanged."""
+    """Further keys of the upstream's ``usage``, such as ``prompt_tokens_details``, unchanged."""
 
 
 def total_usage(usages: Sequence[Usage | None]) -> Usage | None:
-    """The token counts of several calls together; None if the counts of a call are not known.
+    """Return the sum of the token counts of several calls; None if the counts of a call are not known.
 
-    The total has no details: whether details can be added depends on their meaning.
+    The sum has no ``details``, because not all kinds of details can be added.
     """
     known = [usage for usage in usages if usage is not None]
     if len(known) < len(usages):
@@ -86,12 +86,12 @@ def total_usage(usages: Sequence[Usage | None]) -> Usage | None:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A target has begun its answer; the first event."""
+    """The first event of an answer: a target has begun to answer."""
 
     target: str
     """The target's label from the configuration, such as ``my-sft-7b/0``."""
     fields: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """``system_fingerprint``, ``service_tier``: keys of the whole answer that clients receive."""
+    """Keys of the whole answer that clients receive, such as ``system_fingerprint`` and ``service_tier``."""
     notices: tuple[str, ...] = ()
     """Changes made while the request was delivered to the target, for ``x-gateway-notice``."""
 
@@ -107,7 +107,7 @@ Event = Begun | Delta | Finish | Usage | Document
 
 
 def is_content(event: Event) -> bool:
-    """True if an event has something for the client to read; False for a role only, an empty delta, a token count."""
+    """Return whether an event has content for the client. ``Begun``, ``Usage`` and an empty delta have no content."""
     if isinstance(event, Delta):
         if event.text or event.logprobs:
             return True

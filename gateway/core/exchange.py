@@ -21,46 +21,46 @@ RawPrompt = str | tuple[int, ...]
 
 
 class AttemptLog:
-    """The upstream attempts of one call, including retries, other targets and split calls."""
+    """The upstream attempts of one call, including retries, attempts at other targets and parts of a split call."""
 
     count = 0
     retries = 0
-    """Attempts that repeated a failed one."""
+    """The number of attempts that repeated a failed attempt."""
     target = ""
-    """Label of the target of the latest attempt; empty before the first."""
+    """The label of the target of the latest attempt; empty before the first attempt."""
     open = 0
-    """Attempts that have neither failed nor begun to answer."""
+    """The number of attempts that have neither failed nor begun to answer."""
     cache = ""
     """``hit`` if the cache had every answer of the call, else ``miss``, ``bypass`` or ``error``.
 
     Empty: the policy has no cache."""
     cache_age = 0.0
-    """Seconds since the oldest of these answers was made."""
+    """The age of the oldest answer that came from the cache, in seconds."""
     recorded: list[RecordedExchange] | None = None
-    """The exchanges of the call with their events; None: the call is not recorded."""
+    """The exchanges of the call with their events; None if the call is not recorded."""
 
     def __init__(self) -> None:
         self.failures: list[tuple[str, str]] = []
         """The target's label and the error code of each failed attempt."""
 
     def begin(self, target: str, *, retry: bool = False) -> None:
-        """Count an attempt; called before the target is opened."""
+        """Count an attempt. Call this before the target is opened."""
         self.count += 1
         self.open += 1
         self.retries += retry
         self.target = target
 
     def answered(self) -> None:
-        """Call when the answer of an attempt has begun."""
+        """Note that the answer of an attempt has begun."""
         self.open -= 1
 
     def failed(self, target: str, code: str) -> None:
-        """Call when an attempt has failed before its answer."""
+        """Note that an attempt has failed before its answer began."""
         self.open -= 1
         self.failures.append((target, code))
 
     def looked_up(self, result: str, age: float) -> None:
-        """Note a look-up in the cache. ``age``: seconds, of a ``hit``."""
+        """Note the result of a look-up in the cache. ``age``: the age of a found answer in seconds."""
         if self.cache in ("", "hit"):
             self.cache = result
         self.cache_age = max(self.cache_age, age)
@@ -94,26 +94,26 @@ class Exchange:
     bos: Bos = "none"
     bos_text: str = ""
     keep_special: bool = False
-    """The engine must leave special tokens in the text, because the output parser reads them."""
+    """True: the engine must leave special tokens in the text, because the output parser needs these tokens."""
     session: str = ""
     """The client's ``x-session-id``; calls with the same value use the same target under ``balance: sticky``."""
     tenant: str = ""
-    """The name of the client's key, if the cache or the recordings need it."""
+    """The name of the client's key, if the cache or the recordings need the name."""
     repeat: int = 0
     """The client's ``gateway.repeat``; the cache has one answer for each value."""
     deadline: float | None = None
-    """Event loop time at which the call must be over. None: the policy's total timeout, from ``Backend.open`` on."""
+    """The event loop time at which the call must end. None: the policy's total timeout starts at ``Backend.open``."""
     attempts: AttemptLog = field(default_factory=AttemptLog, compare=False, repr=False)
-    """Shared by all copies of this exchange that ``dataclasses.replace`` makes."""
+    """The attempts of the call. Copies of this exchange made by ``dataclasses.replace`` share the same log."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedExchange:
-    """An exchange of a call that is recorded."""
+    """One exchange of a recorded call, with its events."""
 
     exchange: Exchange
     time: float
-    """Seconds since the epoch at which it was opened."""
+    """The time at which the exchange was opened, in seconds since the epoch."""
     moments: list[tuple[float, Event]]
     """The events so far, each with the seconds since the exchange was opened."""
 
@@ -123,16 +123,16 @@ class Events(Protocol):
 
     @property
     def exhausted(self) -> bool:
-        """True: the next ``next_batch()`` would be empty and closing takes no time. False: unknown.
+        """True: ``next_batch()`` would return no further events, and closing takes no time. False: not known.
 
-        The value makes a call of ``next_batch()`` unnecessary. Only ``next_batch()`` changes the value.
+        If True, the caller need not call ``next_batch()`` again. Only ``next_batch()`` changes the value.
         """
         ...
 
     async def next_batch(self) -> Sequence[Event]:
-        """The events that have arrived together, in order; empty once the answer is over, and on every later call.
+        """Wait for the next events and return them in order. Empty at the end of the answer, and on every later call.
 
-        Raises a ``GatewayError``, never a foreign exception; events received before a failure are returned first.
+        Raises only ``GatewayError``. Events that arrived before a failure are returned before the error is raised.
         Callers must not change the batch, because several layers may pass on the same object.
         """
         ...
@@ -152,6 +152,6 @@ class Backend(Protocol):
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Start the exchange. Leaving the context releases the upstream connection at once.
 
-        Raises a ``GatewayError`` on entry, never a foreign exception.
+        Entering the context raises only ``GatewayError``, never a foreign exception.
         """
         ...

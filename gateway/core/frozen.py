@@ -1,7 +1,7 @@
 """``dataclass`` for values that are created for every call or event: frozen for the type checker, plain at run time.
 
-A frozen dataclass sets each field through ``object.__setattr__``, and a call creates about forty values. Ordinary
-fields make a call a fifth shorter in the gateway. Equality and hash are the same as in a frozen dataclass. With
+A frozen dataclass sets each field through ``object.__setattr__``, and a call creates about forty values. With plain
+fields, a call needs a fifth less time in the gateway. Equality and hash are the same as in a frozen dataclass. With
 fast paths off, the fields are frozen at run time too.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool = False, **options: Any) -> Any:
-        """``dataclasses.dataclass``, with ``frozen`` as the module's docstring describes."""
+        """Replace ``dataclasses.dataclass``. While fast paths are on, ``frozen`` only defines the hash."""
         if frozen and fast_paths.ENABLED:
             return dataclasses.dataclass(unsafe_hash=True, **options)
         return dataclasses.dataclass(frozen=frozen, **options)

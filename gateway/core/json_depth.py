@@ -10,7 +10,7 @@ CONTAINERS = frozenset({dict, list})
 
 
 def deeper_than(value: object, limit: int) -> bool:
-    """True if objects and lists nest in more than ``limit`` levels. Linear in the number of values."""
+    """Return whether objects and lists are nested in more than ``limit`` levels. Linear in the number of values."""
     level = [value]
     for _ in range(limit):
         objects = [item for item in level if type(item) is dict]
@@ -24,5 +24,5 @@ def deeper_than(value: object, limit: int) -> bool:
 
 
 def count_brackets(data: bytes) -> int:
-    """The number of opening brackets in JSON, an upper limit of its depth and of its number of objects and lists."""
+    """Return the number of opening brackets in JSON. Depth and number of objects and lists cannot be larger."""
     return data.count(b"{") + data.count(b"[")

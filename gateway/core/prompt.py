@@ -24,7 +24,7 @@ class Segment:
 
     text: str
     role: str
-    """The template's role; empty for the template's own begin and end."""
+    """The name of the role in the template; empty for the begin and the end of the template itself."""
     origin: str
     """``template`` (meta begin or end, default prompts), ``messages[2]``, ``tools[0]``, ``tool_choice``,
     ``generate``; ``mixed`` where a template has changed the text itself, so that the origin is unknown.
@@ -40,7 +40,7 @@ class Notice:
     rule: str
     """The kind of change: ``fallback_role``, ``merged_turns``, ``default_prompt`` …"""
     detail: str = ""
-    """ASCII, short, and free of client text: ``messages[0].role=HUMAN``."""
+    """A short ASCII text such as ``messages[0].role=HUMAN``. It contains no text of the client."""
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.detail}" if self.detail else self.rule
@@ -53,7 +53,7 @@ SegmentLabel = tuple[str, str, bool]
 MIXED = "mixed"
 """The origin of a text that may come from the template or from the client."""
 Segments = tuple[Segment, ...]
-"""The whole text of a prompt, in order."""
+"""The segments of a whole prompt, in order."""
 Messages = tuple[Mapping[str, Any], ...]
 """The OpenAI messages that are sent."""
 
@@ -67,7 +67,7 @@ class Pieces:
     """The label of each piece; None for an empty piece, which has no segment."""
 
     def segments(self) -> Segments:
-        """The pieces as segments."""
+        """Return the pieces as segments. Empty pieces are left out."""
         return tuple([Segment(text, *mark) for text, mark in zip(self.texts, self.marks, strict=True) if mark])
 
 
@@ -80,7 +80,7 @@ class DeferredSegments:
 
 @dataclass(frozen=True, slots=True)
 class PromptMetadata:
-    """The fields that are equal in all prompts of one template with the same order of roles. Created once per order."""
+    """Fields that are equal in all prompts of one template with the same order of roles. Created once per order."""
 
     stops: tuple[str, ...] = ()
     """The template's stop strings, in order of precedence."""
@@ -90,7 +90,7 @@ class PromptMetadata:
     """The BOS as the template writes it, if ``bos`` is ``text``."""
     notices: tuple[Notice, ...] = ()
     opened: str = ""
-    """The end of the text that belongs to the answer: the beginning of a tool call required by ``tool_choice``."""
+    """The beginning of the answer, if the prompt ends with it: the start of a tool call required by ``tool_choice``."""
     segments_of: Callable[[Dialogue], Segments] | None = field(default=None, compare=False, repr=False)
     """Computes the segments of a dialogue's prompt, for prompts rendered without segments."""
 

@@ -12,28 +12,28 @@ class Record:
     request_id: str
     endpoint: str
     model: str
-    """A configured name, or ``unknown``."""
+    """The configured name of the model, or ``unknown``."""
     outcome: str
     """``ok``, ``client_gone``, ``client_stalled``, ``cancelled``, or the ``code`` of the error that ended the call."""
     status: int
     """The HTTP status; 499 when the client disconnected or stalled."""
     stream: bool
-    """The client asked for a stream."""
+    """True: the client requested a stream."""
     duration: float
     template: str = ""
     kind: str = ""
     target: str = ""
     upstream_stream: bool = False
-    """The target was asked for a stream."""
+    """True: the gateway requested a stream from the target."""
     attempts: int = 0
     failed_attempts: tuple[str, ...] = ()
     """``target=code`` for each attempt that failed before its answer."""
     refusal: str = ""
     """The message of the error, if the gateway itself refused the request."""
     path: str = ""
-    """The path of a request that has no endpoint."""
+    """The path of a request that no endpoint of ``ENDPOINTS`` serves; otherwise empty."""
     admission: float | None = None
-    """Time from the request's head to the parsed call."""
+    """Time from the arrival of the request's head to the end of parsing."""
     render: float | None = None
     upstream_first: float | None = None
     """Time from opening the backend to the first content."""
@@ -47,17 +47,17 @@ class Record:
     completion_tokens: int | None = None
     usage_source: str = ""
     stop_cuts: tuple[str, ...] = ()
-    """Who ended each choice that finished with ``stop``: ``gateway`` or ``engine``."""
+    """For each choice that finished with ``stop``: ``gateway`` if the gateway cut the text, otherwise ``engine``."""
     answers_cut: tuple[str, ...] = ()
-    """For each choice that is empty or cut off: ``thinking``, ``empty``, ``context`` or ``length``."""
+    """The reason for each choice that is empty or cut off: ``thinking``, ``empty``, ``context`` or ``length``."""
     template_notices: tuple[str, ...] = ()
     """The ``rule`` of each notice of the template."""
     markers: tuple[tuple[str, int], ...] = ()
-    """(action, number) of the markers that the request's texts contained."""
+    """The markers in the request's texts, as (action of the policy, number of markers)."""
     bos_anomaly: bool = False
     gone_phase: str = ""
-    """``before_first`` or ``mid_stream`` for ``client_gone``; ``stalled`` for ``client_stalled``."""
+    """When the client left: ``before_first``, ``mid_stream`` or ``stalled``; empty if the client did not leave."""
     tool_parser: str = ""
-    """The format of the tool calls that were searched for; empty if none were searched for."""
+    """The tool call format that the answer was searched for; empty if the answer was not searched."""
     tool_parse_failures: int = 0
-    """The number of texts that looked like a tool call but were not."""
+    """The number of texts that began like a tool call and could not be parsed."""

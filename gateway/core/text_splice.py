@@ -1,7 +1,7 @@
 """Forwarding of plain text from an engine's socket to a client's socket without waking the task of the call.
 
-Before forwarding, the layers set which text must not be forwarded. After forwarding, they read how much text was
-forwarded. Anything but plain text ends the forwarding and is processed in the general way.
+Before forwarding, the layers of a call set which text must not be forwarded. After forwarding, the layers read how much
+text was forwarded. Anything except plain text ends the forwarding and is processed by the general code.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class ChoiceFrame:
 
 
 class TextSplice:
-    """One stretch of direct forwarding.
+    """One period of direct forwarding.
 
-    ``gateway/edge`` creates the object with a frame for each choice whose first frame is sent. ``ResponseStream``
-    removes frames and sets ``halts``. The backend forwards text and records how much and when.
+    ``gateway/edge`` creates the object with a frame for each choice whose first frame was sent. ``ResponseStream``
+    removes frames and sets ``halts``. The backend forwards text, and records the amount and the time.
     """
 
     __slots__ = ("frames", "halts", "moments", "now", "write")
@@ -46,4 +46,4 @@ class TextSplice:
         self.halts: re.Pattern[str] | None = None
         """Text in which this expression matches is not forwarded."""
         self.moments: list[float] = []
-        """The time of each forwarding, in order."""
+        """The monotonic time in seconds of each forwarded text, in order."""

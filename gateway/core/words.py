@@ -1,4 +1,4 @@
-"""Words of a message: quoted, escaped and shortened; and the word that was probably meant."""
+"""Words in messages: quoting, escaping and shortening, and the known name that was probably meant."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import re
 from collections.abc import Collection, Iterable
 
 MAX_WORD = 128
-"""A longer word gets no suggestion, because the comparison takes time."""
+"""The maximum length of a word that gets a suggestion. Comparing longer words takes too long."""
 
 MAX_NAMES = 256
-"""No name of a longer list is suggested: the comparison takes about 0.1 ms for each name."""
+"""The maximum number of known names that are compared. Each comparison takes about 0.1 ms."""
 
 MANY = 20
-"""The largest size of a list of known names in a message. Longer lists are left out."""
+"""The maximum number of known names that a message lists. Longer lists are left out."""
 
 MAX_QUOTED = 64
-"""The largest number of characters of a word in a message. Longer words are cut."""
+"""The maximum number of characters of a word in a message. Longer words are cut."""
 
 
 def printable(text: str) -> str:
-    """Return a text with its characters that are not printable, such as line breaks, escaped as in Python."""
+    """Return a text in which characters that are not printable, such as line breaks, are escaped as in Python."""
     if text.isprintable():
         return text
     return "".join([character if character.isprintable() else ascii(character)[1:-1] for character in text])
 
 
 def listed(texts: Iterable[str]) -> str:
-    """Return texts separated by commas, each escaped."""
+    """Return texts, each escaped, as one text separated by commas."""
     return ", ".join(map(printable, texts))
 
 
@@ -44,12 +44,12 @@ def shown(value: object) -> str:
 
 
 def in_ascii(text: object, limit: int | None = None) -> str:
-    """Return a text, or its first ``limit`` characters, for a header: as ASCII, with others escaped as in Python."""
+    """Return a text, or its first ``limit`` characters, in ASCII for a header. Other characters are escaped."""
     return ascii(str(text)[:limit])[1:-1]
 
 
 def closest(word: str, known: Collection[str], likeness: float = 0.6) -> str | None:
-    """Return the known name that was probably meant: a similar one, or one with which the word begins.
+    """Return the known name that was probably meant: a similar name, or a name with which the word begins; else None.
 
     ``likeness``: how much a similar name must have in common with the word, from 0 to 1.
     """

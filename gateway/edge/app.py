@@ -33,7 +33,7 @@ from gateway.telemetry.call_log import log_call
 LOG = logging.getLogger("gateway.edge")
 
 OTHER = "other"
-"""The label ``endpoint`` of a refused request that has no endpoint of ``ENDPOINTS``."""
+"""The value of the label ``endpoint`` for a refused request whose path is not in ``ENDPOINTS``."""
 TOKENIZER_PATHS = ("/tokenize", "/detokenize", "/tokenizer_info")
 """The paths that vLLM has outside ``/v1``."""
 
@@ -65,7 +65,7 @@ class App:
                 await handler(request)
             else:
                 # RFC 9110, 15.5.6: the answer names the allowed method.
-                error = MethodNotAllowed(f"this path takes {method} requests")
+                error = MethodNotAllowed(f"this path accepts only {method} requests")
                 self._refuse(request, error, f"allow: {method}\r\n".encode("ascii"))
         except ClientGone:
             pass
@@ -73,7 +73,7 @@ class App:
             self._refuse(request, error)
         except Exception:  # a bug: log the traceback, and answer with status 500
             LOG.exception("internal error in request %s", request.request_id)
-            self._refuse(request, GatewayError("internal error of the gateway; its log has the details"))
+            self._refuse(request, GatewayError("internal error; the gateway's log has the details"))
         finally:
             if not request.complete:
                 request.abort()
@@ -98,9 +98,9 @@ class App:
         log_call(record)
 
     def _find(self, request: HttpRequest) -> tuple[str, Handler]:
-        """The route of a path that starts with ``MODEL_PATH`` or with the name of a model (``/{model}/v1/…``).
+        """Return the route of a path that starts with ``MODEL_PATH`` or with the name of a model (``/{model}/v1/…``).
 
-        The handlers check first the client's key, then whether the model exists.
+        The handlers check the client's key first, and then whether the model exists.
         """
         row = self._route(request.path)
         if row is not None:
@@ -120,7 +120,7 @@ class App:
         return self.routes.get(MODEL_PATH if path.startswith(MODEL_PATH) else path)
 
     def _hint(self, path: str) -> str:
-        """The part of the error that names the path which was probably meant."""
+        """Return the part of the error message that names the path which was probably meant."""
         if any(path.endswith(known.removeprefix("/v1")) for known in self.routes if known.startswith("/v1/")):
             return f"; {BASE_URL}"
         meant = closest(path, self.routes, 0.8)

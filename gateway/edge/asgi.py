@@ -18,7 +18,7 @@ from gateway.edge.http_request import BODY_SECONDS, HttpRequest, body_timeout, b
 
 
 def starlette_app(adapter: AsgiAdapter, lifespan: Lifespan[Starlette] | None = None) -> Starlette:
-    """A Starlette application with a route for each path. The last route serves ``/{model}/v1/…`` and unknown paths."""
+    """Return a Starlette application with a route for each path. The last route serves all other paths."""
     routes = [Route(path, adapter, name=path) for path in adapter.app.routes]
     return Starlette(routes=[*routes, Route("/{path:path}", adapter, name="gateway")], lifespan=lifespan)
 
@@ -55,7 +55,7 @@ class AsgiRequest(HttpRequest):
         self.task = asyncio.current_task()
 
     async def body(self, limit: int) -> bytes:
-        """See ``HttpRequest``."""
+        """Read the whole body. See ``HttpRequest.body``."""
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await self._read(limit)
@@ -65,13 +65,13 @@ class AsgiRequest(HttpRequest):
         return body
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
-        """See ``HttpRequest``."""
+        """Queue a whole answer. See ``HttpRequest.reply``."""
         if not self.complete:
             self.start(status, headers + b"content-length: %d\r\n" % len(body))
             self.end(b"" if self.method == "HEAD" else body)
 
     def start(self, status: int, headers: bytes) -> None:
-        """See ``HttpRequest``."""
+        """Queue the head of a stream. See ``HttpRequest.start``."""
         self.status = status
         block = b"x-request-id: %b\r\nopenai-version: 2020-10-01\r\n%b%b" % (
             self.request_id.encode("ascii"), self.extra_headers, headers,
@@ -82,7 +82,7 @@ class AsgiRequest(HttpRequest):
         self._queued.append({"type": "http.response.start", "status": status, "headers": rows})
 
     async def write(self, frames: bytes, seconds: float) -> None:
-        """See ``HttpRequest``. ASGI does not report progress: a client stalls if a part is not sent in time."""
+        """Send a part of a stream. ASGI does not report progress, so a client stalls if a part is not sent in time."""
         self._queued.append({"type": "http.response.body", "body": frames, "more_body": True})
         try:
             async with asyncio.timeout(seconds):
@@ -91,13 +91,13 @@ class AsgiRequest(HttpRequest):
             raise ClientStalled from None
 
     def end(self, last: bytes = b"") -> None:
-        """See ``HttpRequest``."""
+        """Queue the last part of a stream. See ``HttpRequest.end``."""
         if not self.complete:
             self._queued.append({"type": "http.response.body", "body": last, "more_body": False})
             self.complete = True
 
     def abort(self) -> None:
-        """See ``HttpRequest``. The ASGI server closes the connection of an incomplete answer when the app returns."""
+        """Drop the queued messages. If the answer is incomplete, the ASGI server closes the connection afterwards."""
         self._queued.clear()
 
     async def finish(self) -> None:
@@ -134,7 +134,7 @@ class AsgiRequest(HttpRequest):
 
 
 def _path(scope: Scope) -> str:
-    """The path without the mount point, percent-encoded as the client sent it if the ASGI server reports that."""
+    """Return the path without the mount point, percent-encoded as the client sent it if the server reports this."""
     root: str = scope.get("root_path", "")
     raw: bytes | None = scope.get("raw_path")
     if raw is not None:

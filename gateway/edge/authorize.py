@@ -9,13 +9,14 @@ from gateway.core.errors import InvalidValue, ModelNotFound
 from gateway.core.words import quoted, suggest
 from gateway.edge.http_request import HttpRequest
 
-BASE_URL = "a client's base_url ends in one /v1, such as http://127.0.0.1:8000/v1, and the client adds the rest"
+BASE_URL = "a client's base_url must end in one /v1, such as http://127.0.0.1:8000/v1; the client adds the rest"
 
 
 def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
-    """The client's key; None if no keys are configured.
+    """Return the client's key; None if no keys are configured.
 
-    Raises ``InvalidApiKey``, and ``ModelNotFound`` if the path names a model that is unknown or not allowed by the key.
+    Raises ``InvalidApiKey`` for a missing or invalid key. Raises ``ModelNotFound`` if the path names a model that is
+    unknown or that the key does not allow.
     """
     key = stack.keyring.admit(request.header("authorization")) if stack.keyring.needed else None
     if request.model is not None:
@@ -26,12 +27,12 @@ def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
 
 
 def visible_models(stack: Stack, key: KeySpec | None) -> list[str]:
-    """The names of the models that the key allows."""
+    """Return the names of the models that the key allows."""
     return [name for name in stack.routes if stack.keyring.allows(key, name)]
 
 
 def authorized_route(stack: Stack, key: KeySpec | None, name: str) -> Route:
-    """The route of a model. Raises the same ``ModelNotFound`` for unknown models as for models that the key forbids.
+    """Return the route of a model. Raises the same ``ModelNotFound`` for an unknown model and for a forbidden model.
 
     The error suggests only models that the key allows.
     """
@@ -43,11 +44,11 @@ def authorized_route(stack: Stack, key: KeySpec | None, name: str) -> Route:
 
 
 def only_model(stack: Stack, key: KeySpec | None) -> str:
-    """The model of a request that names none: the only one that the key allows. Raises ``InvalidValue``."""
+    """Return the only model that the key allows. Raises ``InvalidValue`` if the key allows another number of models."""
     names = visible_models(stack, key)
     if len(names) != 1:
         raise InvalidValue(
-            "this request names no model, and there are several; name one in the path (/MODEL/tokenize) or as model",
+            "this request names no model; name one of the models in the path (/MODEL/tokenize) or in the field model",
             param="model",
         )
     return names[0]

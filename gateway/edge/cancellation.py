@@ -14,7 +14,7 @@ class ClientGone(Exception):
 
     outcome = "client_gone"
     phase = ""
-    """The label ``phase`` of the metric. Empty: the handler chooses the label by whether the answer had begun."""
+    """The label ``phase`` of the metric. Empty: the label depends on whether the answer had begun."""
 
 
 class ClientStalled(ClientGone):
@@ -43,7 +43,7 @@ class Cancellation:
         self.task.cancel()
 
     def commit(self) -> None:
-        """Call when an answer is complete, before its last bytes are sent: a later disconnect counts as a normal end.
+        """Mark the answer as complete, before its last bytes are sent. A later disconnect then counts as a normal end.
 
         Raises the reason of an earlier ``cancel``, even if the task has not received the cancellation.
         """
@@ -56,6 +56,6 @@ class Cancellation:
         self._committed = True
 
     def reraise(self) -> None:
-        """Call after a cancellation was caught. Raises the stored reason, unless others also cancelled the task."""
+        """Raise the stored reason, after a cancellation was caught. Do nothing if others also cancelled the task."""
         if self._reason is not None and self.task is not None and not self.task.uncancel():
             raise self._reason from None

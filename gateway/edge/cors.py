@@ -17,7 +17,7 @@ FIELD_NAMES = re.compile(rb"[A-Za-z0-9_, -]{1,4096}")
 
 
 def add_extra_headers(request: HttpRequest, server: ServerSpec) -> bool:
-    """Set ``request.extra_headers``, and answer a preflight request. Return whether the request is answered.
+    """Set ``request.extra_headers``, and answer a preflight request. Return True if the request was answered.
 
     Cookies are not enabled, because clients send keys in ``authorization``.
     """

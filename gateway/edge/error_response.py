@@ -1,4 +1,4 @@
-"""Error responses in OpenAI's format, with the headers by which clients decide whether to retry.
+"""Error responses in OpenAI's format, with the headers from which clients learn whether to retry.
 
 The status and the code of each error are attributes of the error classes in ``core/errors.py``.
 """
@@ -27,12 +27,12 @@ def send_error(request: HttpRequest, error: GatewayError, headers: bytes = b"") 
 
 
 def error_body(error: GatewayError) -> bytes:
-    """OpenAI's error object."""
+    """Return OpenAI's error object as JSON."""
     return orjson.dumps(error_object(error))
 
 
 def error_headers(error: GatewayError) -> bytes:
-    """``retry-after`` and ``x-should-retry``, which SDKs read (``docs/spec/wire.md`` 4)."""
+    """Return the headers ``retry-after`` and ``x-should-retry``, which SDKs read (``docs/spec/wire.md`` 4)."""
     rows = b""
     if error.status in (429, 503):
         # Without a given ``retry_after`` the wait is random, so that clients refused together do not retry together.

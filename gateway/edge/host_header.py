@@ -12,7 +12,7 @@ from gateway.edge.http_request import HttpRequest
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 MAX_ACCEPTED = 256
-"""The most accepted Host headers that are remembered; a host has many spellings (port, letter case)."""
+"""The maximum number of accepted Host headers that are remembered. A host has many spellings (port, letter case)."""
 
 
 class HostGuard:
@@ -42,6 +42,6 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(?::[0-9]*)
 
 
 def _host_name(host: str) -> str | None:
-    """The host without the port; an IPv6 address keeps the brackets. None: the Host header is not valid."""
+    """Return the host without the port; an IPv6 address keeps the brackets. None if the Host header is not valid."""
     found = _HOST.fullmatch(host)
     return found[1].lower() if found else None

@@ -24,14 +24,14 @@ from gateway.edge.cancellation import Cancellation
 from gateway.wire.responses import ResponseWriter
 
 BODY_SECONDS = 30.0
-"""Seconds in which the body of a request has to arrive."""
+"""Seconds that the body of a request may take to arrive."""
 JSON = b"content-type: application/json\r\n"
 
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
 
 class HttpRequest(Cancellation, ABC):
-    """One request."""
+    """One HTTP request and its answer."""
 
     __slots__ = (
         "buffered_body", "closing", "complete", "extra_headers", "headers", "method", "model", "open_stream", "path",
@@ -42,7 +42,7 @@ class HttpRequest(Cancellation, ABC):
         super().__init__()
         self.method = method
         self.path = path
-        """Not percent-decoded: ``%2f`` does not count as a slash, so clients cannot evade the path rules of a proxy."""
+        """The path, not percent-decoded: ``%2f`` is not a slash, so clients cannot evade the path rules of a proxy."""
         self.headers = headers
         """Lower-case name → value. The values of a repeated field are joined by commas (RFC 9110, 5.3)."""
         sent = headers.get(b"x-request-id")
@@ -50,29 +50,28 @@ class HttpRequest(Cancellation, ABC):
         self.request_id = (
             sent.decode("ascii") if sent is not None and _PLAIN_ID.match(sent) else f"req_{getrandbits(128):032x}"
         )
-        """The client's ``x-request-id`` if it is short and plain (``_PLAIN_ID``), else a new id."""
+        """The client's ``x-request-id`` if the value is short and plain (``_PLAIN_ID``), else a new id."""
         self.received = time.monotonic()
         """Monotonic seconds at which the head had arrived."""
         self.model: str | None = None
-        """The model named by the path (``/{model}/v1/…``); None: the body names it."""
+        """The model named by the path (``/{model}/v1/…``); None if the body names the model."""
         self.route_context: tuple[Route, Prepared] | None = None
         """The data for the ``x-gateway-*`` headers; None before the call is prepared."""
         self.open_stream: tuple[ResponseStream, ResponseWriter] | None = None
-        """The stream that is being sent. If the stream fails, its unsent text is sent before the error."""
+        """The stream that is being sent. If the stream fails, the unsent text is sent before the error."""
         self.status = 0
-        """The status of the answer; 0: nothing has been sent."""
+        """The status of the answer; 0 until an answer is sent."""
         self.buffered_body: bytes | None = None
-        """The whole body, if the body arrived in one piece before a handler asked for it. None: call ``body``."""
+        """The whole body, if it arrived in one piece before a handler called ``body``. None: call ``body``."""
         self.extra_headers = b""
-        """Headers that every answer to this request has, whether it succeeds or fails: those of ``cors.py``, and
-        ``x-ratelimit-*``."""
+        """Headers of every answer to this request, also of errors: the headers of ``cors.py`` and ``x-ratelimit-*``."""
         self.complete = False
         """True: the answer is complete."""
         self.closing = False
         """True: the connection is closed after the answer."""
 
     def header(self, name: str) -> str | None:
-        """The value of a header field; ``name`` is in lower case."""
+        """Return the value of a header field; None if the field is missing. ``name`` is in lower case."""
         value = self.headers.get(name.encode("ascii"))
         return None if value is None else value.decode("latin-1")
 
@@ -82,7 +81,7 @@ class HttpRequest(Cancellation, ABC):
 
     @abstractmethod
     async def body(self, limit: int) -> bytes:
-        """The whole body; raises ``BodyTooLarge`` beyond ``limit`` bytes, ``RequestTimeout`` after ``BODY_SECONDS``."""
+        """Read the whole body. Raises ``BodyTooLarge`` above ``limit`` bytes, ``RequestTimeout`` for a late body."""
 
     @abstractmethod
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
@@ -94,7 +93,7 @@ class HttpRequest(Cancellation, ABC):
 
     @abstractmethod
     async def write(self, frames: bytes, seconds: float) -> None:
-        """Send a part of a stream; waits while the client reads too slowly.
+        """Send a part of a stream. Wait while the client reads too slowly.
 
         Raises ``ClientStalled`` when the client reads nothing for ``seconds``.
         """
@@ -118,10 +117,10 @@ class HttpRequest(Cancellation, ABC):
 
 
 def body_too_large(limit: int) -> BodyTooLarge:
-    """The error of a body beyond ``limit`` bytes."""
+    """Return the error for a body of more than ``limit`` bytes."""
     return BodyTooLarge(f"the request body is larger than {limit} bytes (server.max_body)")
 
 
 def body_timeout(seconds: float) -> RequestTimeout:
-    """The error of a body that did not arrive within ``seconds``."""
+    """Return the error for a body that did not arrive within ``seconds``."""
     return RequestTimeout(f"the request body did not arrive within {seconds:g} s")

@@ -10,7 +10,7 @@ from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 
 MAX_HEADER = 1024
-"""The most characters of a header value that is made from names or notices."""
+"""The maximum number of characters of a header value that contains names or notices."""
 CALL_HEADERS = (
     b"%b%b\r\nx-gateway-target: %b\r\nx-gateway-attempts: %d\r\nx-gateway-overhead-ms: %.3f\r\n"
     b"openai-processing-ms: %d\r\n"
@@ -19,7 +19,7 @@ CALL_HEADERS = (
 
 
 def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None = None) -> bytes:
-    """The ``x-gateway-*`` headers (``docs/http.md``)."""
+    """Return the ``x-gateway-*`` headers of an answer (``docs/http.md``)."""
     spec, template, prompt = route.spec, route.template.spec, prepared.prompt
     exchange = prepared.exchange
     if prompt is not None and exchange.prompts and not exchange.prompt_is_list and type(exchange.prompts[0]) is str:
@@ -50,7 +50,10 @@ def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None =
 
 @lru_cache(maxsize=1024)
 def _route_headers(model: str, template: str, digest: str, policy: str) -> bytes:
-    """The headers that all calls of a route share, and the name of the hash header. Empty ``digest``: no template."""
+    """Return the headers that all calls of a route share, then the name of the hash header.
+
+    ``digest``: the digest of the template; empty if no template was used.
+    """
     rows = {
         "x-gateway-model": model,
         "x-gateway-template": f"{template}@sha256:{digest}" if digest else "none",
@@ -62,12 +65,12 @@ def _route_headers(model: str, template: str, digest: str, policy: str) -> bytes
 
 @lru_cache(maxsize=1024)
 def _target_value(target: str) -> bytes:
-    """The label of a target as a header value; cached, because there are few targets."""
+    """Return the label of a target as a header value. The result is cached, because there are few targets."""
     return header_value(target).encode("ascii")
 
 
 def header_value(value: str) -> str:
-    """A value as one line of ASCII, of at most ``MAX_HEADER`` characters."""
+    """Return a value as one line of ASCII, of at most ``MAX_HEADER`` characters."""
     if len(value) > MAX_HEADER:
         value = value[: MAX_HEADER - 3] + "..."
     return value.replace("\r", " ").replace("\n", " ").encode("ascii", "replace").decode("ascii")

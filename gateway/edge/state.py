@@ -15,9 +15,9 @@ SHUTTING_DOWN = "the gateway is shutting down; retry later"
 
 @dataclass(eq=False, slots=True)
 class GatewayState:
-    """The state that all handlers of a process share. ``server/`` sets ``stack`` and ``ending``.
+    """The state that all handlers of a process share. The package ``server`` sets ``stack`` and ``ending``.
 
-    A reload replaces ``stack``; a running call keeps the stack with which the call began.
+    A reload replaces ``stack``. A running call keeps the stack that was set when the call began.
     """
 
     stack: Stack
@@ -27,16 +27,16 @@ class GatewayState:
     started_at: int
     """Seconds since the epoch; the same in all workers."""
     ending: bool = False
-    """True: the process is about to end, so readiness fails. Calls are accepted until ``drain``."""
+    """True: the process is about to end, so ``/health/ready`` answers 503. Calls are accepted until ``drain``."""
     draining: bool = False
     """True: new calls are refused."""
     running: int = 0
     """The number of running calls in this process."""
     queued: set[Cancellation] = field(default_factory=set)
-    """The requests that may wait for a place (``limits.concurrency``), also of earlier configurations."""
+    """The requests that may wait for a free place (``limits.concurrency``), including those of older configurations."""
 
     def drain(self) -> None:
-        """Refuse new calls, and the calls that wait for a place (``docs/spec/reliability.md`` E04)."""
+        """Refuse new calls, and calls that wait for a free place (``docs/spec/reliability.md`` E04)."""
         self.draining = True
         for request in tuple(self.queued):
             self.metrics.count("gateway_shed_total", "draining")

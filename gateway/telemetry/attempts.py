@@ -18,42 +18,43 @@ from gateway.telemetry.metrics import Metrics
 LOG = logging.getLogger("gateway.attempts")
 
 MAX_LINES = 50
-"""Lines in ``WINDOW`` seconds for one target and one error code; further failures are counted in a later line."""
+"""The maximum number of log lines in ``WINDOW`` seconds for one target and one error code. A later line counts the
+failures that were left out."""
 WINDOW = 10.0
 ECHOED = 12
-"""The reason is searched for content of the request in parts of this many characters."""
+"""The length in characters of the parts of a reason that are searched for in the request."""
 
 
 @dataclass(slots=True)
 class AttemptObserver:
-    """Receives the outcome of each attempt. A failed attempt is one line at ``WARNING``."""
+    """Counts the outcome of each attempt, and logs a failed attempt as one line at ``WARNING``."""
 
     model: str
     urls: Mapping[str, str]
-    """The target's label → the address for the log, without secrets; empty for a target without one."""
+    """Label of a target → its address for the log, without secrets; empty for a target without an address."""
     metrics: Metrics
     redact: Callable[[str], str] = str
-    """Removes from a reason what the log must not contain."""
+    """Removes from a reason the private texts that the log must not contain."""
     now: Callable[[], float] = time.monotonic
     _windows: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict, init=False)
-    """Target and error code → the beginning of the current window, and the failures in it so far."""
+    """Target and error code → (start of the current window, number of failures in this window)."""
     _left_out: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int), init=False)
-    """Target and error code → the failures without a line since the last line."""
+    """Target and error code → the number of failures left out since the last line."""
 
     def answered(self, exchange: Exchange, target: str) -> None:
-        """An answer has begun."""
+        """Count an attempt whose answer has begun."""
         exchange.attempts.answered()
         self.metrics.attempt(self.model, target, "ok")
 
     def failed(self, exchange: Exchange, target: str, error: GatewayError) -> None:
-        """An attempt has failed before its answer."""
+        """Count and log an attempt that has failed before its answer began."""
         exchange.attempts.failed(target, error.code)
         self.metrics.attempt(self.model, target, error.code)
         if error.upstream_status or isinstance(error, UpstreamError):  # else the gateway refused to send the request
             self._log("attempt_failed", exchange, target, error)
 
     def broke_off(self, exchange: Exchange, target: str, error: UpstreamError) -> None:
-        """An answer has failed after it had begun. The attempt was counted when the answer began."""
+        """Log an answer that has failed after its beginning. The attempt was counted when the answer began."""
         self._log("answer_broke_off", exchange, target, error)
 
     def _log(self, event: str, exchange: Exchange, target: str, error: GatewayError) -> None:
@@ -80,14 +81,14 @@ class AttemptObserver:
 
 
 def without_secrets(url: str, path: str) -> str:
-    """The address and the path below it, without user name, password, query and fragment, which may be secret."""
+    """Return ``url`` with ``path`` appended, without user name, password, query and fragment, which may be secret."""
     parts = urlsplit(url)
     shown = parts.path.rstrip("/") + path
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], shown, "", "")) if url else ""
 
 
 def without_echo(reason: str, exchange: Exchange) -> str:
-    """Remove texts of ``2 * ECHOED - 1`` or more characters that also occur in the request, from a reason."""
+    """Return a reason without the texts of ``2 * ECHOED - 1`` or more characters that also occur in the request."""
     sent = [*_strings(exchange.prompts), *_strings(exchange.messages), *_strings(exchange.params)]
     sent += [json.dumps(text)[1:-1] for text in sent if not text.isascii()]  # as a server may repeat them
     for text in [*sent, *exchange.stops]:
@@ -103,7 +104,7 @@ def without_echo(reason: str, exchange: Exchange) -> str:
 
 
 def _strings(value: object) -> Iterator[str]:
-    """Every string in a request's value, with the names of its fields."""
+    """Yield every string in a value of a request, including the names of fields."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

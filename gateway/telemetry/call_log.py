@@ -36,13 +36,13 @@ def log_call(record: Record) -> None:
 
 
 def _more(record: Record) -> str:
-    """The optional fields of the line: the failed attempts, the path of an unknown endpoint, and the refusal."""
+    """Return the optional fields of the log line: failed attempts, unknown path, and message of a refusal."""
     more = {"failed": ",".join(record.failed_attempts), "path": record.path, "error": record.refusal}
     return "".join([f" {name}={shown(value)}" for name, value in more.items() if value])
 
 
 def _fields(record: Record) -> dict[str, object]:
-    """The members of the line in JSON."""
+    """Return the fields of the log line in JSON."""
     return {
         "event": "call",
         "request_id": record.request_id,

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 
 MAX_VALUE = 240
-"""Characters of one value in a line."""
+"""The maximum number of characters of one value in a log line."""
 
 
 def log_event(logger: logging.Logger, level: int, event: str, request_id: str, fields: Mapping[str, object]) -> None:
@@ -18,7 +18,7 @@ def log_event(logger: logging.Logger, level: int, event: str, request_id: str, f
 
 
 def shown(value: object) -> str:
-    """A value as one word: texts with spaces, quotes or control characters in quotes and escaped; ``-`` for nothing."""
+    """Return a value as one word. Spaces, quotes and control characters are quoted; an empty value becomes ``-``."""
     text = "" if value is None else str(value)[:MAX_VALUE]
     if text.isprintable() and not any(mark in text for mark in ' "\\'):
         return text or "-"

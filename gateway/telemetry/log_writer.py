@@ -23,9 +23,9 @@ import orjson
 WRITE_SECONDS = 0.1
 """Seconds between two writes, unless a warning or an error is logged."""
 MAX_WAITING = 4096
-"""Lines that may wait for the reader of the log."""
+"""The maximum number of lines that wait to be written."""
 FLUSH_SECONDS = 1.0
-"""Seconds that ``flush`` waits for the reader of the log."""
+"""The maximum time in seconds that ``flush`` waits."""
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
@@ -34,7 +34,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object for each record: time (UTC), level, logger, and the record's ``fields`` or its message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object as one line."""
+        """Return the record as one line of JSON."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"time": time, "level": record.levelname, "logger": record.name}
         line |= getattr(record, "fields", None) or {"message": record.getMessage()}
@@ -65,7 +65,7 @@ class LogWriter(logging.Handler):
         dropped: Callable[[], object] = lambda: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``write`` gets whole lines and may block. If ``write`` raises an error, the lines count as dropped."""
+        """``write`` receives whole lines and may block. If ``write`` raises an error, its lines count as dropped."""
         super().__init__()
         self._write = write
         self._dropped = dropped
@@ -81,7 +81,7 @@ class LogWriter(logging.Handler):
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
     def is_only_handler_of(self, logger: logging.Logger) -> bool:
-        """True if a record of the logger would reach only this handler and no filter, so that no record is needed."""
+        """Return whether records of the logger reach only this handler and no filter, so that none need be created."""
         one = logger
         while one.parent is not None:
             if one.handlers or not one.propagate:
@@ -91,7 +91,7 @@ class LogWriter(logging.Handler):
         return is_plain and one.handlers == [self]
 
     def fast_write(self, level: int, message: str) -> None:
-        """Write the line that ``emit`` would write, without making a record, the slowest part of a log call."""
+        """Write the line that ``emit`` would write. No ``LogRecord`` is created, because that is slow."""
         now = self._now()
         second = int(now)
         if second != self._second:
@@ -100,7 +100,7 @@ class LogWriter(logging.Handler):
         self._put(level, f"{self._date},{int((now - second) * 1000):03d} {name} {message}\n")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; ``logging`` calls this."""
+        """Write a record. ``logging`` calls this method."""
         try:
             line = self.format(record)
         except Exception:  # as every handler of the standard library: a record that cannot be formatted ends no call

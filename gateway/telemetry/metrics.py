@@ -1,7 +1,7 @@
-"""Updates the metrics for each finished call, in the only thread that serves.
+"""Updates the metrics for each finished call, in the only thread that serves calls.
 
-prometheus-client takes a lock and looks up labels at every update. A call updates a dozen series, and a stream one more
-for each token. So the numbers are kept here, and become prometheus-client's families when ``/metrics`` is read.
+prometheus-client takes a lock and looks up labels at every update. A call updates a dozen series; a stream makes one
+more update for each token. So this module keeps plain numbers, and converts them when ``/metrics`` is read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class NumberSeries:
         self.value = value
 
     def numbers(self) -> list[float]:
-        """The value, as a list."""
+        """Return the value as a list."""
         return [self.value]
 
 
@@ -77,14 +77,14 @@ class HistogramSeries:
         self.sum += value
 
     def observe_all(self, values: Sequence[float]) -> None:
-        """Add many observations. A stream has hundreds, and a function call for each costs more than counting."""
+        """Add many observations in one call. A stream has hundreds, and a function call for each would be slow."""
         counts = self.counts
         for bucket in map(bisect_left, repeat(self.bounds), values):
             counts[bucket] += 1
         self.sum += sum(values)
 
     def numbers(self) -> list[float]:
-        """The counts, then the sum."""
+        """Return the counts, followed by the sum."""
         return [*self.counts, self.sum]
 
 
@@ -119,7 +119,7 @@ class Metrics:
             if row.kind == "histogram"
         }
         self._bound: dict[Labels, tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]] = {}
-        """Labels of a call → the series. The labels are names from the configuration, so their number is limited."""
+        """Labels of a call → the series to update. Labels come from the configuration, so their number is limited."""
         self.in_flight = self._numbers["gateway_in_flight"]
         """(endpoint, model) → the number of running calls."""
         for name, *labels in INITIAL:
@@ -128,7 +128,7 @@ class Metrics:
         """The metrics of the operating system about this process."""
 
     def snapshot(self) -> MetricsSnapshot:
-        """The current values; cheap enough to be called every second."""
+        """Return the current values. The method is cheap enough to be called every second."""
         series: Mapping[str, Mapping[Labels, NumberSeries | HistogramSeries]] = {**self._numbers, **self._histograms}
         return MetricsSnapshot(
             series={
@@ -138,7 +138,7 @@ class Metrics:
         )
 
     def exposition(self) -> bytes:
-        """The body of ``/metrics``."""
+        """Return the body of ``/metrics``."""
         return self.snapshot().exposition()
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
@@ -162,12 +162,12 @@ class Metrics:
         self._numbers["gateway_certificate_expires_seconds"][()].value = time
 
     def built(self, version: str, revision: str) -> None:
-        """Set which build and configuration serve. The series of older configurations are removed."""
+        """Set the version of the gateway and the revision of the configuration. Older revisions are removed."""
         self._numbers["gateway_build_info"].clear()
         self.count("gateway_build_info", version, revision)
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
-        """Count an attempt at a target. The attempt has failed or begun to answer."""
+        """Count an attempt at a target, after the attempt has failed or begun to answer."""
         self._numbers["gateway_attempts_total"][model, target, outcome].value += 1
 
     def circuit(self, model: str, target: str, is_open: bool) -> None:

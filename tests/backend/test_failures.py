@@ -175,22 +175,27 @@ SCHEMES = {  # the scheme of url, and the server's reply: the code, and a part o
         "https",
         PLAIN % (b"plain", 0, b""),
         "upstream_unreachable",
-        "http:// instead of https://",
+        "use http:// instead of https://",
     ),
     "http to a TLS server": (
         "http",
         b"\x15\x03\x01\x00\x02\x02F",
         "upstream_unreachable",
-        "https:// instead of http://",
+        "use https:// instead of http://",
     ),
     "http to nginx": (
         "http",
         PLAIN % (b"html", len(NGINX), NGINX),
         "upstream_unreachable",
-        "no reason in an HTML page",
+        "the server sent no reason (an HTML page",
     ),
     "http to a server in Go": ("http", PLAIN % (b"plain", len(GO), GO), "upstream_unreachable", "an HTTPS server."),
-    "http to a server that closes": ("http", b"", "upstream_disconnected", "does it expect TLS (https:// in url)?"),
+    "http to a server that closes": (
+        "http",
+        b"",
+        "upstream_disconnected",
+        "if the server expects TLS, use https:// in url",
+    ),
 }
 
 

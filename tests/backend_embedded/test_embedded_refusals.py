@@ -39,7 +39,7 @@ REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name
     "chat": (exchange("x", endpoint="chat"), RequestError, None, "template"),
     "stream options": (
         exchange("x", stream=True, stream_options={"continuous_usage_stats": True}), UnsupportedParameter,
-        "stream_options.continuous_usage_stats", "does not take",
+        "stream_options.continuous_usage_stats", "does not accept",
     ),
     "embeddings": (exchange("x", endpoint="embeddings"), RequestError, None, "embeddings"),
 }  # fmt: skip

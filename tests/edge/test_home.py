@@ -164,7 +164,7 @@ def test_facts_about_the_gateway_need_no_key(keyed: Gateway, path: str) -> None:
 
 # ---------------------------------------------------------------- wrong paths and models
 
-BASE_URL = "a client's base_url ends in one /v1, such as http://127.0.0.1:8000/v1, and the client adds the rest"
+BASE_URL = "a client's base_url must end in one /v1, such as http://127.0.0.1:8000/v1; the client adds the rest"
 PATHS = {
     "/v1/v1/chat/completions": f"the path has /v1 twice; {BASE_URL}",
     "/chat/completions": f"unknown path; {BASE_URL}",

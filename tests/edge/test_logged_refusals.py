@@ -52,7 +52,7 @@ REFUSALS = {  # the request: endpoint, model, outcome, and the end of the line a
     "a long path": (post(LONG, "{}"), "other", "unknown", "route_not_found", rf'path={LONG[:240]} error="'),
     "a wrong method": (
         b"GET /v1/completions HTTP/1.1\r\nhost: localhost\r\n\r\n", "other", "unknown", "method_not_allowed",
-        r'path=/v1/completions error="this path takes POST',
+        r'path=/v1/completions error="this path accepts only POST',
     ),
     "a foreign host": (
         b"GET /v1/models HTTP/1.1\r\nhost: evil.example\r\n\r\n", "other", "unknown", "bad_host",

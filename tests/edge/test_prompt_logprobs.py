@@ -160,7 +160,7 @@ def test_completions_keep_the_log_probabilities_in_the_choice(world: World) -> N
 REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str]] = {
     "the target ignores them": ("ignoring", {}, 502, "upstream_ignored_parameter", "ignored prompt_logprobs"),
     "another prompt is scored": ("wrong", {}, 502, "upstream_invalid_response", "for 2 tokens, but the prompt has"),
-    "an engine that does not have them": ("sglang", {}, 400, "unsupported_parameter", "does not know prompt_logprobs"),
+    "an engine that does not have them": ("sglang", {}, 400, "unsupported_parameter", "not support prompt_logprobs"),
     "an engine that would open an answer": ("sglang-chat", {}, 400, "unsupported_parameter", "generation prompt"),
     "a policy that drops them": ("dropping", {}, 400, "unsupported_parameter", "policy drops prompt_logprobs"),
     "a stream": ("demo", {"stream": True}, 400, "invalid_value", "a stream cannot contain"),

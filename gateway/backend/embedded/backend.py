@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from gateway.backend.embedded.engine import Engine, RunningRequest
 
 MAX_CHOICES = 4096
-"""The greatest number of prompts times ``n`` in one call."""
+"""The maximum of the number of prompts times ``n`` in one call."""
 
 
 class EmbeddedBackend:
-    """``speaks: embedded``."""
+    """Backend of a target with ``speaks: embedded``."""
 
     capabilities = EMBEDDED
 
     def __init__(self, target: TargetSpec, engine: Engine) -> None:
-        """Raises ``ConfigError`` for an invalid delay."""
+        """Raises ``ConfigError`` for an invalid option ``token_delay``."""
         self.engine = engine
         self._label = target.label
         self._adds_bos = target.adds_bos is not False
@@ -40,7 +40,7 @@ class EmbeddedBackend:
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
-        """See ``Backend``. On exit, the call's choices leave the engine before the engine's next step."""
+        """Submit the exchange to the engine. On exit, the engine drops the call's choices before the next step."""
         _check(exchange)
         # If the template writes the BOS, no second BOS is added, also if add_special_tokens is true.
         bos = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)

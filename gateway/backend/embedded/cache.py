@@ -22,14 +22,14 @@ _Key = tuple[Path, int | None, tuple[tuple[str, int, int], ...]]
 
 
 class EngineCache:
-    """Engines by folder, context length and state of the files."""
+    """The loaded engines, by folder, context length and state of the files."""
 
     def __init__(self) -> None:
         self._engines: WeakValueDictionary[_Key, Engine] = WeakValueDictionary()
         self._loading = threading.Lock()
 
     def get(self, target: TargetSpec) -> Engine:
-        """The engine of a target's folder. Loading a new engine blocks.
+        """Return the engine for a target's folder. Loading a new engine blocks.
 
         Raises ``ConfigError`` for problems of the folder, the options or the installed packages.
         """

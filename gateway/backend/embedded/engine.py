@@ -24,11 +24,11 @@ from gateway.core.errors import Overloaded, UpstreamError
 from gateway.core.events import Event, Finish, Usage
 
 MAX_RUNNING = 32
-"""The greatest number of choices that are computed together."""
+"""The maximum number of choices that are computed together."""
 MAX_WAITING = 4096
-"""The greatest number of choices that may wait."""
+"""The maximum number of choices that wait to be computed."""
 MAX_STEP_TOKENS = 512
-"""The greatest number of tokens in one step, over all choices. It limits the time until a disconnect takes effect."""
+"""The maximum number of tokens in one step, over all choices. A disconnect takes effect only between steps."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +48,7 @@ class Engine:
     """One loaded model, shared by all targets with its folder."""
 
     def __init__(self, folder: Path, max_model_len: int | None = None) -> None:
-        """Load the model; blocks. Raises ``ConfigError`` or ``ValueError`` if the folder cannot be served."""
+        """Load the model, which blocks. Raises ``ConfigError`` or ``ValueError`` if the model folder cannot be used."""
         self._config = config = read_config(folder, max_model_len)
         self.vocabulary = Vocabulary(folder)
         self._model = Llama(config, read_weights(folder, tensor_shapes(config)))
@@ -63,7 +63,7 @@ class Engine:
 
     @property
     def active(self) -> int:
-        """Choices that run or wait."""
+        """The number of choices that run or wait."""
         return len(self._running) + len(self._waiting)
 
     def submit(self, request: EngineRequest) -> RunningRequest:
@@ -121,7 +121,7 @@ class Engine:
         return batch
 
     def _step(self, batch: Sequence[Generation]) -> list[list[Event]]:
-        """Compute one step, in a thread; returns the events of each choice."""
+        """Compute one step and return the events of each choice. Runs in a thread."""
         states = self._model.step([(choice.next_tokens, choice.cache) for choice in batch])
         wanted = [choice.wanted(rows) for choice, rows in zip(batch, states, strict=True)]
         scored = self._model.logits(np.concatenate(wanted))

@@ -1,8 +1,8 @@
 """One choice, from its prompt to its last token.
 
-A ``Generation`` hands out the tokens the model has not seen, receives the scores, and returns events. An answer ends
-with ``stop`` at a token of ``stop_token_ids``, an end token of the model or a stop string, and with ``length`` at
-``max_tokens`` or the end of the context.
+A ``Generation`` provides the tokens that the model must process next, receives the scores, and returns events. An
+answer ends with ``stop`` at a token of ``stop_token_ids``, an end token of the model or a stop string. An answer ends
+with ``length`` at ``max_tokens`` or at the end of the context.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gateway.stream.stop_cutter import ChoiceCutter
 from gateway.stream.stop_search import stop_set
 
 PROMPT_CHUNK = 128
-"""Prompt tokens of one choice in one step. A constant, so that other choices do not change the scores of a choice."""
+"""Prompt tokens of one choice in one step. The number is constant, so that scores do not depend on other choices."""
 
 
 class Generation:
@@ -38,11 +38,11 @@ class Generation:
         self._stop_token_ids = exchange.stop_token_ids
         self._eos_token_ids = frozenset() if request.params.ignore_eos else config.eos_token_ids
         self._pending = self._prompt.tokens
-        """Tokens that the model has not seen."""
+        """Tokens that the model has not processed."""
         self._prompt_entries: list[TokenLogprob] = []
-        """Log probabilities of the prompt's tokens from the second on, for an echo."""
+        """Log probabilities of the prompt's tokens, beginning with the second token, for an echo."""
         self._prompt_scores: list[dict[str, Any]] = []
-        """The same tokens in the form of vLLM's ``prompt_logprobs``."""
+        """Log probabilities of the prompt's tokens, beginning with the second token, as vLLM's ``prompt_logprobs``."""
         self._scored = 0
         """The number of prompt tokens with a log probability."""
         self._sampler = Sampler(request.params, index % exchange.n)
@@ -52,7 +52,7 @@ class Generation:
         """The number of characters decoded, including an echo."""
         self.cache = KeyValueCache(config)
         self.generated = 0
-        """Tokens chosen, including one that ended the answer."""
+        """The number of tokens chosen, including a token that ended the answer."""
 
     @property
     def next_tokens(self) -> tuple[int, ...]:
@@ -60,13 +60,16 @@ class Generation:
         return self._pending[:PROMPT_CHUNK]
 
     def wanted(self, states: Array) -> Array:
-        """Return the states to score: all when scoring a prompt, the last when sampling, else none."""
+        """Return the states to score: all states when scoring a prompt, the last state when sampling, else none."""
         if self._scores_prompt:
             return states
         return states[-1:] if len(self._pending) <= PROMPT_CHUNK and self._limit else states[:0]
 
     def advance(self, logits: Array) -> list[Event]:
-        """Process the scores of the wanted states; the last event is a ``Finish`` if the answer has ended."""
+        """Process the scores and return events. The last event is a ``Finish`` if the answer has ended.
+
+        ``logits``: the scores of the states that ``wanted`` returned.
+        """
         if self._scores_prompt:
             # Row i scores the token after token i. The token after the prompt's last token is not part of the prompt.
             following = self._prompt.tokens[self._scored + 1 :]
@@ -90,7 +93,7 @@ class Generation:
         return not self.generated and (scores_echo or params.prompt_logprobs is not None)
 
     def _begin(self) -> list[Event]:
-        """The requested data about the prompt: the echo, its log probabilities and its token ids."""
+        """Return the requested data about the prompt: the echo, log probabilities and token ids."""
         extras: dict[str, Any] = {}
         if self._params.prompt_logprobs is not None:
             extras["prompt_logprobs"] = [None, *self._prompt_scores]
@@ -102,7 +105,7 @@ class Generation:
         return [delta] if self._params.echo else []
 
     def _echo(self) -> Delta:
-        """The prompt without the tokens that the tokenizer added."""
+        """Return the text of the prompt, without the tokens that the tokenizer added."""
         prompt, text, offsets = self._prompt, "", []
         # Prompt ids use the answer's decoder, because a character may begin in the prompt and end in the answer.
         decoder = self._decoder if prompt.text is None else TokenDecoder(self._vocabulary, False)
@@ -142,18 +145,18 @@ class Generation:
         entries: tuple[TokenLogprob, ...] | None = None,
         extras: Mapping[str, Any] = EMPTY_MAPPING,
     ) -> list[Event]:
-        """The events of an end without a stop string, with the text that was held back."""
+        """Return the last events of an answer that ends without a stop string, with the text held back so far."""
         events = self._add(self._decoder.flush(), entries, extras)
         return [*events, *self._cutter.end(Finish(self._index, reason, matched))]
 
     def _add(self, text: str, entries: tuple[TokenLogprob, ...] | None, extras: Mapping[str, Any]) -> list[Event]:
-        """The events of further text, up to a stop string."""
+        """Return the events of further text. The text is cut at a stop string."""
         self._decoded += len(text)
         events = self._cutter.add(Delta(self._index, text, entries, extras=extras)) if text or entries or extras else []
         return [replace(event, source="engine") if isinstance(event, Finish) else event for event in events]
 
     def _entry(self, token: int, scores: Scores | None = None) -> TokenLogprob:
-        """A token with the model's own log probability, before temperature and penalties."""
+        """Return a token with the log probability before temperature and penalties."""
         raw, top, count = self._vocabulary.token_bytes(token), None, self._params.logprobs
         if scores is None:
             return TokenLogprob(token_name(raw), None, None, tuple(raw))
@@ -165,7 +168,7 @@ class Generation:
         return TokenLogprob(token_name(raw), float(scores[token]), top, tuple(raw))
 
     def _score(self, token: int, scores: Scores, count: int) -> dict[str, Any]:
-        """One entry of vLLM's ``prompt_logprobs``: the token itself, then the ``count`` likeliest tokens, by id."""
+        """Return one entry of vLLM's ``prompt_logprobs``, for the token itself and the ``count`` likeliest tokens."""
         named = [token]
         if count:
             best = np.argpartition(-scores, min(count, scores.size - 1))[:count]

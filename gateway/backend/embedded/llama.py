@@ -1,7 +1,7 @@
 """Tokens → scores: a decoder of the Llama family in float32.
 
-One step computes new tokens of many sequences. The tokens' rows are stacked for the matrix products, which cost nearly
-the same for one row as for ten. For attention the rows are separated.
+One step computes new tokens of many sequences. For matrix products the rows of all tokens are stacked, because a
+product costs nearly the same for one row as for ten. For attention the rows are separated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class KeyValueCache:
             self._rows[:, :, :, : self.length] = old[:, :, :, : self.length]
 
     def extend(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
-        """Append rows (positions, kv heads, head_dim); returns all keys and values, (kv heads, positions, head_dim)."""
+        """Append rows of shape (positions, kv heads, head_dim). Return all keys and all values of the layer.
+
+        The returned arrays have the shape (kv heads, positions, head_dim).
+        """
         end = self.length + len(keys)
         self._rows[0, layer, :, self.length : end] = keys.swapaxes(0, 1)
         self._rows[1, layer, :, self.length : end] = values.swapaxes(0, 1)
@@ -47,7 +50,7 @@ Span = tuple[Sequence[int], KeyValueCache]
 
 
 class Llama:
-    """The weights and the computation, without state between steps."""
+    """The weights and the computation of a model. No state is kept between steps."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Array]) -> None:
         """``weights``: the tensors that ``tensor_shapes`` lists."""
@@ -57,7 +60,10 @@ class Llama:
         self._frequencies = np.array(config.rope_frequencies)
 
     def step(self, spans: Sequence[Span]) -> list[Array]:
-        """The hidden states (tokens, hidden) after the last block, for each span. The caches grow by these tokens."""
+        """Compute the tokens of each span, and add them to the caches.
+
+        Returns for each span the hidden states after the last block, in the shape (tokens, hidden).
+        """
         for tokens, cache in spans:
             cache.reserve(len(tokens))
         x = self._weights["model.embed_tokens.weight"][[token for tokens, _ in spans for token in tokens]]
@@ -70,7 +76,7 @@ class Llama:
         return np.split(x, np.cumsum([len(tokens) for tokens, _ in spans])[:-1])
 
     def logits(self, hidden: Array) -> Array:
-        """The scores of all tokens of the vocabulary, for each of the given states."""
+        """Return the scores of all tokens of the vocabulary, for each of the given hidden states."""
         scores: Array = self._normed(hidden, "model.norm") @ self._head.T
         return scores
 
@@ -80,7 +86,7 @@ class Llama:
         return product if bias is None else product + bias
 
     def _normed(self, x: Array, name: str) -> Array:
-        """RMS norm; ``x`` itself in models without this norm."""
+        """Return the RMS norm of ``x``, or ``x`` itself if the model has no norm of this name."""
         weight = self._weights.get(f"{name}.weight")
         if weight is None:
             return x
@@ -89,7 +95,7 @@ class Llama:
         return normed
 
     def _rotation(self, spans: Sequence[Span]) -> tuple[Array, Array]:
-        """Cosine and sine of each new row's position, (rows, 1, head_dim / 2)."""
+        """Return the cosine and sine of the rotation of each new row, in the shape (rows, 1, head_dim / 2)."""
         positions = np.concatenate([np.arange(cache.length, cache.length + len(tokens)) for tokens, cache in spans])
         angles = np.outer(positions, self._frequencies)[:, None, :]
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
@@ -128,7 +134,7 @@ def _rotated(x: Array, rotation: tuple[Array, Array]) -> Array:
 
 
 def _attend(q: Array, keys: Array, values: Array) -> Array:
-    """Attention of new rows (rows, heads, dim) over the keys and values (kv heads, positions, dim) of all rows."""
+    """Return the attention of new rows (rows, heads, dim) over all keys and values (kv heads, positions, dim)."""
     rows, heads, dim = q.shape
     groups, length = keys.shape[0], keys.shape[1]
     # Query heads that share a key head are stacked as further rows of this key head.
@@ -144,7 +150,7 @@ def _attend(q: Array, keys: Array, values: Array) -> Array:
 
 
 def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """The name and shape of each tensor of a model."""
+    """Return the name and shape of each tensor of a model."""
     hidden, inner, dim = config.hidden_size, config.intermediate_size, config.head_dim
     wide, narrow = config.num_attention_heads * dim, config.num_key_value_heads * dim
     layer: dict[str, tuple[int, ...]] = {

@@ -35,17 +35,17 @@ SIZES = (
 )  # fmt: skip
 """Keys of ``config.json`` that must be positive whole numbers."""
 STORED: Mapping[str, str] = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-"""Types of tensors in a safetensors file → numpy's."""
+"""Type of a tensor in a safetensors file → numpy's name of the type."""
 MAX_HEADER = 100 * 1024 * 1024
-"""The greatest size of a safetensors header in bytes, as in the format's reference reader."""
+"""The maximum size of a safetensors header in bytes, as in the reference reader of the format."""
 DERIVED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
-"""Tensors that some exporters wrote although their content follows from ``config.json``."""
+"""Suffixes of tensors that some exporters wrote. Their content follows from ``config.json``, so they are not read."""
 ELSEWHERE = "serve this model with vLLM or llama.cpp, and set speaks: completions"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Everything about a model except the weights. The fields have the names of the keys in ``config.json``."""
+    """The properties of a model except the weights. Most fields have the names of keys in ``config.json``."""
 
     model_type: str
     num_hidden_layers: int
@@ -59,7 +59,7 @@ class ModelConfig:
     """The longest sequence, prompt and answer together, in tokens."""
     rms_norm_eps: float
     tie_word_embeddings: bool
-    """The output matrix is the embedding matrix."""
+    """True: the output matrix is the embedding matrix."""
     rope_frequencies: tuple[float, ...]
     """Radians per position of each of the ``head_dim / 2`` rotated pairs."""
     eos_token_ids: frozenset[int]
@@ -67,7 +67,7 @@ class ModelConfig:
 
 
 def read_config(folder: Path, max_model_len: int | None = None) -> ModelConfig:
-    """The configuration of a model; ``max_model_len`` can shorten its context."""
+    """Read the configuration of a model. ``max_model_len`` can shorten the context."""
     config = _json_file(folder / "config.json")
     problems = [
         f"{key} {config.get(key)!r} is not supported (only {', '.join(map(str, values))})"
@@ -110,16 +110,16 @@ def _json_file(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ValueError(f"{file.name} is missing; path must be a Hugging Face model folder") from None
     except NotADirectoryError:
-        raise ValueError(f"it is a file, and path must be a Hugging Face model folder; {ELSEWHERE}") from None
+        raise ValueError(f"path is a file, but must be a Hugging Face model folder; {ELSEWHERE}") from None
     except ValueError as error:
         raise ValueError(f"{file.name} cannot be read as JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{file.name} must hold a JSON object")
+        raise ValueError(f"{file.name} must contain a JSON object")
     return value
 
 
 def _rope_frequencies(config: Mapping[str, Any], head_dim: int) -> tuple[float, ...]:
-    """Read ``rope_parameters`` (transformers 5), or ``rope_theta`` with ``rope_scaling`` (older)."""
+    """Read ``rope_parameters`` of transformers 5, or ``rope_theta`` and ``rope_scaling`` of older versions."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
     plain = tuple(theta ** (-i / head_dim) for i in range(0, head_dim, 2))
@@ -139,7 +139,7 @@ def _rope_frequencies(config: Mapping[str, Any], head_dim: int) -> tuple[float, 
 
 
 def read_weights(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """The tensors of ``model.safetensors`` as float32. The file must have the tensors in ``shapes`` and no others.
+    """Read ``model.safetensors`` as float32. The file must contain the tensors in ``shapes`` and no others.
 
     The format: eight bytes of header length, a JSON header, the raw tensors.
     """
@@ -157,7 +157,7 @@ def read_weights(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
             # If tensors were left unused, the model would differ from the trained model.
             if others := sorted({name for name, _ in stored.items() ^ shapes.items()}):
                 listed = ", ".join(others[:3])
-                raise ValueError(f"its tensors do not match config.json ({listed} …); {ELSEWHERE}")
+                raise ValueError(f"the tensors do not match config.json ({listed} …); {ELSEWHERE}")
             return {name: _tensor(file, header[name], 8 + length) for name in shapes}
         except (ValueError, LookupError, TypeError) as error:
             raise ValueError(f"{file.name} cannot be used: {error}") from None
@@ -169,7 +169,7 @@ def _tensor(file: Path, entry: Mapping[str, Any], base: int) -> Array:
         raise ValueError(f"tensors of type {kind} are not supported (only {', '.join(STORED)})")
     raw = np.fromfile(file, STORED[kind], math.prod(shape), offset=base + entry["data_offsets"][0])
     if raw.size < math.prod(shape):
-        raise ValueError("it is incomplete; copy it again")
+        raise ValueError("the file is incomplete; copy the file again")
     # bfloat16 is the upper half of float32.
     values = (raw.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else raw.astype(np.float32, copy=False)
     return values.reshape(shape)

@@ -1,6 +1,6 @@
-"""One call for the embedded engine: prompts as tokens, and parameters checked one by one.
+"""One call for the embedded engine: tokenized prompts and checked parameters.
 
-Any other parameter is refused with an error that names the parameter. Null counts as absent.
+A parameter that is not in ``PARAMS`` is refused with an error that names the parameter. Null counts as absent.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ class CallParams:
     """The parameters of one call; the defaults are OpenAI's."""
 
     temperature: float = 1.0
-    """0: the likeliest token is chosen."""
+    """The sampling temperature. 0: the likeliest token is chosen."""
     top_p: float = 1.0
     top_k: int = 0
-    """0 or -1: no limit."""
+    """The number of likeliest tokens to choose from. 0 or -1: no limit."""
     seed: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     max_tokens: int = 16
-    """OpenAI's default for ``/v1/completions``; templated calls always have a limit."""
+    """The maximum length of the answer. 16 is OpenAI's default for ``/v1/completions``; templated calls set a limit."""
     ignore_eos: bool = False
     echo: bool = False
     logprobs: int | None = None
-    """Alternatives per token; 0: the chosen token only; None: no log probabilities."""
+    """The number of alternatives per token. 0: the chosen token only; None: no log probabilities."""
     prompt_logprobs: int | None = None
-    """Alternatives per token of the prompt; 0: the prompt's own tokens only; None: no log probabilities."""
+    """The number of alternatives per token of the prompt. 0: the prompt's tokens only; None: no log probabilities."""
     return_token_ids: bool = False
-    """True: the answer has the token ids of the prompt and of each delta."""
+    """True: the answer contains the token ids of the prompt and of each delta."""
     skip_special_tokens: bool = True
     add_special_tokens: bool | None = None
-    """None: the template or the target decides."""
+    """Whether the tokenizer adds special tokens such as BOS. None: the template or the target decides."""
 
 
 RANGES: Mapping[str, tuple[type, float, float]] = {
@@ -57,7 +57,7 @@ RANGES: Mapping[str, tuple[type, float, float]] = {
     "skip_special_tokens": (bool, 0, 1),
     "add_special_tokens": (bool, 0, 1),
 }
-"""Parameter → its type, smallest and largest value."""
+"""Parameter → (type, smallest value, largest value)."""
 KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 PARAMS = frozenset({*RANGES, "logit_bias", "user"})
 """Every parameter of a call except ``n``, the stop strings and the prompt."""
@@ -76,7 +76,7 @@ class PromptTokens:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """One call: every prompt ``n`` times."""
+    """One call, with ``n`` choices for every prompt."""
 
     exchange: Exchange
     params: CallParams
@@ -84,12 +84,12 @@ class EngineRequest:
 
 
 def read_params(params: Mapping[str, Any], vocabulary_size: int) -> CallParams:
-    """The parameters of a call. Raises ``UnsupportedParameter`` or ``InvalidValue`` with the field's name."""
+    """Check the parameters of a call. Raises ``UnsupportedParameter`` or ``InvalidValue`` with the field's name."""
     given = {name: value for name, value in params.items() if value is not None}
     for name, value in given.items():
         if name not in PARAMS:
             raise UnsupportedParameter(
-                f"the embedded engine does not take {name[:64]!r}; it takes {', '.join(sorted(PARAMS))}", param=name
+                f"the embedded engine does not accept {name[:64]!r}; accepted: {', '.join(sorted(PARAMS))}", param=name
             )
         if name in RANGES:
             kind, low, high = RANGES[name]
@@ -104,7 +104,7 @@ def read_params(params: Mapping[str, Any], vocabulary_size: int) -> CallParams:
 
 
 def _bias(value: Any, vocabulary_size: int) -> dict[int, float]:
-    """Token → number added to its score."""
+    """Return ``logit_bias`` as token id → number to add to the score of the token."""
     try:
         bias = {int(token): float(number) for token, number in value.items()}
         if all(0 <= token < vocabulary_size and -100 <= number <= 100 for token, number in bias.items()):

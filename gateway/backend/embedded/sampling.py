@@ -15,13 +15,13 @@ from gateway.backend.embedded.model_folder import Array
 from gateway.backend.embedded.request import CallParams
 
 GREEDY_BELOW = 1e-5
-"""Up to this temperature the likeliest token is chosen, as in vLLM."""
+"""At this temperature and below, the likeliest token is chosen, as in vLLM."""
 
 Scores = NDArray[np.float64]
 
 
 def log_softmax(logits: Array) -> Scores:
-    """Log probabilities over the last axis, in double precision."""
+    """Return the log probabilities over the last axis, in double precision."""
     scores = logits.astype(np.float64)
     scores -= scores.max(axis=-1, keepdims=True)
     scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
@@ -41,7 +41,7 @@ class Sampler:
         self._counts: Counter[int] = Counter()
 
     def choose(self, logits: Array) -> int:
-        """The next token, given the scores of all tokens."""
+        """Return the next token, given the scores of all tokens."""
         params, scores = self._params, logits.astype(np.float64)
         for token, count in self._counts.items():
             scores[token] -= params.presence_penalty + params.frequency_penalty * count

@@ -36,7 +36,7 @@ class Vocabulary(Tokenizer):
     """The tokenizer of one model folder; may be used in several threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ``ConfigError`` for an unreadable file, ``ValueError`` if its tokens have another notation."""
+        """Raises ``ConfigError`` for an unreadable file, and ``ValueError`` for an unsupported notation of bytes."""
         super().__init__(folder / "tokenizer.json")
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -49,7 +49,7 @@ class Vocabulary(Tokenizer):
         self._added = self._tokenizer.get_added_tokens_decoder()
 
     def token_bytes(self, token: int, skip_special_tokens: bool = False) -> bytes:
-        """The bytes of a token; empty for a special token if special tokens are skipped."""
+        """Return the bytes of a token; empty for a special token if special tokens are skipped."""
         if (added := self._added.get(token)) is not None:
             return b"" if skip_special_tokens and added.special else added.content.encode()
         # A model may have more rows than the tokenizer has tokens; such ids have no text.
@@ -65,16 +65,16 @@ class TokenDecoder:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, token: int) -> str:
-        """The characters that this token completes."""
+        """Return the characters that this token completes."""
         return self._decoder.decode(self._vocabulary.token_bytes(token, self._skip))
 
     def flush(self) -> str:
-        """U+FFFD for an incomplete character at the end; empty otherwise."""
+        """Return U+FFFD if the last character is incomplete; otherwise an empty text."""
         return self._decoder.decode(b"", True)
 
 
 def token_name(raw: bytes) -> str:
-    """The text of a token in log probabilities. Incomplete characters are written as OpenAI does: ``bytes:\\xe4``."""
+    """Return the text of a token for log probabilities. An incomplete character is written as ``bytes:\\xe4``."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

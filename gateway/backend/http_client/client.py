@@ -29,13 +29,13 @@ from gateway.core.errors import (
 )
 
 KEEPALIVE = 15.0
-"""Seconds an idle connection stays in the pool."""
+"""Seconds for which an idle connection stays in the pool."""
 DRAIN_TIMEOUT = 0.05
-"""Seconds to wait for the end of a body after the last content, so that the connection can be pooled."""
+"""Seconds to wait for the end of a body after the last content. A connection can be pooled only after the end."""
 
 STALE = 0.1
-"""Seconds after a request. If a reused connection closes within this time without a byte of a response, the gateway
-assumes that the server closed the connection before the request.
+"""Seconds after a request was sent. If a reused connection closes within this time without a byte of a response, the
+gateway assumes that the server closed the connection before the request arrived.
 
 A server that closes an idle connection has not yet received the request; the close arrives within one round
 trip. A server that closes later received the request and may have worked on it. Go's ``net/http`` and nginx do not
@@ -45,11 +45,11 @@ useful: ``policy/deliver`` repeats the request and counts an attempt.
 
 
 NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
-"""OpenSSL's reasons for a handshake with a server that answers in plain HTTP."""
+"""OpenSSL's error reasons if a server answers the TLS handshake in plain HTTP."""
 
 
 class ConnectionPool:
-    """The idle connections to one host and port; endpoints with different paths share it."""
+    """The idle connections to one host and port. Endpoints with different paths share the pool."""
 
     __slots__ = ("client", "host", "idle", "port", "tls")
 
@@ -59,10 +59,10 @@ class ConnectionPool:
         self.port = port
         self.tls = tls
         self.idle: deque[tuple[float, Connection]] = deque()
-        """(event loop time since which the connection is idle, connection), the youngest last."""
+        """(event loop time since which the connection is idle, connection), in this order of time."""
 
     def take(self) -> Connection | None:
-        """Remove and return the youngest usable connection. Expired connections are closed."""
+        """Remove and return the usable connection that became idle last. Expired connections are closed."""
         idle = self.idle
         oldest = self.client.loop.time() - KEEPALIVE
         while idle and (idle[0][0] < oldest or idle[0][1].is_closed):
@@ -81,7 +81,7 @@ class ConnectionPool:
         self.idle.clear()
 
     def release(self, connection: Connection) -> None:
-        """End an exchange: pool the connection, wait for the end of the response body, or close the connection."""
+        """End an exchange. Pool the connection if possible, perhaps after the end of the body; otherwise close it."""
         client = self.client
         if connection.is_reusable and not client.closed:
             self.idle.append((client.loop.time(), connection))
@@ -100,7 +100,7 @@ def json_headers(key: str | None, accept: str = "application/json") -> dict[str,
 
 
 def server_root(url: str) -> str:
-    """Return the address of a server without the path ``/v1``, for endpoints beside it."""
+    """Return the address of a server without the path ``/v1``, for endpoints outside ``/v1``."""
     return url.rstrip("/").removesuffix("/v1")
 
 
@@ -115,10 +115,10 @@ class HttpEndpoint:
         """The request line and the headers that all requests share."""
         self.connect_timeout = connect_timeout
         self.private = private
-        """Texts that no error may show to a client: the server's host name and the operator's key."""
+        """Texts that no error message for clients may contain: the server's host name and the operator's key."""
 
     async def post(self, body: bytes, headers: Mapping[str, str] = EMPTY_MAPPING) -> Connection:
-        """POST ``body`` once and return the connection when the response's headers are read.
+        """POST ``body`` once. Return the connection when the headers of the response have been read.
 
         The caller has to call ``Connection.release``. ``headers`` are for this request only. Raises
         ``UpstreamError``; if a pooled connection was closed before the request, the error is an
@@ -143,7 +143,7 @@ class HttpEndpoint:
                 error.stale = True
                 pool.clear()  # the server may have closed them all, so a repeat opens a new connection
             elif connection is not pooled and not connection.response_begun and not pool.tls:
-                error.reason = f"{error.message} without an answer; does it expect TLS (https:// in url)?"
+                error.reason = f"{error.message} without an answer; if the server expects TLS, use https:// in url"
             raise
         except BaseException:
             connection.close()
@@ -151,7 +151,7 @@ class HttpEndpoint:
         return connection
 
     async def post_idempotent(self, body: bytes) -> Connection:
-        """POST a request that may be processed twice. It is repeated once if the pooled connection was stale."""
+        """POST a request that may be processed twice. Repeat the request once if the pooled connection was stale."""
         try:
             return await self.post(body)
         except UpstreamDisconnected as error:
@@ -169,7 +169,7 @@ class HttpClient:
         self._tls: ssl.SSLContext | None = None
         self.closed = False
         self.loop: asyncio.AbstractEventLoop
-        """Set by the first connection."""
+        """The event loop of the client; set when the first connection is opened."""
 
     def endpoint(
         self,
@@ -179,10 +179,10 @@ class HttpClient:
         secrets: tuple[str, ...] = (),
         method: str = "POST",
     ) -> HttpEndpoint:
-        """An endpoint for requests with one method; raises ``UpstreamUnreachable`` for an invalid URL.
+        """Return an endpoint for requests with one method. Raises ``UpstreamUnreachable`` for an invalid URL.
 
-        ``headers`` are sent with every request and contain no line ends. ``connect_timeout`` is in seconds and
-        includes the name lookup. ``secrets``: header values that no error may show.
+        ``headers`` are sent with every request; they must not contain line ends. ``connect_timeout`` is in seconds and
+        includes the name lookup. ``secrets``: header values that no error message may contain.
         """
         try:
             parts = urlsplit(url)
@@ -202,7 +202,7 @@ class HttpClient:
         return HttpEndpoint(self._pools[key], line + shared, connect_timeout, (shown, *secrets))
 
     async def aclose(self) -> None:
-        """Close every connection; running requests fail as disconnected."""
+        """Close every connection. Running requests fail with ``UpstreamDisconnected``."""
         self.closed = True
         for task, connection in tuple(self._draining.items()):
             task.cancel()
@@ -212,7 +212,7 @@ class HttpClient:
         await asyncio.sleep(0)  # the loop closes aborted transports in its next iteration
 
     async def connect(self, pool: ConnectionPool, seconds: float) -> Connection:
-        """Open a connection within ``seconds``; raises ``UpstreamError``."""
+        """Open a connection. Raises ``UpstreamError`` if that fails or takes longer than ``seconds``."""
         loop = self.loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
@@ -220,7 +220,7 @@ class HttpClient:
                     lambda: Connection(loop), pool.host, pool.port, ssl=self._context() if pool.tls else None
                 )
         except TimeoutError:
-            what = "TLS connection (http:// instead of https:// in url?)" if pool.tls else "connection"
+            what = "TLS connection (if the server has no TLS, use http:// in url)" if pool.tls else "connection"
             raise UpstreamConnectTimeout(
                 f"the model's server accepted no {what} within {seconds:g} s (delivery.timeout.connect)"
             ) from None
@@ -231,13 +231,13 @@ class HttpClient:
         except OSError as error:
             cause = os.strerror(error.errno).lower() if error.errno else "the connection was reset"
             raise UpstreamUnreachable(
-                f"the model's server does not accept connections: {cause}; check that it runs, and url"
+                f"the model's server does not accept connections: {cause}; check url, and that the server runs"
             ) from None
         connection.release = partial(pool.release, connection)
         return connection
 
     def drain(self, pool: ConnectionPool, connection: Connection) -> None:
-        """Pool a connection if only the end of the body arrives within ``DRAIN_TIMEOUT``; otherwise close it."""
+        """Pool the connection if the body ends within ``DRAIN_TIMEOUT`` without further data; otherwise close it."""
         task = asyncio.create_task(self._drain(pool, connection))
         self._draining[task] = connection
         task.add_done_callback(self._draining.pop)
@@ -263,11 +263,11 @@ class HttpClient:
 
 def _tls_failure(error: ssl.SSLError) -> UpstreamUnreachable:
     if isinstance(error, ssl.SSLCertVerificationError):
-        failure = UpstreamUnreachable("the TLS certificate of the model's server is not valid for this machine")
+        failure = UpstreamUnreachable("the gateway's machine does not trust the TLS certificate of the model's server")
         failure.reason = f"{failure.message}: {error.verify_message}"  # may contain the host name
         return failure
     if error.reason in NO_TLS:
         return UpstreamUnreachable(
-            "the model's server does not speak TLS at this port; http:// instead of https:// in url?"
+            "the model's server does not speak TLS at this port; use http:// instead of https:// in url"
         )
     return UpstreamUnreachable(f"the TLS handshake with the model's server failed: {error.reason}")

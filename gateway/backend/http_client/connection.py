@@ -16,26 +16,26 @@ from gateway.backend.http_client.response_headers import HTTP_FAULTS, MAX_HEADER
 from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse, UpstreamUnreachable
 
 MAX_FRAMING = 64 * 1024
-"""The greatest number of consecutive bytes without a byte of a body: status line and headers, also of interim
-responses, and a body's framing (chunk extensions, trailers)."""
+"""The maximum number of consecutive bytes that contain no data of a body. Such bytes are status lines, headers,
+interim responses, chunk extensions and trailers."""
 MIN_SEPARATE_BODY = 64 * 1024
 """A request body of at least this many bytes is not joined with its head."""
 HIGH_WATER = 256 * 1024
 """The socket is paused when this many bytes of a body are unread."""
 
 BODILESS = frozenset({204, 304})
-"""Statuses without a body. No completion has such a status. If a server sent a body with it, the body would be
-taken for the next response, so these connections are not reused."""
+"""Statuses of responses without a body. No completion has such a status. If a server sent a body nevertheless, the
+body would be read as the next response. So connections with such a response are not reused."""
 
 NOT_HTTP = "the model's server does not answer in valid HTTP"
 CLOSED = "the model's server closed the connection"
 TLS_ALERT = b"\x15\x03"
 """The first bytes of a TLS server's reply to a request in plain HTTP."""
-IS_TLS = "the model's server answers in TLS; https:// instead of http:// in url?"
+IS_TLS = "the model's server answers in TLS; use https:// instead of http:// in url"
 
 
 class Connection(asyncio.Protocol):
-    """One connection, with ``status``, headers and body of the current response. The body can be read once."""
+    """One connection, with status, headers and body of the current response. The body can be read once."""
 
     __slots__ = (
         "_body_pieces", "_chunks", "_failure", "_forward", "_framing_bytes", "_head_pieces", "_headers",
@@ -56,18 +56,18 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._forward: Callable[[bytes], bool] | None = None
-        """Receives pieces of the body when they arrive; see ``forward``."""
+        """The function that receives each piece of the body on arrival; see ``forward``. None: no forwarding."""
         self._chunks: list[bytes] = []
         """The unread body, without chunk framing."""
         self._in_head: list[None] = []
-        """Not empty until the headers are complete."""
+        """A list that is not empty until the headers are complete."""
         self._idle: list[None] = []
-        """Not empty if a response has ended and no bytes followed."""
+        """A list that is not empty if a response has ended and no bytes followed."""
         self.is_closed = False
         self.status = 0
-        """0 until the headers are complete."""
+        """The status of the current response; 0 until the headers are complete."""
         self.response_complete = True
-        """True: the current response has arrived, or there was no request yet."""
+        """True: the current response has arrived completely, or no request was sent yet."""
         self.response_begun = False
         """True: a byte of the current response has arrived."""
         self._keep_alive = False
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """True: another request can be sent. False while a part of the last request's body waits to be sent."""
+        """True: another request can be sent. False while a part of the last request is still unsent."""
         if not (self.response_complete and self._keep_alive and self._idle) or self.is_closed or self._paused:
             return False
         return self._transport is not None and not self._transport.get_write_buffer_size()
@@ -98,9 +98,9 @@ class Connection(asyncio.Protocol):
         """Status line and headers as received; the last piece may contain some of the body."""
         self._headers: ResponseHeaders | None = None
         self._unread_bytes = 0
-        """Bytes received in pieces with body, since the reader last took a piece."""
+        """The size of the received pieces that contain body data, since the reader last took a piece."""
         self._framing_bytes = 0
-        """Bytes received since the last byte of a body."""
+        """The number of bytes received since the last byte of a body."""
         self._body_pieces = 0
         """The length of ``_chunks`` at the end of the response. Later pieces are not part of the response."""
         self._interim = self.response_begun = self._keep_alive = False
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         return waiter
 
     async def read_head(self) -> None:
-        """Wait for status and headers; raises ``UpstreamError``."""
+        """Wait for status and headers. Raises ``UpstreamError`` if the connection fails."""
         while not self.status:
             if self._failure is not None:
                 raise self._failure
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
             await self._waiter
 
     async def read(self) -> bytes:
-        """The next piece of the body, of any size; empty at its end. Raises ``UpstreamError``."""
+        """Return the next piece of the body, of any size; empty at the end of the body. Raises ``UpstreamError``."""
         chunks = self._chunks
         while not chunks:
             if self._failure is not None:
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         return data
 
     def read_rest(self) -> bytes | None:
-        """The unread body if the end of the body has arrived; otherwise None, and ``read`` must be used."""
+        """Return the unread body if the end of the body has arrived; otherwise None, and ``read`` must be used."""
         if not self.response_complete or self._paused:
             return None
         chunks = self._chunks
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def content_type(self) -> str:
-        """The media type without parameters, in lower case; empty if the server sent none."""
+        """The media type without parameters, in lower case; empty if the server sent no content type."""
         value = self.header("content-type")
         return "" if value is None else media_type(value)
 
@@ -178,11 +178,11 @@ class Connection(asyncio.Protocol):
         return self._read_headers().get(name)
 
     def headers(self) -> list[tuple[str, str]]:
-        """All header fields in order; the names are in lower case."""
+        """Return all header fields in order. The names are in lower case."""
         return self._read_headers().items()
 
     def close(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -206,11 +206,11 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: connected."""
+        """asyncio calls this when the connection is open."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not an asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes have arrived."""
+        """asyncio calls this when bytes have arrived."""
         if self.response_complete:
             if data.strip(b"\r\n"):  # llhttp skips blank lines as well
                 self._idle.clear()  # bytes after a response belong to no request: the connection is not reused
@@ -255,7 +255,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """asyncio: the connection is closed."""
+        """asyncio calls this when the connection is closed."""
         self.is_closed = True
         if self.response_complete:
             return
@@ -264,13 +264,13 @@ class Connection(asyncio.Protocol):
             self.response_complete = True  # a body without a length ends with its connection (HTTP/1.0)
             self._wake()
         elif self.response_begun and not self.status and error is None:
-            self._fail(UpstreamInvalidResponse("the model's server closed the connection inside its headers"))
+            self._fail(UpstreamInvalidResponse("the model's server closed the connection in the middle of the headers"))
         else:
-            inside = " inside its answer" if self.status else ""
+            inside = " in the middle of the answer" if self.status else ""
             self._fail(UpstreamDisconnected(CLOSED + inside))
 
     def _head_complete(self) -> bool:
-        """Set ``status`` when the headers are complete; False if the status or the headers are invalid."""
+        """Set ``status`` when the headers are complete. Return False if the status or the headers are invalid."""
         status = self.status or self._parser.get_status_code()
         if 100 <= status < 200:
             return True
@@ -291,7 +291,7 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ called by llhttp
 
     def on_message_complete(self) -> None:
-        """llhttp: the response is complete. Only now llhttp knows whether the connection stays open."""
+        """llhttp calls this when the response is complete. Only now llhttp knows whether the connection stays open."""
         if self.response_complete:
             return
         if not self.status:

@@ -1,6 +1,6 @@
 """The header fields of one response, parsed in a second pass over the response head.
 
-Most responses need no header at all (``Connection.is_plain_success``), so ``Connection`` does not collect them.
+For most responses the gateway reads no header (``Connection.is_plain_success``), so ``Connection`` collects none.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from functools import lru_cache
 import httptools
 
 MAX_LINE = 8190
-"""The greatest size of a status line, and of one header field, in bytes."""
+"""The maximum size of a status line, and of one header field, in bytes."""
 MAX_HEADERS = 256
 HTTP_FAULTS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
-"""Errors of llhttp for bytes that are not a response to a POST."""
+"""The errors that llhttp raises for bytes that are not a response to a POST."""
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """The headers that define where a body ends."""
@@ -21,7 +21,7 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 @lru_cache(maxsize=256)
 def media_type(value: str) -> str:
-    """A content type without its parameters, in lower case."""
+    """Return a content type without its parameters, in lower case."""
     return value.partition(";")[0].strip().lower()
 
 
@@ -43,7 +43,7 @@ class ResponseHeaders:
             assert self._complete  # an error in the bytes after the head, which the connection reports
 
     def get(self, name: str) -> str | None:
-        """The first value of a header; ``name`` is in lower case."""
+        """Return the first value of a header; None if the header is missing. ``name`` is in lower case."""
         wanted = name.encode("ascii")
         for key, value in self._fields:
             if key.lower() == wanted:
@@ -51,23 +51,23 @@ class ResponseHeaders:
         return None
 
     def items(self) -> list[tuple[str, str]]:
-        """All header fields in order; the names are in lower case."""
+        """Return all header fields in order. The names are in lower case."""
         return [(name.lower().decode("latin-1"), value.decode("latin-1")) for name, value in self._fields]
 
     @property
     def is_delimited(self) -> bool:
-        """True: the headers define the end of the body, so that the connection need not end."""
+        """True: the headers define where the body ends. False: the body ends when the connection ends."""
         return any(name.lower() in _FRAMING for name, _ in self._fields)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """llhttp: one header field."""
+        """llhttp calls this for each header field."""
         if not self._complete:
             if len(self._fields) >= MAX_HEADERS or len(name) + len(value) > MAX_LINE:
                 self.is_excessive = True
             self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """llhttp: the headers of one response, interim or final, are complete."""
+        """llhttp calls this when the headers of one response, interim or final, are complete."""
         if not self._complete:
             self._complete = not 100 <= self._parser.get_status_code() < 200
             if not self._complete:

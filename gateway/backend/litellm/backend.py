@@ -27,17 +27,17 @@ from gateway.core.exchange import Events, Exchange
 from gateway.stream.batches import IteratorEvents
 
 TIMEOUT = 3600.0
-"""The timeout given to LiteLLM, in seconds. LiteLLM's timeouts are not deadlines; ``policy/deliver`` sets deadlines."""
+"""The timeout given to LiteLLM, in seconds. Deadlines are set by the layers in ``policy/deliver``."""
 CLOSE_TIMEOUT = 2.0
 """Seconds that closing a stream may take."""
 
 A_PROVIDER = re.compile(r"[^\w .()/-]")
-"""The characters that a notice with a provider's name does not contain."""
+"""Matches characters that must not appear in a notice with the name of a provider."""
 MAX_PROVIDER = 64
 
 
 class LiteLLMBackend:
-    """``speaks: litellm``: chat and embeddings at a provider."""
+    """Backend of a target with ``speaks: litellm``: chat and embeddings at a provider."""
 
     def __init__(self, target: TargetSpec) -> None:
         """Load the SDK, which blocks for seconds the first time. Raises ``ConfigError``."""
@@ -52,10 +52,10 @@ class LiteLLMBackend:
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
-        """See ``Backend``. Raises ``UnsupportedParameter`` for fields that the provider or LiteLLM would ignore."""
+        """Send the exchange through LiteLLM. Raises ``UnsupportedParameter`` for fields that would be ignored."""
         embeds = exchange.endpoint == "embeddings"
         if exchange.endpoint == "completions":
-            raise UnsupportedParameter("a litellm target takes messages, not a raw prompt", param="prompt")
+            raise UnsupportedParameter("this model's target accepts messages, not a raw prompt", param="prompt")
         _refuse_others(exchange.params, EMBEDDINGS_PARAMS if embeds else CHAT_PARAMS)
         refuse_stream_options(exchange)
         switch_logging_off()  # in this call's task only
@@ -166,12 +166,12 @@ async def _only(reply: Any) -> AsyncIterator[Any]:
 
 
 def _provider_notice(name: object) -> str:
-    """The notice that names the provider with which an aggregator answered."""
+    """Return the notice that names the provider which an aggregator has used for the answer."""
     return f"provider: {A_PROVIDER.sub('?', str(name))[:MAX_PROVIDER]}"
 
 
 def _has_finish_reason(reply: Any) -> bool:
-    """True if the provider sent a finish reason. If not, LiteLLM's wrapper ends the stream with an invented reason.
+    """Return whether the provider sent a finish reason. If not, LiteLLM's wrapper has invented the reason.
 
     If a chunk has text and a finish reason (Gemini's last chunk), the wrapper stores the reason as intermittent until
     the next chunk.
@@ -180,13 +180,13 @@ def _has_finish_reason(reply: Any) -> bool:
 
 
 def _has_usage(reply: Any) -> bool:
-    """True if a chunk that the wrapper kept has token counts, or if the wrapper keeps no chunks."""
+    """Return whether LiteLLM's wrapper has kept a chunk with token counts. True if the wrapper keeps no chunks."""
     chunks = getattr(reply, "chunks", None)
     return not chunks or any(getattr(chunk, "usage", None) for chunk in chunks)
 
 
 async def _close(reply: Any) -> None:
-    """Close a stream in any state; errors of closing are logged only."""
+    """Close a stream in any state. An error of closing is only logged."""
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT):
             await reply.aclose()
@@ -195,7 +195,7 @@ async def _close(reply: Any) -> None:
 
 
 def _as_json(model: Any) -> dict[str, Any]:
-    """One of LiteLLM's objects as JSON."""
+    """Return an object of LiteLLM as JSON."""
     value = model.model_dump(exclude_none=True)
     if not isinstance(value, dict):
         raise UpstreamInvalidResponse("the provider's answer is not a completion")
@@ -205,4 +205,4 @@ def _as_json(model: Any) -> dict[str, Any]:
 def _refuse_others(given: Iterable[str], known: Set[str]) -> None:
     for name in given:
         if name not in known:
-            raise UnsupportedParameter(f"this model's provider does not take {name}; leave it out", param=name)
+            raise UnsupportedParameter(f"this model's provider does not accept {name}; leave it out", param=name)

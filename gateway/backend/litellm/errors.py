@@ -1,9 +1,9 @@
 """LiteLLM's exceptions → the gateway's errors.
 
 LiteLLM reports a refused connection, a reset, an invalid answer and a 529 all as status 500. A status may be the string
-"overloaded", and an exhausted account has the class of a rate limit (``docs/spec/reliability.md`` 5). So an exception's
-causes are checked before its class, and the provider's HTTP reply, the root of the chain, before LiteLLM's
-interpretation. Classes are compared by name, so that LiteLLM need not be imported.
+"overloaded", and an exhausted account has the class of a rate limit (``docs/spec/reliability.md`` 5). So the causes of
+an exception are checked before its class. The provider's HTTP reply, which is the first cause, is checked before
+LiteLLM's interpretation. Classes are compared by name, so that LiteLLM need not be imported.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from gateway.core.errors import (
 LOG = logging.getLogger("gateway.litellm")
 
 MAX_TEXT = 4096
-"""Characters of an exception's message that are read."""
+"""The maximum number of characters that are read from an exception's message."""
 
 # LiteLLM's prefix of a provider's message: ``litellm.BadRequestError: GeminiException BadRequestError - ``.
 _CLASS_NAMES = re.compile(r"(?:(?:litellm\.)?\w{1,64}(?:Error|Exception)\b[\s:-]{0,4})+")
 
 # Class name → error, for each class in the chain of causes, the innermost first.
 _CAUSES: Mapping[str, tuple[type[GatewayError], str]] = {
-    "gaierror": (UpstreamDnsError, "the name of the provider's server does not resolve"),
-    "ClientConnectorDNSError": (UpstreamDnsError, "the name of the provider's server does not resolve"),
+    "gaierror": (UpstreamDnsError, "the host name of the provider's server does not resolve"),
+    "ClientConnectorDNSError": (UpstreamDnsError, "the host name of the provider's server does not resolve"),
     "ConnectTimeout": (UpstreamConnectTimeout, "connecting to the provider took too long"),
     "ConnectionTimeoutError": (UpstreamConnectTimeout, "connecting to the provider took too long"),
     "ConnectError": (UpstreamUnreachable, "the provider's server does not accept connections"),
@@ -70,9 +70,9 @@ _CLASSES: Mapping[str, tuple[type[GatewayError], str]] = {
 
 
 def gateway_error(error: Exception, sent: Collection[str] = (), private: tuple[str, ...] = ()) -> GatewayError:
-    """The gateway's error for an exception, by the causes, the class, the provider's reply, the code, the status.
+    """Return the gateway's error for an exception, by its causes, class, reply, code and status, in this order.
 
-    ``sent``: the names of the call's parameters; a refusal by LiteLLM itself names one of these in its text.
+    ``sent``: the names of the call's parameters, to find the parameter that a refusal by LiteLLM names.
     ``private``: see ``error_mapping.one_safe_line``.
     """
     if isinstance(error, GatewayError):
@@ -103,7 +103,7 @@ def gateway_error(error: Exception, sent: Collection[str] = (), private: tuple[s
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception and its causes, the outermost first."""
+    """Yield the exception and its causes, the outermost first."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -114,7 +114,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _of_class(
     kind: type[GatewayError], message: str, line: str, chain: list[BaseException], private: tuple[str, ...]
 ) -> GatewayError:
-    """The error that a table gives. A context overflow is read from the provider's reply, which has the numbers.
+    """Return the error from a table. For a context overflow, use the provider's reply, which contains the token counts.
 
     ``line``: one safe line of the exception's text, for the log.
     """
@@ -129,7 +129,7 @@ def _of_class(
 
 
 def _of_reply(error: Any, private: tuple[str, ...]) -> GatewayError:
-    """The error for the provider's own HTTP reply; ``error`` is an exception of httpx."""
+    """Return the error for the provider's own HTTP reply. ``error`` is an exception of httpx."""
     reply = error.response
     try:
         content = reply.content
@@ -141,7 +141,7 @@ def _of_reply(error: Any, private: tuple[str, ...]) -> GatewayError:
 
 
 def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
-    """The error for a parameter that LiteLLM itself refused; nothing was sent to the provider."""
+    """Return the error for a parameter that LiteLLM itself refused. Nothing was sent to the provider."""
     quoted = re.findall(r"['\[](\w{1,64})['=\]]|\b(\w{1,64})=", text)  # a bare word may belong to the model's name
     names = [*(first or second for first, second in quoted), *re.findall(r"\w{1,64}", text)]
     param = next((name for name in names if name in sent), None)
@@ -153,7 +153,7 @@ def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
 
 
 def _body(chain: list[BaseException]) -> dict[str, Any]:
-    """An error inside an answer, as an error body; empty if there is none."""
+    """Return an error inside an answer, in the form of an error body; empty if there is no error."""
     for link in chain:
         body = getattr(link, "body", None)
         if isinstance(body, dict):

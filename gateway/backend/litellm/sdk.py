@@ -48,7 +48,7 @@ class Provider:
 
     openai_like: bool
     passes_addresses: bool
-    """Addresses of media in messages reach the provider."""
+    """True: LiteLLM passes addresses of media in messages to the provider."""
     params: frozenset[str] | None
     """The chat parameters that the provider accepts; None: all."""
     dropped_formats: frozenset[str]
@@ -56,7 +56,7 @@ class Provider:
 
 
 def provider_of(target: TargetSpec) -> Provider:
-    """The provider of a target's model. Raises ``ConfigError`` if LiteLLM knows no such provider or lacks a package."""
+    """Return the provider of a target's model. Raises ``ConfigError`` for an unknown provider or a missing package."""
     try:
         litellm = load()
     except ImportError as error:
@@ -122,9 +122,9 @@ def load() -> Any:
 
 
 def switch_logging_off() -> None:
-    """Mark this context's calls as internal.
+    """Mark the LiteLLM calls of this context as internal.
 
-    LiteLLM then prepares no callback data, which saves a sixth of a call's time.
+    LiteLLM prepares no callback data for internal calls. This saves a sixth of the time of a call.
     """
     from litellm._internal_context import is_internal_call
 
@@ -132,7 +132,7 @@ def switch_logging_off() -> None:
 
 
 def _import_lazy_modules(litellm: Any) -> None:
-    """Import what LiteLLM and the OpenAI SDK import in the first call, which would block the event loop for seconds."""
+    """Import the modules that LiteLLM's first call would import. That import would block the event loop for seconds."""
     import openai.resources.chat.completions  # noqa: F401
 
     switch_logging_off()
@@ -155,7 +155,7 @@ def _keep_missing_finish_reasons() -> None:
 
 
 def _keep_provider_of_chunks() -> None:
-    """Keep the key ``provider`` of OpenRouter's chunks, the name of the provider that answers. LiteLLM drops it."""
+    """Keep the key ``provider`` of OpenRouter's chunks, which LiteLLM drops. The key names the answering provider."""
     from litellm.llms.openrouter.chat.transformation import OpenRouterChatCompletionStreamingHandler
 
     handler: Any = OpenRouterChatCompletionStreamingHandler
@@ -171,5 +171,5 @@ def _keep_provider_of_chunks() -> None:
 
 
 def _refuse_download(url: str) -> tuple[str, str]:
-    """Replaces the check that LiteLLM makes before it downloads an address, for example for a token count."""
+    """Refuse a download. Replaces the check that LiteLLM makes before a download, for example for a token count."""
     raise MediaNotAllowed("the gateway does not fetch addresses; send the media as a data: URI")

@@ -26,23 +26,23 @@ class OpenAIBackend(ABC):
     format: ClassVar[ChoiceFormat]
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
-        """``connect_timeout`` is in seconds; all other timeouts belong to ``policy/deliver``."""
+        """``connect_timeout`` is in seconds; the layers in ``policy/deliver`` apply all other timeouts."""
         self.capabilities = ENGINES[target.engine]
         self._target = target
         self.model = target.model
-        """The model's name at the server."""
+        """The name of the model at the server."""
         self._label = target.label
         self._client = client
         self._connect_timeout = connect_timeout
         self._endpoints: dict[tuple[str, bool], HttpEndpoint] = {}
-        """The endpoints by (path, whether a stream is requested)."""
+        """(path, whether a stream is requested) → the endpoint."""
 
     @abstractmethod
     def request_body(self, exchange: Exchange) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The body of a completion request, and notices; raises ``RequestError``."""
+        """Return the body of a completion request, and notices. Raises ``RequestError`` for an unsupported field."""
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """See ``Backend``."""
+        """Send the exchange to the server. See ``Backend.open``."""
         if exchange.endpoint == "embeddings":
             content = serialise({"model": self.model, **exchange.params})
             return EmbeddingsEvents(self._endpoint(EMBEDDINGS_PATH, False), content, exchange.request_id, self._label)
@@ -53,7 +53,7 @@ class OpenAIBackend(ABC):
         return BodyEvents(endpoint, serialise(body), exchange.request_id, self._label, self.format, choices, notices)
 
     def _endpoint(self, path: str, stream: bool) -> HttpEndpoint:
-        """Create the endpoint at the first request: an invalid address must fail calls, not the configuration."""
+        """Create an endpoint at its first request, so that an invalid address fails calls and not the configuration."""
         url = self._target.url.rstrip("/") + path
         accept = EVENT_STREAM if stream else "application/json"
         endpoint = open_endpoint(self._client, self._target, url, self._connect_timeout, accept)
@@ -69,7 +69,7 @@ def open_endpoint(
     accept: str = "application/json",
     method: str = "POST",
 ) -> HttpEndpoint:
-    """An endpoint of a target's server, with its key. A client's headers are not passed on."""
+    """Return an endpoint of a target's server. Requests contain the target's key, and no headers of the client."""
     key = None if target.key is None else target.key.get_secret_value()
     secrets = () if key is None else (key,)
     return client.endpoint(url, json_headers(key, accept), connect_timeout, secrets, method)

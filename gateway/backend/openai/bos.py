@@ -11,7 +11,7 @@ from gateway.core.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BosRule:
-    """The changes of a request after which the model reads exactly one BOS."""
+    """The changes to a request that make the model read exactly one BOS."""
 
     fields: Mapping[str, bool]
     """Fields for the request body: the engine's BOS switch, if the engine has a switch."""
@@ -22,7 +22,7 @@ class BosRule:
 
 UNCHANGED = BosRule(fields={})
 UNVERIFIED = BosRule(fields={}, notices=("bos: not verified; set adds_bos of the target to true or false",))
-MISSING = BosRule(fields={}, notices=("bos: missing, because the engine adds none and the template writes none",))
+MISSING = BosRule(fields={}, notices=("bos: missing, because neither the engine nor the template adds a BOS",))
 
 
 # Rows: the template's ``bos``. Columns: the engine.
@@ -31,10 +31,10 @@ MISSING = BosRule(fields={}, notices=("bos: missing, because the engine adds non
 #   engine      switch on         unchanged         missing           unverified
 #   none        unchanged
 def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> BosRule:
-    """The rule for one exchange; prompts of token ids are never changed.
+    """Return the rule for one exchange. Prompts of token ids are never changed.
 
-    ``switch``: the field that turns the engine's BOS off and on. ``adds_bos``: the engine adds a BOS by default;
-    None: not known. Notices that begin with ``bos:`` are counted as anomalies.
+    ``switch``: the field that turns the engine's BOS off and on; None: no such field. ``adds_bos``: whether the engine
+    adds a BOS by default; None: not known. Notices that begin with ``bos:`` are counted as anomalies.
     """
     if exchange.bos == "none" or str not in map(type, exchange.prompts):
         return UNCHANGED
@@ -53,12 +53,12 @@ def bos_rule(exchange: Exchange, switch: str | None, adds_bos: bool | None) -> B
 
 @cache
 def _switched(switch: str, wanted: bool, conflict: bool) -> BosRule:
-    """The rule for an engine with a switch. ``conflict``: the client has set the switch to the other value."""
+    """Return the rule for an engine with a BOS switch. ``conflict``: the client sent the opposite value."""
     return BosRule({switch: wanted}, "", (f"bos: {switch} is set by the template",) if conflict else ())
 
 
 def without_bos(rule: BosRule, prompts: Sequence[RawPrompt]) -> Sequence[RawPrompt]:
-    """The prompts, each without the BOS that the engine adds again."""
+    """Return the prompts without the BOS that the engine would add again."""
     if not rule.strip:
         return prompts
     return [prompt.removeprefix(rule.strip) if isinstance(prompt, str) else prompt for prompt in prompts]

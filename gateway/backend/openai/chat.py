@@ -15,20 +15,20 @@ from gateway.core.exchange import Exchange
 
 
 class ChatBackend(OpenAIBackend):
-    """``speaks: chat``."""
+    """Backend of a target with ``speaks: chat``."""
 
     path = "/chat/completions"
     format = CHAT
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
-        """See ``OpenAIBackend``."""
+        """For the parameters see ``OpenAIBackend``."""
         super().__init__(target, client, connect_timeout)
         self._known = CHAT_PARAMS | self.capabilities.sampling | self.capabilities.chat
 
     def request_body(self, exchange: Exchange) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """See ``OpenAIBackend``. Raises ``UnsupportedParameter`` for a raw prompt."""
+        """Return the body of a chat request, and notices. Raises ``UnsupportedParameter`` for a raw prompt."""
         if not exchange.messages:
-            raise UnsupportedParameter("this model's target takes messages, not a prompt", param="prompt")
+            raise UnsupportedParameter("this model's target accepts messages, not a raw prompt", param="prompt")
         max_stops = self.capabilities.chat_stops
         body = {"model": self.model, **exchange.params, "messages": list(exchange.messages)}
         add_common_fields(body, exchange, self.capabilities, max_stops)

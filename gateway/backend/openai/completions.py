@@ -22,35 +22,35 @@ HAS_NO_EFFECT: Mapping[str, Callable[[Any], bool]] = {
     "logprobs": lambda value: value is False,  # 0 requests the log probabilities of the chosen tokens
     "presence_penalty": lambda value: value == 0,
 }
-"""Field → true for the values with which the field may be sent to an engine that ignores the field."""
+"""Field → whether a value has no effect. An engine that ignores the field may receive only such values."""
 
 SKIP_SPECIAL = "skip_special_tokens"
-"""The field of vLLM and SGLang that keeps special tokens in the text, or removes them."""
+"""The field of vLLM and SGLang that decides whether special tokens are removed from the text."""
 
 
 class CompletionsBackend(OpenAIBackend):
-    """``speaks: completions``."""
+    """Backend of a target with ``speaks: completions``."""
 
     path = "/completions"
     format = COMPLETIONS
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
-        """See ``OpenAIBackend``."""
+        """For the parameters see ``OpenAIBackend``."""
         super().__init__(target, client, connect_timeout)
         self._adds_bos = self.capabilities.adds_bos if target.adds_bos is None else target.adds_bos
         self._known = COMPLETIONS_PARAMS | self.capabilities.sampling
 
     def request_body(self, exchange: Exchange) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """See ``OpenAIBackend``. Raises ``UnsupportedParameter`` for messages and for fields that would be ignored."""
+        """Return the body and notices. Raises ``UnsupportedParameter`` for messages and ignored fields."""
         prompts: Sequence[RawPrompt] = exchange.prompts
         capabilities = self.capabilities
         if not prompts:
-            raise UnsupportedParameter("this model's target takes a prompt, not messages", param="messages")
+            raise UnsupportedParameter("this model's target accepts a prompt, not messages", param="messages")
         for name in sorted(capabilities.missing & exchange.params.keys()):
             if not HAS_NO_EFFECT[name](exchange.params[name]):
                 raise UnsupportedParameter(f"this model's engine does not accept {name}; leave it out", param=name)
         if not capabilities.token_prompts and any(not isinstance(prompt, str) for prompt in prompts):
-            raise UnsupportedParameter("this model's engine takes strings only, not token ids", param="prompt")
+            raise UnsupportedParameter("this model's engine accepts strings, not token ids", param="prompt")
         rule = bos_rule(exchange, capabilities.bos_switch, self._adds_bos)
         prompts = without_bos(rule, prompts)
         prompt = prompts if exchange.prompt_is_list or len(prompts) > 1 else prompts[0]

@@ -1,4 +1,4 @@
-"""Fields with which a request controls an engine instead of a completion; refused unless the policy allows them.
+"""Fields that control an engine instead of a completion. A request with such a field needs a policy that allows it.
 
 These fields choose adapters, workers, cache entries and queue places, name hosts to connect to, load code, or bypass
 the limits of a policy. The lists come from each engine's public sources, at the versions named below. A field of one
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 
 def words(text: str) -> frozenset[str]:
-    """The names in a text, separated by white space."""
+    """Return the names in a text, which are separated by white space."""
     return frozenset(text.split())
 
 
@@ -59,4 +59,4 @@ CONTROL_FIELDS: Mapping[str, frozenset[str]] = MappingProxyType(
 """Engine → control fields."""
 
 STEERING: frozenset[str] = frozenset().union(*CONTROL_FIELDS.values())
-"""The fields of all engines."""
+"""The control fields of all engines."""

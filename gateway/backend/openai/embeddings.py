@@ -17,13 +17,13 @@ class EmbeddingsEvents(UpstreamRequest):
     """An embeddings request and its events."""
 
     exhausted = False
-    """See ``Events``."""
+    """True: the answer has been returned. See ``Events.exhausted``."""
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """See ``Events``: a document has no text to forward."""
+        """Do nothing, because a document has no text to forward."""
 
     async def next_batch(self) -> Sequence[Event]:
-        """See ``Events``."""
+        """Return the whole answer as one batch. See ``Events.next_batch``."""
         if self.exhausted:
             return ()
         self.exhausted = True
@@ -33,7 +33,7 @@ class EmbeddingsEvents(UpstreamRequest):
         if (error := error_in_body(body, self._endpoint.private)) is not None:
             raise error
         if not isinstance(body.get("data"), list):
-            raise UpstreamInvalidResponse("the model's server sent an answer without data")
+            raise UpstreamInvalidResponse("the model's server sent an embeddings answer without the list data")
         usage = read_usage(body.get("usage"), UpstreamInvalidResponse)
         begun = Begun(self._target), Document(body)
         return begun if usage is None else (*begun, usage)

@@ -1,4 +1,4 @@
-"""Token counts by the engine, if the gateway has no tokenizer of the model: the tokens left for the answer.
+"""Asks the engine for token counts, to compute the tokens left for the answer. Used if the gateway has no tokenizer.
 
 vLLM and SGLang refuse a request whose prompt and ``max_tokens`` exceed the context, even if the gateway chose
 ``max_tokens``. Both engines have ``POST /tokenize`` outside ``/v1``, which returns ``count`` and ``max_model_len``.
@@ -24,13 +24,13 @@ from gateway.core.errors import (
 LOG = logging.getLogger("gateway.room")
 
 TIMEOUT = 2.0
-"""Seconds that a count may take; after that the call continues without the count."""
+"""Seconds that a count may take. After a longer wait the call continues without the count."""
 VALID_FOR = 60.0
-"""Seconds for which a context length is reused, and for which an engine that does not count is not asked again."""
+"""Seconds for which a context length is reused. An engine that does not count is not asked for the same time."""
 NEVER_COUNTS = (UpstreamUnreachable, UpstreamConnectTimeout, UpstreamDnsError, UpstreamModelMissing)
-"""Errors after which the engine is not asked for ``VALID_FOR`` seconds; any other may be due to one prompt."""
+"""Errors after which the engine is not asked for ``VALID_FOR`` seconds. Other errors may concern only one prompt."""
 MAX_ADDED = 16
-"""Tokens that an engine may add to a prompt, such as a BOS."""
+"""The maximum number of tokens that an engine adds to a prompt, such as a BOS."""
 
 
 class EngineTokenizer:
@@ -42,16 +42,16 @@ class EngineTokenizer:
         self._client = TokenizerClient(target, client, TIMEOUT, TIMEOUT)
         self._configured = max_model_len
         self.length = max_model_len
-        """The context in tokens; None: not known yet."""
+        """The length of the context in tokens; None: not known yet."""
         self._length_valid_until = 0.0
-        """Monotonic seconds."""
+        """Monotonic seconds until which ``length`` is reused."""
         self._silent_until = 0.0
         """Monotonic seconds until which the engine is not asked."""
 
     async def remaining(self, prompt: str, wanted: int) -> int | None:
-        """Tokens left for the answer, at least 1 and at most ``wanted``; None: not known.
+        """Return the tokens left for the answer, at least 1 and at most ``wanted``; None if the number is not known.
 
-        If the engine does not count, a configured context still limits the result: a prompt has at least one token.
+        If the engine does not count, the result is still smaller than a configured context, which includes the prompt.
         """
         now = time.monotonic()
         # No token is shorter than a byte, so most prompts are known to fit without being counted.
@@ -67,14 +67,14 @@ class EngineTokenizer:
             if isinstance(error, NEVER_COUNTS) and now >= self._silent_until:
                 self._silent_until = now + VALID_FOR
                 advice = "set max_model_len and tokenizer of the model"
-                LOG.warning("the engine of %s counts no tokens (%s); %s", self._target.label, error.message, advice)
+                LOG.warning("the engine of %s cannot count tokens (%s); %s", self._target.label, error.message, advice)
             return unknown
         self.length = length if self._configured is None else min(length, self._configured)
         self._length_valid_until = now + VALID_FOR
         return max(min(wanted, self.length - count), 1)
 
     async def _tokenize(self, prompt: str) -> tuple[int, int]:
-        """The number of tokens of the prompt, and of the context."""
+        """Return the number of tokens of the prompt, and the length of the context in tokens."""
         body = await self._client.ask("/tokenize", {"prompt": prompt})
         match body:
             case {"count": int(count), "max_model_len": int(length)} if count >= 0 and length > 0:

@@ -1,12 +1,13 @@
 """A server's error, as status and body → one of the gateway's errors.
 
 Bodies have many forms: ``{"error": {…}}`` with a string or a numeric code, ``{"error": "text"}``, ``{"detail": …}``,
-``{"object": "error", …}``, plain text, HTML, tracebacks. They become an ``UpstreamErrorBody``, and tables choose the
-error. Only a refusal of the *request* passes on a line of the server's own words, made safe by ``one_safe_line``,
-because a client has to learn what to change. The log gets such a line for every error (``GatewayError.reason``).
+``{"object": "error", …}``, plain text, HTML, tracebacks. Each body becomes an ``UpstreamErrorBody``, and tables choose
+the error. If the server refused the *request*, the error contains one line of the server's message, made safe by
+``one_safe_line``, because the client must know what to change. The log gets such a line for every error
+(``GatewayError.reason``).
 
-If a server echoes the request, a client can choose these words. So each expression searches at most ``MAX_SEARCHED``
-characters, because some expressions need quadratic time.
+If a server echoes the request, a client can choose the server's words. Some regular expressions need quadratic time, so
+each expression searches at most ``MAX_SEARCHED`` characters.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from gateway.core.errors import (
 )
 
 MAX_ERROR_BODY = 64 * 1024
-"""Bytes of an error body that are read."""
+"""The maximum number of bytes that are read from an error body."""
 MAX_SEARCHED = 500
-"""Characters of a message, a code or a type that expressions search."""
+"""The maximum number of characters of a message, a code or a type that regular expressions search."""
 MIN_ANYWHERE = 8
-"""A private text with at least this many characters is also removed inside words."""
+"""A private text of at least this many characters is also removed inside a word."""
 MAX_LINE = 200
-"""Characters of a server's message that reach a client."""
+"""The maximum number of characters of a server's message that are sent to a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +53,20 @@ class UpstreamErrorBody:
 
     message: str = ""
     code: str = ""
-    """Lower case; a numeric code as its digits."""
+    """The error code in lower case. A numeric code is converted to a string."""
     type: str = ""
-    """Lower case."""
+    """The error type in lower case."""
     param: str | None = None
 
 
-USED_UP = "the gateway's account at the provider is used up"
-BAD_KEY = "the model's server refused the gateway's key; the operator has to check it"
+USED_UP = "the gateway's account at the provider has no quota left; the operator has to check the account"
+BAD_KEY = "the model's server refused the gateway's key; the operator has to check the key"
 REDIRECTED = "the model's server answered with a redirect; the operator has to configure the final url"
 OVERLOADED = "the model's server is overloaded or not ready"
 
-EXPECTS_TLS = "the model's server expects TLS at this port; https:// instead of http:// in url?"
+EXPECTS_TLS = "the model's server expects TLS at this port; use https:// instead of http:// in url"
 _EXPECTS_TLS = re.compile(rb"plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server")
-"""What nginx and Go's servers write in a response with status 400."""
+"""The text that nginx and Go's servers send with status 400 if a TLS port receives plain HTTP."""
 
 # (error, its message, statuses, expression over code, type and message): the first match decides.
 _MEANINGS: tuple[tuple[type[GatewayError], str, frozenset[int], re.Pattern[str]], ...] = (
@@ -134,9 +135,10 @@ def error_for_status(
     target: str = "",
     private: tuple[str, ...] = (),
 ) -> GatewayError:
-    """The error for an unsuccessful response.
+    """Return the error for an unsuccessful response.
 
-    ``target``: the target's label, shown if the response has no usable reason. ``private``: see ``one_safe_line``.
+    ``target``: the target's label, for the message if the response has no usable reason. ``private``: see
+    ``one_safe_line``.
     """
     kind = "an HTML page" if "html" in content_type else "a body"
     size = f"{kind} of {len(body)} bytes" if body else "an empty body"
@@ -147,12 +149,12 @@ def error_for_status(
     else:
         error = _error(status, parsed, retry_after, private, reply)
     error.upstream_status = status
-    error.reason = _reason(parsed, private) or f"no reason in {size}"
+    error.reason = _reason(parsed, private) or f"the server sent no reason ({size})"
     return error
 
 
 def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> GatewayError | None:
-    """The error inside a JSON object of a 200 response, or None. ``private``: see ``one_safe_line``."""
+    """Return the error in the JSON of a 200 response; None if there is no error. ``private``: see ``one_safe_line``."""
     parsed = _from_json(value)
     if parsed is None:
         return None
@@ -165,7 +167,7 @@ def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> Ga
 
 
 def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: float | None = None) -> float | None:
-    """Seconds to wait, from 1 to 3600; None if neither header has a valid value.
+    """Return the seconds to wait before a retry, from 1 to 3600; None if neither header has a valid value.
 
     ``now``: seconds since the epoch, for dates.
     """
@@ -183,7 +185,7 @@ def parse_retry_after(retry_after: str | None, retry_after_ms: str | None, now: 
 
 
 def read_error_body(body: bytes, content_type: str = "") -> UpstreamErrorBody:
-    """The parsed error body; empty if nothing in the body is usable."""
+    """Parse an error body. The result is empty if nothing in the body is usable."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -193,9 +195,9 @@ def read_error_body(body: bytes, content_type: str = "") -> UpstreamErrorBody:
 
 
 def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
-    """The first line of a server's message without addresses, host names, paths, keys and markup; may be empty.
+    """Return the first line of a server's message without addresses, host names, paths, keys and markup; may be empty.
 
-    ``private``: texts known to be private, such as the target's key and host name; removed in any letter case.
+    ``private``: texts to remove in any letter case, such as the target's key and host name.
     """
     begun = text[: 64 * MAX_SEARCHED].lstrip()[: MAX_SEARCHED + 1]
     line = begun.splitlines()[0] if begun else ""
@@ -211,7 +213,7 @@ def one_safe_line(text: str, private: tuple[str, ...] = ()) -> str:
 
 
 def _reason(parsed: UpstreamErrorBody, private: tuple[str, ...]) -> str:
-    """The server's message as one safe line (the last line of a traceback); without a message, its code."""
+    """Return the server's message, or the last line of a traceback, as one safe line. No message: return the code."""
     text = parsed.message.strip()[: 64 * MAX_SEARCHED]
     if text.startswith("Traceback"):
         text = text.rpartition("\n")[2]
@@ -219,7 +221,7 @@ def _reason(parsed: UpstreamErrorBody, private: tuple[str, ...]) -> str:
 
 
 def _private(text: str) -> re.Pattern[str]:
-    """Matches a private text; a short text only as a whole word, because a host may be called ``a``."""
+    """Return an expression for a private text. A short text must be a whole word, because a host may be named ``a``."""
     escaped = re.escape(text)
     return re.compile(escaped if len(text) >= MIN_ANYWHERE else rf"(?<!\w){escaped}(?!\w)", re.IGNORECASE)
 
@@ -241,9 +243,9 @@ _PRIVATE = (
 def _error(
     status: int, parsed: UpstreamErrorBody, retry_after: float | None, private: tuple[str, ...], reply: str = ""
 ) -> GatewayError:
-    """Choose the class of the error by the status and the server's words.
+    """Return the error for the status and the words of the server.
 
-    ``reply``: shown to the client if the response has no usable reason.
+    ``reply``: a description of the response, for the message if the response has no usable reason.
     """
     words = f"{parsed.code}\n{parsed.type}\n{parsed.message[:MAX_SEARCHED].lower()}"
     for kind, message, statuses, pattern in _MEANINGS:
@@ -254,7 +256,7 @@ def _error(
             return kind(message)
     if 300 <= status < 400:
         return UpstreamRedirect(REDIRECTED)
-    failed = f"the model's server answered with status {status}; the gateway's log has its message"
+    failed = f"the model's server answered with status {status}; the gateway's log has the server's message"
     kind, message = _STATUSES.get(status, (UpstreamError, failed))
     if kind is UpstreamRejectedRequest:
         line = one_safe_line(parsed.message, private)
@@ -290,12 +292,12 @@ def _from_object(error: Mapping[str, Any]) -> UpstreamErrorBody:
 
 
 def _word(value: object) -> str:
-    """A code or a type in lower case; empty for anything but a string or an integer."""
+    """Return a code or a type in lower case; empty if the value is neither a string nor an integer."""
     return str(value)[:MAX_SEARCHED].lower() if isinstance(value, str | int) else ""
 
 
 def _detail(detail: object) -> str:
-    """FastAPI's ``detail``: a string, or a list whose first entry is shown without its input."""
+    """Return FastAPI's ``detail`` as text. Of a list, only place and message of the first entry are used."""
     if isinstance(detail, list) and detail and isinstance(detail[0], dict):
         steps, message = detail[0].get("loc"), detail[0].get("msg")
         steps = steps if isinstance(steps, list) else []

@@ -18,14 +18,14 @@ from gateway.stream.surrogates import SurrogateJoiner, replace_lone
 from gateway.wire.logprobs import from_chat, from_completions
 
 RESPONSE_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage"})
-"""The keys of a response that are read here or written by the gateway itself; the others are passed on."""
+"""The keys of a response that are read here or written by the gateway itself. All other keys are passed on."""
 STOP_KEYS = ("stop_reason", "matched_stop")
-"""Keys of a choice that name the stop that matched: vLLM's and SGLang's."""
+"""The keys of a choice that contain the matched stop, in vLLM and in SGLang."""
 PLAIN_DELTA_KEYS = frozenset({"role", "content"})
 COUNT_KEYS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
-"""The keys of ``usage`` that are read; the others are details."""
+"""The keys of ``usage`` that are read. All other keys are passed on as details."""
 MAX_COUNT = 2**53
-"""The largest count of tokens: larger numbers are not exact in every language."""
+"""The largest valid count of tokens. Larger integers are not exact in every programming language."""
 
 
 # ---------------------------------------------------------------- the two formats of a choice
@@ -33,15 +33,15 @@ MAX_COUNT = 2**53
 
 @dataclass(frozen=True, slots=True)
 class ChoiceFormat:
-    """The form of a choice at one endpoint."""
+    """The format of a choice at one endpoint."""
 
     message: Callable[[Mapping[str, Any]], tuple[object, Mapping[str, Any]]] | None
-    """Choice → (text, other fields of its delta or message); None: the key ``text``, no fields."""
+    """Choice → (text, other fields of the delta or message). None: the text is in the key ``text``, without fields."""
     plain_text: Callable[[Mapping[str, Any]], Any]
     """Choice of a stream → the text if the delta has nothing else; otherwise a value that is not a string."""
     logprobs: Callable[[Any], tuple[TokenLogprob, ...] | None]
     keys: frozenset[str]
-    """The keys of a choice that are read; the others are extras."""
+    """The keys of a choice that are read. All other keys are passed on as extras."""
 
 
 def _chat_message(choice: Mapping[str, Any]) -> tuple[object, Mapping[str, Any]]:
@@ -114,7 +114,7 @@ class ChunkReader:
         self._keys: frozenset[str] | None = None
         """``RESPONSE_KEYS`` and the keys of the first chunk; None before the first chunk."""
         self._open: dict[int, SurrogateJoiner | None] = {}
-        """The choices that have begun and not finished; with a joiner once half a character may have arrived."""
+        """Index of each unfinished choice → a joiner if half a character may have arrived, otherwise None."""
         self._finished: set[int] = set()
         self._usage: Usage | None = None
 
@@ -129,7 +129,7 @@ class ChunkReader:
         return bool(self._open or self._finished)
 
     def read(self, chunk: object, *, surrogates: bool = False) -> list[Event]:
-        """The events of one chunk.
+        """Return the events of one chunk.
 
         ``surrogates``: the chunk may have lone surrogates. Raises the error that the chunk reports, or ``invalid``.
         """
@@ -157,7 +157,7 @@ class ChunkReader:
         return events
 
     def fast_text_delta(self, chunk: object) -> Delta | None:
-        """The event of a chunk that has only further text of one choice; otherwise None, and ``read`` must be used.
+        """Return the event of a chunk that has only more text of one choice. If None, the caller must use ``read``.
 
         Chunks with a new key, or with another value that is not null, are left to ``read``.
         """
@@ -179,7 +179,7 @@ class ChunkReader:
         return Delta(index, text) if joiner is None or not joiner.pending else None
 
     def end(self) -> list[Event]:
-        """The events at the end of the response. Raises ``UpstreamIncomplete`` if a choice has not finished."""
+        """Return the events at the end of the response. Raises ``UpstreamIncomplete`` if a choice has not finished."""
         if not self._finished and not self._open:
             raise UpstreamIncomplete("the model's server ended its answer without any content")
         if self._open:
@@ -231,9 +231,9 @@ class ChunkReader:
 
 
 def read_usage(usage: object, invalid: type[UpstreamError] = UpstreamInvalidStream) -> Usage | None:
-    """The counts of a ``usage`` object; None if they are missing, negative or not integers.
+    """Return the counts of a ``usage`` object; None if the counts are missing, negative or not integers.
 
-    Raises ``invalid`` for a count above ``MAX_COUNT``, which would distort every sum of counts.
+    Raises ``invalid`` for a count above ``MAX_COUNT``, because such a count would distort every sum.
     """
     if not isinstance(usage, dict):
         return None
@@ -246,7 +246,7 @@ def read_usage(usage: object, invalid: type[UpstreamError] = UpstreamInvalidStre
 
 
 def _other_keys(value: Mapping[str, Any], known: frozenset[str]) -> Mapping[str, Any]:
-    """The entries with unknown keys, in order, without null values, which engines write for absent entries."""
+    """Return the entries with unknown keys, in order. Entries with null are left out, because null means absent."""
     if value.keys() <= known:
         return EMPTY_MAPPING
     for key, item in value.items():

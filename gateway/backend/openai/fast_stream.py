@@ -26,9 +26,9 @@ _PREFIX, _SUFFIX = len(b"data: "), len(b"\n\n")
 Sample = tuple[bytes, Delta]
 """The bytes of an event, and the delta parsed from these bytes."""
 PROBE = "\N{WHITE SQUARE}"
-"""Appended to a text to obtain a different text."""
+"""This text is appended to another text to obtain a different text."""
 MAX_PLACES = 4
-"""The greatest number of places that are tried if the text's string occurs several times in an event."""
+"""The maximum number of places that are tried if the text occurs several times in an event."""
 ATTEMPTS = 4
 """After this many consecutive events that differ from the event before, the splicer stops learning from events."""
 
@@ -62,7 +62,7 @@ class SseSplicer:
                 self._learn(data, delta, frame)
 
     def take(self, data: bytes) -> bool:
-        """Forward a piece of the body. Does nothing and returns False if the piece is not text that may pass."""
+        """Forward a piece of the body and return True. If the piece cannot be forwarded, return False."""
         frame = self._frame
         if frame is None or not (data.startswith(self._head) and data.endswith(self._tail)):
             return self._take_parsed(data)
@@ -110,7 +110,7 @@ class SseSplicer:
             return None
 
     def _learn(self, data: bytes, delta: Delta, frame: ChoiceFrame) -> None:
-        """Find the bytes around the text: a different text between these bytes must change the delta's text only."""
+        """Find the bytes around an event's text. A different text between these bytes must change only the delta."""
         text, other = orjson.dumps(delta.text), delta.text + PROBE
         probe = orjson.dumps(other)[1:-1]
         at = data.find(text)

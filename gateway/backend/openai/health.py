@@ -1,4 +1,4 @@
-"""Asks the server of a target whether it is healthy."""
+"""Health checks of the servers of targets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gateway.core.errors import UpstreamError
 
 @dataclass(slots=True)
 class HealthProbe:
-    """``GET`` of the health path of one target."""
+    """Sends ``GET`` to the health path of one target."""
 
     target: TargetSpec
     client: HttpClient
     path: str
     """The path below the root of the target's address."""
     timeout: float
-    """Seconds."""
+    """Seconds that one check may take."""
     _endpoint: HttpEndpoint | None = field(default=None, init=False)
 
     async def check(self) -> str:
-        """The reason why the target is not healthy; empty if it is healthy."""
+        """Return the reason why the target is not healthy; empty if the target is healthy."""
         try:
             async with asyncio.timeout(self.timeout):
                 status = await self._status()

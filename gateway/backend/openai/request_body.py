@@ -14,20 +14,20 @@ from gateway.core.exchange import Exchange
 from gateway.core.words import closest
 
 MAX_NAMED = 8
-"""The greatest number of fields that one notice names."""
+"""The maximum number of fields that one notice names."""
 
 
 def add_common_fields(
     body: dict[str, Any], exchange: Exchange, capabilities: EngineCapabilities, max_stops: int | None = None
 ) -> None:
-    """Add the fields that both endpoints share to a body.
+    """Add to a body the fields that chat and completions share.
 
     Raises ``InvalidValue`` for invalid ``stop_token_ids``, ``UnsupportedParameter`` for a field that would be ignored.
     """
     if capabilities.ignored and not capabilities.ignored.isdisjoint(exchange.params):
         for name in sorted(capabilities.ignored & exchange.params.keys()):
             if exchange.params[name] is not False:
-                raise UnsupportedParameter(f"this model's engine does not know {name}; leave it out", param=name)
+                raise UnsupportedParameter(f"this model's engine does not support {name}; leave it out", param=name)
     body["stream"] = exchange.stream
     if exchange.n > 1:
         body["n"] = exchange.n
@@ -40,13 +40,13 @@ def add_common_fields(
 
 
 def stops_notice(exchange: Exchange, max_stops: int | None) -> tuple[str, ...]:
-    """The notice for more stop strings than the target accepts. The gateway cuts at all stop strings itself."""
+    """Return a notice if the target accepts fewer stop strings. The gateway itself cuts at the other stop strings."""
     more = len(exchange.stops) - max_stops if max_stops is not None else 0
     return (f"stops_enforced_here: {more}",) if more > 0 else ()
 
 
 def unverified_notice(exchange: Exchange, known: Set[str]) -> tuple[str, ...]:
-    """The notice for fields that the engine is not known to understand, safe for a header."""
+    """Return a notice about fields that the engine may not understand. The notice is safe for a header."""
     if not exchange.stream_options and exchange.params.keys() <= known:
         return ()
     strange = {*exchange.params, *(f"stream_options.{key}" for key in exchange.stream_options)} - known
@@ -62,19 +62,19 @@ def _meant(name: str, known: Set[str]) -> str:
 
 
 def refuse_stream_options(exchange: Exchange) -> None:
-    """Refuse stream options for a target without them; ``exchange.stream_options`` never has ``include_usage``."""
+    """Raise ``UnsupportedParameter`` if the exchange has stream options. For targets that accept no stream options."""
     for key in exchange.stream_options:
         name = f"stream_options.{_printable(key)}"
-        raise UnsupportedParameter(f"this model's target does not take {name}; leave it out", param=name)
+        raise UnsupportedParameter(f"this model's target does not accept {name}; leave it out", param=name)
 
 
 def serialise(body: Mapping[str, Any]) -> bytes:
-    """A body as JSON. Raises ``InvalidUnicode`` or ``InvalidValue`` for values that JSON in UTF-8 cannot express."""
+    """Return a body as JSON. Raises ``InvalidUnicode`` or ``InvalidValue`` for a value that JSON cannot express."""
     try:
         return orjson.dumps(body, default=_as_dict)
     except TypeError as error:
         if "surrogate" in str(error):
-            raise InvalidUnicode("the request holds a lone surrogate; send whole characters") from None
+            raise InvalidUnicode("the request contains a lone surrogate; send whole characters") from None
         message = "the request has a value that JSON cannot express, such as an integer of more than 64 bits"
         raise InvalidValue(message) from None
 
@@ -86,7 +86,7 @@ def _as_dict(value: object) -> object:
 
 
 def _stop_token_ids(exchange: Exchange) -> list[int]:
-    """The template's stop token ids, then the client's, in the same order as stop strings."""
+    """Return the stop token ids: first the template's, then the client's, like stop strings."""
     if "stop_token_ids" not in exchange.params:
         return list(exchange.stop_token_ids)
     own = exchange.params["stop_token_ids"]

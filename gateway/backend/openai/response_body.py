@@ -43,19 +43,19 @@ EVENT_STREAM = "text/event-stream"
 NOT_JSON = "the model's server sent an event that is not JSON"
 STREAM_ERROR = "the model's server reported an error in its stream"
 MAX_BLANK = 64 * 1024
-"""The greatest number of blank bytes at the start of a body."""
+"""The maximum number of blank bytes at the start of a body."""
 MAX_SAMPLE = 4096
-"""The greatest size of an event that is kept as a sample, in bytes."""
+"""The maximum size of an event that is kept as a sample, in bytes."""
 MAX_CONTAINERS = 500_000
-"""The greatest number of objects and lists in one JSON document. More would block the event loop for too long."""
+"""The maximum number of objects and lists in one JSON document. More would block the event loop for too long."""
 _BLANKS = b"\xef\xbb\xbf \t\r\n"
 _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _MIN_DETECT = 64
-"""Bytes after which a decision is made, if the start of a body does not show whether the body is a stream."""
+"""The number of bytes that are always enough to decide whether a body is a stream."""
 
 
 class BodyEvents(UpstreamRequest):
-    """A completion request and the events of its response. Everything that has arrived becomes one batch."""
+    """A completion request and the events of its response. All events that arrived together are one batch."""
 
     __slots__ = ("_choices", "_failure", "_format", "_notices", "_parser", "_reader", "_sample", "exhausted")
 
@@ -69,7 +69,7 @@ class BodyEvents(UpstreamRequest):
         choices: int,
         notices: tuple[str, ...],
     ) -> None:
-        """See ``UpstreamRequest``, then ``ChunkReader``."""
+        """For the parameters see ``UpstreamRequest`` and ``ChunkReader``."""
         # super().__init__() is not called, to save time in every call.
         self._endpoint = endpoint
         self._content = content
@@ -79,18 +79,18 @@ class BodyEvents(UpstreamRequest):
         self._choices = choices
         self._notices = notices
         self._reader: ChunkReader
-        """Set with ``_parser``."""
+        """The reader of the chunks of a stream; set together with ``_parser``."""
         self._parser: SseParser | None = None
-        """Set once the body is known to be a stream."""
+        """The parser of a stream; None until the body is known to be a stream."""
         self._sample: Sample | None = None
-        """The first event with text that names no role; the events that follow usually look like it."""
+        """The first event with text and without a role. Later events usually have the same format."""
         self._failure: GatewayError | None = None
         """The error to raise after the events before the error have been returned."""
         self.exhausted = False
-        """See ``Events``."""
+        """True: no events follow. See ``Events.exhausted``."""
 
     async def next_batch(self) -> Sequence[Event]:
-        """See ``Events``."""
+        """Wait for the next events and return them. See ``Events.next_batch``."""
         events: list[Event] = []
         while not self.exhausted and self._failure is None:
             try:
@@ -124,7 +124,7 @@ class BodyEvents(UpstreamRequest):
         return ()
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """See ``Events``."""
+        """Forward plain text of the stream to the client. See ``Events.forward_text``."""
         parser = self._parser
         if parser is None or not parser.idle or self.exhausted or self._failure is not None:
             return
@@ -160,7 +160,7 @@ class BodyEvents(UpstreamRequest):
         self.exhausted = True
 
     def _read_json(self, body: bytes) -> list[Event]:
-        """The events of a response that is not a stream. Raises an error if the response is incomplete."""
+        """Return the events of a response that is not a stream. Raises an error if the response is incomplete."""
         reader = ChunkReader(
             self._format, self._target, self._choices, self._notices, self._endpoint.private, UpstreamInvalidResponse
         )
@@ -182,7 +182,7 @@ class BodyEvents(UpstreamRequest):
             events += self._read_event(event)
 
     def _fast_read_lines(self, lines: list[bytes], data: bytes, events: list[Event]) -> None:
-        """Read the data of unnamed events without lone surrogates; ``data``: the piece with these events."""
+        """Read the data of unnamed events without lone surrogates. ``data``: the piece of the body."""
         reader = self._reader
         for line in lines:
             if len(line) < 16 and _is_done(line):
@@ -234,7 +234,7 @@ class BodyEvents(UpstreamRequest):
 
 
 def parse_json(body: bytes) -> Any:
-    """The JSON in a body. Raises ``UpstreamInvalidResponse`` if it is invalid, too deep or has too many values."""
+    """Parse the JSON in a body. Raises ``UpstreamInvalidResponse`` if the JSON is invalid, too deep or too large."""
     brackets = count_brackets(body)
     if brackets > MAX_CONTAINERS:
         raise UpstreamInvalidResponse(f"the model's server sent JSON with more than {MAX_CONTAINERS} objects and lists")
@@ -253,7 +253,7 @@ def _refuse_deep(brackets: int, value: object, invalid: type[UpstreamError]) -> 
 
 
 def _is_stream(first: bytes, http: Connection, *, ended: bool) -> bool | None:
-    """True for a stream, by the first bytes of the body, or else by the content type. None: more bytes are needed."""
+    """Return whether a body is a stream, by its first bytes or by the content type; None if more bytes are needed."""
     if first.startswith(b"data:"):
         return True
     head = first.lstrip(_BLANKS)

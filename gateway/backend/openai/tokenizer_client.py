@@ -1,8 +1,8 @@
-"""The tokenizer endpoints of an engine, beside its ``/v1``: vLLM's, of which SGLang has the first two.
+"""The tokenizer endpoints of an engine, outside ``/v1``. vLLM has all three, SGLang has the first two.
 
 POST /tokenize        {prompt | messages, add_special_tokens} → {tokens, count, max_model_len}
 POST /detokenize      {tokens} → {prompt}; SGLang: {text}
-GET  /tokenizer_info  → the content of ``tokenizer_config.json``; vLLM has it with --enable-tokenizer-info-endpoint
+GET  /tokenizer_info  → the content of ``tokenizer_config.json``; vLLM needs --enable-tokenizer-info-endpoint
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from gateway.core.errors import UpstreamError, UpstreamInvalidResponse, Upstream
 
 @dataclass(slots=True)
 class TokenizerClient:
-    """Asks the tokenizer endpoints of one target."""
+    """Sends requests to the tokenizer endpoints of one target."""
 
     target: TargetSpec
     client: HttpClient
     connect_timeout: float
-    """Seconds for a connection."""
+    """Seconds that opening a connection may take."""
     timeout: float = 60.0
-    """Seconds for a whole request."""
+    """Seconds that a whole request may take."""
     _endpoints: dict[str, HttpEndpoint] = field(default_factory=dict, init=False)
 
     async def tokenize(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to ``/tokenize``, with checked ``tokens``. Raises ``UpstreamError`` or ``RequestError``."""
+        """Return the answer of ``/tokenize``, with checked ``tokens``. Raises ``UpstreamError`` or ``RequestError``."""
         answer = await self.ask("/tokenize", fields)
         ids = answer.get("tokens")
         if not isinstance(ids, list) or not all(type(one) is int for one in ids):
@@ -43,7 +43,7 @@ class TokenizerClient:
         return answer
 
     async def detokenize(self, ids: list[int]) -> str:
-        """The text of token ids. Raises ``UpstreamError`` or ``RequestError``."""
+        """Return the text of token ids. Raises ``UpstreamError`` or ``RequestError``."""
         # SGLang leaves special tokens out by default; vLLM never does, and has no such field.
         options = {"skip_special_tokens": False} if self.target.engine == "sglang" else {}
         answer = await self.ask("/detokenize", {"tokens": ids, **options})
@@ -53,11 +53,14 @@ class TokenizerClient:
         return text
 
     async def info(self) -> dict[str, Any]:
-        """The answer to ``/tokenizer_info``. Raises ``UpstreamError`` or ``RequestError``."""
+        """Return the answer of ``/tokenizer_info``. Raises ``UpstreamError`` or ``RequestError``."""
         return await self.ask("/tokenizer_info", None)
 
     async def ask(self, path: str, fields: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The JSON object that a path answers. ``fields``: the body of a POST without the model; None for a GET."""
+        """Send a request to ``path`` and return the JSON object of the answer.
+
+        ``fields``: the body of a POST without the model; None for a GET.
+        """
         endpoint = self._endpoints.get(path)
         if endpoint is None:
             root = server_root(self.target.url)
@@ -76,12 +79,12 @@ class TokenizerClient:
             error.message += f" (target {self.target.label})"
             raise
         if not isinstance(answer, dict):
-            raise UpstreamInvalidResponse(f"the model's server sent a body of {path} that is not an object")
+            raise UpstreamInvalidResponse(f"the answer of the model's server to {path} is not a JSON object")
         return answer
 
 
 async def fetch_json(endpoint: HttpEndpoint, content: bytes, path: str, target: str) -> Any:
-    """The JSON body of an answer. ``path`` and ``target`` are named in errors. Raises ``GatewayError``."""
+    """Send a request and return the JSON body of the answer. Errors name ``path`` and ``target``."""
     http = await endpoint.post_idempotent(content)
     try:
         if http.status in (404, 405, 501):

@@ -1,4 +1,4 @@
-"""One request to a model's server, as a context: sent on entry, and the connection is released on exit."""
+"""One request to a model's server, as a context manager. Entry sends the request; exit releases the connection."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gateway.backend.openai.error_mapping import MAX_ERROR_BODY, error_for_statu
 from gateway.core.errors import GatewayError, UpstreamError, UpstreamInvalidResponse, UpstreamTooLarge
 
 MAX_BODY = 16 * 1024 * 1024
-"""The greatest size of a response that is read as a whole, in bytes."""
+"""The maximum size of a response that is read as a whole, in bytes."""
 
 
 class UpstreamRequest:
-    """One request. Entry ends when a successful response can be read. Subclasses turn the response into events."""
+    """One request. Entering the context waits for a successful response. Subclasses turn the response into events."""
 
     __slots__ = ("_content", "_endpoint", "_http", "_request_id", "_target")
 
     _http: Connection
-    """Set on entry."""
+    """The connection of the request; set when the context is entered."""
 
     def __init__(self, endpoint: HttpEndpoint, content: bytes, request_id: str, target: str) -> None:
         """``target``: the target's label."""
@@ -50,7 +50,7 @@ class UpstreamRequest:
         self._http.release()
 
     async def _error(self, http: Connection) -> GatewayError:
-        """The error for an unsuccessful response. If the body cannot be read, only the status is used."""
+        """Return the error for an unsuccessful response. If the body cannot be read, only the status is used."""
         retry_after = parse_retry_after(http.header("retry-after"), http.header("retry-after-ms"))
         try:
             refuse_encoded(http)
@@ -66,24 +66,24 @@ _DIGITS = re.compile(r"(?:req_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0
 
 
 def upstream_id(request_id: str) -> str:
-    """The ``x-request-id`` sent to a model's server: always a UUID, because llama-cpp-python accepts nothing else.
+    """Return the ``x-request-id`` for a model's server: always a UUID, because llama-cpp-python accepts nothing else.
 
-    An id made by the gateway, or a UUID sent by the client, keeps its digits. Any other id is converted to a UUID of
-    version 5 in the namespace for object identifiers (RFC 9562, 6.6).
+    For an id made by the gateway and for a UUID of the client, the result has the same hexadecimal digits. Any other
+    id is converted to a UUID of version 5 in the namespace for object identifiers (RFC 9562, 6.6).
     """
     digits = _DIGITS(request_id.lower())
     return "-".join(digits.groups()) if digits is not None else str(uuid.uuid5(uuid.NAMESPACE_OID, request_id))
 
 
 def refuse_encoded(http: Connection) -> None:
-    """Raise ``UpstreamInvalidResponse`` for a compressed body: none was accepted; inflating may fill the memory."""
+    """Raise ``UpstreamInvalidResponse`` for a compressed body. The request did not allow compression."""
     encoding = http.header("content-encoding")
     if encoding is not None and encoding.strip().lower() not in ("", "identity"):
         raise UpstreamInvalidResponse("the model's server sent a compressed body, which was not requested")
 
 
 async def read_body(http: Connection, limit: int = MAX_BODY, first: bytes = b"") -> bytes:
-    """The whole body; ``first`` was read before. Raises ``UpstreamTooLarge`` for more than ``limit`` bytes."""
+    """Read the whole body. ``first``: bytes already read. Raises ``UpstreamTooLarge`` for more than ``limit`` bytes."""
     pieces = [first] if first else []
     size = len(first)
     while piece := await http.read():

@@ -1,4 +1,4 @@
-"""The paths that take no call: they answer with facts about the gateway and its models.
+"""The paths that run no call. They return facts about the gateway and its models.
 
 health   /health
 home     /, a page for people, and /version

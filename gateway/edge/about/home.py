@@ -84,7 +84,7 @@ class Home:
 
 
 def curl_command(base_url: str, model: str, *, has_keys: bool) -> str:
-    """A command that sends a chat request."""
+    """Return a shell command that sends a chat request."""
     key = " -H 'authorization: Bearer YOUR_KEY'" if has_keys else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "1+1=?"}]})
     return f"curl {base_url}/chat/completions -H 'content-type: application/json'{key} -d {shlex.quote(body)}"

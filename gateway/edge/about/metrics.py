@@ -15,7 +15,7 @@ class MetricsEndpoint:
     """The handler of ``/metrics``."""
 
     def __init__(self, state: GatewayState, *, keyed: bool) -> None:
-        """``keyed``: clients must send a key, if keys are configured."""
+        """``keyed``: True if clients must send a key when keys are configured."""
         self._state = state
         self._keyed = keyed
         self.routes = {"/metrics": ("GET", self.metrics)}
@@ -25,5 +25,5 @@ class MetricsEndpoint:
         if self._keyed:
             key = authenticate(self._state.stack, request)
             if key is not None and "*" not in key.models:
-                raise RouteNotFound("the metrics name all models, so they need a key for all models")
+                raise RouteNotFound("the metrics contain the names of all models; send a key that allows all models")
         request.reply(200, HEADERS, await self._state.exposition())

@@ -11,7 +11,7 @@ from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
 
 MODEL_PATH = "/v1/models/"
-"""The path of one model without the model's name. The name may contain slashes."""
+"""The path of one model, without the name of the model. The name may contain slashes."""
 
 
 class Models:
@@ -22,14 +22,14 @@ class Models:
         self.routes = {"/v1/models": ("GET", self.list), MODEL_PATH: ("GET", self.retrieve)}
 
     async def list(self, request: HttpRequest) -> None:
-        """``GET /v1/models``."""
+        """``GET /v1/models``: the models that the client's key allows."""
         stack = self._state.stack
         key = authenticate(stack, request)
         cards = [self._card(name, route) for name, route in stack.routes.items() if stack.keyring.allows(key, name)]
         request.reply_json(200, {"object": "list", "data": cards})
 
     async def retrieve(self, request: HttpRequest) -> None:
-        """``GET /v1/models/{id}``."""
+        """``GET /v1/models/{id}``: one model."""
         stack = self._state.stack
         key = authenticate(stack, request)
         name = unquote(request.path.removeprefix(MODEL_PATH))

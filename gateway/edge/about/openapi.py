@@ -30,8 +30,8 @@ MEDIA_TYPES = {"/": "text/html", "/metrics": "text/plain"}
 """GET path → media type of the answer, if it is not JSON."""
 
 DESCRIPTION = (
-    "Every /v1 path also exists as /{model}/v1/…; the body may then leave the model out. If client keys are "
-    "configured, a request needs one."
+    "Every /v1 path also exists as /{model}/v1/…; with such a path, the body may leave out the model. If client keys "
+    "are configured, a request needs a key."
 )
 ERROR: dict[str, Any] = {
     "type": "object",
@@ -54,7 +54,7 @@ ERROR: dict[str, Any] = {
 
 @cache
 def document() -> bytes:
-    """The OpenAPI document as JSON."""
+    """Return the OpenAPI document as JSON."""
     rows = [(path, endpoint) for endpoint in ENDPOINTS for path in endpoint.paths]
     bodies, schemas = body_schemas({path: row.request for path, row in rows}, "#/components/schemas/{model}")
     paths: dict[str, Any] = {path: {"get": _get(path, summary)} for path, summary in SUMMARIES.items()}
@@ -79,7 +79,7 @@ def document() -> bytes:
 
 
 async def openapi(request: HttpRequest) -> None:
-    """``GET /openapi.json``. Names no model, so it needs no key."""
+    """``GET /openapi.json``. A request needs no key, because the document contains no names of models."""
     request.reply(200, JSON, await asyncio.to_thread(document))
 
 

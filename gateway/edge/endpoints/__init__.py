@@ -1,7 +1,7 @@
 """The endpoints that run or render a call.
 
 answer  runs a call and writes the model's answer, whole or as a stream
-call    reads a call, has the endpoint answer, and records how the call ended
+call    reads a call, calls the endpoint, and records how the call ended
 loglikelihood  the answer of /v1/loglikelihood
 render  the answer of /v1/render
 turns      the answer to a call with several turns

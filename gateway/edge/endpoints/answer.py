@@ -30,7 +30,7 @@ async def respond(
 ) -> None:
     """Prepare the call, open the backend and send the backend's answer.
 
-    ``writer_class``: None if the endpoint does not answer with a completion.
+    ``writer_class``: the writer of the answer; None if the endpoint does not answer with a completion.
     """
     if call.turns is not None:
         assert writer_class is not None
@@ -69,12 +69,12 @@ async def respond(
 
 
 def context_headers(request: HttpRequest, timeline: CallTimeline) -> bytes:
-    """The ``x-gateway-*`` headers of an answer; empty if the call is not prepared yet."""
+    """Return the ``x-gateway-*`` headers of an answer; empty if the call is not prepared yet."""
     return b"" if request.route_context is None else provenance(*request.route_context, timeline)
 
 
 async def send_pending(request: HttpRequest, timeline: CallTimeline) -> bytes:
-    """The stream events for the text that a failed stream has not sent yet. Starts the stream if there are any."""
+    """Return the stream events for text that a failed stream has not sent yet. Start the stream if events exist."""
     if request.open_stream is None:
         return b""
     events, writer = request.open_stream

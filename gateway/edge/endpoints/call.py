@@ -1,4 +1,4 @@
-"""Reads a call, has the endpoint answer, and records how the call ended."""
+"""Reads a call, calls the endpoint, and records how the call ended."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ CLIENT_CLOSED_REQUEST = 499
 """The status recorded for a call whose client left or stalled. This status is never sent."""
 
 SHORT_BODY = 64 * 1024
-"""Bytes. Of a call that is refused because of load, only a body of at most this size is read, to count its model."""
+"""If a call is refused because of load, a body of at most this many bytes is read, to find the model for metrics."""
 SHORT_BODY_SECONDS = 0.25
-"""Seconds to wait for such a body. Clients send it in a packet of its own, directly after the head."""
+"""Seconds to wait for the body of a call refused because of load. Clients send a body directly after the head."""
 LONG_BODY = 1024 * 1024
-"""Bytes. A longer body may take tens of milliseconds to parse, and the same time again to check."""
+"""The size in bytes above which other calls may run between parsing and checking a body. Both take milliseconds."""
 
 SESSION = b"x-session-id"
 """The header that names a session for ``delivery.balance: sticky``, as in other model routers."""
@@ -101,7 +101,7 @@ class CallHandler:
             drop_tracebacks(error)
         except Exception:  # a bug: log the traceback, and answer with status 500
             LOG.exception("internal error in request %s", request.request_id)
-            failure = GatewayError("internal error of the gateway; its log has the details under this request id")
+            failure = GatewayError("internal error; the gateway's log has the details under this request id")
             end = (failure.code, request.status or failure.status, "")
             _send_failure(request, failure, timeline)
         finally:
@@ -116,7 +116,7 @@ class CallHandler:
             log_call(record)
 
     async def _read(self, request: HttpRequest, timeline: CallTimeline) -> tuple[Call, Route, KeySpec | None]:
-        """The call in the request's body, the route of the call's model, and the client's key."""
+        """Return the call in the request's body, the route of the call's model, and the client's key."""
         stack = self._state.stack
         key = authenticate(stack, request)
         if request.model is not None:
@@ -158,7 +158,7 @@ class CallHandler:
         return call, route, key
 
     async def _admit(self, request: HttpRequest, call: Call, route: Route, key: KeySpec | None) -> Admission:
-        """Check the limits of the key and the model; waits while the model has too many calls."""
+        """Check the limits of the key and the model. Wait while the model has too many calls."""
         limiter = self._state.stack.limiter
         texts = call.prompts if call.dialogue is None else call.dialogue.texts
         tokens = call.n * _most_tokens(call, route)
@@ -180,7 +180,7 @@ class CallHandler:
         return admission
 
     def _count_for(self, model: str, timeline: CallTimeline) -> None:
-        """Count the running call for its model, and no longer for the model ``unknown``."""
+        """Count the running call for its model instead of the model ``unknown``."""
         timeline.model = model
         timeline.in_flight.value -= 1
         timeline.in_flight = self._state.metrics.in_flight[self._endpoint.name, model]
@@ -193,7 +193,7 @@ class CallHandler:
         raise self._refusal(request)
 
     def _refusal(self, request: HttpRequest) -> Overloaded:
-        """The error of a call that cannot run now."""
+        """Return the error for a call that cannot run now, and count the refusal."""
         state = self._state
         if state.draining:
             state.metrics.count("gateway_shed_total", "draining")
@@ -207,14 +207,14 @@ class CallHandler:
 def _recording(
     stack: Stack, mode: Literal["metadata", "full"], route: Route, key: KeySpec | None
 ) -> CallRecording | None:
-    """The recording of a call; None if its key must not be recorded."""
+    """Return the recording of a call; None if the call must not be recorded."""
     if stack.recorder is None or (key is not None and not key.record):
         return None
     return stack.recorder.begin(mode, key.name if key is not None else "", route.spec.policy.name)
 
 
 async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimeline) -> None:
-    """Send an error, after the text that a stream has not sent yet."""
+    """Send the unsent text of a stream, then the error."""
     request.shield()  # the unsent text takes time to parse; a client that leaves meanwhile does not change the outcome
     last = b""
     try:
@@ -243,12 +243,12 @@ def _name_model(body: dict[str, Any], model: str) -> None:
         body["model"] = model
     if body["model"] != model:
         raise InvalidValue(
-            f"the body has another model than the path ({quoted(model)}); use the same model", param="model"
+            f"the body names another model than the path ({quoted(model)}); use the same model in both", param="model"
         )
 
 
 def _most_tokens(call: Call, route: Route) -> int:
-    """The most tokens that one answer may have, by the request, the policy and the context of the model."""
+    """Return the maximum number of tokens of one answer, by the request, the policy and the context of the model."""
     policy = route.spec.policy.params
     limit = call.params.get("max_completion_tokens") or call.params.get("max_tokens") or policy.max_tokens
     bounds = [policy.clamp.get("max_tokens"), policy.clamp.get("max_completion_tokens"), route.max_model_len]
@@ -256,16 +256,16 @@ def _most_tokens(call: Call, route: Route) -> int:
 
 
 def _used_tokens(record: Record) -> int | None:
-    """The tokens of a finished call; None: the call has used an unknown number, so its estimate stays."""
+    """Return the tokens that a finished call has used; None if the number is unknown, so that the estimate stays."""
     if record.prompt_tokens is None and record.completion_tokens is None:
         return None if record.outcome == "ok" or record.upstream_first is not None else 0
     return (record.prompt_tokens or 0) + (record.completion_tokens or 0)
 
 
 async def _refused_model(stack: Stack, request: HttpRequest) -> str:
-    """The model of a call that is refused because of load, from the path or from a short body that arrives at once.
+    """Return the model of a call that is refused because of load, from the path or from a short body.
 
-    Raises ``GatewayError`` or ``TimeoutError`` if the model is not known so early, or if the key does not allow it.
+    Raises ``GatewayError`` or ``TimeoutError`` if the model is not known so early, or if the key forbids the model.
     """
     key, name = authenticate(stack, request), request.model
     if name is None:
@@ -277,12 +277,12 @@ async def _refused_model(stack: Stack, request: HttpRequest) -> str:
 
 
 def _check_body_headers(request: HttpRequest, limit: int) -> None:
-    """Refuse a body whose headers announce anything but plain JSON, or more than ``limit`` bytes."""
+    """Refuse a request whose headers announce a body that is not plain JSON or is larger than ``limit`` bytes."""
     headers = request.headers
     if headers.get(b"content-type") != b"application/json":
         _check_content_type(request.header("content-type"))
     if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() not in (b"", b"identity"):
-        raise UnsupportedEncoding("the request body is compressed; send it without content-encoding")
+        raise UnsupportedEncoding("the request body is compressed; send the body without content-encoding")
     length = headers.get(b"content-length", b"") if request.buffered_body is None else b""
     if length.isdigit() and int(length) > limit:
         raise body_too_large(limit)

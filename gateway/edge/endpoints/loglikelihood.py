@@ -1,4 +1,4 @@
-"""``POST /v1/loglikelihood`` scores labelled candidates and returns the likeliest."""
+"""``POST /v1/loglikelihood`` scores labelled candidates and returns the label of the likeliest candidate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.wire.responses import usage_object
 
 
 async def respond(request: HttpRequest, call: Call, route: Route, timeline: CallTimeline) -> None:
-    """Send the scores of the candidates and the label of the likeliest."""
+    """Send the scores of the candidates and the label of the likeliest candidate."""
     assert call.candidates is not None
     candidates = await prepare_candidates(route, call)
     prepared = candidates.prepared

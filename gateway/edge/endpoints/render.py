@@ -20,7 +20,7 @@ from gateway.edge.provenance import provenance
 
 
 async def respond(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
-    """Send the prompt that the model would get, and how the prompt was made."""
+    """Send the prompt that the model would receive, and how the prompt was made."""
     prepared, body = await rendering(route, call)
     request.commit()
     request.reply_json(200, body, provenance(route, prepared))
@@ -30,7 +30,7 @@ NOT_SAMPLING = frozenset({
     "add_generation_prompt", "add_special_tokens", "chat_template_kwargs", "continue_final_message", "echo",
     "max_completion_tokens", "parallel_tool_calls", "return_token_ids", "tool_choice", "tools", "top_logprobs", "user",
 })  # fmt: skip
-"""Parameters of a request that are not vLLM's sampling parameters, or have another name there."""
+"""Request parameters that are not sampling parameters of vLLM, or that have another name in vLLM."""
 
 
 async def respond_tokens(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
@@ -39,7 +39,7 @@ async def respond_tokens(request: HttpRequest, call: Call, route: Route, _timeli
         raise UnsupportedParameter("a request with turns has several prompts; send it to /v1/render",
                                    param="gateway.turns")  # fmt: skip
     if call.unknown.get("return_token_offsets"):
-        raise UnsupportedParameter("the gateway has no token offsets; leave it out", param="return_token_offsets")
+        raise UnsupportedParameter("token offsets are not supported; leave the field out", param="return_token_offsets")
     prepared = await prepare(route, call)
     tokens = await tokenize_prepared(route, prepared)
     body = {
@@ -60,7 +60,7 @@ async def respond_tokens(request: HttpRequest, call: Call, route: Route, _timeli
 
 
 def _sampling_params(prepared: Prepared) -> dict[str, Any]:
-    """The parameters in vLLM's names, without values that are not set."""
+    """Return the sampling parameters with vLLM's names, without parameters that are not set."""
     exchange = prepared.exchange
     params = {name: value for name, value in exchange.params.items() if name not in NOT_SAMPLING}
     if (limit := exchange.params.get("max_completion_tokens")) is not None:

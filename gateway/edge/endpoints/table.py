@@ -31,7 +31,7 @@ Respond = Callable[[HttpRequest, Call, Route, CallTimeline], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint."""
+    """One endpoint that runs or renders a call."""
 
     name: str
     """The name of the endpoint in metrics, log lines and call records."""
@@ -41,7 +41,7 @@ class Endpoint:
     request: Any
     """The type of the request's body, for ``/openapi.json``."""
     summary: str
-    """The purpose, in a few words."""
+    """The purpose of the endpoint, in a few words."""
     respond: Respond
     """Prepares the call and sends its answer."""
     for_tokenizers: bool = False
@@ -59,10 +59,10 @@ answer_chat = partial(answer.respond, ChatWriter)
 answer_completion = partial(answer.respond, CompletionWriter)
 answer_embedding = partial(answer.respond, None)
 answer_response = partial(answer.respond, ResponsesApiWriter)
-"""Send a backend's answer, with the writer of the endpoint's format. An answer without a completion has no writer."""
+"""The four ``answer_…`` functions send a backend's answer. Only answers with a completion need a writer."""
 
 read_rendered_chat = partial(read_chat, answered=False)
-"""Reads a chat request that gets no answer, so that its conversation may be complete."""
+"""Reads a chat request for which the model is not called. The conversation may be complete."""
 
 # fmt: off
 ENDPOINTS = (

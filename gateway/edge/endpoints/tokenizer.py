@@ -1,4 +1,4 @@
-"""``POST /tokenize`` and ``POST /detokenize`` answer as vLLM's, ``GET /tokenizer_info`` also for lm-eval."""
+"""``POST /tokenize``, ``POST /detokenize`` and ``GET /tokenizer_info``, with answers in the format of vLLM."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TokenizerInfo:
         self.routes = {"/v1/tokenizer_info": ("GET", self.info), "/tokenizer_info": ("GET", self.info)}
 
     async def info(self, request: HttpRequest) -> None:
-        """``GET /tokenizer_info``."""
+        """``GET /tokenizer_info``: the configuration of the model's tokenizer."""
         stack = self._state.stack
         key = authenticate(stack, request)
         route = authorized_route(stack, key, request.model or only_model(stack, key))

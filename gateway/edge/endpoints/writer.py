@@ -16,7 +16,7 @@ from gateway.wire.responses import AnswerHead, ResponseWriter
 def response_writer(
     writer_class: type[ResponseWriter] | None, call: Call, route: Route, prepared: Prepared, timeline: CallTimeline
 ) -> ResponseWriter:
-    """A new writer of the endpoint's format for one answer."""
+    """Return a new writer for one answer, in the format of the endpoint."""
     assert writer_class is not None
     writer = writer_class(
         AnswerHead(

@@ -28,14 +28,14 @@ from gateway.edge.http1.request import CLOSE, Http1Request
 from gateway.edge.http1.state import ServerState, status_line
 
 MAX_HEAD = 64 * 1024
-"""Bytes of the request line and all fields."""
+"""The maximum size of the request line and all header fields, in bytes."""
 MAX_FIELDS = 100
 MAX_QUEUED = 4
-"""Pipelined requests that may wait on one connection before reading pauses."""
+"""The number of waiting pipelined requests on one connection at which reading pauses."""
 
 HIGH_WATER = 64 * 1024
-"""Bytes that wait for a client before it applies back-pressure. The default of TLS connections is 512 KiB, so that a
-slow client would make progress in large steps, and could not be told from a client that reads nothing."""
+"""The number of unsent bytes at which back-pressure begins. With the default of TLS connections, 512 KiB, progress of a
+slow client would be visible only in large steps, and a slow client would look like a client that reads nothing."""
 
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
 """The poll event for a connection that the client has closed while bytes are unread. Systems other than Linux report
@@ -46,9 +46,9 @@ METHODS = {name.encode("ascii"): name for name in ("GET", "POST", "HEAD", "OPTIO
 
 
 def client_of(address: str) -> str:
-    """The client that has an address: an IPv4 address, or the /64 network of an IPv6 address.
+    """Return the client of an address: an IPv4 address itself, or the /64 network of an IPv6 address.
 
-    A client with IPv6 chooses freely among the addresses of its network.
+    An IPv6 client can freely choose any address of its network.
     """
     if ":" not in address:
         return address
@@ -78,13 +78,13 @@ class ServerConnection(asyncio.Protocol):
         self._opened = opened
         self._closed = closed
         self._queue: deque[Http1Request] = deque()
-        """Requests that wait for their turn."""
+        """Complete or incomplete requests whose answers have not begun, in order."""
         self._current: Http1Request | None = None
         """The request that is being answered."""
         self._incoming: Http1Request | None = None
         """The request whose body is being read."""
         self._refusal: GatewayError | None = None
-        """The error for invalid input. It is sent after the answers to all earlier requests."""
+        """The error for invalid input. The error is sent after the answers to all earlier requests."""
         self._closing = False
         """True: no further request is read."""
         self.lost = False
@@ -97,17 +97,17 @@ class ServerConnection(asyncio.Protocol):
         self._repeated = 0
         """The number of fields in the head that have the name of an earlier field."""
         self._head_bytes = 0
-        """Bytes of an incomplete head."""
+        """The number of received bytes of an incomplete head."""
         self._body_bytes = 0
-        """Bytes of ``_incoming``'s body, content and chunk framing, without the read in which the head ended."""
+        """Received bytes of the body of ``_incoming`` (content and framing), without the read that ended the head."""
         self._content_bytes = 0
-        """Bytes of content in ``_incoming``'s body, including the content that came with the head."""
+        """Received bytes of content in the body of ``_incoming``, including the content that came with the head."""
         self._read_size = 0
-        """Bytes of the last read."""
+        """The number of bytes in the last read."""
         self._waiting_since = 0.0
         """Loop time at which the current wait for the client began."""
         self.client = ""
-        """``client_of`` the client's address."""
+        """The result of ``client_of`` for the client's address."""
         self.drained: asyncio.Future[None] | None = None
         """Resolved when the client has read enough; None: there is no back-pressure."""
 
@@ -268,7 +268,7 @@ class ServerConnection(asyncio.Protocol):
             self.transport.write(data)
 
     async def drain_writes(self, seconds: float) -> None:
-        """Wait until the client has read enough. Raises ``ClientStalled`` if it reads nothing for ``seconds``."""
+        """Wait until the client has read enough. Raises ``ClientStalled`` after ``seconds`` without progress."""
         unread = self.transport.get_write_buffer_size()
         while self.drained is not None:
             await asyncio.wait([self.drained], timeout=seconds)
@@ -277,7 +277,7 @@ class ServerConnection(asyncio.Protocol):
                 raise ClientStalled
 
     def done(self, request: Http1Request) -> None:
-        """Call when the answer to ``request`` is complete. Starts the next request, or closes the connection."""
+        """Finish ``request``, whose answer is complete. Start the next request, or close the connection."""
         if request is not self._current:
             return
         self._current = None
@@ -329,7 +329,7 @@ class ServerConnection(asyncio.Protocol):
             self.close()
 
     def check_timeouts(self, now: float) -> None:
-        """End a wait for the client that takes too long: for a head, a body, a request, or the reading of an answer."""
+        """End the connection or the request if the client is too slow to send a request or to read an answer."""
         waited = now - self._waiting_since
         current, timeouts = self._current, self.state.timeouts
         if self.reading_paused and self._hung_up():
@@ -352,7 +352,7 @@ class ServerConnection(asyncio.Protocol):
             self.close()
 
     def _hung_up(self) -> bool:
-        """True if the client has closed the connection, which asyncio does not notice while bytes are unread."""
+        """Return whether the client has closed the connection. asyncio does not notice this while bytes are unread."""
         poll = select.poll()
         poll.register(self.transport.get_extra_info("socket").fileno(), HUNG_UP)
         return bool(poll.poll(0))
@@ -440,7 +440,7 @@ class ServerConnection(asyncio.Protocol):
             self.refuse(self._refusal)
 
     def refuse(self, error: GatewayError) -> None:
-        """Send an error that answers no complete request, and close the connection."""
+        """Send an error although there is no complete request, and close the connection."""
         body, request_id = error_body(error), f"req_{uuid.uuid4().hex}"
         self.send(
             b"%bcontent-type: application/json\r\n%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
@@ -450,7 +450,7 @@ class ServerConnection(asyncio.Protocol):
         self.close()
 
     def _decline_upgrade(self, rest: memoryview) -> None:
-        """Parse the head again without the offer, then ``rest``, the bytes after it, which may hold more offers."""
+        """Parse the head again without the offer, then ``rest``, the bytes after it. ``rest`` may contain offers."""
         try:
             self._parse_again()
             while rest:
@@ -473,7 +473,7 @@ class ServerConnection(asyncio.Protocol):
 
 
 def _authority(url: bytes) -> bytes:
-    """Host and port of a request target in absolute form (RFC 9112, 3.2.2), without ``:80``; empty for other forms."""
+    """Return host and port of a request target in absolute form (RFC 9112, 3.2.2), without ``:80``; else empty."""
     scheme, mark, rest = url.partition(b"://")
     return re.split(rb"[/?#]", rest, maxsplit=1)[0].removesuffix(b":80") if mark and scheme.isalnum() else b""
 

@@ -12,7 +12,7 @@ from gateway.edge.http1.state import ServerState
 from gateway.edge.http_request import HttpRequest, body_timeout, body_too_large
 
 MAX_BUFFERED = 256 * 1024
-"""The most bytes of a body that are read before the handler calls ``body``."""
+"""The maximum number of bytes of a body that are read before the handler calls ``body``."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 VERSION = b"\r\nopenai-version: 2020-10-01\r\n"
@@ -50,11 +50,11 @@ class Http1Request(HttpRequest):
         """The head of a started stream; None after the head is sent."""
         self._chunked = False
         self.chunks: list[bytes] = []
-        """The parts of the body that have arrived."""
+        """The received parts of the body."""
         self.size = 0
-        """Bytes of the body that have arrived."""
+        """The number of received bytes of the body."""
         self.limit = MAX_BUFFERED
-        """The most bytes that the body may have."""
+        """The maximum size of the body in bytes."""
         self.body_waiter: asyncio.Future[None] | None = None
         """Resolved at the end of the body; None unless ``body`` waits."""
         self.body_complete = False
@@ -66,7 +66,7 @@ class Http1Request(HttpRequest):
     # ---------------------------------------------------------------- the body
 
     async def body(self, limit: int) -> bytes:
-        """See ``HttpRequest``."""
+        """Read the whole body. See ``HttpRequest.body``."""
         self.limit = limit
         if self.size > limit:
             raise body_too_large(limit)
@@ -107,7 +107,7 @@ class Http1Request(HttpRequest):
     # ---------------------------------------------------------------- the answer
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
-        """See ``HttpRequest``."""
+        """Send a whole answer. See ``HttpRequest.reply``."""
         if self.complete:
             return
         self.status = status
@@ -127,7 +127,7 @@ class Http1Request(HttpRequest):
         connection.done(self)
 
     def start(self, status: int, headers: bytes) -> None:
-        """See ``HttpRequest``."""
+        """Start a stream. See ``HttpRequest.start``."""
         self.status = status
         state = self._connection.state
         self._chunked = not self.http10 and self.method != "HEAD"
@@ -140,7 +140,7 @@ class Http1Request(HttpRequest):
         )  # fmt: skip
 
     async def write(self, frames: bytes, seconds: float) -> None:
-        """See ``HttpRequest``."""
+        """Send a part of a stream. See ``HttpRequest.write``."""
         if not frames:
             return
         connection = self._connection
@@ -152,11 +152,11 @@ class Http1Request(HttpRequest):
 
     @property
     def can_try_write(self) -> bool:
-        """See ``HttpRequest``."""
+        """True: ``try_write`` may be used. See ``HttpRequest.can_try_write``."""
         return self._chunked and self._head is None
 
     def try_write(self, frames: bytes) -> bool:
-        """See ``HttpRequest``."""
+        """Send a part of a stream without waiting. See ``HttpRequest.try_write``."""
         connection = self._connection
         if connection.drained is not None:
             return False
@@ -165,7 +165,7 @@ class Http1Request(HttpRequest):
         return True
 
     def end(self, last: bytes = b"") -> None:
-        """See ``HttpRequest``."""
+        """End a stream with its last part. See ``HttpRequest.end``."""
         if self.complete:
             return
         framed = self._framed(last)
@@ -174,11 +174,11 @@ class Http1Request(HttpRequest):
         self._connection.done(self)
 
     def abort(self) -> None:
-        """See ``HttpRequest``."""
+        """Close the connection without completing the answer. See ``HttpRequest.abort``."""
         self._connection.abort()
 
     def _framed(self, frames: bytes) -> bytes:
-        """The bytes to send for a part of a stream: the unsent head, if any, then ``frames``, as a chunk if chunked."""
+        """Return the bytes of a part of a stream: the head if it is unsent, then ``frames``, chunked if necessary."""
         if self.method == "HEAD":
             frames = b""
         elif self._chunked and frames:

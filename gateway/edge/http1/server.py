@@ -21,12 +21,12 @@ from gateway.edge.state import GatewayState
 
 BACKLOG = 2048
 CHECK_SECONDS = 1.0
-"""Seconds between two checks of all connections. Timeouts may be late by as much."""
+"""Seconds between two checks of all connections. A timeout may take effect this much too late."""
 ERROR_SECONDS = 1.5
-"""Seconds to send an error to the clients whose calls still run at the end of draining."""
+"""Seconds to send errors to clients. The errors are for calls that still run at the end of draining."""
 
 ACCEPT_PAUSE_SECONDS = 0.1
-"""Seconds until the next attempt to accept a TLS connection after one failed."""
+"""Seconds between a failed attempt to accept a TLS connection and the next attempt."""
 TLS_CLOSE_SECONDS = 1.0
 """Seconds to wait until a client confirms the end of a TLS connection."""
 
@@ -44,7 +44,7 @@ class HttpServer:
         refused: Callable[[GatewayError, str], None] = lambda error, request_id: None,
         limited_by: GatewayState | None = None,
     ) -> None:
-        """``refused``: see ``ServerState``. ``limited_by``: has the limits of open connections; None: no limits."""
+        """``refused``: see ``ServerState``. ``limited_by``: state with the limits of connections; None: no limits."""
         self._app = app
         self._check_seconds = check_seconds
         self._loop = asyncio.get_running_loop()
@@ -57,13 +57,13 @@ class HttpServer:
         self._draining = False
         self.connections: set[ServerConnection] = set()
         self._handshakes: set[ServerConnection] = set()
-        """Connections whose TLS handshake has not ended. They count as open ones."""
+        """Connections whose TLS handshake has not ended. They count as open connections."""
         self._accepting: set[asyncio.Task[None]] = set()
         """The tasks that accept TLS connections and wait for their handshakes."""
         self._of_client: Counter[str] = Counter()
-        """``client_of`` an address → its open connections."""
+        """Client (``client_of`` an address) → the number of open connections of this client."""
         self.calls_cut = 0
-        """Calls that were ended by ``wait_closed`` or ``abort``."""
+        """The number of calls that ``wait_closed`` or ``abort`` ended."""
 
     async def open(self, sockets: Sequence[socket.socket], certificate: ssl.SSLContext | None = None) -> None:
         """Accept connections on ``sockets``, with TLS if there is a certificate."""
@@ -118,14 +118,14 @@ class HttpServer:
     # ---------------------------------------------------------------- connections
 
     def connection(self) -> ServerConnection:
-        """A new connection. asyncio calls this for each connection that a socket accepts."""
+        """Return a new connection. asyncio calls this for each connection that a socket accepts."""
         return ServerConnection(self._state, self._start, self._opened, self._closed)
 
     async def _accept(self, bound: socket.socket, certificate: ssl.SSLContext) -> None:
         """Accept TLS connections until cancelled.
 
-        A server of asyncio shows a connection only after its TLS handshake, so clients that never end their handshakes
-        would pass every limit.
+        asyncio's server reports a connection only after the TLS handshake. So clients that never end the handshake
+        would evade every limit.
         """
         with bound:
             while True:
@@ -139,7 +139,7 @@ class HttpServer:
                     self._begin(self._handshake(link, address[0], certificate))
 
     async def _handshake(self, link: socket.socket, address: str, certificate: ssl.SSLContext) -> None:
-        """Open a TLS connection. One that is too many is closed before its handshake, which costs most of the work."""
+        """Open a TLS connection. If too many are open, close it before the handshake, which is most of the work."""
         connection = self.connection()
         connection.client = client_of(address)
         self._handshakes.add(connection)
@@ -181,7 +181,7 @@ class HttpServer:
             connection.close()
 
     def _count(self, client: str, change: int) -> None:
-        """Count an open connection of a client, or one fewer."""
+        """Add ``change`` to the number of open connections of a client."""
         if self._limited_by is None:
             return
         self._limited_by.metrics.connections(len(self.connections) + len(self._handshakes))
@@ -190,7 +190,7 @@ class HttpServer:
             del self._of_client[client]
 
     def _excess(self, client: str) -> str | None:
-        """The setting that a new connection of the client exceeds, which counts as refused; None: it may stay."""
+        """Return the setting that a new connection of the client exceeds, and count the refusal; else None."""
         if self._limited_by is None:
             return None
         server = self._limited_by.stack.snapshot.server

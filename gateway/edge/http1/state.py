@@ -32,15 +32,15 @@ class ServerState:
     refused: Callable[[GatewayError, str], None]
     """Receives the error and the request id for input that is not a complete HTTP request."""
     closing: bool = False
-    """True: each answer closes its connection."""
+    """True: each connection is closed after its current or next answer."""
 
     def answer_start(self, status: int) -> bytes:
-        """Status line and date of an answer, up to the value of ``x-request-id``."""
+        """Return the status line and date of an answer, up to the value of ``x-request-id``."""
         start = b"%bdate: %b\r\nx-request-id: " % (status_line(status), formatdate(usegmt=True).encode("ascii"))
         self.starts[status] = start
         return start
 
 
 def status_line(status: int) -> bytes:
-    """The first line of an answer."""
+    """Return the first line of an answer."""
     return b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode("ascii"))
