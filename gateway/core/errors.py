@@ -53,7 +53,7 @@ GatewayError                          500 internal_error
 
 Status, code, type and ``retryable`` are attributes of the class. ``retryable`` means that another attempt may succeed,
 as long as no event was received (``docs/spec/reliability.md`` 4.1). Of a client's text, messages contain at most a
-short, escaped name. Messages never contain an upstream's body, address or key.
+short, escaped name. Messages never contain an upstream's address, key or whole body.
 """
 
 from __future__ import annotations

@@ -570,6 +570,21 @@ def test_invalid_http_gets_an_error_object_and_a_closed_connection(world: World,
     assert world.up.request_count == before
 
 
+UNSUPPORTED = {
+    "CONNECT": (NO_HTTP["CONNECT"], "the gateway is not a proxy, so it does not support CONNECT"),
+    "gzip": (head(POST, b"Transfer-Encoding: gzip, chunked"), "the only supported transfer-encoding is chunked"),
+    "HTTP/0.9": (b"GET /health HTTP/0.9\r\n\r\n", "HTTP/0.9 is not supported; use HTTP/1.1"),
+    "no method": (NO_HTTP["no method"], "the request is not valid HTTP/1.1"),
+}
+
+
+@pytest.mark.parametrize(("sent", "message"), UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_an_unsupported_part_of_http_is_named(world: World, sent: bytes, message: str) -> None:
+    reply = world.raw(sent)
+    assert (reply.status, reply.json()["error"]["message"]) == (400, message)
+    assert reply.closed
+
+
 LENGTH = b"Content-Length: %d" % len(BODY)
 
 PATHS = {

@@ -193,13 +193,12 @@ class ServerConnection(asyncio.Protocol):
         parser, url, headers = self._parser, self._url, self._headers
         raw = parser.get_method()
         if self._head_bytes + self._read_size > MAX_HEAD and self._head_size() > MAX_HEAD:
-            self._refusal = _head_too_large()
-            raise self._refusal
+            self._stop_parsing(_head_too_large())
         if len(headers) + self._repeated > MAX_FIELDS:
-            self._refuse_fields()
+            self._stop_parsing(_too_many_fields())
         if parser.should_upgrade():
             if raw == b"CONNECT":
-                raise RequestError("CONNECT")
+                self._stop_parsing(RequestError("the gateway is not a proxy, so it does not support CONNECT"))
             return  # an offer to switch protocols: ``_decline_upgrade`` parses this head again
         if url[:1] != b"/" or b"?" in url or b"#" in url:
             authority = _authority(url)
@@ -207,13 +206,13 @@ class ServerConnection(asyncio.Protocol):
                 headers[b"host"] = headers.get(b"host", b"") + b", " + authority  # two hosts: the host guard refuses
             url = httptools.parse_url(url).path or b"/"
         if b"transfer-encoding" in headers and headers[b"transfer-encoding"].lower() != b"chunked":
-            raise RequestError("the only supported transfer coding is chunked")
+            self._stop_parsing(RequestError("the only supported transfer-encoding is chunked"))
         request = Http1Request(self, METHODS.get(raw) or raw.decode("ascii"), url.decode("ascii"), headers)
         keep = parser.should_keep_alive()
         if not keep or b"connection" in headers:
             version = parser.get_http_version()
             if version not in ("1.0", "1.1"):
-                raise RequestError("HTTP/" + version)
+                self._stop_parsing(RequestError(f"HTTP/{version} is not supported; use HTTP/1.1"))
             request.http10 = version == "1.0"
             request.closing = request.http10 or not keep
         if b"expect" in headers:
@@ -245,8 +244,7 @@ class ServerConnection(asyncio.Protocol):
             return  # an offer to switch protocols
         if self._headers:  # trailers
             if self._head_size() > MAX_HEAD:
-                self._refusal = _framing_too_large()
-                raise self._refusal
+                self._stop_parsing(_framing_too_large())
             self._headers = {}
             self._repeated = 0
         self._head_bytes = 0
@@ -406,12 +404,13 @@ class ServerConnection(asyncio.Protocol):
         """
         self._repeated += 1
         if self._repeated > MAX_FIELDS:
-            self._refuse_fields()
+            self._stop_parsing(_too_many_fields())
         self._headers[name] += b", " + value
 
-    def _refuse_fields(self) -> NoReturn:
-        self._refusal = HeadTooLarge(f"the request has more than {MAX_FIELDS} header fields")
-        raise self._refusal
+    def _stop_parsing(self, error: GatewayError) -> NoReturn:
+        """End the parser's current callback. ``data_received`` then sends the error."""
+        self._refusal = error
+        raise error
 
     def _head_size(self) -> int:
         return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers.items())
@@ -482,6 +481,10 @@ def _framing_too_large() -> HeadTooLarge:
     return HeadTooLarge(
         "the chunk sizes, extensions and trailers of the request body are too large; send larger chunks"
     )
+
+
+def _too_many_fields() -> HeadTooLarge:
+    return HeadTooLarge(f"the request has more than {MAX_FIELDS} header fields")
 
 
 def _head_too_large() -> HeadTooLarge:
