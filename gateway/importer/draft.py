@@ -38,7 +38,7 @@ class Reference:
     render: Render
     """Returns the prompt, which ends with the start of the assistant's turn, or a complete conversation."""
     writes_whole: bool = False
-    """Whether the source has a text for a complete conversation (``RenderOptions.whole``), with no turn left open."""
+    """True: the source can write a complete conversation without an open turn (``RenderOptions.whole``)."""
     bos: Bos = "none"
     """Where the BOS comes from. With ``engine``, the engine puts the BOS before the texts of the reference."""
     default_system: str = ""

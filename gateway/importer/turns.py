@@ -109,7 +109,10 @@ def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alon
 
 
 def _pieces(reference: Reference, form: str, *, whole: bool = False) -> list[str]:
-    """Return the texts before, between and after the messages. ``form``: one letter for each role, such as ``suau``."""
+    """Render a probe, and return the texts before, between and after its messages.
+
+    ``form``: one letter for the role of each message, such as ``suau``.
+    """
     words = [f"x{secrets.token_hex(12)}x" for _ in form]
     messages = [{"role": ROLES[one], "content": word} for one, word in zip(form, words, strict=True)]
     try:
