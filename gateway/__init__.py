@@ -1,6 +1,6 @@
 """An OpenAI-compatible gateway that shows every local model the exact prompt it was trained on.
 
-The public names are imported on first use; ``docs/library.md`` shows them in examples.
+The public names are imported on first use. ``docs/library.md`` has examples of their use.
 """
 
 from importlib import import_module

@@ -2,11 +2,11 @@
 
 The delivery layers of each model, from the client to the engine:
 
-    Recording       notes the events of recorded calls; outside the cache, so that a recording is what the client got
-    Cache           sends a kept answer to exactly the same request; outside all other layers, so that it keeps whole
-                    answers, and an answer that it has costs nothing
-    SplitCalls      one call for each choice, in sequence, where an engine accepts no list of prompts or ignores ``n``;
-                    outside the timeouts, so that the idle time is measured for each call separately
+    Recording       stores the events of recorded calls; outside the cache, so that cached answers are recorded too
+    Cache           answers a repeated request from a store; outside the layers below, so that only complete answers are
+                    stored, and a cached answer uses none of these layers
+    SplitCalls      sends one call for each choice, in sequence, if an engine accepts no list of prompts or ignores
+                    ``n``; outside the timeouts, so that the idle time is measured for each call separately
     Timeouts        limits the total time and the idle time; outside failover, so that one limit covers all attempts
     Failover        tries another target, or the same target again, until an answer begins; the load balancer and the
                     circuit breakers of the targets decide the order, and the retry budget limits the attempts
@@ -83,14 +83,14 @@ class SharedResources:
     caches: CacheStores
     recorders: Recorders
     rates: RateStore
-    """The rates of all workers of this gateway; not used if the configuration names a store."""
+    """The request and token rates that all workers of this gateway share. Not used if the configuration has a store."""
     concurrency: Concurrency
     stores: dict[StoreSpec, RateStore] = field(default_factory=dict)
-    """The stores that configurations have named."""
+    """The rate stores that configurations have named so far."""
 
 
 def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> SharedResources:
-    """Create the shared resources of one process. ``rates``: None if the process serves alone."""
+    """Create the shared resources of one process. ``rates``: None if the gateway has only this process."""
     return SharedResources(
         client=HttpClient(),
         engines=EngineCache(),
@@ -112,17 +112,17 @@ class Stack:
     keyring: Keyring
     limiter: Limiter
     has_cache: bool = False
-    """Whether any model has a cache. Then every call carries its key, because a fallback may have one."""
+    """Whether any model has a cache. If so, every call carries its client key, because a fallback may have a cache."""
     recorder: Recorder | None = None
-    """None: the configuration names no file for recordings."""
+    """Writes the recordings. None if the configuration names no file for recordings."""
     health_checks: tuple[HealthCheck, ...] = ()
-    """Each runs in a task while this stack serves."""
+    """The health checks of the targets. Each health check runs in its own task while this stack is in use."""
 
 
 def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     """Build the stack for a configuration snapshot, and load its embedded engines.
 
-    Raises ``ConfigError`` with the problems of all models; an engine that cannot be loaded is such a problem.
+    Raises ``ConfigError`` with the problems of all models, such as an engine that cannot be loaded.
     """
     problems = _Problems()
     prompts = {name: DatasetPrompt(spec) for name, spec in snapshot.prompts.items()}
@@ -146,7 +146,10 @@ def _with_fallbacks(route: Route, routes: Mapping[str, Route]) -> Route:
 
 
 def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
-    """The problems that would prevent serving with a snapshot. Loads everything that serving needs, then frees it."""
+    """Return the problems that would stop the gateway from serving with a snapshot.
+
+    To find the problems, the function builds the whole stack, loads its engines, and then frees them.
+    """
     try:
         assemble(snapshot, open_shared_resources(Metrics()))
     except ConfigError as error:
@@ -155,14 +158,17 @@ def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
 
 
 class _Problems:
-    """Problems found while the stack is built. Each problem appears once, with its place in the files."""
+    """The problems found while the stack is built. Each problem is listed once, with its file and line."""
 
     def __init__(self) -> None:
         self._found: dict[Problem, None] = {}
 
     @contextmanager
     def of(self, model: ModelSpec, position: int = 0) -> Iterator[None]:
-        """A context manager that collects a ``ConfigError`` raised in its block, for one target of a model."""
+        """Return a context manager that collects a ``ConfigError`` raised in its block.
+
+        ``position``: the index of the target of the model that the block builds.
+        """
         try:
             yield
         except ConfigError as error:
@@ -175,7 +181,7 @@ class _Problems:
 
 
 def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, DatasetPrompt] = EMPTY_MAPPING) -> Route:
-    """The route of a model for commands that only render prompts. The backend is a placeholder: nothing is sent."""
+    """Return the route of a model for commands that only render prompts. The route's backend sends nothing."""
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template, prompter = build(model.template), model.template.prompter
@@ -236,7 +242,7 @@ def _route(
         route = bare_route(model, shared.engines, prompts)
         if route.marker_rule is not None and (short := route.marker_rule.markers.dropped):
             LOG.warning(
-                "model %s: texts of fewer than 3 characters are not checked as markers: %s",
+                "model %s: markers of fewer than 3 characters are not searched for in requests: %s",
                 model.name, ", ".join(map(ascii, short)),
             )  # fmt: skip
         return replace(
@@ -311,7 +317,7 @@ def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
 
 
 def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:
-    """The input that all targets of a model accept in one call; unknown if it is unknown for any target."""
+    """Return the kinds of input that all targets of a model accept in one call. A kind is None if it is not known."""
     return UpstreamCapabilities(
         lists=_all([row.lists for row in rows]),
         choices=_all([row.choices for row in rows]),
@@ -326,30 +332,31 @@ def _all(known: list[bool | None]) -> bool | None:
 
 
 def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | None) -> MarkersPolicy:
-    """The model's policy for markers; ``reject`` in place of ``escape`` if ``escape`` has no effect on the tokenizer.
+    """Return the model's policy for markers, with ``reject`` in place of ``escape`` if ``escape`` has no effect.
 
-    Such a tokenizer may also remove other invisible characters inside a marker, so texts are searched without them.
+    ``escape`` has no effect if the tokenizer removes the character that breaks a marker. Such a tokenizer may remove
+    other invisible characters too, so these characters are removed before a text is searched for markers.
 
-    Raises ``ConfigError`` if the policy sends token ids, and the tokenizer or a target of the model cannot do this.
+    Raises ``ConfigError`` if the policy has ``token_ids``, and the tokenizer or a target does not support this action.
     """
     policy = model.policy.markers
     if "token_ids" in (policy.token_like, policy.text_like):
         reason = ""
         if tokens is None:
-            reason = "it needs the model's tokenizer; set tokenizer"
+            reason = "token_ids needs the model's tokenizer; set the model's setting tokenizer"
         elif output_form(model.template) == "messages":
-            reason = "the targets take messages and no token ids; use escape or reject"
+            reason = "the model's targets accept only messages, no token ids; use escape or reject"
         elif not all(declared_capabilities(target).token_prompts for target in model.targets):
-            reason = "a target takes no token ids; use escape or reject"
+            reason = "a target of the model does not accept token ids; use escape or reject"
         elif not splits_exactly(tokens, markers.token_like):
-            reason = "this tokenizer changes a text that is tokenized in parts; use escape or reject"
+            reason = "the model's tokenizer changes a text that is tokenized in parts; use escape or reject"
         if reason:
             message = f"markers: token_ids is not possible for this model: {reason}"
             raise ConfigError((Problem(f"policies/{model.policy.name}.yaml", 0, "policy", message),))
     if tokens is not None and policy.token_like == "escape" and (marker := unbroken(tokens, markers.token_like)):
         LOG.warning(
-            "model %s: its tokenizer removes the character that breaks a marker such as %s; requests with markers are "
-            "refused (reject in place of escape)", model.name, ascii(marker),
+            "model %s: the tokenizer removes the character with which escape breaks a marker such as %s; the gateway "
+            "uses reject in place of escape: it refuses requests with markers", model.name, ascii(marker),
         )  # fmt: skip
         return replace(policy, token_like="reject", normalize="nfkc")
     return policy
@@ -363,14 +370,17 @@ def _tokens(model: ModelSpec, engines: EngineCache) -> Tokenizer | None:
 
 
 def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:
-    """The text of the template's ``eos_token_id``, for engines that accept only strings as stops."""
+    """Return the text of the template's ``eos_token_id``, for engines that accept only strings as stops."""
     eos = model.template.eos_token_id
     text = tokens.detokenize([eos]) if tokens is not None and eos is not None else ""
     return (text,) if text.strip() else ()
 
 
 def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokenizer | None:
-    """Counts tokens with the first target's engine, for a model without a configured tokenizer or context length."""
+    """Return the object that counts tokens with the first target's engine.
+
+    None if the model has a configured tokenizer and context length, or if the engine cannot count tokens.
+    """
     first = model.targets[0]
     counted = model.tokenizer is not None and model.max_model_len is not None
     if counted or BACKEND_KINDS[first.speaks].form != "text" or not declared_capabilities(first).renders:
@@ -385,7 +395,7 @@ def _tokenizer_client(model: ModelSpec, shared: SharedResources) -> TokenizerCli
 
 
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:
-    """The context length in tokens, from the configuration or else from the embedded engine."""
+    """Return the context length in tokens from the configuration, or else from the embedded engine."""
     first = model.targets[0]
     if model.max_model_len is None and BACKEND_KINDS[first.speaks].in_process:
         return engines.get(first).max_model_len

@@ -1,13 +1,13 @@
 """The steps of one call.
 
-``route``            one configured model, with all that serves it
+``route``            one configured model, with its template, rules and backend
 ``dataset_prompts``  the conversation of a call that names a dataset prompt
 ``prepare``          the checks and the rendering before a backend is opened
 ``role_boundaries``  the policy for markers of the template in texts of the client
 ``scoring``          log-likelihoods of candidates
 ``run``              the call while its backend is open
-``fallback``         the same call for another model, after a failure
-``response``         the events on their way to the client
+``fallback``         the same call to another model, after a failure
+``response``         the processing of the events that the client receives
 ``cut_answers``      the choices that are empty or cut off
 ``turns``            the requests of a dialogue with several turns
 ``explain``          the explanation of a call: prompt, parameters, notices

@@ -3,7 +3,7 @@
 The reasons (``docs/http.md``, "Answers that are cut off"):
 
 - ``thinking``  the token limit was reached inside the reasoning, so the answer has no content
-- ``empty``     the answer has no content for another reason; not counted if the engine reports ``content_filter``
+- ``empty``     the answer has no content, and neither ``thinking`` nor the engine's ``content_filter`` is the reason
 - ``context``   the answer was cut before it had the requested number of tokens, or at the end of the model's context
 - ``length``    the answer was cut at the requested number of tokens
 """
@@ -19,7 +19,7 @@ from gateway.core.events import Delta, Finish, Usage
 
 REASONING = frozenset(get_args(ReasoningField))
 CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio", "images"})
-"""The keys of a chat message that are an answer without a text."""
+"""The keys of a chat message that count as content even if the message has no text."""
 
 
 class CutAnswers:
@@ -28,34 +28,40 @@ class CutAnswers:
     __slots__ = ("_choices", "_context", "_params", "_reasoning", "_reasons", "without_content")
 
     def __init__(self) -> None:
-        """For a call with one choice; ``expect`` changes that."""
+        """Create the object for a call with one choice. ``expect`` sets another number of choices."""
         self._choices = 1
         self._params: Mapping[str, Any] = EMPTY_MAPPING
         self._context: int | None = None
         self._reasoning: set[int] = set()
         self._reasons: dict[int, str] = {}
         self.without_content = {0}
-        """The choices of which no content has arrived."""
+        """The indexes of the choices for which no content has arrived so far."""
 
     def expect(self, choices: int, params: Mapping[str, Any], context: int | None) -> None:
-        """Set what the call asks for. ``params``: as in ``Exchange``. ``context``: its length in tokens, if known."""
+        """Set the number of choices and the parameters of the call. ``context``: the context length, None if unknown.
+
+        ``params``: the same mapping as ``Exchange.params``.
+        """
         self._choices, self._params, self._context = choices, params, context
         self.without_content.update(range(choices))
 
     @property
     def found(self) -> bool:
-        """True: at least one choice that has ended may be empty or cut off."""
+        """Return whether a choice that has ended may be empty or cut off. ``reasons`` gives the exact result."""
         return bool(self._reasons)
 
     def read(self, delta: Delta) -> None:
-        """Add a delta. Not needed once ``without_content`` is empty."""
+        """Read a delta. The caller may stop calling ``read`` when ``without_content`` is empty."""
         if delta.text or not CONTENT.isdisjoint(delta.fields):
             self.without_content.discard(delta.index)
         elif not REASONING.isdisjoint(delta.fields):
             self._reasoning.add(delta.index)
 
     def end(self, finish: Finish) -> None:
-        """Add the end of a choice, after its deltas. Needed only for ``length``, and for choices without content."""
+        """Read the end of a choice, after all deltas of this choice.
+
+        The caller may leave out a choice that has content and did not end with ``length``.
+        """
         if finish.index in self.without_content:
             if finish.reason != "content_filter":
                 thinking = finish.reason == "length" and finish.index in self._reasoning
@@ -64,9 +70,9 @@ class CutAnswers:
             self._reasons[finish.index] = "length"
 
     def reasons(self, usage: Usage | None) -> dict[int, str]:
-        """Choice → reason, for the choices that have ended. ``usage``: the token counts, which come last.
+        """Return the reason for each choice that is empty or cut off. ``usage``: the token counts, if known.
 
-        Empty for calls that ask for log probabilities of the prompt, because the answers of such calls are not read.
+        The result is empty for calls with ``echo`` or ``prompt_logprobs``: their clients need only the prompt's values.
         """
         params = self._params
         if not self._reasons or params.get("echo") or params.get("prompt_logprobs") is not None:
@@ -76,9 +82,9 @@ class CutAnswers:
         return self._reasons
 
     def _at_context_end(self, usage: Usage | None) -> bool:
-        """True if the token counts show that no choice was cut at the requested limit.
+        """Return whether the token counts show that no choice was cut at the requested limit.
 
-        The counts are those of all choices together. Counts by the gateway's own tokenizer are not exact enough.
+        The counts are the sums over all choices. Counts from the gateway's own tokenizer are not exact enough.
         """
         if usage is None or usage.source != "upstream":
             return False

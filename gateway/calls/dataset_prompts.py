@@ -1,4 +1,7 @@
-"""Renders the dataset prompt that a request names, for the request's model (``docs/spec/opencompass.md`` 2 to 6)."""
+"""Renders the dataset prompt that a request names for the model of the request.
+
+The rules are in ``docs/spec/opencompass.md``, sections 2 to 6.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,18 @@ from gateway.wire.requests import read_messages
 
 @dataclass(frozen=True, slots=True)
 class DatasetConversation:
-    """The conversation of a call whose messages do not come from the request."""
+    """The conversation of a call with a dataset prompt, or of one turn of a call with several turns."""
 
     dialogue: Dialogue
     prompt: Prompt | None = None
-    """None: the model's template must render the dialogue."""
+    """The rendered prompt. None if the model's template must still render the dialogue."""
     notices: tuple[Notice, ...] = ()
     prompt_id: str = ""
-    """The prompt's name and hash, ``name@sha256:12hex``."""
+    """The dataset prompt's name and hash, ``name@sha256:12hex``. Empty if the call names no dataset prompt."""
 
 
 def render_dataset_prompt(route: Route, call: Call) -> DatasetConversation:
-    """The prompt that the model continues. Raises ``InvalidValue``."""
+    """Return the conversation of a call that names a dataset prompt. Raises ``InvalidValue`` for a wrong reference."""
     reference = call.prompt
     assert reference is not None
     prompt = dataset_prompt(route, reference)
@@ -40,23 +43,23 @@ def render_dataset_prompt(route: Route, call: Call) -> DatasetConversation:
 
 
 def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:
-    """The prompt with the id of the reference. Raises ``InvalidValue`` for an unknown id or another version."""
+    """Return the dataset prompt that a request names. Raises ``InvalidValue`` for an unknown id or a wrong version."""
     prompt = route.prompts.get(reference.id)
     if prompt is None:
         raise InvalidValue(
-            f"no prompt {quoted(reference.id)} in prompts/{suggest(reference.id, route.prompts)}",
+            f"there is no dataset prompt {quoted(reference.id)} in prompts/{suggest(reference.id, route.prompts)}",
             param=f"{DATASET_PARAM}.id",
         )
     if reference.version and reference.version.removeprefix("sha256:") != prompt.spec.digest:
         raise InvalidValue(
-            f"prompt {prompt.spec.name} has the version {prompt.spec.digest}, not {quoted(reference.version)}",
+            f"dataset prompt {prompt.spec.name} has the version {prompt.spec.digest}, not {quoted(reference.version)}",
             param=f"{DATASET_PARAM}.version",
         )
     return prompt
 
 
 def name_prompt(error: RequestError, prompt_id: str) -> None:
-    """Make an error about ``messages`` name the dataset prompt, because the request has no messages."""
+    """Change an error about ``messages`` so that it names the dataset prompt: the request itself has no messages."""
     if prompt_id and error.param is not None and error.param.startswith("messages"):
         place = "" if error.param in error.message else f"{error.param}: "
         error.message = f"the messages of prompt {prompt_id.partition('@')[0]}: {place}{error.message}"
@@ -71,9 +74,10 @@ def make_conversation(
     options: RenderOptions,
     mode: Mode = "gen",
 ) -> DatasetConversation:
-    """Make the conversation of a call from a text, a prompt list or messages.
+    """Return the conversation of a call for a text, a prompt list or messages.
 
-    A template of the kind ``meta`` writes the list itself, by OpenCompass's rules. Other templates get messages.
+    A template of the kind ``meta`` renders a prompt list directly, by OpenCompass's rules. For other templates, the
+    prompt list is converted to messages.
     """
     names = prompt.unfilled(reference.variables, reference.examples)
     notices = tuple([Notice("unfilled_column", f"{prompt.spec.name}: {in_ascii(name)}") for name in names])

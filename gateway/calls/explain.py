@@ -28,7 +28,7 @@ def explanation(
     segments: tuple[Segment, ...] | None = None,
     token_ids: list[int] | None = None,
 ) -> dict[str, Any]:
-    """The explanation of a call as JSON. ``timeline``: None if the call was only rendered."""
+    """Return the explanation of a call as JSON. ``timeline``: None if the call was only rendered."""
     exchange, prompt = prepared.exchange, prepared.prompt
     body: dict[str, Any] = {
         "model": route.spec.name,
@@ -63,9 +63,9 @@ def explanation(
 
 
 async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]:
-    """The body of ``/v1/render`` and ``gateway render --json``: the explanation of a chat request without an answer.
+    """Return the prepared call and its explanation, for ``/v1/render`` and ``gateway render --json``.
 
-    A call with turns gives the explanation of each turn, with the dataset's answers in place of the model's.
+    For a call with turns, the explanation has a list of all turns. The dataset's answers replace the model's answers.
     """
     if call.prompt is not None and dataset_prompt(route, call.prompt).labels:
         return await _label_rendering(route, call, call.prompt)
@@ -77,7 +77,7 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
 
 
 async def _label_rendering(route: Route, call: Call, reference: PromptReference) -> tuple[Prepared, dict[str, Any]]:
-    """The prompts that ``/v1/loglikelihood`` would score for a dataset prompt with labels."""
+    """Return the explanation with the prompts that ``/v1/loglikelihood`` scores for a dataset prompt with labels."""
     found: list[SafePrompt] = []
     prompts, prompt_id = await dataset_candidates(route, call, reference, found)
     texts = {label: prompt.text or list(prompt.messages or ()) for label, prompt in prompts.items()}

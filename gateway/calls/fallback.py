@@ -1,7 +1,7 @@
-"""Fallback: a call whose model fails is prepared anew for another model, with that model's template.
+"""Sends a call to another model if the first model fails. The call is prepared again, with the other model's template.
 
-Only before the answer has begun, and only for conversations: a raw prompt was written for one model, and the vectors of
-two embedding models cannot be compared (``docs/spec/reliability.md`` 4.5).
+A fallback is possible only before the answer has begun, and only for conversations. A raw prompt was written for one
+model, and the vectors of two embedding models cannot be compared (``docs/spec/reliability.md`` 4.5).
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from gateway.core.errors import (
 from gateway.core.prompt import Notice
 
 FINAL = (DeadlineExceeded, UpstreamIgnoredParameter, UpstreamTooLarge)
-"""Failures after which no other model is asked: the time is over, or the request itself is the reason."""
+"""Failures that cause no fallback: the call has no time left, or the request itself is the reason."""
 
 
 class FallbackRun(CallRun):
-    """A ``CallRun`` that asks the fallbacks of a route in turn. ``route`` and ``prepared`` are those that answer."""
+    """A ``CallRun`` that tries the call's fallback models in order, if a model fails.
+
+    After entering, ``route`` and ``prepared`` are the route and the prepared call of the model that answers.
+    """
 
     __slots__ = ("_call",)
 

@@ -29,13 +29,13 @@ RENDERER_ARGUMENTS = frozenset({
     "messages", "padding", "return_assistant_tokens_mask", "return_dict", "return_tensors", "tokenize",
     "tokenizer_kwargs", "tools", "truncation",
 })  # fmt: skip
-"""Arguments of ``apply_chat_template`` in ``transformers``, with which an engine renders. A client that sent them in
-``chat_template_kwargs`` could replace the template or the messages (vLLM CVE-2025-61620)."""
+"""Arguments of ``apply_chat_template``, the function of ``transformers`` with which an engine renders. They are refused
+in ``chat_template_kwargs``, because they could replace the template or the messages (vLLM CVE-2025-61620)."""
 MAX_PROMPT = 2_000_000
-"""Maximum characters (or token ids) of one prompt; a longer prompt would keep a tokenizer busy for seconds."""
+"""Maximum number of characters (or token ids) of one prompt. A tokenizer would need seconds for a longer prompt."""
 
 CONTINUE_FINAL = {"continue_final_message": True, "add_generation_prompt": False}
-"""The fields that make an engine continue the last message, when the engine renders the prompt template."""
+"""The fields that make an engine continue the last message, for engines that render the messages themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ class Prepared:
     top_logprobs: int | None = None
     render_seconds: float | None = None
     parsing: ParserOptions | None = None
-    """How the answer is parsed; None: all text of the answer is content."""
+    """The options for parsing the answer. None if all text of the answer is content."""
     token_request: TokenRequest | None = None
-    """The log probabilities of the prompt, token ids or echo that the answer must have; None: none of them."""
+    """The values that the answer must have in addition to OpenAI's fields. None if the client requested none."""
 
     prompt_id: str = ""
-    """The name and hash of the dataset prompt, ``name@sha256:12hex``; empty: the request names none."""
+    """The name and hash of the dataset prompt, ``name@sha256:12hex``. Empty if the request names no dataset prompt."""
     markers: tuple[tuple[str, int], ...] = ()
-    """(action, number) of the markers that the request's texts contained."""
+    """Pairs (action of the marker policy, number of markers) for the markers in the texts of the request."""
 
     @property
     def prompt_sha256(self) -> str:
-        """SHA-256 of the model's exact input. A prompt is hashed with its BOS, even if the engine adds the BOS."""
+        """The SHA-256 of the model's exact input. A prompt is hashed with its BOS, even if the engine adds the BOS."""
         exchange = self.exchange
         prompts = exchange.prompts
         if len(prompts) == 1 and isinstance(prompts[0], str):
@@ -73,12 +73,12 @@ class Prepared:
 
 
 def prepare(route: Route, call: Call) -> Coroutine[Any, Any, Prepared]:
-    """Check and render a call. Raises a ``RequestError`` if this model cannot do what the client requests."""
+    """Check and render a call. Raises a ``RequestError`` if the request is invalid or the model does not support it."""
     return _PREPARE[call.endpoint](route, call)
 
 
 async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation | None = None) -> Prepared:
-    """The preparation of a chat request. ``rendered``: the conversation, if the call's messages are not used."""
+    """Check and render a chat request. ``rendered``: a conversation that is used in place of the call's messages."""
     dialogue, parameters = call.dialogue, route.parameters["chat"]
     assert dialogue is not None
     if route.default_tools and not dialogue.options.tools:
@@ -175,7 +175,7 @@ async def _as_token_ids(route: Route, exchange: Exchange, safe: SafePrompt) -> E
 
 
 async def _limit_to_context(route: Route, prompt: Prompt, effective: EffectiveParameters) -> EffectiveParameters:
-    """Replace the default ``max_tokens`` by the number of tokens left in the context, if that number is known."""
+    """Replace the default ``max_tokens`` by the number of tokens that are left in the context, if it is known."""
     parameters, room = route.parameters["chat"], None
     if route.tokens is not None and route.max_model_len is not None:
         room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
@@ -187,7 +187,7 @@ async def _limit_to_context(route: Route, prompt: Prompt, effective: EffectivePa
 async def _prepare_completion(route: Route, call: Call) -> Prepared:
     if route.form == "messages":
         raise InvalidValue(
-            f"model {route.spec.name} takes messages only; send them to /v1/chat/completions", param="model"
+            f"model {route.spec.name} accepts only messages; send messages to /v1/chat/completions", param="model"
         )
     parameters = route.parameters["completions"]
     parameters.check(call)
@@ -267,21 +267,21 @@ _PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] =
     "completions": _prepare_completion,
     "embeddings": _prepare_embedding,
 }
-"""The function that prepares a call, by endpoint."""
+"""Endpoint → the function that prepares a call."""
 
 
 def _written_by_target(call: Call) -> Mapping[str, Any]:
-    """The fields besides messages and tools that a target's chat template may write."""
+    """Return the fields, other than messages and tools, that a target's chat template may write in the prompt."""
     fields = {**call.params, **call.unknown}
     return {name: fields[name] for name in ("chat_template_kwargs", "documents") if name in fields}
 
 
 def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> None:
-    """Raise ``ForbiddenParameter`` unless the targets accept these variables for their chat templates."""
+    """Raise ``ForbiddenParameter`` if the targets do not accept these variables for their chat templates."""
     if not route.passes_template_kwargs:
         raise ForbiddenParameter(
-            f"model {route.spec.name} does not accept chat_template_kwargs; its template must have kind: jinja, or its "
-            "targets speaks: chat and engine: vllm or sglang",
+            f"model {route.spec.name} does not accept chat_template_kwargs; leave the field out, or configure the "
+            "model with a template of kind: jinja, or with targets of speaks: chat and engine: vllm or sglang",
             param="chat_template_kwargs",
         )
     if names := template_kwargs.keys() & RENDERER_ARGUMENTS:
@@ -290,9 +290,9 @@ def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> 
 
 
 def too_long(length: int, param: str) -> ContextLengthExceeded:
-    """The error for a prompt of more than ``MAX_PROMPT`` characters or token ids."""
+    """Return the error for a prompt of more than ``MAX_PROMPT`` characters or token ids."""
     return ContextLengthExceeded(
-        f"the prompt has {length} characters or token ids; the gateway takes at most {MAX_PROMPT}", param=param
+        f"the prompt has {length} characters or token ids; the gateway accepts at most {MAX_PROMPT}", param=param
     )
 
 

@@ -26,12 +26,12 @@ from gateway.wire.requests import read_chat
 
 @dataclass(frozen=True)
 class RenderedPrompt:
-    """The input of a model for one conversation: a prompt, or messages."""
+    """The input of a model for one conversation: a prompt string, or messages."""
 
     text: str
-    """The prompt; empty for templates that send messages."""
+    """The prompt string. Empty for templates that produce messages."""
     messages: tuple[Mapping[str, Any], ...]
-    """The messages that are sent to the engine; empty for templates that make a string."""
+    """The messages that are sent to the engine. Empty for templates that produce a string."""
     segments: tuple[Segment, ...]
     """The parts of ``text`` in order, each with its role, its origin, and whether it is scaffold (template text)."""
     stops: tuple[str, ...]
@@ -47,7 +47,7 @@ class Answer:
 
     content: str
     reasoning: str
-    """The reasoning; empty for templates without ``thinking``."""
+    """The model's reasoning. Empty for templates without ``thinking``."""
     tool_calls: tuple[Mapping[str, Any], ...]
     """The tool calls in OpenAI's form: ``{"id", "type", "function": {"name", "arguments"}}``."""
     finish_reason: str
@@ -66,9 +66,9 @@ class PromptTemplate:
         return self._template.spec
 
     def render(self, messages: Sequence[Mapping[str, Any]], **fields: Any) -> RenderedPrompt:
-        """Render a conversation. ``fields``: further fields of a chat request (``tools``, ``stop`` …).
+        """Render a conversation. ``fields``: other fields of a chat request (``tools``, ``stop`` …).
 
-        Raises ``GatewayError`` where the server would refuse the request, such as for an unknown role.
+        Raises ``GatewayError`` if the server would refuse the same request, such as for an unknown role.
         """
         call, _, prompt = self._render(messages, fields)
         segments = prompt.segments or ()
@@ -86,7 +86,8 @@ class PromptTemplate:
     ) -> Answer:
         """Cut and parse the text that a model wrote after ``render(messages, **fields)``.
 
-        Only calls of the tools in ``fields`` are parsed. ``finish_reason``: why the model ended, such as ``length``.
+        Only calls of the tools in ``fields`` are parsed. ``finish_reason``: the reason that the engine sent, such as
+        ``length``.
         """
         call, dialogue, prompt = self._render(messages, fields)
         cutter = StopCutter(tuple(dict.fromkeys((*prompt.metadata.stops, *call.stops))))
@@ -116,19 +117,19 @@ class PromptTemplate:
 
 
 def load_template(name: str | Path) -> PromptTemplate:
-    """Load a template file by its path, or a shipped template (or one in ``./meta_templates``) by its name.
+    """Load a template by the path of its file, or by its name in ``./meta_templates`` or in the shipped templates.
 
-    Raises ``ConfigError`` with every problem of the file.
+    Raises ``ConfigError`` with all problems of the file if the template is not valid.
     """
     spec = find_template(str(name))
     return PromptTemplate(build(spec), output_parsing(spec))
 
 
 def count_tokens(text: str, tokenizer: str | Path, *, special: bool = False) -> int:
-    """The number of tokens of a text. ``tokenizer``: a ``tokenizer.json`` file, or the folder that contains it.
+    """Return the number of tokens of a text. ``tokenizer``: the path of a ``tokenizer.json`` file or of its folder.
 
-    ``special``: also count the special tokens that the tokenizer adds, such as a BOS. Raises ``ConfigError`` if
-    the file cannot be read.
+    ``special``: also count the special tokens that the tokenizer adds, such as a BOS. Raises ``ConfigError`` if the
+    tokenizer cannot be read.
     """
     return len(_tokenizer(Path(tokenizer)).tokenize(text, special))
 

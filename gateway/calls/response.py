@@ -1,4 +1,4 @@
-"""Processes the events of one call for the client: cuts at stops, parses, checks against the request, records."""
+"""Processes the events of one call for the client: cuts the text at stops, parses it, and checks log probabilities."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gateway.stream.stop_cutter import StopCutter
 from gateway.stream.stop_search import stop_set
 
 Count = Callable[[str], Awaitable[Usage]]
-"""Counts the tokens of a call from its complete text. Used where the upstream sent no counts."""
+"""A function that counts the tokens of a call from its complete answer. Used if the upstream sent no token counts."""
 
 MAX_COUNTED = 16 * 1024 * 1024
-"""Maximum characters of an answer that are kept for ``Count``; the tokens of a longer answer are not counted."""
+"""Maximum characters of an answer that are kept for ``Count``. The tokens of a longer answer are not counted."""
 
 
 class ResponseStream:
@@ -42,9 +42,9 @@ class ResponseStream:
         parser: OutputParser | None = None,
         token_data: TokenData | None = None,
     ) -> None:
-        """``count``: None if the gateway cannot count tokens. ``parser``: None if all text is content.
+        """Create the stream. ``count``: None if the gateway cannot count tokens.
 
-        ``token_data``: None if the answer has only OpenAI's fields.
+        ``parser``: None if all text is content. ``token_data``: None if the client requested only OpenAI's fields.
         """
         completes = exchange.endpoint != "embeddings"
         params = exchange.params
@@ -58,30 +58,30 @@ class ResponseStream:
         self._choices = len(exchange.prompts) * exchange.n or exchange.n
         self._stops = exchange.stops if "echo" not in params or not params["echo"] else ()
         self._cutter: StopCutter | None = None
-        """Created when it is first needed."""
+        """Cuts the text at stops. ``_get_cutter`` creates this object when it is first needed."""
         self._unfinished: set[int] | None = None if completes else set()
-        """Choices without a finish; None: no event has been processed, so no choice has a finish."""
+        """The indexes of the choices that have not ended. None before the first event."""
         self._wants_logprobs = completes and logprobs is not None and logprobs is not False  # 0 requests them too
         self._plain = completes and not self._wants_logprobs and count is None and parser is None and token_data is None
-        """True: the events are only cut at stops, not parsed or checked."""
+        """True if the text is only cut at stops, and nothing is parsed or checked."""
         self._parsing: asyncio.Future[list[Event]] | None = None
         """The batch that is being parsed in a thread."""
         self._first: Sequence[Event] = ()
-        """The first batch, if ``whole`` has received it."""
+        """The first batch, if ``whole`` has read it and ``next_batch`` has not processed it yet."""
         self._pending: Sequence[Event] = ()
-        """The last batch, while the call waits for token counts or held text that must follow this batch."""
+        """The last batch, while the call still waits for the token counts or text that must follow this batch."""
         self._count_room = MAX_COUNTED
-        """Characters that may still be added to ``_count_texts``; negative if the answer is too long to count."""
+        """The number of characters that may still be added to ``_count_texts``. Negative if the answer is too long."""
         self._count_texts: list[str] = []
         self._failure: UpstreamError | None = None
         """The error to raise after all earlier events have been returned."""
         self._over = False
-        """True: no more events are read from the upstream."""
+        """True if no more events are read from the upstream."""
         self.exhausted = False
-        """See ``Events``."""
+        """True if all events have been returned. See ``Events``."""
 
     async def next_batch(self) -> Sequence[Event]:
-        """See ``Events``."""
+        """Return the next events, or nothing at the end of the answer. See ``Events``."""
         if self._over:
             return self._end_of_stream()
         batch = self._first or await self._events.next_batch()
@@ -111,9 +111,9 @@ class ResponseStream:
             batch = await self._events.next_batch()
 
     async def whole(self, *, keep_events: bool = False) -> Completion | Document:
-        """The whole answer, for a client that does not stream. Call ``whole`` once, and never call ``next_batch``.
+        """Return the whole answer, for a client that does not stream. Call this method once, without ``next_batch``.
 
-        ``keep_events``: see ``Completion.events``.
+        ``keep_events``: True to set ``Completion.events``.
         """
         self._first = batch = await self._events.next_batch()
         if self._plain and not self._streams and self._events.exhausted and self._choices == 1:
@@ -139,7 +139,7 @@ class ResponseStream:
         return completion if self._token_data is None else await self._token_data.check(completion)
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """See ``Events``."""
+        """Forward text directly from the upstream to the client where this is possible. See ``Events``."""
         if self._over or not self._plain or not self._streams:
             return
         if not self._stops:
@@ -157,14 +157,17 @@ class ResponseStream:
                 cutter.choice(index).received += frame.forwarded
 
     async def take_pending(self) -> Sequence[Event]:
-        """Return the text still held back when a call fails, without finish events. Must be the last method called."""
+        """Return the text that is still held back when a call fails, without finish events.
+
+        No other method may be called afterwards.
+        """
         pending, parsed = self._pending, () if self._parsing is None else await self._parsing
         held = [event for event in (*pending, *parsed, *await self._take_held()) if not isinstance(event, Finish)]
         self._timeline.events_received(held)
         return held
 
     def _has_no_stop(self, choice: Choice) -> bool:
-        """True: no stop string begins with a character of the text, so there is nothing to cut."""
+        """Return whether no character of the text begins a stop string. Such a text needs no cutting."""
         if choice.index or choice.logprobs is not None:
             return False
         return not self._stops or stop_set(self._stops).first.search(choice.text) is None
@@ -180,7 +183,7 @@ class ResponseStream:
         return self._cutter
 
     async def _process(self, batch: Sequence[Event], *, ended: bool) -> Sequence[Event]:
-        """Check, cut and parse a batch. ``ended``: the upstream has sent all its events."""
+        """Check, cut and parse a batch. ``ended``: whether the upstream has sent all events."""
         if self._token_data is not None:
             self._token_data.receive(batch)
         if self._wants_logprobs:
@@ -205,7 +208,10 @@ class ResponseStream:
         return batch
 
     def _check_logprobs(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """The batch, or only the events before its first text if requested log probabilities are missing there."""
+        """Return the batch if its first text has the requested log probabilities.
+
+        If the log probabilities are missing, return only the events before that text, and set the failure.
+        """
         for at, event in enumerate(batch):
             if isinstance(event, Delta) and event.text:
                 self._wants_logprobs = False
@@ -219,7 +225,7 @@ class ResponseStream:
         return batch
 
     def _drop_repeated_ends(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """The batch without repeated finishes of a choice (row C30 of ``docs/spec/reliability.md``)."""
+        """Return the batch without repeated ``Finish`` events of a choice (row C30 of ``docs/spec/reliability.md``)."""
         passed: list[Event] = []
         unfinished = self._unfinished
         assert unfinished is not None
@@ -232,7 +238,10 @@ class ResponseStream:
         return passed
 
     async def _finish(self) -> Sequence[Event]:
-        """The events still held back when the upstream has ended. Sets the failure if a choice has no finish."""
+        """Return the events that are still held back when the upstream has ended.
+
+        Sets the failure if a choice has no ``Finish`` event.
+        """
         self._over = True
         nothing_held = self._parser is None and (self._cutter is None or self._cutter.done)
         held = () if nothing_held else self._drop_repeated_ends(await self._take_held())
@@ -248,7 +257,10 @@ class ResponseStream:
         return held if self._parser is None else await self._parse(self._parser.close, held)
 
     async def _parse(self, parse: Callable[[Sequence[Event]], list[Event]], batch: Sequence[Event]) -> list[Event]:
-        """Parse a batch. A long text is parsed in a thread, so that other calls continue. No cancellation stops it."""
+        """Parse a batch. A long text is parsed in a thread, so that other calls continue.
+
+        If the call is cancelled, the thread still parses to the end.
+        """
         assert self._parser is not None
         if self._parser.is_heavy(batch):
             self._parsing = asyncio.ensure_future(asyncio.to_thread(parse, batch))
@@ -268,7 +280,10 @@ class ResponseStream:
             self._count_texts.clear()
 
     async def _counted(self, batch: Sequence[Event]) -> Usage | None:
-        """The token counts of an answer for which the upstream sent none. ``batch``: the last batch of the answer."""
+        """Count the tokens of the answer if the upstream sent no token counts. Otherwise return None.
+
+        ``batch``: the last batch of the answer.
+        """
         if self._count is None or self._count_room < 0 or self._timeline.usage is not None:
             return None
         if any(isinstance(event, Usage) for event in batch):

@@ -1,8 +1,8 @@
-"""Renders a conversation and applies the marker policy to it, before it becomes the request to a target.
+"""Renders a conversation and applies the marker policy to the rendered prompt.
 
-Almost every prompt passes ``MarkerSet.may_occur``, which reads the texts of the client once. For the others, the
-segments of the prompt show which markers are forged. Chat templates that change texts have no exact segments: then the
-texts of the request are changed, and the conversation is rendered again.
+``MarkerSet.may_occur`` reads the texts of the client once, and finds no marker in almost every request. If a text may
+have a marker, the segments of the prompt show which markers are forged. A chat template that changes texts gives no
+exact segments. For such a template, the texts of the request are changed, and the conversation is rendered again.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from gateway.template.passthrough import as_sent
 from gateway.wire.requests import read_messages
 
 MAX_VERIFIED = 1024
-"""The largest number of shapes that a rule remembers. Clients choose the shapes."""
+"""The maximum number of conversation shapes that a rule remembers. It is limited because clients choose the shapes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SafePrompt:
-    """A prompt after the marker policy."""
+    """A prompt to which the marker policy has been applied."""
 
     prompt: Prompt
     notices: tuple[Notice, ...] = ()
     markers: tuple[tuple[str, int], ...] = ()
-    """(action, number of markers)."""
+    """Pairs (action of the policy, number of markers)."""
     breaks: tuple[int, ...] = ()
-    """Offsets at which the prompt must be tokenized in parts; empty: the prompt is sent as text."""
+    """The offsets at which the prompt is split into parts for the tokenizer. Empty if the prompt is sent as text."""
     tools: Sequence[Mapping[str, Any]] | None = None
-    """The changed tools of a request to a target of messages; None: they are unchanged."""
+    """The changed tools of a request to a target that accepts messages. None if the tools are unchanged."""
 
 
 async def render_safely(
@@ -49,10 +49,10 @@ async def render_safely(
     allow: bool = False,
     variables: Mapping[str, Any] = EMPTY_MAPPING,
 ) -> SafePrompt:
-    """Render a dialogue, and apply the marker policy of the route. Raises ``SpecialTokenInContent``.
+    """Render a dialogue, and apply the marker policy. Raises ``SpecialTokenInContent`` if the policy refuses a marker.
 
-    ``prompt``: the dialogue as already rendered. ``allow``: the client's key may send markers. ``variables``: fields of
-    the request that the target's own template may write. They are never changed, only refused.
+    ``prompt``: the prompt, if the dialogue is already rendered. ``allow``: whether the client's key may send markers.
+    ``variables``: request fields that the target's own template may write. A marker in these fields is refused.
     """
     if prompt is None:
         prompt = await route.render(dialogue)
@@ -103,10 +103,10 @@ async def render_safely(
 
 
 def _shape(rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> tuple[Any, ...]:
-    """The roles and options of a conversation, and the number of markers in its prompt.
+    """Return the shape of a conversation: its roles and options, and the number of markers in its prompt.
 
-    A chat template is a program, so its own markers are known only after a costly search of a prompt. Prompts of the
-    same shape with the same number of markers are searched once.
+    A chat template is a program, so only a costly search of a prompt shows which markers the template wrote. Only one
+    of the prompts with the same shape is searched.
     """
     options, messages = dialogue.options, dialogue.messages
     roles = messages.roles if type(messages) is PlainMessages else tuple([message.role for message in messages])
@@ -114,7 +114,7 @@ def _shape(rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> tuple[Any, .
 
 
 def _field(rule: MarkerRule, dialogue: Dialogue, origin: str) -> str:
-    """The path of the field in the request that contains a refused marker.
+    """Return the path of the request field that contains a refused marker.
 
     ``origin``: the origin of the segment that contains the marker.
     """
@@ -136,7 +136,10 @@ def _field(rule: MarkerRule, dialogue: Dialogue, origin: str) -> str:
 
 
 async def token_prompt(tokenizer: Tokenizer, safe: SafePrompt, *, special: bool) -> tuple[int, ...]:
-    """The token ids of a prompt with ``breaks``. ``special``: with the tokens before a text (BOS)."""
+    """Return the token ids of a prompt that is tokenized in parts.
+
+    ``special``: whether the tokenizer adds its special tokens (BOS) before the text.
+    """
     text = safe.prompt.text
     if len(text) < MIN_THREADED:
         return split_ids(tokenizer, text, safe.breaks, special=special)
@@ -144,10 +147,10 @@ async def token_prompt(tokenizer: Tokenizer, safe: SafePrompt, *, special: bool)
 
 
 async def _rendered_again(route: Route, rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -> Prompt:
-    """The prompt of the conversation with safe texts, for a chat template whose segments are not known.
+    """Change the texts of a conversation by the policy and render it again, for a chat template without exact segments.
 
-    Refuses what cannot be made safe without the segments: ``token_ids``, and a text that may form a marker together
-    with the template.
+    Raises ``SpecialTokenInContent`` if the policy needs the segments: for the action ``token_ids``, and for a text that
+    may form a marker together with text of the template.
     """
     changed = _safe_dialogue(rule, dialogue, counts)
     if "token_ids" in [action for action, _ in rule.actions_taken(counts)]:
@@ -187,7 +190,7 @@ def _prompt_of(prompt: Prompt, segments: Segments) -> Prompt:
 
 
 def _texts_of(dialogue: Dialogue, prompt: Prompt) -> Sequence[str]:
-    """The texts of a prompt that do not come from the template."""
+    """Return the texts of a prompt that do not come from the template."""
     source = prompt.source
     if isinstance(source, Pieces):
         return [text for text, label in zip(source.texts, source.marks, strict=True) if label and not label[2]]

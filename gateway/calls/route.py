@@ -31,7 +31,7 @@ class Route:
     form: Form
     template: Template
     prompt_lists: PromptListTemplate
-    """Writes the prompt lists of dataset prompts."""
+    """The template that renders the prompt lists of dataset prompts."""
     backend: Backend
     parameters: Mapping[EndpointName, ParameterPolicy]
     """The parameter policy of each endpoint."""
@@ -39,40 +39,40 @@ class Route:
     template_id: str
     """The template's name and hash, ``name@sha256:12hex``, for the header ``x-gateway-template``."""
     eos_stops: tuple[str, ...] = ()
-    """The text of the template's ``eos_token_id``, if the tokenizer has it."""
+    """The text of the template's ``eos_token_id``. Empty if the gateway cannot decode this token id."""
     tokens: Tokenizer | None = None
-    """The model's tokenizer; None when the gateway has no copy of it."""
+    """The model's tokenizer. None if the gateway does not have the tokenizer."""
     max_model_len: int | None = None
-    """The configured context length in tokens, or that of a loaded model; None when unknown."""
+    """The context length in tokens, as configured or read from a loaded model. None if unknown."""
     engine_tokenizer: EngineTokenizer | None = None
-    """Counts tokens at the engine; None if the gateway counts itself, or if the engine cannot count."""
+    """Counts tokens at the engine. None if the gateway counts the tokens, or if the engine cannot count tokens."""
     tokenizer_client: TokenizerClient | None = None
-    """The tokenizer endpoints of the first target; None if its engine has none."""
+    """The client for the tokenizer endpoints of the first target. None if its engine has no such endpoints."""
     passes_template_kwargs: bool = False
     """True if all targets render the chat template themselves and accept ``chat_template_kwargs``."""
     prompt_logprobs: PromptLogprobs | None = None
-    """The request for the log probabilities of a prompt; None: the targets cannot send them."""
+    """The kind of request that returns a prompt's log probabilities. None if the targets cannot return them."""
     output_parsing: OutputParsing | None = None
-    """Chooses the parser for the answer to a chat request; None: all text is content."""
+    """Chooses the parser for the answer to a chat request. None if all text of an answer is content."""
     marker_rule: MarkerRule | None = None
-    """The policy for markers of the template in texts of the client; None: the model's template has no markers."""
+    """The policy for markers of the template in texts of the client. None if the model has no markers."""
     allowed_markers: MarkerRule | None = None
-    """The rule for keys with ``allow_markers``, which only counts."""
+    """The marker rule for client keys with ``allow_markers``. This rule counts markers and never changes a text."""
     prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)
     """The dataset prompts, by name. All models share them."""
     default_tools: Sequence[Mapping[str, Any]] = ()
-    """The tools that targets of messages get with a request without tools. String templates write such tools."""
+    """The tools that are sent with a request without tools, for targets that accept messages."""
     render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
-    """Replaces ``template.render`` for a chat template, which may be rendered in a separate process."""
+    """Used in place of ``template.render`` if the template is a chat template. It may render in a separate process."""
 
     fallbacks: Mapping[str, Route] = field(default=EMPTY_MAPPING)
-    """The models that are asked if this one fails, by name, in order."""
+    """Name → the route of a model that is tried if this model fails, in order."""
 
     async def render(self, dialogue: Dialogue) -> Prompt:
-        """The prompt of a dialogue, rendered in this process or in a separate one."""
+        """Render a dialogue, in this process or in a separate process."""
         return self.template.render(dialogue) if self.render_async is None else await self.render_async(dialogue)
 
     @property
     def context_length(self) -> int | None:
-        """The context length in tokens, also if only the engine knows it; None when unknown."""
+        """The context length in tokens, from the configuration or from the engine. None if unknown."""
         return self.max_model_len if self.engine_tokenizer is None else self.engine_tokenizer.length

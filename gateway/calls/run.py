@@ -20,11 +20,11 @@ from gateway.stream.output_parser import OutputParser
 POLICY_SECTIONS = {
     "default_parameter": "params.default", "forced_parameter": "params.force", "clamped_parameter": "params.clamp",
 }  # fmt: skip
-"""The rule that a notice names → the section of the policy file that contains the rule."""
+"""The name of a notice → the section of the policy file that causes this notice."""
 
 
 class CallRun:
-    """A context manager for one call. Entering waits until the answer has begun; leaving closes the upstream."""
+    """A context manager for one call. Entering waits until the answer has begun. Leaving closes the upstream."""
 
     __slots__ = ("_opened", "_timeline", "prepared", "route")
 
@@ -72,7 +72,7 @@ class CallRun:
             self._timeline.backend_closed()
 
     async def _count(self, written: str) -> Usage:
-        """Token counts by the gateway's tokenizer, for an upstream that sent none."""
+        """Count the tokens with the gateway's tokenizer, for an upstream that sent no token counts."""
         tokens, exchange = self.route.tokens, self.prepared.exchange
         assert tokens is not None
         counts = [await count(tokens, p) if isinstance(p, str) else len(p) for p in exchange.prompts]
@@ -80,7 +80,10 @@ class CallRun:
 
 
 def policy_changes(policy: PolicySpec, notices: Sequence[Notice]) -> str:
-    """A text for the error of a refused request: the parameters that the policy changed; empty if none."""
+    """Return the text that names the parameters changed by the policy, for the error of a refused request.
+
+    Empty if the policy changed no parameter.
+    """
     changes = []
     for notice in notices:
         section = POLICY_SECTIONS.get(notice.rule)

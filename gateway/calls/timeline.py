@@ -1,4 +1,4 @@
-"""Times and counts of one call. The call's task collects them, and makes a ``Record`` of them at the end."""
+"""Collects the times and counts of one call, and makes the ``Record`` of the call at the end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gateway.policy.deliver.storage.recorder import CallRecording
 from gateway.telemetry.metrics import NumberSeries
 
 UNKNOWN_MODEL = "unknown"
-"""The model of a call in the metrics and the log, until the call's body has been read and its model is found."""
+"""The model name in metrics and log lines for a call whose model is not known yet."""
 
 
 class CallTimeline:
-    """Times and counts of one call; only the task that owns the call writes to it."""
+    """Times and counts of one call. Only the task that runs the call changes this object."""
 
     __slots__ = (
         "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written",
@@ -33,11 +33,11 @@ class CallTimeline:
         self._now = now
         self._received = received
         self._opened: float | None = None
-        """When the backend was opened."""
+        """The time at which the first backend was opened. None before that time."""
         self._upstream_first: float | None = None
         self._upstream_end: float | None = None
         self._written: list[float] = []
-        """When each piece of content was written to the client's connection."""
+        """The time of each write of content to the client's connection."""
         self.endpoint = endpoint
         self.request_id = request_id
         self.model = UNKNOWN_MODEL
@@ -46,36 +46,36 @@ class CallTimeline:
         self.stream = self.upstream_stream = self.cut_by_gateway = self.bos_anomaly = False
         self.cut_answers = CutAnswers()
         self._without_content = self.cut_answers.without_content
-        """The same set: one look-up for each event of a stream."""
+        """The set ``cut_answers.without_content``, stored here to save a look-up for each event of a stream."""
         self.attempt_log = AttemptLog()
-        """Replaced by the log of the exchange when the exchange has been created."""
+        """The log of the call's attempts. Replaced by the log of the exchange when the exchange has been created."""
         self.in_flight: NumberSeries
         """The series of the gauge ``gateway_in_flight`` that counts this call. Set by the endpoint."""
         self.admission: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None
         self.recording: CallRecording | None = None
-        """None: the call is not recorded."""
+        """The recording of the call. None if the call is not recorded."""
         self.stop_cuts: list[str] = []
         self.delivery_notices: list[str] = []
         self.template_notices: tuple[str, ...] = ()
         self.markers: tuple[tuple[str, int], ...] = ()
 
     def admitted(self) -> None:
-        """Call when the body of the client's request is parsed and checked."""
+        """Store the admission time. Call when the body of the client's request has been parsed and checked."""
         self.admission = self._now() - self._received
 
     def backend_opening(self) -> None:
-        """Call before a backend is opened. A call with several turns opens several backends; the first one counts."""
+        """Store the time at which the first backend is opened. Call before each backend is opened."""
         if self._opened is None:
             self._opened = self._now()
 
     def backend_closed(self) -> None:
-        """Call after the backend is closed."""
+        """Store the time at which the backend was closed. Call after each backend is closed."""
         self._upstream_end = self._now()
 
     def events_written(self, events: Sequence[Event]) -> None:
-        """A batch of a stream was written to the client. No gaps are recorded between contents of the same batch."""
+        """Store the time of each content in a batch. Call after the batch was written to the client."""
         count = 0
         for event in events:
             if type(event) is not Finish and ((type(event) is Delta and event.text) or is_content(event)):
@@ -83,11 +83,11 @@ class CallTimeline:
         self._written += [self._now()] * count
 
     def text_forwarded(self, moments: Sequence[float]) -> None:
-        """Call after text was forwarded directly to the client. The argument: the time of each write."""
+        """Store the times of text that was forwarded directly to the client. ``moments``: the time of each write."""
         self._written += moments
 
     def events_received(self, events: Sequence[Event]) -> None:
-        """Call before a batch of the upstream, already cut and parsed, is sent to the client."""
+        """Read the events of a batch. Call after the batch has been cut and parsed, before the client receives it."""
         for event in events:
             if type(event) is Delta:
                 if self._without_content:
@@ -110,7 +110,7 @@ class CallTimeline:
                 self._upstream_first = self._now()
 
     def notices(self) -> list[str]:
-        """The notices of the delivery, and of the answers so far that are empty or end at the context's end."""
+        """Return the notices of the delivery, and a notice for each answer that is empty or cut off at the context."""
         if not self.cut_answers.found:
             return self.delivery_notices
         cut = sorted(self.cut_answers.reasons(self.usage).items())
@@ -119,34 +119,34 @@ class CallTimeline:
 
     @property
     def target(self) -> str:
-        """Label of the target of the latest attempt; empty before the first attempt."""
+        """The label of the target of the latest attempt. Empty before the first attempt."""
         return self.attempt_log.target
 
     @property
     def attempts(self) -> int:
-        """Number of attempts at an upstream so far."""
+        """The number of attempts so far."""
         return self.attempt_log.count
 
     @property
     def failed_attempts(self) -> tuple[str, ...]:
-        """``target=code`` for each attempt that failed before its answer, in order."""
+        """A text ``target=code`` for each attempt that failed before its answer began, in order."""
         return tuple([f"{target}={code}" for target, code in self.attempt_log.failures])
 
     @property
     def begun(self) -> bool:
-        """True: content has been written to the client."""
+        """True if content has been written to the client."""
         return bool(self._written)
 
     def elapsed(self) -> float:
-        """Seconds since the head of the client's request was received."""
+        """Return the seconds since the head of the client's request was received."""
         return self._now() - self._received
 
     def overhead(self) -> float:
-        """The part of ``elapsed`` in which the call did not wait for the upstream, in seconds."""
+        """Return the seconds in which the call did not wait for the upstream. See ``elapsed``."""
         return self.elapsed_and_overhead()[1]
 
     def elapsed_and_overhead(self) -> tuple[float, float]:
-        """``elapsed`` and ``overhead``, both from one reading of the clock."""
+        """Return ``elapsed`` and ``overhead`` for the same moment."""
         now = self._now()
         elapsed, opened = now - self._received, self._opened
         if opened is None:
@@ -155,7 +155,7 @@ class CallTimeline:
         return elapsed, overhead if overhead > 0.0 else 0.0
 
     def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
-        """The record of the finished call."""
+        """Return the record of the finished call."""
         opened, usage, cached = self._opened, self.usage, self.attempt_log.cache == "hit"
         if cached:  # nothing was sent to a target
             opened = None

@@ -1,7 +1,7 @@
 """vLLM's additions to an answer: log probabilities of the prompt, token ids, and the echo of a chat's last message.
 
-``token_request`` decides before a call what its answer must have. ``TokenData`` checks the target's values while the
-answer arrives, and adds the values that the gateway makes itself. The names and places are vLLM's:
+``token_request`` decides before a call which additions the answer must have. ``TokenData`` checks the target's values
+while the answer arrives, and adds the values that the gateway computes. The fields have the same names as in vLLM:
 
     prompt_logprobs, prompt_token_ids   in each choice of a completion, at the top of a chat answer
     token_ids                           in each choice; in a stream in each delta
@@ -30,22 +30,22 @@ from gateway.stream.prompt_logprobs import prompt_entries
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """What an answer must have in addition to OpenAI's fields."""
+    """The values that an answer must have in addition to OpenAI's fields."""
 
     prompt_logprobs: bool = False
     ids: Literal["target", "local"] | None = None
-    """The origin of the token ids: the target, or the model's tokenizer in the gateway. None: not requested."""
+    """The source of the token ids: the target, or the gateway's tokenizer (``local``). None if not requested."""
     echo: str = ""
-    """The text of the last message, which a chat answer begins with."""
+    """The text of the last message, with which a chat answer must begin. Empty if no echo is requested."""
 
 
 def token_request(
     route: Route, call: Call, exchange: Exchange, top_logprobs: int | None
 ) -> tuple[Exchange, TokenRequest | None, tuple[Notice, ...]]:
-    """The exchange to send, what its answer must have, and notices of the changes.
+    """Return the exchange to send, the additions that its answer must have, and the notices of the changes.
 
-    ``top_logprobs``: alternatives per token of the answer that the client requested; None: no log probabilities.
-    Raises ``UnsupportedParameter`` if the policy or the targets make the request impossible.
+    ``top_logprobs``: the requested number of alternatives per token; None if no log probabilities are requested.
+    Raises ``UnsupportedParameter`` if the policy or the targets do not support the request.
     """
     params, notices, echo = dict(exchange.params), list[Notice](), ""
     options = call.dialogue.options if call.dialogue is not None else None
@@ -83,9 +83,9 @@ def token_request(
 
 
 def _one_token(params: dict[str, Any], omitted: Collection[str]) -> list[Notice]:
-    """Limit the answer to one token, the least that every engine accepts: nothing can follow a whole conversation.
+    """Limit the answer to a complete conversation to one token, the smallest limit that every engine accepts.
 
-    ``omitted``: parameters that the targets refuse.
+    Returns a notice for each change. ``omitted``: parameters that the targets refuse.
     """
     given = [name for name in LIMITS if name in params]
     changed = [name for name in given if params[name] != 1]
@@ -98,18 +98,18 @@ def _one_token(params: dict[str, Any], omitted: Collection[str]) -> list[Notice]
 
 
 def _check_whole(route: Route) -> None:
-    """Raise ``UnsupportedParameter`` if a target would add the beginning of an answer to the messages."""
+    """Raise ``UnsupportedParameter`` if a target may add the beginning of an answer to a complete conversation."""
     for target in route.spec.targets:
         if "add_generation_prompt" not in declared_capabilities(target).chat:
             raise UnsupportedParameter(
-                f"the target {target.label} renders messages itself, and is not known to leave out the generation "
-                "prompt; the engines vllm and llamacpp do",
+                f"the target {target.label} renders the messages and may add a generation prompt, so a complete "
+                "conversation cannot be scored; use a target with engine: vllm or llamacpp",
                 param="add_generation_prompt",
             )
 
 
 def tokenizes_special(route: Route, exchange: Exchange) -> bool:
-    """True if the model reads a string prompt with the special tokens that its tokenizer adds (BOS)."""
+    """Return whether the engine's tokenizer adds its special tokens (BOS) to a string prompt."""
     if exchange.bos != "none":
         return exchange.bos == "engine"
     target = route.spec.targets[0]
@@ -118,7 +118,7 @@ def tokenizes_special(route: Route, exchange: Exchange) -> bool:
 
 
 class TokenData:
-    """The checks and additions of one call."""
+    """Checks the token data of one call's answer, and adds the data that the gateway computes."""
 
     __slots__ = ("_begun", "_choices", "_compared", "_exchange", "_prompt_ids", "_request", "_route", "_texts",
                  "_timeline", "_with_ids")  # fmt: skip
@@ -130,18 +130,21 @@ class TokenData:
         self._timeline = timeline
         self._choices = range(max(len(exchange.prompts), 1) * exchange.n)
         self._begun = False
-        """True: the values that precede the first text of the answer have been sent."""
+        """True if the values that come before the first text of the answer have been sent."""
         self._texts: dict[int, list[str]] = {}
-        """Choice → its text as it arrived, for the token ids of the answer."""
+        """Choice → the received texts of the choice, from which token ids are computed or checked."""
         self._prompt_ids: dict[int, Any] = {}
-        """Choice → the target's token ids of the prompt; for a chat answer all are those of choice 0."""
+        """Choice → the target's token ids of the prompt. A chat answer has them only for choice 0."""
         self._compared: set[int] = set()
         """The choices whose ``_prompt_ids`` have been compared with the tokenizer."""
         self._with_ids: set[int] = set()
         """The choices whose first text came with token ids."""
 
     def receive(self, batch: Sequence[Event]) -> None:
-        """Read a batch as it came from the target. Raises ``UpstreamIgnoredParameter`` for text without token ids."""
+        """Read an unchanged batch of the target.
+
+        Raises ``UpstreamIgnoredParameter`` if the target must send token ids and sends text without token ids.
+        """
         for event in batch:
             if isinstance(event, Begun):
                 if "prompt_token_ids" in event.fields:
@@ -157,7 +160,7 @@ class TokenData:
                     raise _ignored("return_token_ids", "token_ids")
 
     async def send(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """The batch for the client, with the additions. Raises ``UpstreamIgnoredParameter`` or the like."""
+        """Return the batch for the client, with the additions. Raises an error if the target's token ids are wrong."""
         sent: list[Event] = []
         for event in batch:
             if isinstance(event, Delta | Finish) and not self._begun:
@@ -171,7 +174,10 @@ class TokenData:
         return sent
 
     async def check(self, completion: Completion) -> Completion:
-        """The whole answer. Raises ``UpstreamIgnoredParameter``, or ``UpstreamInvalidResponse`` for wrong values."""
+        """Check a whole answer and return it unchanged.
+
+        Raises ``UpstreamIgnoredParameter`` for missing values, and ``UpstreamInvalidResponse`` for wrong values.
+        """
         usage, prompts = completion.usage, self._exchange.prompts
         counted = usage.prompt if usage is not None and usage.source == "upstream" and len(prompts) < 2 else None
         for choice in completion.choices:
@@ -183,11 +189,11 @@ class TokenData:
         if self._request.ids == "local" and counted is not None:
             ids = await self._local_ids(0)
             if ids is not None and len(ids) != counted:
-                self._differ(f"the target counts {counted} prompt tokens, the tokenizer {len(ids)}")
+                self._differ(f"the prompt has {counted} tokens for the target, {len(ids)} for the gateway's tokenizer")
         return completion
 
     async def _first(self) -> list[Event]:
-        """The events before the first text of the answer."""
+        """Return the events that come before the first text of the answer."""
         first: list[Event] = []
         if self._request.ids == "target" and not self._prompt_ids:
             raise _ignored("return_token_ids", "prompt_token_ids")
@@ -203,7 +209,10 @@ class TokenData:
         return await token_ids(self._route.tokens, "".join(self._texts.get(index, ())), special=False)
 
     async def _local_ids(self, index: int) -> list[int] | None:
-        """The ids of a choice's prompt, by the model's tokenizer; None without a tokenizer or a rendered prompt."""
+        """Return the token ids of a choice's prompt from the gateway's tokenizer.
+
+        None if the gateway has no tokenizer of the model, or if the engine renders the prompt.
+        """
         prompts = self._exchange.prompts
         if not prompts:
             return None
@@ -216,7 +225,7 @@ class TokenData:
         return await token_ids(self._route.tokens, prompt, special=special)
 
     async def _compare_prompts(self) -> None:
-        """Compare the target's ids of the prompts with the tokenizer's."""
+        """Compare the target's token ids of the prompts with the token ids from the gateway's tokenizer."""
         for index in self._prompt_ids.keys() - self._compared:
             self._compared.add(index)
             ids = self._prompt_ids[index]
@@ -225,16 +234,20 @@ class TokenData:
             await self._compare(index, ids, 0)
 
     async def _compare(self, index: int, ids: Sequence[int | str], start: int) -> None:
-        """Add a notice if the target's ids of a prompt, from position ``start`` on, are not the tokenizer's."""
+        """Compare the target's token ids of a prompt with the gateway's, and add a notice if they differ.
+
+        ``start``: the position of the first of the target's ids in the prompt.
+        """
         local = await self._local_ids(index)
         if local is None or [str(one) for one in ids] == [str(one) for one in local[start:]]:
             return
         pairs = zip(ids, local[start:], strict=False)
         at = next((at for at, (one, other) in enumerate(pairs) if str(one) != str(other)), min(len(ids), len(local)))
-        self._differ(f"the prompt from token {at + start} on; the target reads {len(ids) + start}, not {len(local)}")
+        counts = f"{len(ids) + start} tokens for the target, {len(local)} for the gateway's tokenizer"
+        self._differ(f"the prompt differs from token {at + start} on: {counts}")
 
     def _check_answer(self, index: int, ids: object) -> None:
-        """Check the target's ids of one answer. Adds a notice if the tokenizer makes another text of them."""
+        """Check the target's token ids of one answer. Adds a notice if they do not decode to the answer's text."""
         if not self._texts.get(index) and ids is None:
             return
         if not _are_ids(ids):
@@ -245,7 +258,7 @@ class TokenData:
         # A stop that the engine has removed from the text is still part of the ids, and so are special tokens.
         decoded = [tokens.detokenize(ids, skip).lstrip() for skip in (False, True)]
         if not any(one.startswith(text) for one in decoded):
-            self._differ(f"the answer of choice {index}")
+            self._differ(f"the token ids of choice {index} do not decode to its text")
 
     def _differ(self, what: str) -> None:
         notice = f"token_ids_differ: {what}"

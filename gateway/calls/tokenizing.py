@@ -20,9 +20,9 @@ INFO = frozenset({
     "clean_up_tokenization_spaces", "extra_special_tokens", "model_max_length", "padding_side", "tokenizer_class",
     "truncation_side",
 })  # fmt: skip
-"""The entries that clients get, beside every ``…_token``; others may name paths and hosts of the operator."""
+"""The entries that clients may read, besides every ``…_token``. Other entries may contain paths or host names."""
 DEFAULT_CLASS = "PreTrainedTokenizerFast"
-"""The ``tokenizer_class`` if no file names one: the class of transformers for a ``tokenizer.json``."""
+"""The ``tokenizer_class`` if ``tokenizer_config.json`` has none. In transformers it reads a ``tokenizer.json``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,16 @@ class Tokens:
 
     ids: Sequence[int]
     strs: Sequence[str | None] | None
-    """The tokens' names in the vocabulary; None: not requested."""
+    """The names of the tokens in the vocabulary. None if not requested."""
     max_model_len: int | None
-    """The context length in tokens; None: not known."""
+    """The context length in tokens. None if unknown."""
 
 
 async def tokenize_text(route: Route, text: str, *, add_special_tokens: bool = True, strs: bool = False) -> Tokens:
-    """The tokens of a text, from the model's tokenizer, or else from the engine. Raises ``GatewayError``."""
+    """Tokenize a text with the gateway's tokenizer of the model, or else with the engine.
+
+    Raises ``GatewayError`` if no tokenizer is available, or if the engine's tokenizer fails.
+    """
     if route.tokens is not None:
         ids = await token_ids(route.tokens, text, special=add_special_tokens)
         return Tokens(ids, route.tokens.names(ids) if strs else None, _length(route))
@@ -48,9 +51,9 @@ async def tokenize_text(route: Route, text: str, *, add_special_tokens: bool = T
 async def tokenize_prepared(
     route: Route, prepared: Prepared, *, add_special_tokens: bool | None = None, strs: bool = False
 ) -> Tokens:
-    """The tokens of a rendered conversation; by default exactly those that the model reads.
+    """Tokenize a rendered conversation. By default, the result has exactly the tokens that the model reads.
 
-    Messages are tokenized by the engine that renders them. Raises ``GatewayError``.
+    Messages are tokenized by the engine that renders them. Raises ``GatewayError`` as ``tokenize_text`` does.
     """
     exchange = prepared.exchange
     if exchange.prompts:
@@ -66,7 +69,7 @@ async def tokenize_prepared(
 
 
 async def detokenize(route: Route, ids: Sequence[int]) -> str:
-    """The text of token ids, special tokens included. Raises ``InvalidValue`` for an id without a token."""
+    """Return the text of token ids, including special tokens. Raises ``InvalidValue`` for an unknown token id."""
     tokens = route.tokens
     if tokens is None:
         return await _engine(route).detokenize(list(ids))
@@ -74,10 +77,10 @@ async def detokenize(route: Route, ids: Sequence[int]) -> str:
 
 
 async def tokenizer_info(route: Route) -> dict[str, Any]:
-    """The content of ``tokenizer_config.json`` as vLLM's ``/tokenizer_info`` has it; from a file, or from the engine.
+    """Return the content of ``tokenizer_config.json`` in the form of vLLM's ``/tokenizer_info``.
 
-    ``chat_template`` is the text of the model's chat template; it is left out for all other templates, because the
-    gateway renders with them and not with the one in the folder. ``bos_token`` and ``eos_token`` are null if unknown.
+    The content comes from the file, or else from the engine. It has ``chat_template`` only if the model's template is a
+    chat template or is rendered by the engine. ``bos_token`` and ``eos_token`` are null if unknown.
     """
     spec = route.template.spec
     if route.tokens is None:
@@ -104,7 +107,7 @@ def _config(tokens: Tokenizer) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The value with the text of each token in place of its description (``{"content": "</s>", "lstrip": false}``)."""
+    """Replace each token's description (``{"content": "</s>", "lstrip": false}``) in a value by the token's text."""
     if isinstance(value, dict):
         if isinstance(value.get("content"), str):
             return value["content"]
@@ -130,11 +133,11 @@ async def _from_engine(route: Route, fields: Mapping[str, Any], strs: bool) -> T
 
 
 def _engine(route: Route) -> TokenizerClient:
-    """The tokenizer endpoints of the engine. Raises ``UnsupportedParameter`` if the engine has none."""
+    """Return the client for the engine's tokenizer. Raises ``UnsupportedParameter`` if the engine offers none."""
     if route.tokenizer_client is None:
         raise UnsupportedParameter(
-            f"the gateway has no tokenizer of model {route.spec.name}; set its setting tokenizer, or declare its "
-            "target's engine as vllm or sglang",
+            f"the gateway has no tokenizer of model {route.spec.name}; set the model's setting tokenizer, or set "
+            "engine: vllm or sglang for its first target",
             param="model",
         )
     return route.tokenizer_client

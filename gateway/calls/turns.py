@@ -1,4 +1,4 @@
-"""Runs a dialogue of several requests in one call; the earlier turns are the history of each request."""
+"""Runs a call with several turns. Each turn is one request to the model, with the earlier turns as its history."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gateway.template.passthrough import as_sent
 from gateway.wire.requests import read_messages
 
 TurnPrompts = Generator[list[Any], str | None, None]
-"""Yields the prompt list or the messages of each turn; ``send`` the model's answer to obtain the next."""
+"""A generator of the prompt list or the messages of each turn. ``send(answer)`` returns the next turn."""
 Render = Callable[[list[Any]], DatasetConversation]
 
 
@@ -38,9 +38,9 @@ class TurnAnswer:
 async def run_turns(
     route: Route, call: Call, timeline: CallTimeline, begin: Callable[[Prepared], None]
 ) -> list[TurnAnswer]:
-    """Run all turns, one after another. Raises the error of the first turn that fails.
+    """Run all turns in order. Raises the error of the first turn that fails.
 
-    ``begin`` is called with each turn before its backend is opened. One total timeout limits all turns together.
+    ``begin`` is called for each turn before the backend is opened. One total timeout limits all turns together.
     """
     total = route.spec.policy.delivery.total
     deadline = asyncio.get_running_loop().time() + total if total else None
@@ -68,7 +68,10 @@ async def run_turns(
 
 
 async def prepare_turns(route: Route, call: Call) -> list[Prepared]:
-    """Prepare every turn without calling the model. The history has the dataset's answers, or empty ones."""
+    """Prepare every turn without calling the model. The history contains the answers of the dataset or the request.
+
+    An answer that is missing there is empty.
+    """
     prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
     turns = []
     for items in prompts:
@@ -78,7 +81,7 @@ async def prepare_turns(route: Route, call: Call) -> list[Prepared]:
 
 
 def _of_prompt(route: Route, call: Call) -> tuple[TurnPrompts, Render]:
-    """The turns of a dataset prompt with ``multi_turn``."""
+    """Return the turns of a dataset prompt with ``multi_turn``, and the function that renders a turn."""
     reference, turns, dialogue = call.prompt, call.turns, call.dialogue
     assert reference is not None
     assert turns is not None
@@ -92,7 +95,7 @@ def _of_prompt(route: Route, call: Call) -> tuple[TurnPrompts, Render]:
 
 
 def _of_messages(call: Call) -> tuple[TurnPrompts, Render]:
-    """The turns of the request's messages, and of its questions after them."""
+    """Return the turns of a request's messages and questions, and the function that renders a turn."""
     turns, dialogue = call.turns, call.dialogue
     assert turns is not None
     assert dialogue is not None

@@ -113,7 +113,8 @@ def test_a_call_with_turns_has_every_answer(served: Gateway, case: str) -> None:
 
 REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "an unknown prompt": (
-        "/v1/chat/completions", {"prompt": {"id": "sum"}}, {}, 'no prompt "sum" in prompts/ (did you mean "sums"?)',
+        "/v1/chat/completions", {"prompt": {"id": "sum"}}, {},
+        'there is no dataset prompt "sum" in prompts/ (did you mean "sums"?)',
     ),
     "messages beside a prompt": (
         "/v1/chat/completions", {"prompt": {"id": "sums"}}, {"messages": [{"role": "user", "content": "x"}]},
@@ -184,7 +185,10 @@ TURNS_TOO_MANY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_the_number_of_turns_is_limited(served: Gateway, case: str, path: str) -> None:
     options, fields = TURNS_TOO_MANY[case]
     answer = post(served, options, path, **fields)
-    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "a call has at most 64 turns, not 65")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (
+        400,
+        "a call has at most 64 turns, not 65",
+    )
 
 
 def test_a_null_prompt_is_no_prompt(served: Gateway) -> None:

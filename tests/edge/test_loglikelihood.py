@@ -328,7 +328,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {  # name: (model, fi
     "a target that cannot": ("unable", {}, "model", "do not return the log probabilities"),
     "an engine without echo": ("tgi", {}, "model", "do not return the log probabilities"),
     "a policy that changes a field": ("forcing", {}, "model", "changes max_tokens"),
-    "a policy that forbids a field": ("refusing", {}, "logprobs", "not allowed"),
+    "a policy that forbids a field": ("refusing", {}, "logprobs", "does not allow logprobs"),
     "no candidates": ("no-bos", {"candidates": {}}, "candidates", "is empty"),
     "candidates in a list": ("no-bos", {"candidates": ["a"]}, "candidates", "an object, not a list"),
     "an empty candidate": ("no-bos", {"candidates": {"a": ""}}, "candidates.a", "is empty"),
@@ -351,9 +351,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {  # name: (model, fi
     "a field of another endpoint": ("no-bos", {"temperature": 0}, "temperature", "this endpoint has no field"),
     "a field of the operator": ("no-bos", {"api_base": "http://a"}, "api_base", "set by the operator"),
     "variables without a template": ("no-bos", {"gateway": {"variables": {"a": 1}}}, "gateway.variables", "variables"),
-    "one token": ("no-bos", {"candidates": {"a": "1"}}, "candidates", "send the text before it as context"),
-    "strings for a chat engine": ("vllm-chat", {}, "candidates", "takes messages only"),
-    "a text before them": ("vllm-chat", {"context": "a"}, "context", "takes messages only"),
+    "one token": ("no-bos", {"candidates": {"a": "1"}}, "candidates", "send the text before the candidate as context"),
+    "strings for a chat engine": ("vllm-chat", {}, "candidates", "accepts only messages"),
+    "a text before them": ("vllm-chat", {"context": "a"}, "context", "accepts only messages"),
     "characters that only the engine knows": (
         "vllm-chat", {"candidates": TALKS, "normalize": "characters"}, "normalize", "not known"),
     "a prompter's conversation without an answer": (

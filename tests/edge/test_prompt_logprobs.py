@@ -234,7 +234,7 @@ def test_ids_that_differ_from_the_tokenizers_give_a_notice(world: World) -> None
     assert (
         answer.json()["prompt_token_ids"] == world.chat("text", long, return_token_ids=True).json()["prompt_token_ids"]
     )
-    assert "token_ids_differ: the prompt from token" in notices(answer)
+    assert "token_ids_differ: the prompt differs from token" in notices(answer)
 
 
 def test_a_target_that_ignores_the_request_for_ids_is_an_error(world: World) -> None:

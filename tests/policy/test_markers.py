@@ -368,8 +368,8 @@ def test_token_ids_hold_the_markers_of_the_template_alone() -> None:
 
 
 IMPOSSIBLE: dict[str, tuple[TemplateSpec, dict[str, Any], str]] = {
-    "no tokenizer": (DEMO, {}, "it needs the model's tokenizer"),
-    "messages": (TemplateSpec("chat", "chat"), {"tokenizer": DEMO_MODEL}, "the targets take messages"),
+    "no tokenizer": (DEMO, {}, "token_ids needs the model's tokenizer"),
+    "messages": (TemplateSpec("chat", "chat"), {"tokenizer": DEMO_MODEL}, "the model's targets accept only messages"),
 }
 
 

@@ -1,5 +1,5 @@
 """Log-likelihoods of candidates.
 
-``candidates``     the requests for a log-likelihood
-``loglikelihood``  the scores of the candidates
+``candidates``     prepares a request for each candidate
+``loglikelihood``  sends the requests and computes the scores
 """

@@ -1,4 +1,4 @@
-"""Preparation of a log-likelihood request: the request to the targets for each labelled candidate."""
+"""Prepares a log-likelihood request: makes one request to a target for each labelled candidate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUEST_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "echo": {"echo": True, "logprobs": 1, "max_tokens": 1},
     "prompt_logprobs": {"prompt_logprobs": 0, "max_tokens": 1},
 }
-"""The fields that request the log probabilities of a prompt, for each value of ``Route.prompt_logprobs``."""
+"""Value of ``Route.prompt_logprobs`` → the fields that request the log probabilities of a prompt."""
 
 COMPLETE = {"add_generation_prompt": False}
 """The field that makes an engine render a complete conversation."""
@@ -35,11 +35,11 @@ class ScoredText:
     """One text whose log probabilities are requested."""
 
     label: str | None
-    """The label of the candidate; None: the context alone, whose tokens are not scored."""
+    """The label of the candidate. None for the context alone, whose tokens are not scored."""
     exchange: Exchange
     written: str | None
-    """The text whose characters and bytes are counted: the candidate's string, or the rendered conversation. None: the
-    engine renders the conversation."""
+    """The text whose characters and bytes are counted: the candidate's string, or the rendered conversation. None if
+    the engine renders the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class PreparedCandidates:
     """A log-likelihood request, ready for its backend."""
 
     prepared: Prepared
-    """All requests as one, for the headers and the explanation."""
+    """All requests combined into one, for the response headers and the explanation."""
     texts: tuple[ScoredText, ...]
-    """The context, if there is one, and the candidates in their order."""
+    """The context, if the request has a context, and then the candidates in the order of the request."""
 
 
 async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
-    """Check and render the candidates. Raises a ``RequestError`` if this model cannot do what the client requests."""
+    """Check and render the candidates. Raises a ``RequestError`` if the model does not support the request."""
     assert call.candidates is not None
     _check_form(route, call, call.candidates)
     params, notices = _parameters(route, call)
@@ -84,7 +84,7 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
 
 
 def _check_form(route: Route, call: Call, candidates: Candidates) -> None:
-    """Raise ``InvalidValue`` if the model's targets return no log probabilities for this form of candidates."""
+    """Raise ``InvalidValue`` if the model's targets return no log probabilities for candidates of this form."""
     name = route.spec.name
     if route.prompt_logprobs is None:
         raise InvalidValue(
@@ -96,7 +96,8 @@ def _check_form(route: Route, call: Call, candidates: Candidates) -> None:
         return
     if not _has_template(call) or isinstance(candidates.context, str):
         raise InvalidValue(
-            f"model {name} takes messages only; send them as candidates, or as context with the answers as candidates",
+            f"model {name} accepts only messages; send messages as candidates, or as context with the answers as "
+            "candidates",
             param="candidates" if candidates.context is None else "context",
         )
     if candidates.context is None and candidates.normalize in ("characters", "bytes"):
@@ -108,7 +109,7 @@ def _check_form(route: Route, call: Call, candidates: Candidates) -> None:
 
 
 def _has_template(call: Call) -> bool:
-    """True if the model's template renders the context or the candidates."""
+    """Return whether the model's template renders the context or a candidate."""
     candidates = call.candidates
     assert candidates is not None
     values = (candidates.context, *candidates.labelled.values())
@@ -116,7 +117,7 @@ def _has_template(call: Call) -> bool:
 
 
 def _parameters(route: Route, call: Call) -> tuple[Mapping[str, Any], tuple[Notice, ...]]:
-    """The parameters of every request, with those that the policy adds."""
+    """Return the parameters of every request, including the parameters that the policy adds, and their notices."""
     assert route.prompt_logprobs is not None
     fields = REQUEST_FIELDS[route.prompt_logprobs]
     policy = route.parameters["completions" if route.form == "text" else "chat"]
@@ -135,7 +136,7 @@ def _parameters(route: Route, call: Call) -> tuple[Mapping[str, Any], tuple[Noti
 async def _prompts(
     route: Route, call: Call, candidates: Candidates, found: list[SafePrompt]
 ) -> dict[str | None, Prompt]:
-    """Label → prompt. The key None is the context alone."""
+    """Return a mapping: label → prompt. The key None has the prompt of the context alone."""
     context, labelled = candidates.context, candidates.labelled
     prompts: dict[str | None, Prompt] = {}
     if context is None:
@@ -162,9 +163,9 @@ async def _prompts(
 async def dataset_candidates(
     route: Route, call: Call, reference: PromptReference, found: list[SafePrompt]
 ) -> tuple[dict[str | None, Prompt], str]:
-    """The complete prompt of each label of a dataset prompt, and the dataset prompt's name and hash.
+    """Return the complete prompt of each label of a dataset prompt, and the dataset prompt's name and hash.
 
-    ``found``: gets what the marker policy did to each prompt.
+    ``found``: a list to which the result of the marker policy for each prompt is added.
     """
     prompts: dict[str | None, Prompt] = {}
     prompt_id = ""
@@ -219,7 +220,7 @@ def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, pa
 
 
 def _together(texts: Sequence[ScoredText]) -> Exchange:
-    """All requests as one, which is shown and hashed but not sent."""
+    """Combine all requests into one exchange, which is shown and hashed but not sent."""
     first = texts[0].exchange
     messages: list[Mapping[str, Any]] = []
     if first.messages:

@@ -1,8 +1,7 @@
-"""The log-likelihoods of labelled candidates, for multiple-choice tasks and perplexity.
+"""Computes the log-likelihoods of labelled candidates, for multiple-choice tasks and perplexity.
 
-Each text is one request of the ordinary delivery, with retries, failover and timeouts. Scored are the tokens of the
-whole text except the first, which has no log probability. With a context, the tokens that a candidate shares with the
-context alone are not scored.
+Each text is sent as one ordinary request, with retries, failover and timeouts. All tokens of the text are scored except
+the first token, which has no log probability. If the request has a context, the tokens of the context are not scored.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.prompt_logprobs import PromptTokens, echoed_logprobs, listed_logprobs
 
 AT_ONCE = 8
-"""The largest number of requests of one call that are sent at the same time."""
+"""The maximum number of concurrent requests of one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +38,19 @@ class Score:
     tokens: int
     """The number of scored tokens, at least 1."""
     written: str | None
-    """See ``ScoredText``."""
+    """The text whose length is used for normalization. See ``ScoredText.written``."""
 
     @property
     def perplexity(self) -> float:
-        """``exp(-logprob / tokens)``; infinite if the number is too large for a float."""
+        """The perplexity, ``exp(-logprob / tokens)``. Infinite if the value is too large for a float."""
         mean = -self.logprob / self.tokens
         return math.exp(mean) if mean < 709 else math.inf
 
     def number_of(self, unit: Unit) -> int | None:
-        """The candidate's length in a unit, 1 for ``none``; None if only the engine knows the text."""
+        """Return the candidate's length in a unit, or 1 for the unit ``none``.
+
+        None if the unit needs the text and only the engine knows the text.
+        """
         if unit in ("tokens", "none"):
             return self.tokens if unit == "tokens" else 1
         if self.written is None:
@@ -56,7 +58,7 @@ class Score:
         return len(self.written) if unit == "characters" else len(self.written.encode("utf-8", "surrogatepass"))
 
     def normalized(self, unit: Unit) -> float:
-        """The log-likelihood divided by the candidate's length."""
+        """Return the log-likelihood divided by the candidate's length in a unit."""
         return self.logprob / (self.number_of(unit) or 1)
 
 
@@ -67,18 +69,21 @@ class CandidateScores:
     labelled: Mapping[str, Score]
     """Label → score, in the order of the request."""
     usage: Usage | None
-    """The token counts of all requests together; None if a target sent none."""
+    """The sum of the token counts of all requests. None if a target sent no token counts."""
 
     def prediction(self, unit: Unit) -> str:
-        """The label with the highest normalized log-likelihood; the first one if several are equal.
+        """Return the label with the highest normalized log-likelihood. If several are equal, return the first label.
 
-        With ``tokens`` this is the lowest perplexity, as in OpenCompass (``docs/spec/opencompass.md`` 4.9).
+        For the unit ``tokens``, the highest value means the lowest perplexity (``docs/spec/opencompass.md`` 4.9).
         """
         return max(self.labelled, key=lambda label: self.labelled[label].normalized(unit))
 
 
 async def score_candidates(route: Route, candidates: PreparedCandidates, timeline: CallTimeline) -> CandidateScores:
-    """Send the requests and compute the scores. Raises the first error of a request, and ends the other requests."""
+    """Send the requests and compute the scores.
+
+    If a request fails, the other requests are cancelled, and the first error is raised.
+    """
     timeline.attempt_log = candidates.prepared.exchange.attempts
     if timeline.recording is not None:
         candidates.texts[0].exchange.attempts.recorded = timeline.recording.exchanges
@@ -110,7 +115,7 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
 
 
 async def _completions(route: Route, texts: Sequence[ScoredText]) -> list[Completion]:
-    """The answers, in the order of the texts."""
+    """Send a request for each text, and return the answers in the order of the texts."""
     end, room = asyncio.get_running_loop().time() + route.spec.policy.delivery.total, asyncio.Semaphore(AT_ONCE)
     attempts = texts[0].exchange.attempts
 
@@ -139,7 +144,7 @@ def _tokens(exchange: Exchange, completion: Completion) -> PromptTokens:
 
 
 def _shared(context: PromptTokens, own: PromptTokens) -> int:
-    """The number of tokens with which both texts begin."""
+    """Return the number of equal tokens at the beginning of both texts."""
     pairs = zip(context, own, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a.token != b.token), min(len(context), len(own)))
 
@@ -147,8 +152,8 @@ def _shared(context: PromptTokens, own: PromptTokens) -> int:
 def _score(text: ScoredText, tokens: PromptTokens) -> Score:
     if not tokens:
         raise InvalidValue(
-            "a candidate has no token with a log probability: the first token of a text has none; "
-            "make the candidate longer, or send the text before it as context",
+            "a candidate has no token that can be scored: the first token of a text has no log probability; "
+            "make the candidate longer, or send the text before the candidate as context",
             param="candidates",
         )
     return Score(math.fsum([token.logprob or 0.0 for token in tokens]), len(tokens), text.written)
