@@ -1,1 +1,1 @@
-"""Policies: ``admit`` decides which request is sent to an engine; ``deliver`` decides how the answer is obtained."""
+"""Policies: ``admit`` checks and changes requests; ``deliver`` sends requests to targets and handles failures."""

@@ -44,7 +44,7 @@ WRONG = (
 def test_every_other_header_gets_the_same_refusal(header: str | None) -> None:
     with pytest.raises(InvalidApiKey) as raised:
         RING.admit(header)
-    assert raised.value.message.startswith("send a client key of this gateway (gateway keys new)")
+    assert raised.value.message.startswith("the request has no valid client key; send a key of this gateway")
     assert raised.value.status == 401
 
 

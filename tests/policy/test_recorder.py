@@ -68,7 +68,7 @@ def test_a_file_with_the_tables_of_another_version_is_not_written(
     (message,) = caplog.messages
     assert message == (
         "recordings are dropped, because calls.sqlite cannot be written: "
-        "its tables are those of another version; move the file away"
+        "the file has the tables of another version; move the file away"
     )
 
 

@@ -1,13 +1,13 @@
 """Rules for requests.
 
 ``api_keys``        client keys, and the models that each key may use
-``limits``          limits of one call: rates, and concurrent calls
+``limits``          checks a call against the rate limits and the limits of concurrent calls
 ``rates``           requests and tokens per minute, as token buckets
-``redis_rates``     the token buckets of several gateways, in Redis
-``call_queue``      limits the concurrent calls; further calls wait
-``markers``         markers of the template in texts of the client
+``redis_rates``     token buckets in Redis, which several gateways share
+``call_queue``      limits the concurrent calls; calls above the limit wait
+``markers``         the policy for markers of the template in texts of the client
 ``marker_set``      the markers of a model, and the search for them
-``media``           media in messages (images, audio, video, files)
-``parameters``      request parameters
-``output_parsing``  how the answer is parsed
+``media``           the policy for media in messages (images, audio, video, files)
+``parameters``      the policy for request parameters
+``output_parsing``  chooses how the answer is parsed
 """

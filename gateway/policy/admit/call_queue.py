@@ -1,7 +1,7 @@
-"""Limits the concurrent calls of a model, and of a key. Calls beyond a model's limit wait in a bounded queue.
+"""Limits the concurrent calls of a model. Calls above the limit wait in a bounded queue.
 
-The queue is fair between keys: each key has a line of its own, and a free slot goes to the keys in turn. A call that
-waits too long, or finds the queue full, is refused with 503 (``docs/spec/reliability.md`` 4.6, D01 to D05).
+The queue is fair between client keys: each key has its own line, and the keys receive the free slots in turn. A call is
+refused with 503 if the queue is full or the call waits too long (``docs/spec/reliability.md`` 4.6, D01 to D05).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gateway.core.errors import Overloaded
 
 
 class CallQueue:
-    """The concurrency slots of one model, and the queue for them."""
+    """The slots for concurrent calls of one model, and the queue of calls that wait for a slot."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -22,17 +22,20 @@ class CallQueue:
         self.running = 0
         self.waiting = 0
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
-        """Key → the calls that wait, in the order in which the keys have their turn."""
+        """Key → the waiting calls of the key. The first key of the mapping receives the next free slot."""
 
     def limit(self, slots: int, wait: float, size: int) -> None:
-        """Set the limits. ``wait``: seconds that a call may wait; ``size``: the most calls that wait.
+        """Set the limits. ``wait``: the seconds that a call may wait. ``size``: the maximum number of waiting calls.
 
-        Calls that run or wait already are not refused if the limits become smaller.
+        If the limits become smaller, calls that already run or wait are not refused.
         """
         self._slots, self._wait, self._size = slots, wait, size
 
     async def enter(self, key: str) -> None:
-        """Take a slot, after waiting for one if necessary. The caller has to call ``leave``. Raises ``Overloaded``."""
+        """Take a slot, after waiting for a free slot if necessary. The caller must call ``leave`` afterwards.
+
+        Raises ``Overloaded`` if the queue is full or the call has waited too long.
+        """
         if self.running < self._slots and not self.waiting:
             self.running += 1
             return
@@ -51,12 +54,15 @@ class CallQueue:
                 self._lines[key].remove(slot)
                 self.waiting -= 1
             if isinstance(error, TimeoutError):
-                waited = f"the call waited {self._wait:g} s (limits.queue_wait) for a slot"
+                waited = f"the call waited {self._wait:g} s in the queue (limits.queue_wait)"
                 raise _refusal("queue_timeout", f"model {self._model} is busy: {waited}; retry later") from None
             raise
 
     def _give_way(self, key: str) -> bool:
-        """Refuse the last call of the longest line, if the line of ``key`` is shorter by more than one call."""
+        """Refuse the last call of the longest line if this line has at least two calls more than the line of ``key``.
+
+        Returns whether a call was refused.
+        """
         longest = max(self._lines.values(), key=len, default=deque())
         if len(longest) <= len(self._lines.get(key, ())) + 1:
             return False
@@ -71,7 +77,7 @@ class CallQueue:
         return _refusal("queue_full", f"model {self._model} has too many concurrent calls ({limit}); retry later")
 
     def leave(self) -> None:
-        """Free a slot, and give it to the next call that still waits."""
+        """Free a slot, and give the slot to the next waiting call."""
         self.running -= 1
         while self._lines:
             key, line = next(iter(self._lines.items()))

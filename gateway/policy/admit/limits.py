@@ -1,4 +1,4 @@
-"""The limits of one call: rates of its key and its model, and concurrent calls of its key and its model."""
+"""Checks a call against the limits of its key and of its model: rates, and concurrent calls."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from gateway.policy.admit.call_queue import CallQueue
 from gateway.policy.admit.rates import Balance, Charge, RateStore
 
 CHARACTERS_PER_TOKEN = 4
-"""For the estimate of a call's tokens."""
+"""The number of characters that count as one token when the tokens of a call are estimated."""
 
 Limits = KeyLimits | LimitsPolicy
 NO_HEADERS: Mapping[str, str] = {}
 
 
 class Admission:
-    """What one admitted call holds until it ends."""
+    """The slots and charges of one admitted call. ``end`` releases them."""
 
     __slots__ = ("_key", "_limiter", "charges", "headers", "queue")
 
     def __init__(self, limiter: Limiter, key: str) -> None:
-        """``key``: the name of a key with a limit of concurrent calls; empty: none."""
+        """``key``: the name of the client's key if the key limits concurrent calls. Otherwise empty."""
         self._limiter = limiter
         self._key = key
         self.queue: CallQueue | None = None
-        """The queue in which the call has a slot; None: none."""
+        """The queue in which the call has a slot. None if the model does not limit concurrent calls."""
         self.charges: list[Charge] = []
-        """The charges of tokens, which are estimates."""
+        """The charges for the estimated tokens of the call."""
         self.headers = NO_HEADERS
-        """The ``x-ratelimit-*`` headers."""
+        """The ``x-ratelimit-*`` headers of the response."""
 
     def end(self, tokens: int | None) -> None:
-        """Give back the slots, and settle the tokens that the call has used; None: the number is not known."""
+        """Release the slots, and correct the estimated tokens. ``tokens``: the tokens used; None if unknown."""
         if self.queue is not None:
             self.queue.leave()
         if self._key:
@@ -46,13 +46,13 @@ class Admission:
 
 
 class Concurrency:
-    """The running and waiting calls of a process, which survive a reload."""
+    """The counts of running calls and the queues of a process. This state survives a reload."""
 
     def __init__(self) -> None:
         self.running: Counter[str] = Counter()
-        """Running calls by the name of a key that limits them."""
+        """Name of a key → the number of its running calls, for keys that limit concurrent calls."""
         self.queues: dict[str, CallQueue] = {}
-        """Model → its queue."""
+        """Model → the queue of the model."""
 
 
 class Limiter:
@@ -71,27 +71,28 @@ class Limiter:
         }
 
     def activate(self) -> None:
-        """Apply the limits of concurrent calls, when the configuration begins to serve."""
+        """Apply the limits of concurrent calls. Call when the configuration becomes active."""
         for name, limits in self._limited.items():
             queue = self._queues.setdefault(name, CallQueue(name))
             queue.limit(limits.concurrency or 0, limits.queue_wait, limits.queue_size)
 
     def is_limited(self, key: KeySpec | None, model: str) -> bool:
-        """Whether the key or the model has a limit."""
+        """Return whether the key or the model has any limit."""
         return model in self._models or (key is not None and key.name in self._keys)
 
     async def admit(self, key: KeySpec | None, model: ModelSpec, characters: int, max_tokens: int) -> Admission:
         """Admit a call, after waiting for a slot of the model if necessary.
 
-        ``characters``: the length of the prompt; ``max_tokens``: the most tokens of the answer. Both estimate the
-        tokens of the call. Raises ``RateLimitExceeded`` or ``Overloaded``.
+        The tokens of the call are estimated from ``characters``, the length of the prompt, and ``max_tokens``, the
+        maximum length of the answer. Raises ``RateLimitExceeded``, or ``Overloaded`` if the queue refuses the call.
         """
         limits = model.policy.limits
         key_limits, name = (key.limits, key.name) if key is not None else (KeyLimits(), "")
         concurrency = key_limits.concurrency
         if concurrency is not None and self.running[name] >= concurrency:
             raise RateLimitExceeded(
-                f"key {name} has {concurrency} concurrent calls (limits.concurrency in the key file); retry later",
+                f"key {name} already has {concurrency} concurrent calls, the maximum (limits.concurrency in the key "
+                "file); retry later",
                 retry_after=1.0,
             )
         admission = Admission(self, name if concurrency is not None else "")
@@ -120,7 +121,7 @@ class Limiter:
 def _charges(
     key: KeyLimits, model: LimitsPolicy, key_name: str, model_name: str, what: str, amount: float
 ) -> list[Charge]:
-    """The charges of a call to the buckets of its key and its model."""
+    """Return the charges of a call: one for the bucket of its key, and one for the bucket of its model, if limited."""
     rows: tuple[tuple[str, Limits], ...] = ((f"key/{key_name}", key), (f"model/{model_name}", model))
     return [
         Charge(bucket=f"{owner}/{what}", per_minute=limit, amount=min(amount, limit))
@@ -130,7 +131,10 @@ def _charges(
 
 
 def _refuse(charges: list[Charge], balances: list[Balance], headers: Mapping[str, str]) -> None:
-    """If a charge does not fit, raise the error of the charge with the longest wait."""
+    """Raise ``RateLimitExceeded`` if a bucket has too little left for its charge.
+
+    If this is so for several buckets, the error names the bucket with the longest wait.
+    """
     charge, balance = max(zip(charges, balances, strict=True), key=lambda pair: pair[1].wait)
     if not balance.wait:
         return
@@ -147,7 +151,10 @@ def _refuse(charges: list[Charge], balances: list[Balance], headers: Mapping[str
 
 
 def _headers(charges: list[Charge], balances: list[Balance]) -> Mapping[str, str]:
-    """OpenAI's headers. If key and model both have a limit, they show the one with the smaller remaining share."""
+    """Return OpenAI's rate limit headers.
+
+    If the key and the model both have a limit, the headers show the limit with the smaller remaining share.
+    """
     headers: dict[str, str] = {}
     for what in ("requests", "tokens"):
         pairs = [pair for pair in zip(charges, balances, strict=True) if pair[0].bucket.endswith(what)]

@@ -1,13 +1,13 @@
-"""The markers of a model: the texts that separate the turns in its prompts, and an expression that finds them.
+"""The markers of a model: the texts that separate the turns in a prompt. Also the search for markers in a text.
 
 A message that contains a marker can forge a turn (``docs/spec/reliability.md`` 3.4). There are two kinds of markers:
 
-``token_like``  ``<|im_end|>``, ``</s>``, ``[INST]``: found anywhere; also the special tokens of the model's tokenizer
-``text_like``   ``USER:``, ``### Response:``: found at the beginning of a line; after any white space if the template
-                can write the marker inside a line
+``token_like``  ``<|im_end|>``, ``</s>``, ``[INST]`` and the special tokens of the model's tokenizer: found anywhere
+``text_like``   ``USER:``, ``### Response:``: found at the beginning of a line. If the template can write the marker
+                inside a line, also found after any white space
 
-The markers come from the texts that the template can write. A text-like marker is the template's line directly before
-or after a message.
+The markers come from the texts that the template can write. A text-like marker is the line that the template writes
+directly before or after a message.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from gateway.template.spec import RoleSpec
 
 Kind = Literal["token_like", "text_like"]
 JOINER = "\u2060"
-"""U+2060 WORD JOINER, an invisible character. No marker contains it, so it breaks a marker without a visible change."""
+"""U+2060 WORD JOINER, an invisible character. ``escape`` inserts it in a marker, because no marker contains it."""
 EDGE = "\0"
-"""Marks the edge of a text."""
+"""The character that stands for the beginning or the end of a text."""
 MIN_LENGTH = 3
-"""A shorter text, such as ``Q:``, is too frequent in ordinary text to be a marker."""
+"""The minimum length of a marker. A shorter text, such as ``Q:``, is too frequent in ordinary text."""
 MAX_LENGTH = 128
-"""A longer line of a template is a sentence and not a marker."""
+"""The maximum length of a text-like marker. A longer line of a template is usually a sentence."""
 REASONING = ("<think>", "</think>")
-"""The marks around reasoning, which separate no turns: a client that sends an answer back sends them too. Templates
-write them without declaring ``thinking``. They are markers only if the tokenizer calls them special tokens."""
+"""The tags around reasoning. They separate no turns, and a client may send them back as part of an earlier answer. So
+they are markers only if the tokenizer has them as special tokens."""
 UNKNOWN = "\ufffd"
-"""``fold`` writes this character for others that no marker contains."""
+"""The character with which ``fold`` replaces rare characters that no marker contains."""
 MAX_FOLDED = 4
-"""A character with a longer plain form, such as an Arabic ligature of 18 letters, is kept by ``fold``."""
+"""The maximum length of a plain form. ``fold`` does not replace a character whose plain form is longer."""
 MAX_SEPARATE = 8
-"""Up to this number of markers, a search for each one is faster than a search with one expression."""
+"""The maximum number of markers that are searched one by one. More markers are searched with one expression."""
 HEADER = re.compile(r"[^\"'{}<>]+[:\uff1a]\s*")
 """Matches a line of a chat template that may be the header of a role."""
 IGNORED = re.compile(
@@ -51,9 +51,9 @@ IGNORED = re.compile(
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
 )
-"""Matches control characters and invisible ones (Unicode's Default_Ignorable_Code_Point)."""
+"""Matches control characters and invisible characters (Unicode's Default_Ignorable_Code_Point)."""
 UNFOLDED = re.compile("[\U00030000-\U0010ffff]+")
-"""Matches characters beyond those with plain forms. Without them the table of plain forms stays small."""
+"""Matches characters that have no plain form. ``fold`` replaces them by ``UNKNOWN``, so that its table stays small."""
 TOKEN_LIKE = re.compile(r"<\|[^<>\n]{1,64}\|>|<<?/?[^\s<>]{1,64}>>?|\[\|[^\[\]\n]{1,32}\|\]|\[/?[A-Z0-9_]{2,32}\]")
 """Matches the token-like markers inside a text of a template."""
 
@@ -76,24 +76,24 @@ class TemplateTexts:
     after: tuple[str, ...] = ()
     """Texts directly after a message or an answer."""
     further: tuple[str, ...] = ()
-    """All other texts; only token-like markers are read from these."""
+    """All other texts of the template. Only token-like markers are taken from these texts."""
     inline: bool = False
-    """True: a text before a message may follow another text on the same line."""
+    """True if a text before a message may follow another text on the same line."""
     searched: tuple[str, ...] = ()
-    """Texts that are not markers, because the template or the parser looks for them in an answer (``</think>``). A
-    client that sends an answer back sends them too."""
+    """Texts such as ``</think>`` that the template or the parser searches for in an answer. They are not markers,
+    because a client may send them back as part of an earlier answer."""
 
     def folded(self) -> TemplateTexts:
-        """The same texts as ``fold`` writes them."""
+        """Return the same texts after ``fold``."""
         texts = {name: tuple(map(fold, getattr(self, name))) for name in ("before", "after", "further", "searched")}
         return TemplateTexts(**texts, inline=self.inline)
 
 
 class MarkerSet:
-    """The markers of one model, compiled once."""
+    """The markers of one model, compiled for fast search."""
 
     def __init__(self, texts: TemplateTexts, added_tokens: Mapping[str, bool] = EMPTY_MAPPING) -> None:
-        """``added_tokens``: the added tokens of the model's tokenizer; True marks a special token."""
+        """``added_tokens``: added token of the model's tokenizer → True for a special token."""
         every = [text for text in (*texts.before, *texts.after, *texts.further) if text]
         special = [token.strip() for token, is_special in added_tokens.items() if is_special]
         tokens = dict.fromkeys(special)
@@ -127,13 +127,13 @@ class MarkerSet:
         for core in (*self.token_like, *self.text_like):
             groups.setdefault(_key(core), []).append(core)
         self._groups = tuple([(key, _contains_any(cores)) for key, cores in groups.items()])
-        """(character, search for the markers with this character). Most text does not have the character."""
+        """Pairs (rare character, function that finds the markers with this character in a text)."""
         self._seams = _seams((*self.token_like, *self.text_like), every)
 
     def may_occur(self, texts: Sequence[str]) -> bool:
-        """False: a prompt with these texts of the client has no forged marker.
+        """Return whether a prompt with these texts of the client may have a forged marker.
 
-        True: the prompt may have one; search it with ``find``.
+        If the result is True, ``find`` gives the exact answer.
         """
         joined = "".join(texts)  # texts without template text between them are searched as one text
         for key, has_marker in self._groups:
@@ -142,16 +142,19 @@ class MarkerSet:
         return bool(self._seams) and self.may_join(texts)
 
     def may_join(self, texts: Sequence[str]) -> bool:
-        """True if one of these texts of the client may form a marker together with a text of the template."""
+        """Return whether a text of the client may form a marker together with a text of the template."""
         joined = f"{EDGE}{EDGE.join(map(_edges, texts))}{EDGE}"
         return any(seam in joined for seam in self._seams)
 
     def has_rare_character(self, texts: Sequence[str]) -> bool:
-        """True if a text contains the rare character of some marker, such as ``<``."""
+        """Return whether a text contains the rare character of a marker, such as ``<``."""
         return any(key in text for key, _ in self._groups for text in texts)
 
     def find(self, text: str, kind: Kind) -> Iterator[Hit]:
-        """Every marker of this kind in a text, also markers that overlap; at each position the longest one."""
+        """Find every marker of one kind in a text. Overlapping markers are included.
+
+        If several markers begin at the same position, only the longest marker is returned.
+        """
         if kind == "text_like":
             for match in self._lines.finditer(text) if self.text_like else ():
                 yield Hit(*match.span(match.lastindex or 0), kind)
@@ -162,14 +165,14 @@ class MarkerSet:
             found = self._tokens.search(text, found.start() + 1)
 
     def count(self, text: str) -> int:
-        """The number of token-like markers in a text, only for comparing two prompts."""
+        """Return the number of token-like markers in a text. The number is used only to compare two prompts."""
         if len(self.token_like) > MAX_SEPARATE:
             return len(self._tokens.findall(text))
         return sum(map(text.count, self.token_like))
 
 
 class _Folding(dict[int, str]):
-    """Code point → the characters that ``fold`` writes for it."""
+    """Code point → the characters with which ``fold`` replaces this code point."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -182,15 +185,15 @@ _FOLDING = _Folding()
 
 
 def fold(text: str) -> str:
-    """The text as a tokenizer that normalizes may read it: without invisible characters, and with plain forms.
+    """Return a text as a normalizing tokenizer may read it: without invisible characters, and with plain forms.
 
-    Each character is folded by itself (Unicode's NFKD), so that the time is linear: ``\uff1c`` becomes ``<``.
+    Each character is replaced separately by its plain form (Unicode's NFKD). For example, ``\uff1c`` becomes ``<``.
     """
     return UNFOLDED.sub(UNKNOWN, IGNORED.sub("", text)).translate(_FOLDING)
 
 
 def texts_of(template: Template) -> TemplateTexts:
-    """The texts that a template can write."""
+    """Return the texts that a template can write around the texts of the client."""
     spec = template.spec
     if spec.makes_messages:  # the target writes the prompt; its markers are the tokens of its tokenizer
         return TemplateTexts()
@@ -243,7 +246,7 @@ def _jinja_texts(template: Template, thinking: tuple[str, ...], further: tuple[s
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every text in a specification of frozen dataclasses, tuples and texts."""
+    """Return every string in nested dataclasses, tuples and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (tuple, list)):
@@ -255,7 +258,10 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _edges(text: str) -> str:
-    """The beginning and the end of a text without the white space around it, which a template may remove."""
+    """Return the beginning and the end of a text, without the white space around the text.
+
+    A template may remove this white space.
+    """
     text = text.strip()
     return text if len(text) <= 2 * MAX_LENGTH else f"{text[:MAX_LENGTH]}\n{text[-MAX_LENGTH:]}"
 
@@ -265,15 +271,15 @@ def _usable(cores: Iterable[str], ignored: set[str]) -> tuple[str, ...]:
 
 
 def _key(marker: str) -> str:
-    """A character of the marker that is rare in ordinary text."""
+    """Return a character of a marker that is rare in ordinary text, or else the marker's first character."""
     rare = [one for one in (*"<[#:", *marker) if one in marker and not (one.isalnum() or one.isspace())]
     return rare[0] if rare else marker[0]
 
 
 def _seams(markers: Iterable[str], texts: Sequence[str]) -> tuple[str, ...]:
-    """The beginnings, ends and whole texts of a client that a text of the template completes to a marker.
+    """Return the parts of markers that become a whole marker if a text of the template comes before or after them.
 
-    ``EDGE`` shows on which side the text of the template follows.
+    ``EDGE`` in a part shows on which side the text of the template is added.
     """
     seams: dict[str, None] = {}
     begins = {text[:size] for text in texts for size in range(1, MAX_LENGTH + 1)}
@@ -292,7 +298,7 @@ def _seams(markers: Iterable[str], texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _contains_any(markers: Sequence[str]) -> Callable[[str], bool]:
-    """A function that returns True for a text with one of the markers."""
+    """Return a function that returns whether a text contains one of the markers."""
     if len(markers) <= MAX_SEPARATE:
         return lambda text: any(marker in text for marker in markers)
     search = re.compile(_any_of(markers)).search
@@ -300,7 +306,10 @@ def _contains_any(markers: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _any_of(texts: Iterable[str]) -> str:
-    """An expression that matches any of the texts, the longest first. Texts with the same beginning share it."""
+    """Return a regular expression that matches any of the texts, and prefers the longest one.
+
+    Texts with the same beginning share one branch of the expression.
+    """
     root: dict[str, Any] = {}
     for text in texts:
         node = root

@@ -1,8 +1,8 @@
-"""Keeps the turns of a prompt: finds markers that a client wrote, and applies the policy to them.
+"""Finds markers in texts of the client, and applies the marker policy, so that a client cannot forge a turn.
 
-The rule works on the segments of a rendered prompt (``docs/spec/reliability.md`` 3.4). Every marker must lie wholly in
-text of the template. A marker wholly or partly in text of the client is forged. After ``escape`` and ``strip``, the
-prompt is searched again, until no forged marker is left.
+The search uses the segments of a rendered prompt (``docs/spec/reliability.md`` 3.4). A marker that lies wholly or
+partly in text of the client is forged. After ``escape`` and ``strip``, the prompt is searched again, until it contains
+no forged marker.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ from gateway.core.prompt import Notice, Segment
 from gateway.policy.admit.marker_set import JOINER, Hit, Kind, MarkerSet, fold
 
 MAX_PASSES = 16
-"""After this many passes the request is refused. Only texts made to nest markers, under ``strip``, need several."""
+"""The maximum number of searches of one prompt. If the last search still finds a marker, the request is refused."""
 MAX_MARKERS = 2_000
-"""A request with more forged markers is refused; a policy that only counts stops counting."""
+"""A request with more forged markers is refused. A policy that only counts markers stops counting here."""
 EDITS = ("escape", "strip")
 """The actions that change a prompt's text."""
 CHANGES = (*EDITS, "token_ids")
 """The actions that change a request."""
 STRUCTURAL_KEYS = frozenset({"role", "name"})
-"""Names of roles, speakers, tools and arguments. A marker in a name is refused, because a changed name is another name.
-"""
+"""Keys whose values are names. A marker in a name is refused, because a changed name would mean something else."""
 OUTCOMES: Mapping[MarkerAction, str] = {
     "escape": "escaped", "strip": "stripped", "report": "reported", "token_ids": "as_token_ids",
 }  # fmt: skip
-"""Action → the end of its notice's name. ``allow`` gives no notice, and ``reject`` gives an error."""
+"""Action → the last part of the name of its notice. ``allow`` gives no notice, and ``reject`` gives an error."""
 
 
 class MarkerCounts:
-    """The forged markers of one request, by kind: the number, and the origin of the first."""
+    """The forged markers of one request: for each kind, their number and the origin of the first marker."""
 
     __slots__ = ("found",)
 
@@ -47,18 +46,18 @@ class MarkerCounts:
         self.found: dict[Kind, tuple[int, str]] = {}
 
     def add(self, kind: Kind, origin: str) -> None:
-        """Count a marker."""
+        """Count one marker."""
         number, first = self.found.get(kind, (0, origin))
         self.found[kind] = number + 1, first
 
     def of(self, kind: Kind) -> int:
-        """The number of markers of one kind."""
+        """Return the number of markers of one kind."""
         return self.found.get(kind, (0, ""))[0]
 
 
 @dataclass(frozen=True, slots=True)
 class SafeSegments:
-    """The segments of a prompt after the policy."""
+    """The segments of a prompt to which the marker policy has been applied."""
 
     segments: tuple[Segment, ...]
     breaks: tuple[int, ...] = ()
@@ -69,7 +68,7 @@ class MarkerRule:
     """The policy of one model for markers."""
 
     def __init__(self, markers: MarkerSet, policy: MarkersPolicy, folded: MarkerSet | None = None) -> None:
-        """``folded``: the markers as ``fold`` writes them, if the tokenizer may normalize texts."""
+        """``folded``: the markers after ``fold``. None if the tokenizer does not normalize texts."""
         self.markers = markers
         self.folded = folded
         self.may_occur = markers.may_occur
@@ -78,12 +77,12 @@ class MarkerRule:
             actions |= {kind: "reject" for kind, action in actions.items() if action in CHANGES}
         self.actions: Mapping[Kind, MarkerAction] = actions
         self.changes = not {"allow", "report"}.issuperset(self.actions.values())
-        """False: the policy never changes or refuses a request."""
+        """False if the policy never changes or refuses a request."""
         self.verified: set[tuple[Any, ...]] = set()
-        """Shapes of conversations, each with a number of markers, whose prompts by a chat template were searched."""
+        """The conversation shapes for which a prompt of a chat template was searched and had no forged marker."""
 
     def apply(self, segments: Sequence[Segment], counts: MarkerCounts) -> SafeSegments:
-        """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent``."""
+        """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent`` to refuse the request."""
         pieces = tuple(segments)
         for number in range(MAX_PASSES):
             forged = self._forged(pieces, counts)
@@ -104,10 +103,10 @@ class MarkerRule:
         raise refusal(pieces[edits[0][1]].origin)
 
     def apply_to_json(self, value: Any, path: str, counts: MarkerCounts, key: str = "") -> Any:
-        """The JSON value with the policy applied to every text, for targets that get messages.
+        """Apply the policy to every text in a JSON value, for targets that accept messages.
 
-        The texts of a list of content parts are one text. The JSON in ``arguments`` is parsed, because templates parse
-        it too. Raises ``SpecialTokenInContent``, also for a marker in a name or a key.
+        The texts of a list of content parts are searched as one text. The JSON in ``arguments`` is parsed, because
+        templates also parse it. Raises ``SpecialTokenInContent`` to refuse the request, such as for a marker in a name.
         """
         if isinstance(value, str):
             return self._json_text(value, path, counts, key)
@@ -128,7 +127,7 @@ class MarkerRule:
         return [{**one, "text": safe[at].text} if at in safe else one for at, one in enumerate(value)]
 
     def notices(self, counts: MarkerCounts) -> tuple[Notice, ...]:
-        """A notice for each kind of marker that was found; none for markers that the policy allows."""
+        """Return a notice for each kind of marker that was found, except for kinds that the policy allows."""
         return tuple([
             Notice(f"markers_{OUTCOMES[self.actions[kind]]}", f"{kind}={number}, first in {origin}")
             for kind, (number, origin) in counts.found.items()
@@ -136,7 +135,7 @@ class MarkerRule:
         ])  # fmt: skip
 
     def actions_taken(self, counts: MarkerCounts) -> tuple[tuple[str, int], ...]:
-        """(action, number of markers), for the metric."""
+        """Return the pairs (action, number of markers) for the metric."""
         return tuple([(self.actions[kind], number) for kind, (number, _) in counts.found.items()])
 
     def _json_text(self, text: str, path: str, counts: MarkerCounts, key: str) -> str:
@@ -153,12 +152,18 @@ class MarkerRule:
         return self.apply([Segment(text, "", path, False)], counts).segments[0].text
 
     def check_variables(self, value: Any, path: str, counts: MarkerCounts) -> None:
-        """Refuse markers in values that the template of a target may write, if the policy changes markers at all."""
+        """Refuse markers in values that a target's own template may write.
+
+        If the policy only allows or reports markers, the markers are counted and not refused.
+        """
         for text in texts_in(value):
             self._check_name(text, path, counts)
 
     def count_folded(self, texts: Sequence[str]) -> MarkerCounts:
-        """Refuse, or count, the markers in the texts of a request as a tokenizer that normalizes may read them."""
+        """Search the texts of a request after ``fold``, for a tokenizer that normalizes texts.
+
+        A kind of marker that is found is refused or counted once.
+        """
         assert self.folded is not None
         counts, views = MarkerCounts(), list(map(fold, texts))
         for kind, action in self.actions.items() if self.folded.may_occur(views) else ():
@@ -181,9 +186,9 @@ class MarkerRule:
             counts.add(hit.kind, path)
 
     def _forged(self, pieces: Sequence[Segment], counts: MarkerCounts) -> list[tuple[Hit, int]]:
-        """The markers that do not lie wholly in text of the template, each with the index of its first client piece.
+        """Return each forged marker, with the index of the first piece of the client that contains a part of it.
 
-        A kind that is only counted is no longer searched after ``MAX_MARKERS`` markers of the request.
+        If the policy only counts a kind of marker, the search for this kind ends after ``MAX_MARKERS`` markers.
         """
         begins, ends, starts = [0], [0], _starts(pieces)
         for piece, start in zip(pieces, starts, strict=True):
@@ -212,7 +217,7 @@ class MarkerRule:
         return forged
 
     def _edited(self, pieces: Sequence[Segment], edits: Sequence[tuple[Hit, int]]) -> tuple[Segment, ...]:
-        """The pieces after ``escape`` and ``strip``. The text of the template stays the same."""
+        """Return the pieces after ``escape`` and ``strip``. Text of the template is not changed."""
         starts = _starts(pieces)
         joins: dict[int, list[tuple[int, int, str]]] = {}
         """Index of a piece → (begin, end, new text) of each change, in offsets of the whole text."""
@@ -237,7 +242,7 @@ class MarkerRule:
 
 
 def refusal(path: str, found: str = "a marker that separates") -> SpecialTokenInContent:
-    """The error for a marker in a text of the request. The error never has the text."""
+    """Return the error for a marker in a text of the request. The error never contains the text."""
     return SpecialTokenInContent(
         f"this text contains {found} the turns of this model's prompt, such as a special token; "
         "remove markers from it, or ask the operator for a key with allow_markers",
@@ -246,7 +251,7 @@ def refusal(path: str, found: str = "a marker that separates") -> SpecialTokenIn
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, keys included. The JSON in ``arguments`` is parsed."""
+    """Return every text in a JSON value, including the keys. The JSON in ``arguments`` is parsed."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -270,9 +275,9 @@ def _parsed(text: str) -> Any:
 
 
 def unbroken(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
-    """The first marker that the tokenizer still reads as one token after ``escape``; empty if there is none.
+    """Return the first marker that the tokenizer still reads as one token after ``escape``, or an empty string.
 
-    Some tokenizers remove invisible characters, the joiner included.
+    Some tokenizers remove invisible characters, including the character that ``escape`` inserts.
     """
     added = tokenizer.added_tokens()
     for marker in markers:
@@ -283,7 +288,10 @@ def unbroken(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
 
 
 def split_ids(tokenizer: Tokenizer, text: str, breaks: Sequence[int], *, special: bool) -> tuple[int, ...]:
-    """The token ids of a text that is tokenized in parts. ``special``: with the tokens before a text (BOS)."""
+    """Return the token ids of a text that is split at ``breaks`` and tokenized in parts.
+
+    ``special``: whether the special tokens before a text (BOS) are added.
+    """
     ids: list[int] = []
     if special:
         encoding = tokenizer.encode(text[:1], True)
@@ -294,7 +302,7 @@ def split_ids(tokenizer: Tokenizer, text: str, breaks: Sequence[int], *, special
 
 
 def splits_exactly(tokenizer: Tokenizer, markers: Sequence[str]) -> bool:
-    """True if tokenizing in parts and decoding gives the same text and no marker token."""
+    """Return whether a marker that is tokenized in parts decodes to the same text and gives no marker token."""
     for marker in markers:
         ids = split_ids(tokenizer, f"a{marker}b", (2,), special=False)
         if tokenizer.detokenize(list(ids)) != f"a{marker}b" or marker in tokenizer.names(ids):
@@ -311,5 +319,8 @@ def _starts(pieces: Sequence[Segment]) -> list[int]:
 
 
 def _break(hit: Hit, start: int) -> int:
-    """Where a marker is broken: after its first character, or where the text of the client begins, at ``start``."""
+    """Return the offset at which a marker is broken: after its first character, or at ``start`` if that is later.
+
+    ``start``: the offset of the client's piece that contains the marker.
+    """
     return max(hit.start + 1, start)

@@ -1,9 +1,9 @@
 """Checks the media in messages: which fields may contain media, and which addresses are allowed.
 
 The gateway fetches no address, but a target may fetch an address inside its network, a ``file:`` URI or a path (row
-A19 of ``docs/spec/reliability.md``; vLLM CVE-2025-6242). So each string of a message must be text, or media (a
-``data:`` URI, or an ``https`` address in strict form), or a plain word, which no parser reads as an address or a path.
-An address with characters that a parser would remove or skip is refused, so addresses are never rewritten.
+A19 of ``docs/spec/reliability.md``; vLLM CVE-2025-6242). So each string of a message must be one of these: text, media
+(a ``data:`` URI, or an ``https`` address in strict form), or a plain word that is not an address or a path.
+Addresses are never rewritten. An address with characters that a parser would remove or skip is refused.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ HTTPS = re.compile(
 )
 """Matches the beginning of an ``https`` address that was converted to lower case and has no user name."""
 ODD_IN_ADDRESS = re.compile(r"[^!-\[\]-~]")
-"""Matches blanks, control characters, backslashes and non-ASCII, which address parsers treat differently."""
+"""Matches spaces, control characters, backslashes and non-ASCII characters. Address parsers differ for all these."""
 MAX_ADDRESS = 8192
-"""Maximum characters of an address."""
+"""The maximum number of characters of an address."""
 DATA = re.compile(r"data:([a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,127})[;,]")
 MAX_HEAD = 256
 """The media type of a ``data:`` URI must end within this number of characters."""
@@ -34,22 +34,22 @@ LOCAL_NAMES = frozenset({
     "arpa", "cluster", "consul", "corp", "default", "home", "internal", "intranet", "invalid", "lan", "local",
     "localdomain", "localhost", "private", "svc", "test",
 })  # fmt: skip
-"""Last labels of host names that only a machine or a local network resolves (RFC 6761, 6762, 8375; Kubernetes)."""
+"""Last labels of host names that are not public: a machine or a local network resolves them (RFC 6761, 6762, 8375)."""
 
 NUMBERS = frozenset({int, float, bool, type(None)})
 
 TEXT: Final = "text"
-"""The slot of a field that contains text, in any structure. Neither a target nor LiteLLM reads addresses there."""
+"""The slot of a field that contains only text. Neither a target nor LiteLLM reads an address in such a field."""
 BASE64: Final = "base64"
 """The slot of a field that contains media in base64."""
 IMAGE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 VIDEO: Final = ("video/mp4", "video/webm", "video/mpeg")
 AUDIO: Final = ("audio/wav", "audio/mpeg", "audio/mp3", "audio/ogg")
 FILE: Final = ()
-"""Slots for media: the types allowed in a ``data:`` URI. A file may have any type, but must not be an address."""
+"""The slot of a file. It must be a ``data:`` URI of any type. The other media slots list the types that are allowed."""
 
 Slot = str | tuple[str, ...] | Mapping[str, Any]
-"""The kind of content that a field may have. For an object: a mapping with a slot for each field."""
+"""The kind of content that a field may have. The slot of an object is a mapping: field → slot."""
 
 PARTS: Final[Mapping[str, Mapping[str, Slot]]] = {
     # Type of a content part → its fields, both OpenAI's fields and the fields that vLLM and SGLang add.
@@ -121,7 +121,7 @@ class MediaRule:
                     self._check(item, slot, where)
         elif isinstance(value, str) and PLAIN_WORD.fullmatch(value) is None:
             raise MediaNotAllowed(
-                f"{where} is an unknown field; leave it out. "
+                f"{where} is or contains an unknown field; leave the field out. "
                 "Send text in a part of type text, and media in a part such as image_url.",
                 param=where,
             )
@@ -141,7 +141,7 @@ class MediaRule:
             kinds = f" of one of these types: {', '.join(slot)}" if slot not in (BASE64, FILE) else ""
             forms.append(BASE64 if slot == BASE64 else f"a data: URI{kinds}")
         if not forms:
-            raise MediaNotAllowed(f"this model's policy (key media) does not allow {where}; leave it out", param=where)
+            raise MediaNotAllowed(f"the model's policy (key media) does not allow {where}; leave it out", param=where)
         raise MediaNotAllowed(f"{where} must be {' or '.join(forms)}", param=where)
 
     def _takes(self, value: str, slot: Slot, where: str) -> bool:
@@ -157,9 +157,9 @@ class MediaRule:
 
 
 def refuse_unsafe_address(url: str, where: str) -> None:
-    """Raise ``MediaNotAllowed`` unless ``url`` is a strict ``https`` address of a host that may be public.
+    """Raise ``MediaNotAllowed`` if an address is not an ``https`` address in strict form, or if its host is not public.
 
-    Host names are not resolved: the target must refuse a public name with an address in a private network.
+    Host names are not resolved. A public name may have an address in a private network; the target must refuse it.
     """
     found = HTTPS.match(url.lower()) if len(url) <= MAX_ADDRESS else None
     if found is None or ODD_IN_ADDRESS.search(url) is not None:
@@ -175,7 +175,7 @@ def refuse_unsafe_address(url: str, where: str) -> None:
 
 
 def _is_local(host: str) -> bool:
-    """True for a special address (loopback, private, link-local …), and for a name that is not public."""
+    """Return whether a host is a special address (loopback, private, link-local …) or a name that is not public."""
     try:
         address = ip_address(host)
     except ValueError:

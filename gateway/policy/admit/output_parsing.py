@@ -19,25 +19,25 @@ from gateway.template.tools import ToolChoice, choice_of, name_of
 
 
 class OutputParsing:
-    """Makes the parser options for requests with one template, which may declare reasoning and tool calls."""
+    """Makes the options of the output parser for the requests to a model with one template."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         thinking, self._tools = spec.thinking, spec.tools
         self._default_tools = spec.prompter.default_tools if spec.prompter is not None else ()
         self._marker = answer_marker(spec.prompter) if _extracts(spec) and spec.prompter is not None else None
-        """The text before an answer; None: the answer is not searched in the model's text."""
+        """The text after which an answer begins. None if the whole text of the model is the answer."""
         self._auto = thinking is not None and thinking.open == "auto"
         self._thinking = thinking and replace(thinking, open=thinking.open is True)
 
     @property
     def parser(self) -> str:
-        """The name of the tool-call format that the template declares; empty if it declares none."""
+        """The name of the tool-call format that the template declares. Empty if the template declares no format."""
         return "" if self._tools is None else self._tools.parser
 
     def of(self, dialogue: Dialogue, prompt: Prompt, stops: Sequence[str] = ()) -> ParserOptions | None:
-        """The parser options for one request; None: all text is content. ``stops``: the client's stop strings.
+        """Return the parser options for one request, or None if all text is content. ``stops``: the client's stops.
 
-        Raises InvalidValue for a tool whose name cannot be written in the tool-call format.
+        Raises ``InvalidValue`` if the tool-call format does not allow the name of a tool.
         """
         if self._default_tools and not dialogue.options.tools:
             dialogue = replace(dialogue, options=replace(dialogue.options, tools=self._default_tools))
@@ -68,8 +68,8 @@ class OutputParsing:
             name = name_of(tool)
             if name in names and not format_.can_name(name):
                 raise InvalidValue(
-                    f'tools[{number}].function.name: the format {self.parser} of this model does not allow "{name}"; '
-                    "use letters, digits and underscores, and no Python keyword",
+                    f"tools[{number}].function.name: the tool-call format {self.parser} of this model does not allow "
+                    f'the name "{name}"; use letters, digits and underscores, and no Python keyword',
                     param=f"tools[{number}].function.name",
                 )
 
@@ -79,7 +79,7 @@ class OutputParsing:
 
 
 def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
-    """The options of a template; None if all text of the model is content."""
+    """Return the object that makes the parser options for a template. None if all text of the model is content."""
     return OutputParsing(spec) if spec.tools is not None or spec.thinking is not None or _extracts(spec) else None
 
 
@@ -94,7 +94,10 @@ def _callable_names(dialogue: Dialogue, choice: ToolChoice) -> frozenset[str]:
 
 
 def _continued(thinking: Thinking, text: str) -> Thinking | None:
-    """The reasoning markers for a message that the model continues. ``text``: the message so far."""
+    """Return the reasoning markers for a message that the model continues. ``text``: the message so far.
+
+    None if the rest of the message contains no reasoning.
+    """
     stripped = text.lstrip()
     if thinking.open or stripped.startswith(thinking.begin):
         return None if thinking.end in text else replace(thinking, open=True)

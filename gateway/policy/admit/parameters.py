@@ -1,9 +1,10 @@
 """Applies a policy to the parameters of a client's request, and renames them for the target's endpoint.
 
 The steps: pass or drop unknown fields, fill in defaults, apply upper limits, set forced values, remove parameters that
-the targets refuse. Every change gives a notice. A chat parameter that a text target cannot receive is an error. Fields
-forbidden for everyone are refused in wire/request_fields.py. The engines' control fields, refused here unless the
-policy allows them, are listed in backend/openai/control_fields.py.
+the targets refuse. Every change gives a notice. A chat parameter that a text target cannot receive is an error.
+
+Fields that no client may send are refused in ``wire/request_fields.py``. The control fields of the engines are refused
+here, if the policy does not allow them. ``backend/openai/control_fields.py`` lists the control fields.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gateway.core.prompt import Notice
 from gateway.wire.error_object import plain
 
 LIMITS = ("max_completion_tokens", "max_tokens")
-"""Two names of the same parameter; the newer name is first."""
+"""The two names of the token limit. The newer name is first."""
 
 OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """OpenAI's default values. They are sent explicitly if the policy sets ``params.explicit``."""
@@ -53,7 +54,7 @@ OLD_NAMES = {"functions": "tools", "function_call": "tool_choice"}
 """Deprecated field of OpenAI's API → the field that replaced it."""
 
 IN_PROMPT: Mapping[str, Any] = {"tools": None, "tool_choice": "auto", "parallel_tool_calls": True}
-"""Field that a template with tools writes into the prompt, or applies to the answer → its default value."""
+"""Field → its default value, for fields that a template with tools writes into the prompt or applies to the answer."""
 
 NOT_AT: Mapping[EndpointName, frozenset[str]] = {
     # Parameters of a policy that do not exist at the endpoint. Fields that OpenAI does not have are not listed,
@@ -65,10 +66,10 @@ EMBEDDINGS = frozenset({"dimensions", "encoding_format", "user"})
 """The only parameters of a policy that apply to embeddings."""
 
 Form = Literal["text", "messages"]
-"""The form of input that the targets of a model receive."""
+"""The form of input that the targets of a model accept."""
 
 Row = tuple[str, Any, tuple[str, ...], Notice]
-"""A default or forced value: (name, value, every name of the parameter, notice of the change)."""
+"""A default or forced value: (name, value, all names of the same parameter, notice of the change)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,13 @@ class EffectiveParameters:
     params: Mapping[str, Any]
     notices: tuple[Notice, ...] = ()
     top_logprobs: int | None = None
-    """Number of alternatives per token that the client requested; None: all that the target returns are kept."""
+    """The number of alternatives per token that the client requested. None to keep all alternatives of the target."""
     default_limit: bool = False
-    """True: ``max_tokens`` is the policy's default, so the number of tokens left in the context may replace it."""
+    """True if ``max_tokens`` is the policy's default. Then the tokens left in the context may replace this value."""
 
 
 class ParameterPolicy:
-    """A policy's rules for parameters, for one endpoint, one form of input and one engine; built once per route."""
+    """The rules of a policy for the parameters of one endpoint, one form of input and one engine."""
 
     def __init__(
         self,
@@ -96,10 +97,11 @@ class ParameterPolicy:
         tools: bool = False,
         omit: tuple[str, ...] = (),
     ) -> None:
-        """``engine_defaults``: this engine's values for OpenAI's defaults, for a policy with ``explicit``. A field with
-        the value None is not sent. None instead of a mapping: no default is sent.
+        """Prepare the rules. ``engine_defaults``: the engine's values that replace OpenAI's defaults, if the policy has
+        ``explicit``. A field with the value None is not sent. If the whole argument is None, no default is sent.
 
-        ``tools``: the template writes a request's tools into the prompt. ``omit``: parameters that the targets refuse.
+        ``tools``: whether the template writes the tools of a request into the prompt. ``omit``: parameters that the
+        targets refuse.
         """
         self._forbidden = tuple([alias for name in policy.forbid for alias in _aliases(name)])
         self._unknown = policy.unknown
@@ -114,7 +116,7 @@ class ParameterPolicy:
         self._message_limits = limits if endpoint == "chat" and form == "messages" else []
         self._max_limits = [int(bound) for bound, _ in limits]
         self.limit = min([policy.max_tokens, *self._max_limits])
-        """``max_tokens`` if the client sets none and the number of tokens left in the context is unknown."""
+        """The default ``max_tokens``, for a request without a limit. The tokens left in the context may replace it."""
         self._limit_notice = Notice("default_parameter", f"max_tokens={self.limit}")
         self._explicit: dict[str, Any] = {}
         if policy.explicit and engine_defaults is not None and endpoint != "embeddings":
@@ -128,7 +130,7 @@ class ParameterPolicy:
             sent = call.given - _without_effect(call)
             for name in self._forbidden:
                 if name in sent:
-                    raise ForbiddenParameter(f"{name} is not allowed by this model's policy; leave it out", param=name)
+                    raise ForbiddenParameter(f"this model's policy does not allow {name}; leave it out", param=name)
         if not call.unknown or self._unknown == "drop":
             return
         names: Set[str] = call.unknown.keys() - self._allowed
@@ -147,7 +149,7 @@ class ParameterPolicy:
             )
 
     def effective(self, call: Call) -> EffectiveParameters:
-        """The parameters to send for a call. Call ``check`` first."""
+        """Return the parameters to send for a call. The caller must call ``check`` first."""
         params = dict(call.params)
         notices: list[Notice] = []
         if call.unknown:
@@ -179,7 +181,7 @@ class ParameterPolicy:
         )
 
     def _change(self, params: dict[str, Any], notices: list[Notice]) -> None:
-        """Fill in defaults, apply upper limits, set forced values."""
+        """Fill in defaults, apply upper limits and set forced values, in place."""
         for name, value, aliases, notice in self._defaults:
             if params.keys().isdisjoint(aliases):
                 params[name] = value
@@ -206,7 +208,10 @@ class ParameterPolicy:
             notices.append(Notice("dropped_parameter", " ".join(map(plain, nsmallest(8, dropped)))))
 
     def _set_message_limit(self, params: dict[str, Any], notices: list[Notice]) -> None:
-        """Send the policy's maximum as the limit if the client sets none; otherwise the answer could exceed it."""
+        """Set the policy's maximum as the token limit if the client sends no limit.
+
+        Without a limit in the request, the answer could be longer than the policy's maximum.
+        """
         if params.keys().isdisjoint(LIMITS):
             bound, name = min(self._message_limits)
             name = next((alias for alias in (name, *LIMITS) if alias not in self._omitted), name)
@@ -214,7 +219,10 @@ class ParameterPolicy:
             notices.append(Notice("clamped_parameter", f"{name}={limit}"))
 
     def _omit(self, params: dict[str, Any], notices: list[Notice]) -> list[Notice]:
-        """Remove parameters that the targets refuse. Returns the notices that still apply, and one per removal."""
+        """Remove parameters that the targets refuse.
+
+        Returns the notices about the parameters that are still sent, and a notice for each parameter that is removed.
+        """
         kept = [notice for notice in notices if notice.detail.partition("=")[0] not in self._omitted]
         for name in sorted(self._omitted & params.keys()):
             value = params.pop(name)
@@ -222,7 +230,7 @@ class ParameterPolicy:
         return kept
 
     def _set_limit(self, params: dict[str, Any], notices: list[Notice]) -> bool:
-        """Set ``max_tokens``, the completions endpoint's name of the limit. True: the policy's default was set."""
+        """Set ``max_tokens``, the only token limit of the completions endpoint. Returns whether it is the default."""
         limit = params.pop("max_tokens", None)
         newer = params.pop("max_completion_tokens", None)
         if newer is not None:
@@ -241,18 +249,24 @@ class ParameterPolicy:
 
 
 def _remove_tools(call: Call, params: dict[str, Any]) -> None:
-    """Remove the fields that the prompt contains. An error if the policy sets one: the prompt is already made."""
+    """Remove the fields that the prompt already contains.
+
+    Raises ``UnsupportedParameter`` if the policy has changed such a field, because the prompt is already rendered.
+    """
     for name, absent in IN_PROMPT.items():
         if name in params and params.pop(name) != call.params.get(name, absent):
             raise UnsupportedParameter(
-                f"the prompt already contains {name} of the request, so the policy cannot set another value; "
+                f"the policy sets another {name}, but the prompt already contains {name} of the request; "
                 f"the operator must remove {name} from the policy",
                 param=name,
             )
 
 
 def _to_completions(params: dict[str, Any]) -> int | None:
-    """Change chat parameters to those of the completions endpoint, in place. Returns ``top_logprobs``."""
+    """Change chat parameters to parameters of the completions endpoint, in place.
+
+    Returns the requested ``top_logprobs``, or None if no log probabilities are requested.
+    """
     if not CHAT_ONLY.keys().isdisjoint(params):
         for name, means_nothing in CHAT_ONLY.items():
             if name in params and not means_nothing(params.pop(name)):
@@ -261,7 +275,7 @@ def _to_completions(params: dict[str, Any]) -> int | None:
                         f"{name} is the old form of {OLD_NAMES[name]}; send {OLD_NAMES[name]}", param=name
                     )
                 raise UnsupportedParameter(
-                    f"{name} cannot be sent to a model that takes plain text; leave it out or use a chat model",
+                    f"{name} cannot be sent to a model that accepts plain text; leave it out or use a chat model",
                     param=name,
                 )
     logprobs = params.pop("logprobs", None)
@@ -281,13 +295,13 @@ def _rows(rule: str, endpoint: EndpointName, values: Mapping[str, Any]) -> tuple
 
 
 def _without_effect(call: Call) -> set[str]:
-    """The fields among ``n``, ``stop`` and ``stream`` whose value has no effect, even if the client sent them."""
+    """Return the fields among ``n``, ``stop`` and ``stream`` that have their default value, and so no effect."""
     defaults = {"n": call.n == 1, "stop": not call.stops, "stream": not call.stream}
     return {name for name, is_default in defaults.items() if is_default}
 
 
 def _applicable(endpoint: EndpointName, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The parameters of a policy that exist at the endpoint, with the endpoint's names."""
+    """Return the parameters of a policy that exist at the endpoint, with the endpoint's names."""
     if endpoint == "embeddings":
         return [(name, value) for name, value in values.items() if name in EMBEDDINGS]
     rows = [(name, value) for name, value in values.items() if name not in NOT_AT[endpoint]]

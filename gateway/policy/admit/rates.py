@@ -1,7 +1,8 @@
 """Rates of requests and tokens per minute, as token buckets.
 
-A bucket holds one minute's allowance and is refilled evenly. A call takes from all of its buckets, or from none.
-The tokens of a call are estimated when it begins, and settled when it has ended.
+A full bucket holds the requests or tokens of one minute, and is refilled at a constant rate. If one bucket of a call
+has too little left, the call takes nothing from any bucket. The tokens of a call are estimated at its beginning and
+corrected at its end.
 """
 
 from __future__ import annotations
@@ -16,42 +17,43 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one call takes from one bucket."""
+    """The amount that one call takes from one bucket."""
 
     bucket: str
     """The name of the bucket, such as ``key/ci-runner/requests``."""
     per_minute: int
-    """The size of the bucket."""
+    """The size of the bucket, which is also the amount that is refilled in one minute."""
     amount: float
-    """At most the size of the bucket; otherwise the call could never be admitted."""
+    """The requests or tokens to take. At most the size of the bucket, so that a full bucket is always enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A bucket after a call has taken from it, or has tried to."""
+    """The state of a bucket after a call has taken its charge or was refused."""
 
     remaining: float
-    """What is left; less than 0 if calls used more tokens than estimated."""
+    """The requests or tokens left. Less than 0 if calls used more tokens than estimated."""
     wait: float
-    """Seconds until the charge fits; 0: it fits."""
+    """The seconds until the bucket has enough for the charge. 0 if the charge was taken."""
 
 
 class RateStore(Protocol):
-    """Holds the buckets. One store may serve several processes."""
+    """A store of token buckets. Several processes may share one store."""
 
     async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
-        """Take all charges if each fits, else none. Returns the balances; None: they are not known, admit the call.
+        """Take all charges if every bucket has enough left. Otherwise take no charge.
 
-        Raises ``Overloaded`` if the store failed and calls must not be admitted without it.
+        Returns the balances. None if they are not known; then the caller admits the call. Raises ``Overloaded`` if the
+        store failed and the configuration requires the store.
         """
         ...
 
     def settle(self, charges: Sequence[Charge]) -> None:
-        """Take further amounts, or give them back if negative, whatever the bucket holds. Does not wait."""
+        """Take more from the buckets, even if too little is left. A negative amount is given back. Never waits."""
         ...
 
     async def aclose(self) -> None:
-        """Settle what is under way, and close connections."""
+        """Finish the corrections that are running, and close connections."""
         ...
 
 
@@ -61,14 +63,14 @@ class MemoryRates:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}
-        """Name → (content, clock time of the content)."""
+        """Name of a bucket → (content, clock time at which the bucket had this content)."""
 
     async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
-        """See ``RateStore``."""
+        """Take all charges, or none. See ``RateStore.take``."""
         return self.take_now(charges)
 
     def take_now(self, charges: Sequence[Charge]) -> list[Balance]:
-        """``take`` without waiting."""
+        """Take all charges, or none. The same as ``take``, but not a coroutine."""
         now = self._clock()
         contents = [self._content(charge, now) for charge in charges]
         fits = all(content >= charge.amount for content, charge in zip(contents, charges, strict=True))
@@ -82,14 +84,14 @@ class MemoryRates:
         return balances
 
     def settle(self, charges: Sequence[Charge]) -> None:
-        """See ``RateStore``."""
+        """Correct the buckets by the given amounts. See ``RateStore.settle``."""
         now = self._clock()
         for charge in charges:
             content = min(self._content(charge, now) - charge.amount, float(charge.per_minute))
             self._buckets[charge.bucket] = content, now
 
     async def aclose(self) -> None:
-        """See ``RateStore``."""
+        """Do nothing, because the buckets are in memory."""
 
     def _content(self, charge: Charge, now: float) -> float:
         full = float(charge.per_minute)

@@ -1,7 +1,7 @@
-"""Rates in Redis or Valkey, so that several gateways share them. Imported if ``store.url`` is configured.
+"""Token buckets in Redis or Valkey, which several gateways share. Imported only if ``store.url`` is configured.
 
-One script takes from all buckets of a call in one step, with the server's clock. While the server fails, calls are
-limited by buckets of this process, or refused: otherwise a client could switch its limit off by making the server slow.
+One script takes from all buckets of a call in one step, with the server's clock. While the server fails, the buckets of
+this process limit the calls, or calls are refused. So a client cannot avoid its limit by making the server slow.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ class RedisRates:
         observe_failure: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``observe_failure`` is called for each request that failed or was not sent."""
+        """``observe_failure``: called for each request to the Redis server that failed or was not sent."""
         self._on_failure = spec.on_failure
         self._observe_failure = observe_failure
-        meanwhile = "this process counts alone" if spec.on_failure == "allow" else "limited calls are refused"
+        meanwhile = "each process counts separately" if spec.on_failure == "allow" else "limited calls are refused"
         self._server = RedisServer(spec, "the store of the rate limits", meanwhile, clock)
         self._script = self._server.redis.register_script(TAKE)
         self._local = MemoryRates(clock)
-        """The buckets while the server does not answer."""
+        """The buckets that are used while the server does not answer."""
         self._settling: set[asyncio.Task[None]] = set()
 
     async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
-        """See ``RateStore``."""
+        """Take all charges, or none. See ``RateStore.take``."""
         answer = await self._run(charges, force=False)
         if answer is None:
             if self._on_failure == "refuse":
@@ -80,7 +80,7 @@ class RedisRates:
         ]
 
     def settle(self, charges: Sequence[Charge]) -> None:
-        """See ``RateStore``."""
+        """Correct the buckets by the given amounts. See ``RateStore.settle``."""
         task = asyncio.get_running_loop().create_task(self._settle(charges))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
@@ -90,12 +90,12 @@ class RedisRates:
             self._local.settle(charges)
 
     async def aclose(self) -> None:
-        """Close the connections, after the amounts are settled."""
+        """Finish the corrections that are running, and close the connections."""
         await asyncio.gather(*self._settling)
         await self._server.aclose()
 
     async def _run(self, charges: Sequence[Charge], *, force: bool) -> Any:
-        """The answer of the script; None: the server does not answer."""
+        """Run the script and return its answer. None if the server does not answer."""
         arguments: list[str | float] = ["1" if force else "0"]
         for charge in charges:
             arguments += [charge.per_minute, charge.amount]

@@ -1,8 +1,8 @@
-"""Cache: a complete answer is kept, and sent again for exactly the same request.
+"""Cache: a complete answer is stored, and sent again for exactly the same request.
 
-The key of an answer is everything that the target gets, the target itself, the client's key and the request's repeat
-index. Fields that the request leaves out are not in the key, so an omitted temperature and ``temperature: 0`` are two
-requests. Requests that are only similar are never matched.
+The cache key consists of everything that the target receives, the target itself, the client's key and the request's
+repeat index. A request without a temperature and a request with ``temperature: 0`` have different cache keys. Requests
+that are only similar never share an answer.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from gateway.policy.deliver.storage.cache_store import CacheStore, StoreFailed
 from gateway.wire.stored_events import dump_json
 
 MAX_ANSWER = 4 * 1024 * 1024
-"""Maximum characters of an answer that is kept, as ``delta_size`` counts."""
+"""The maximum size of an answer that is stored, in characters as counted by ``delta_size``."""
 
 KEYED = tuple(sorted({one.name for one in fields(Exchange)} - {"request_id", "session", "deadline", "attempts"}))
-"""The fields of an exchange that are in the key: all but those that change no answer."""
+"""The fields of an exchange that are in the cache key. Fields that cannot change an answer are left out."""
 
 Observe = Callable[[str], None]
 """Called once for each request with ``hit``, ``miss``, ``bypass`` (not looked up) or ``error`` (the store failed)."""
 
 
 class Cache(Layer):
-    """A backend that answers from ``store`` where it can, and else keeps the complete answers of ``inner``."""
+    """A backend that answers from ``store`` if possible. Otherwise calls ``inner`` and stores the answer."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Cache(Layer):
         observe: Observe = lambda result: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``now``: seconds since the epoch, because a store may outlive the process."""
+        """``now``: returns the seconds since the epoch. This time is also valid in other processes."""
         super().__init__(inner)
         self._store = store
         self._policy: CachePolicy = model.policy.cache
@@ -53,7 +53,10 @@ class Cache(Layer):
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
-        """See ``Backend``. The result of the look-up is in ``exchange.attempts``."""
+        """Send the stored answer, or open the backend and store the answer. See ``Backend.open``.
+
+        The result of the look-up is written to ``exchange.attempts``.
+        """
         key = cache_key(exchange, self._targets)
         result, age, answer = await self._look_up(key)
         self._observe(result)
@@ -74,7 +77,7 @@ class Cache(Layer):
                 yield _KeptEvents(events, _choices(exchange), keep)
 
     async def _look_up(self, key: bytes) -> tuple[str, float, Sequence[Event] | None]:
-        """The result, the age of the answer in seconds, and the answer if there is one."""
+        """Return the result of the look-up, the age of the answer in seconds, and the answer or None."""
         if self._policy.mode == "write_only":
             return "bypass", 0.0, None
         try:
@@ -88,7 +91,7 @@ class Cache(Layer):
 
 
 def target_identity(model: ModelSpec) -> list[object]:
-    """Everything about a model's targets that can change an answer, sorted."""
+    """Return all properties of a model's targets that can change an answer, in a fixed order."""
     rows = [
         (one.speaks, one.engine, one.url, str(one.path or ""), one.model, one.adds_bos, sorted(one.options.items()))
         for one in model.targets
@@ -97,13 +100,13 @@ def target_identity(model: ModelSpec) -> list[object]:
 
 
 def cache_key(exchange: Exchange, targets: list[object]) -> bytes:
-    """SHA-256 of the request, of the targets (``target_identity``), of the client and of the repeat index."""
+    """Return the SHA-256 of the request, the targets (``target_identity``), the client's key and the repeat index."""
     request = [targets, *[_ordered(getattr(exchange, name)) for name in KEYED]]
     return hashlib.sha256(dump_json(request).encode("ascii")).digest()
 
 
 def _ordered(value: object) -> object:
-    """The fields of an object in the order of their names; the order in objects below it may change a prompt."""
+    """Return the fields of a mapping, sorted by name. Nested mappings keep their order, which may change a prompt."""
     return sorted(value.items()) if isinstance(value, Mapping) else value
 
 
@@ -112,7 +115,7 @@ def _choices(exchange: Exchange) -> int:
 
 
 class StoredEvents:
-    """The events of a kept answer, in one batch."""
+    """The events of a stored answer, in one batch."""
 
     __slots__ = ("_batch",)
 
@@ -121,20 +124,20 @@ class StoredEvents:
 
     @property
     def exhausted(self) -> bool:
-        """See ``Events``."""
+        """Return whether the batch has been returned. See ``Events.exhausted``."""
         return not self._batch
 
     async def next_batch(self) -> Sequence[Event]:
-        """See ``Events``."""
+        """Return all events on the first call, and nothing afterwards. See ``Events.next_batch``."""
         batch, self._batch = self._batch, ()
         return batch
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """Returns at once: nothing is left to forward after the first batch."""
+        """Do nothing: ``next_batch`` returns all events."""
 
 
 class _KeptEvents:
-    """The events of ``inner``, unchanged. At the end of a complete answer, all of them are given to ``keep``."""
+    """Passes on the events of ``inner`` unchanged. At the end of a complete answer, calls ``keep`` with all events."""
 
     __slots__ = ("_inner", "_keep", "_kept", "_room", "_unfinished")
 
@@ -147,11 +150,11 @@ class _KeptEvents:
 
     @property
     def exhausted(self) -> bool:
-        """See ``Events``."""
+        """Return whether ``inner`` is exhausted. See ``Events.exhausted``."""
         return self._inner.exhausted
 
     async def next_batch(self) -> Sequence[Event]:
-        """See ``Events``."""
+        """Return the next events of ``inner``, and collect them for the cache. See ``Events.next_batch``."""
         batch = await self._inner.next_batch()
         if self._room < 0:
             return batch
@@ -172,4 +175,4 @@ class _KeptEvents:
         return batch
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """Returns at once, so that all text passes ``next_batch``."""
+        """Do nothing, so that ``next_batch`` receives all text."""

@@ -1,11 +1,11 @@
-"""Circuit breaker: calls avoid a target that keeps failing (``docs/spec/reliability.md`` 4.4).
+"""Circuit breaker: calls avoid a target that fails again and again (``docs/spec/reliability.md`` 4.4).
 
 closed     calls use the target
 open       calls use other targets for a while
 half_open  one call at a time tries the target; enough successes close the breaker, and a failure opens it again
 
-A breaker only changes the order in which a call tries the targets. If all targets of a model are open, calls use them
-all the same, because an attempt is better than a certain error (Envoy calls this panic mode).
+A breaker only changes the order in which a call tries the targets. If the breakers of all targets of a model are open,
+calls still use the targets, because an attempt is better than a certain error (Envoy calls this panic mode).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from gateway.core.errors import (
 LOG = logging.getLogger("gateway.deliver")
 
 NOT_COUNTED = (UpstreamRateLimited, UpstreamTooLarge, UpstreamIgnoredParameter, DeadlineExceeded)
-"""Upstream errors that say nothing about the target's health. A rate limit has its own pause."""
+"""Upstream errors that do not count as failures of the target. A rate limit causes a separate pause."""
 RECENT = 4
 """The breaker also opens if half of the last ``RECENT * failures`` calls failed."""
 JITTER = 0.2
-"""The time for which a breaker is open varies by this share, so that several gateways do not probe together."""
+"""The share by which the open time varies at random, so that several gateways do not probe at the same moment."""
 COOL_DOWN = 1.0
 """Seconds for which a rate-limited target is avoided if it sends no ``retry-after``."""
 MAX_COOL_DOWN = 60.0
@@ -46,7 +46,7 @@ State = Literal["closed", "open", "half_open"]
 
 
 class CircuitBreaker:
-    """Circuit breaker of one target, updated by the outcome of its calls."""
+    """The circuit breaker of one target. The outcomes of the target's calls change its state."""
 
     def __init__(
         self,
@@ -57,38 +57,38 @@ class CircuitBreaker:
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
-        """``observe`` is called with the target's label, and True when calls begin to avoid the target, else False."""
+        """``observe``: called with the target's label and whether calls avoid the target, if this may have changed."""
         self.policy = policy
         self.target = target
         self.in_flight = 0
         """The number of calls that are running at the target."""
         self.reachable = True
-        """False: the last health check has failed."""
+        """False if the last health check failed."""
         self._observe = observe
         self._clock = clock
         self._rng = rng or random.Random()
         self._is_open = False
-        """True: the breaker is open or half open."""
+        """True if the breaker is open or half open."""
         self._recent: deque[tuple[float, bool]] = deque(maxlen=RECENT * policy.failures)
-        """(end, True for a success) of the latest calls; empty after a change of the state."""
+        """Pairs (clock time of the end, True for a success) of the latest calls. Emptied when the breaker opens."""
         self._failed_in_row = 0
         self._successes = 0
         self._probing = False
         self._until = 0.0
-        """Clock time at which an open breaker becomes half open."""
+        """The clock time at which an open breaker becomes half open."""
         self._cool_until = 0.0
-        """Clock time until which the target is avoided because it limits the rate of requests."""
+        """The clock time until which calls avoid the target, because it refused a call with a rate limit."""
 
     @property
     def state(self) -> State:
-        """The state now. An open breaker is half open from the time ``_until`` on."""
+        """The current state. An open breaker becomes half open at the time ``_until``."""
         if not self._is_open:
             return "closed"
         return "half_open" if self._clock() >= self._until else "open"
 
     @property
     def is_available(self) -> bool:
-        """True: a call should use this target. False: the call should try other targets first."""
+        """Whether a call should use this target. If False, the call should try other targets first."""
         if not self._is_open:
             return self.reachable and (not self._cool_until or self._clock() >= self._cool_until)
         return self.reachable and self.state == "half_open" and not self._probing
@@ -99,7 +99,7 @@ class CircuitBreaker:
         self._report()
 
     def begin(self) -> bool:
-        """Count a call that begins. Returns True if the call probes a half-open breaker."""
+        """Count a call that begins. Returns whether the call probes a half-open breaker."""
         self.in_flight += 1
         if not self._is_open or self.state != "half_open" or self._probing:
             return False
@@ -107,13 +107,13 @@ class CircuitBreaker:
         return True
 
     def probe_answered(self) -> None:
-        """The answer of a probe has begun. The next call may probe, because an answer can take long."""
+        """Allow the next call to probe. Call when the answer to a probe has begun, because its end may take long."""
         self._probing = False
 
     def end(self, error: BaseException | None, *, probe: bool) -> None:
-        """Count a call that has ended. ``error``: what ended the call early; None: the answer was complete.
+        """Count a call that has ended. ``error``: the error that ended the call; None if the answer is complete.
 
-        Errors that are not the target's fault, and clients that leave, change nothing.
+        An error that the target did not cause does not change the state, nor does a client that leaves.
         """
         self.in_flight -= 1
         if probe:
@@ -141,14 +141,14 @@ class CircuitBreaker:
         now = self._clock()
         self._failed_in_row += 1
         if probe:
-            self._open(now, f"its probe failed with {error.code}")
+            self._open(now, f"a probe of the target failed with {error.code}")
         elif not self._is_open:
             self._recent.append((now, False))
             if self._has_failed_often(now):
                 often = f"{self._failed_in_row} calls in a row"
                 if self._failed_in_row < self.policy.failures:
                     often = f"half of the last {len(self._recent)} calls"
-                self._open(now, f"{often} failed, the last with {error.code}")
+                self._open(now, f"{often} failed, the last call with {error.code}")
 
     def _has_failed_often(self, now: float) -> bool:
         policy, recent = self.policy, self._recent
@@ -163,7 +163,7 @@ class CircuitBreaker:
         self._is_open, self._until = True, now + seconds
         self._failed_in_row = self._successes = 0
         self._recent.clear()
-        LOG.warning("target %s is avoided for %.1f s: %s", self.target, seconds, reason)
+        LOG.warning("calls avoid target %s for %.1f s: %s", self.target, seconds, reason)
         self._report()
 
     def _report(self) -> None:
@@ -172,27 +172,27 @@ class CircuitBreaker:
 
 @dataclass(frozen=True, slots=True)
 class BreakerKey:
-    """Identifies a target across reloads."""
+    """Identifies the breaker of a target across reloads."""
 
     model: str
     label: str
     place: str
-    """The address, folder or script of the target, and its model there."""
+    """The kind of the target, its address, folder or script, and the name of its model."""
     policy: BreakerPolicy
     health_check: str = ""
-    """The path of the target's health check; empty: it has none."""
+    """The path of the target's health check. Empty if the target has no health check."""
 
 
 class CircuitBreakers:
     """The breakers of a process. A breaker keeps its state across reloads while a configuration uses it."""
 
     def __init__(self, observe: Callable[[str, str, bool], None]) -> None:
-        """``observe`` is called with the model, the target's label, and whether the breaker is open."""
+        """``observe``: called with the model, the target's label, and whether calls avoid the target."""
         self._observe = observe
         self._breakers: WeakValueDictionary[BreakerKey, CircuitBreaker] = WeakValueDictionary()
 
     def get(self, key: BreakerKey) -> CircuitBreaker:
-        """The breaker of a target. A new breaker is closed."""
+        """Return the breaker of a target. A new breaker is closed."""
         breaker = self._breakers.get(key)
         if breaker is None:
             breaker = CircuitBreaker(key.policy, key.label, partial(self._observe, key.model))
@@ -203,10 +203,13 @@ class CircuitBreakers:
         return breaker
 
     def _removed(self, key: BreakerKey) -> None:
-        """No configuration uses a breaker any more. The target's metric is reset unless it has a newer breaker."""
+        """Reset the target's metric when no configuration uses the breaker any more.
+
+        The metric is not reset if the target has a newer breaker.
+        """
         if not self._has(key):
             self._observe(key.model, key.label, False)
 
     def _has(self, key: BreakerKey) -> bool:
-        """Whether the target has a breaker, of any configuration."""
+        """Return whether any configuration has a breaker for the same target."""
         return any((other.model, other.label) == (key.model, key.label) for other in self._breakers)

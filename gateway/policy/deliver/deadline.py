@@ -1,6 +1,6 @@
-"""A time limit for a task: a timer cancels the task, and the cancellation is replaced by an error.
+"""A time limit for a task: a timer cancels the task, and ``Deadline`` replaces the cancellation by an error.
 
-``Deadline`` works like ``asyncio.timeout`` at a quarter of the cost, and can be postponed when the timer fires.
+``Deadline`` works like ``asyncio.timeout``, but needs a quarter of the time, and can be postponed when the timer fires.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ def is_timeout(error: BaseException) -> bool:
 
 
 class Deadline:
-    """Limits the time of the task that creates the object."""
+    """A time limit for the task that creates this object."""
 
     __slots__ = ("_error", "_loop", "_task", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, when: float, check: Callable[[], GatewayError | float]) -> None:
-        """At loop time ``when`` the timer calls ``check``, which returns the error to raise, or a later loop time."""
+        """Start the timer. At loop time ``when``, the timer calls ``check``.
+
+        ``check`` returns an error to end the task, or the loop time of the next check.
+        """
         self._loop = loop
         self._task = asyncio.current_task(loop)
         self._error: GatewayError | None = None
-        """The reason for which the task was cancelled."""
+        """The error to raise in place of the cancellation. None if the timer has not cancelled the task."""
         # ``check`` is not an attribute: its owner refers to this object, and a cycle would keep the request alive.
         self._timer = self._loop.call_at(when, self._fire, check)
 
@@ -44,7 +47,10 @@ class Deadline:
         self._timer.cancel()
 
     def translate(self, error: BaseException | None) -> None:
-        """Replace the timer's cancellation by the deadline's error, unless the task was also cancelled by others."""
+        """Raise the deadline's error if the timer has cancelled the task.
+
+        Does nothing if other code has also cancelled the task: then the cancellation must continue.
+        """
         if self._error is None or self._task is None or not isinstance(error, asyncio.CancelledError):
             return
         expired, self._error = self._error, None  # the timer cancelled once, so only one cancellation is undone

@@ -1,8 +1,8 @@
-"""Failover: after a failed attempt another target is tried. The load balancer and the retry policy decide which.
+"""Failover: tries the next target after a failed attempt. The load balancer and the retry policy choose the target.
 
-One loop makes all attempts of a call, because the attempts share one limit and the model's retry budget. Each attempt
-is reported to its target's circuit breaker when it has failed, or when its answer has ended. The loop ends when a
-target has accepted the request. With a ``FirstTokenGate`` around the target, the loop ends when the answer has begun.
+One loop makes all attempts of a call, because the attempts share one limit and the model's retry budget. The target's
+circuit breaker counts each attempt when it fails or when its answer ends. The loop ends when a target has accepted the
+request. If a ``FirstTokenGate`` wraps the target, the loop ends when the answer has begun.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gateway.telemetry.attempts import AttemptObserver
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """A backend that tries the replicas of a model until one answers."""
+    """A backend that tries the replicas of a model until one replica answers."""
 
     balancer: LoadBalancer
     retry: RetryPolicy
@@ -33,12 +33,12 @@ class Failover:
     observer: AttemptObserver
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """Opens the first replica that answers. Raises the last failure if no replica answers."""
+        """Open the first replica that answers. Raises the last failure if no replica answers."""
         return _FailoverStream(self, exchange)
 
 
 class _FailoverStream:
-    """A context manager for one exchange; entering makes the attempts."""
+    """A context manager for one exchange. Entering makes the attempts."""
 
     __slots__ = ("_exchange", "_failover", "_opened", "_probe", "_replica")
 

@@ -1,6 +1,6 @@
-"""First-token gate: an exchange counts as open only when its answer has begun (``docs/spec/reliability.md`` 4.3).
+"""First-token gate: opening an exchange waits until its answer has begun (``docs/spec/reliability.md`` 4.3).
 
-Before that nothing has been sent to the client, so a failure keeps its real HTTP status and may be retried.
+Until then nothing has been sent to the client. So a failure can be retried, or sent with its real HTTP status.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from gateway.policy.deliver.deadline import Deadline
 from gateway.policy.deliver.layer import Layer, LayerStream
 
 MAX_HELD = 64
-"""The gate opens without content after it has held back this number of events."""
+"""The maximum number of events that the gate holds back. Then the exchange is open even if no content has arrived."""
 
 
 class FirstTokenGate(Layer):
-    """A backend whose exchanges are open once their first content has arrived."""
+    """A backend that opens an exchange only when its first content has arrived."""
 
     def __init__(self, inner: Backend, first_token: float) -> None:
         super().__init__(inner)
         self._first_token = first_token
 
     def open(self, exchange: Exchange) -> GatedStream:
-        """Raises ``UpstreamTimeout`` if a stream brings no content within ``first_token`` seconds.
+        """Open an exchange. Raises ``UpstreamTimeout`` if a stream has no content within ``first_token`` seconds.
 
-        An answer that is not streamed arrives as a whole, so only the total time limit applies.
+        For an answer that is not streamed, only the total time limit applies.
         """
         return GatedStream(self._inner.open(exchange), self._first_token if exchange.stream else None)
 
 
 class GatedStream(LayerStream):
-    """The events of one exchange. The events up to the first content are already here; the others are passed on."""
+    """The events of one exchange: first the events that the gate has held back, then all other events, unchanged."""
 
     __slots__ = ("_first_token", "_held")
 
@@ -51,15 +51,18 @@ class GatedStream(LayerStream):
 
     @property
     def exhausted(self) -> bool:
-        """See ``Events``."""
+        """Return whether no events are left. See ``Events.exhausted``."""
         return self._events.exhausted and not self._held
 
     def next_batch(self) -> Coroutine[Any, Any, Sequence[Event]]:
-        """See ``Events``. Without held events the upstream's coroutine is returned, to save one coroutine per batch."""
+        """Return the next events. See ``Events.next_batch``.
+
+        If no events are held back, the upstream's coroutine is returned, to save one coroutine per batch.
+        """
         return self._take_held() if self._held else self._events.next_batch()
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """See ``Events``."""
+        """Forward text directly if no events are held back. See ``Events.forward_text``."""
         if not self._held:
             await self._events.forward_text(splice)
 
@@ -99,7 +102,7 @@ class GatedStream(LayerStream):
 
 
 async def _until_content(batch: Sequence[Event], events: Events) -> Sequence[Event]:
-    """The events of ``batch`` and of the batches after it, up to the first batch with content."""
+    """Return all events up to the first batch with content, beginning with the events of ``batch``."""
     held: Sequence[Event] = ()
     while batch:
         held = [*held, *batch] if held else batch

@@ -1,4 +1,4 @@
-"""Active health checks: calls avoid a target whose last check failed, so that no call has to fail first."""
+"""Active health checks: calls avoid a target if its last health check failed."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ LOG = logging.getLogger("gateway.deliver")
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """Checks one target again and again."""
+    """Checks the health of one target at regular intervals."""
 
     breaker: CircuitBreaker
     check: Callable[[], Awaitable[str]]
-    """Returns the reason why the target is not healthy, or an empty text."""
+    """A function that returns the reason why the target is not healthy, or an empty string if the target is healthy."""
     interval: float
-    """Seconds."""
+    """The time between two checks in seconds."""
     rng: random.Random = field(default_factory=random.Random)
 
     async def run(self) -> None:
-        """Check until cancelled. The first check comes after a random part of the interval, so that checks spread."""
+        """Check the target until the task is cancelled.
+
+        The first check comes after a random part of the interval, so that not all targets are checked at the same time.
+        """
         pause = self.rng.uniform(0, self.interval)
         while True:
             await asyncio.sleep(pause)
             reason = await self.check()
             breaker = self.breaker
             if reason and breaker.reachable:
-                LOG.warning("target %s is avoided, because its health check fails: %s", breaker.target, reason)
+                LOG.warning("calls avoid target %s, because its health check failed: %s", breaker.target, reason)
             elif not reason and not breaker.reachable:
                 LOG.info("target %s is healthy again", breaker.target)
             breaker.set_reachable(not reason)

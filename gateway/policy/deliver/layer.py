@@ -13,21 +13,21 @@ from gateway.core.text_splice import TextSplice
 
 
 class Layer:
-    """A backend that passes every call on to ``inner``; a subclass overrides ``open``."""
+    """A backend that passes every call to the backend ``inner``. A subclass overrides ``open``."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """See ``Backend``."""
+        """Open the exchange at ``inner``. See ``Backend.open``."""
         return self._inner.open(exchange)
 
 
 class LayerStream:
-    """One open exchange and its events, passed on unchanged. A subclass overrides methods.
+    """An open exchange that passes on the events of another exchange unchanged. A subclass overrides methods.
 
-    A subclass that changes or drops text in ``next_batch`` overrides ``forward_text`` too, because forwarded text
-    does not pass through ``next_batch``.
+    A subclass that changes or drops text in ``next_batch`` must override ``forward_text`` too, because ``next_batch``
+    does not receive forwarded text.
     """
 
     __slots__ = ("_events", "_inner")
@@ -47,13 +47,13 @@ class LayerStream:
 
     @property
     def exhausted(self) -> bool:
-        """See ``Events``."""
+        """Return whether no events are left. See ``Events.exhausted``."""
         return self._events.exhausted
 
     def next_batch(self) -> Coroutine[Any, Any, Sequence[Event]]:
-        """See ``Events``."""
+        """Return the next events. See ``Events.next_batch``."""
         return self._events.next_batch()
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """See ``Events``."""
+        """Forward text directly to the client. See ``Events.forward_text``."""
         await self._events.forward_text(splice)

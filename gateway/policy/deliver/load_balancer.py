@@ -1,4 +1,4 @@
-"""Load balancing: the order in which a call tries the targets of its model. One class per strategy."""
+"""Load balancing: chooses the order in which a call tries the targets of its model. Each strategy has one class."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gateway.core.exchange import Backend, Exchange
 from gateway.policy.deliver.circuit_breaker import CircuitBreaker
 
 LOAD_FACTOR = 1.25
-"""A sticky call uses the next target if its own has more than this multiple of the average number of calls."""
+"""The largest load of a target for sticky calls, as a multiple of the average number of running calls per target."""
 
 PREFIX = 512
-"""Characters of a prompt that are compared."""
+"""The number of characters at the beginning of a prompt that decide the target of a sticky call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ Order = tuple[Replica, ...]
 
 
 class LoadBalancer(ABC):
-    """The replicas of a model, and a strategy."""
+    """The replicas of a model, and the strategy that orders them."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self.replicas: Order = tuple(replicas)
 
     def order(self, exchange: Exchange) -> Order:
-        """The replicas in the order in which one call tries them: replicas that should be avoided come last."""
+        """Return the replicas in the order in which one call tries them. Replicas that calls avoid come last."""
         if len(self.replicas) == 1:
             return self.replicas
         order = self.choose(exchange)
@@ -51,7 +51,7 @@ class LoadBalancer(ABC):
 
     @abstractmethod
     def choose(self, exchange: Exchange) -> Order:
-        """All replicas in the order of the strategy, without regard to their health."""
+        """Return all replicas in the order of the strategy. The health of the replicas has no effect."""
 
 
 class RoundRobin(LoadBalancer):
@@ -62,7 +62,7 @@ class RoundRobin(LoadBalancer):
         self._orders = cycle([(*replicas[start:], *replicas[:start]) for start in range(len(replicas))])
 
     def choose(self, exchange: Exchange) -> Order:
-        """See ``LoadBalancer``."""
+        """Return the replicas, beginning with the next one. See ``LoadBalancer.choose``."""
         return next(self._orders)
 
 
@@ -70,12 +70,12 @@ class LeastBusy(RoundRobin):
     """Each call starts with the replica that has the fewest running calls of this process."""
 
     def choose(self, exchange: Exchange) -> Order:
-        """See ``LoadBalancer``. Replicas with the same number of calls take turns."""
+        """Return the replicas, sorted by their number of running calls. Equally busy replicas take turns."""
         return tuple(sorted(super().choose(exchange), key=lambda replica: replica.breaker.in_flight))
 
 
 class Weighted(LoadBalancer):
-    """Each replica is first as often as its weight says, evenly spread (nginx's smooth weighted round robin)."""
+    """Each replica comes first in proportion to its weight, evenly spread (nginx's smooth weighted round robin)."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         super().__init__(replicas)
@@ -83,7 +83,7 @@ class Weighted(LoadBalancer):
         self._credit = [0] * len(replicas)
 
     def choose(self, exchange: Exchange) -> Order:
-        """See ``LoadBalancer``."""
+        """Return the replicas in the order of their credit. See ``LoadBalancer.choose``."""
         credit = self._credit = [one + replica.weight for one, replica in zip(self._credit, self.replicas, strict=True)]
         positions = sorted(range(len(credit)), key=lambda position: -credit[position])
         credit[positions[0]] -= self._total
@@ -93,15 +93,17 @@ class Weighted(LoadBalancer):
 class Sticky(LeastBusy):
     """Calls of the same session, or with the same beginning of the prompt, start with the same replica.
 
-    The replica then has their prefix in its cache. The key of a call is its ``x-session-id``, else its
-    ``prompt_cache_key``, else its ``user``, else the first ``PREFIX`` characters of its prompt (in a benchmark these
-    characters are the shared few-shot examples). Rendezvous hashing: if a replica is added or removed, only its own
-    calls move. A replica with more than its share of the running calls comes later (consistent hashing with bounded
-    loads).
+    This replica probably has the beginning of the prompt in its cache. The key of a call is its ``x-session-id``, else
+    its ``prompt_cache_key``, else its ``user``, else the first ``PREFIX`` characters of its prompt. If a replica is
+    added or removed, only the calls of this replica move (rendezvous hashing). A replica that has more than its share
+    of the running calls comes later (consistent hashing with bounded loads).
     """
 
     def choose(self, exchange: Exchange) -> Order:
-        """See ``LoadBalancer``. A call without a key, such as one with token ids, goes to the least busy replica."""
+        """Return the replicas in the order for the call's key.
+
+        A call without a key, such as a call with token ids, starts with the least busy replica.
+        """
         key = _sticky_key(exchange)
         if not key:
             return super().choose(exchange)
@@ -131,4 +133,4 @@ BALANCERS: Mapping[str, type[LoadBalancer]] = {
     "weighted": Weighted,
     "sticky": Sticky,
 }
-"""The setting ``delivery.balance`` → the strategy."""
+"""Value of the setting ``delivery.balance`` → the strategy."""

@@ -1,4 +1,4 @@
-"""Recording: a layer that notes the events of a call with their times, for ``recorder.py``."""
+"""Recording: a layer that collects the events of a call with their times. ``recorder.py`` writes them to a file."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.layer import Layer, LayerStream
 
 MAX_RECORDED = 4 * 1024 * 1024
-"""Characters of one answer whose events are recorded, as ``delta_size`` counts; the others are not recorded."""
+"""The maximum size of a recorded answer, in characters as counted by ``delta_size``. Later events are not recorded."""
 
 
 class Recording(Layer):
-    """A backend that notes the events of ``inner``, for calls that are recorded."""
+    """A backend that collects the events of ``inner``, if the call is recorded."""
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """See ``Backend``."""
+        """Open the exchange at ``inner``, and collect its events if the call is recorded. See ``Backend.open``."""
         inner = self._inner.open(exchange)
         recorded = exchange.attempts.recorded
         return inner if recorded is None else _RecordedStream(inner, exchange, recorded)
 
 
 class _RecordedStream(LayerStream):
-    """The unchanged events of one exchange, each noted with the seconds since the exchange was opened."""
+    """Passes on the events of one exchange unchanged, and stores each event with the seconds since the opening."""
 
     __slots__ = ("_exchange", "_moments", "_recorded", "_room", "_started")
 
@@ -46,7 +46,7 @@ class _RecordedStream(LayerStream):
         return await super().__aenter__()
 
     async def next_batch(self) -> Sequence[Event]:
-        """See ``Events``."""
+        """Return the next events, and record them. See ``Events.next_batch``."""
         batch = await self._events.next_batch()
         moment = time.monotonic() - self._started
         for event in batch:
@@ -56,4 +56,4 @@ class _RecordedStream(LayerStream):
         return batch
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """Returns at once, so that all text passes ``next_batch``."""
+        """Do nothing, so that ``next_batch`` receives all text."""

@@ -1,4 +1,4 @@
-"""Retry policy: which failed attempts are repeated, how often, and after which pause.
+"""Retry policy: decides which failed attempts are repeated, how often, and after which pause.
 
 The rules come from ``docs/spec/reliability.md`` 4.1. Only attempts that fail before the first token are repeated.
 """
@@ -24,12 +24,12 @@ from gateway.core.errors import (
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """What happens after one kind of failure: the limit of retries, and the choice of the target."""
+    """The rule for one kind of failure: the maximum number of retries, and the choice of the target."""
 
     limit: int
     """Maximum number of retries in one call after failures of this kind."""
     same_target: bool
-    """True: once every target has been tried, the first one is tried again."""
+    """True if the first target may be tried again after all targets have been tried."""
 
 
 RULES: tuple[tuple[type[GatewayError], RetryRule], ...] = (
@@ -45,31 +45,31 @@ RULES: tuple[tuple[type[GatewayError], RetryRule], ...] = (
 )
 
 BACKOFF = 0.25
-"""Maximum seconds of the random pause before the same target is tried again."""
+"""The maximum random pause in seconds before the same target is tried again."""
 MAX_WAIT = 2.0
-"""Maximum seconds to wait. A longer ``retry-after`` is passed to the client, and the call fails."""
+"""The maximum pause in seconds. If ``retry-after`` is longer, the call fails, and the client receives the value."""
 
 
 def retry_rule(error: type[GatewayError]) -> tuple[type[GatewayError], RetryRule] | None:
-    """The row of ``RULES`` for a class of errors; None: such a failure is final."""
+    """Return the row of ``RULES`` for a class of errors, or None if such a failure is never retried."""
     return next((row for row in RULES if issubclass(error, row[0])), None) if error.retryable else None
 
 
 class RetryPolicy:
-    """The limit of attempts per call, and the pause between attempts at the same target."""
+    """The maximum number of attempts per call, and the pause between attempts at the same target."""
 
     def __init__(self, attempts: int, rng: random.Random | None = None) -> None:
         self.attempts = attempts
-        """Maximum attempts per call, at least 1. The retry after a stale connection is not counted."""
+        """The maximum number of attempts per call, at least 1. The retry after a stale connection is not counted."""
         self._rng = rng or random.Random()
 
     def backoff(self, error: GatewayError) -> float:
-        """Seconds to wait before the same target is tried again."""
+        """Return the seconds to wait before the same target is tried again."""
         return error.retry_after if error.retry_after is not None else self._rng.uniform(0, BACKOFF)
 
 
 class RetryState:
-    """Failures of one call so far."""
+    """The failures of one call so far."""
 
     def __init__(self, policy: RetryPolicy, targets: int) -> None:
         self._policy = policy
@@ -77,13 +77,13 @@ class RetryState:
         self._failures: dict[type[GatewayError], int] = {}
         self._stale = False
         self.position = 0
-        """Number of the next attempt, from 0. The retry after a stale connection keeps the number."""
+        """The number of the next attempt, from 0. The retry after a stale connection does not change the number."""
 
     def pause_after(self, error: GatewayError) -> float | None:
-        """Seconds to wait before the next attempt; None: the failure is final.
+        """Return the seconds to wait before the next attempt, or None if no further attempt is allowed.
 
-        If the server had closed a reused connection (``UpstreamDisconnected.stale``), the request is repeated once,
-        without a pause, at the same target.
+        If the server closed a reused connection (``UpstreamDisconnected.stale``), the request is sent once more to the
+        same target, without a pause.
         """
         if isinstance(error, UpstreamDisconnected) and error.stale and not self._stale:
             self._stale = True

@@ -1,8 +1,8 @@
 """Retry budget: limits the retries of a model to a share of its calls (``docs/spec/reliability.md`` 4.1).
 
-When all targets fail, each call would otherwise be sent several times, and the load on the targets would multiply just
-when they cannot serve it. As in linkerd, retries are limited to 3 per second plus a share of the calls of the last
-10 seconds.
+Without a budget, every call would be sent several times when all targets fail, and overloaded targets would receive a
+multiple of their load. As in linkerd, the limit is 3 retries per second plus a share of the calls of the last 10
+seconds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class RetryBudget:
         observe_exhausted: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``share``: retries per call, between 0 and 1; 1 allows every retry.
+        """``share``: the allowed retries per call, from 0 to 1. The value 1 allows every retry.
 
-        ``observe_exhausted`` is called for each retry that is not allowed.
+        ``observe_exhausted``: called for each retry that is not allowed.
         """
         self._share = share
         self._observe_exhausted = observe_exhausted
@@ -37,11 +37,11 @@ class RetryBudget:
         self._second = int(clock())
 
     def count_call(self) -> None:
-        """Count a call's first attempt."""
+        """Count the first attempt of a call."""
         self._calls[self._slot()] += 1
 
     def take(self) -> bool:
-        """Count a retry if the budget allows one; False: the call must fail with the error it has."""
+        """Count a retry if the budget allows it. Returns False if the call must fail without a retry."""
         slot = self._slot()
         allowed = FREE_PER_SECOND * WINDOW + self._share * sum(self._calls)
         if self._share < 1 and sum(self._retries) + 1 > allowed:
@@ -51,7 +51,7 @@ class RetryBudget:
         return True
 
     def _slot(self) -> int:
-        """The slot of the current second. The slots of the seconds since the last call are emptied."""
+        """Return the index of the current second, and reset the counts of the seconds that have passed unused."""
         now = int(self._clock())
         if now != self._second:
             for second in range(max(self._second, now - WINDOW) + 1, now + 1):

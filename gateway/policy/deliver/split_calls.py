@@ -1,8 +1,8 @@
-"""Makes several upstream calls for one request, where an engine accepts no list of prompts or ignores ``n``.
+"""Makes several upstream calls for one request, if an engine accepts no list of prompts or ignores ``n``.
 
-Engines differ: some answer 500 to a list of prompts, some ignore ``n`` without an error.
-In both cases the client receives all choices in order, with a notice. The calls are made one after another, so the
-answer takes the sum of the times of all calls.
+Some engines answer 500 to a list of prompts, and some ignore ``n`` without an error.
+In both cases the client receives all choices in order, with a notice. The calls are made in sequence, so the answer
+takes the sum of the times of all calls.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ class UpstreamCapabilities:
     """The input that the targets of a model accept in one call."""
 
     lists: bool | None
-    """Whether several prompts are accepted. None: unknown, so a list is tried first."""
+    """Whether the targets accept several prompts. None if unknown; then a list is tried first."""
     choices: bool | None
-    """Whether ``n`` above 1 is obeyed. None: unknown, so ``n`` is sent, and missing choices are requested later."""
+    """Whether the targets support ``n`` above 1. None if unknown; then missing choices are requested separately."""
     streamed_choices: bool = True
-    """Whether ``n`` above 1 is obeyed in a stream."""
+    """Whether the targets support ``n`` above 1 in a stream."""
 
 
 LIST_REFUSALS = frozenset({UpstreamRejectedRequest.code, UpstreamError.code})
-"""Errors of engines that refuse a list of prompts: llama_cpp.server answers 500, transformers answers 400."""
+"""The codes of errors with which engines refuse a list: llama_cpp.server answers 500, transformers answers 400."""
 
 
 class SplitCalls(Layer):
     """A backend that returns every requested choice, and makes as many upstream calls as necessary.
 
-    It wraps ``Timeouts``, so the idle time is measured for each call; the total time is measured for all calls.
+    This layer wraps ``Timeouts``, so the idle time is limited for each call. The total time is limited for all calls
+    together.
     """
 
     def __init__(self, inner: Backend, capabilities: UpstreamCapabilities, total: float) -> None:
-        """``total``: seconds for all calls together."""
+        """``total``: the time limit for all calls together, in seconds."""
         super().__init__(inner)
         self._capabilities = capabilities
         self._total = total
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """A request for one choice is passed on. For several choices, later calls are opened during the iteration."""
+        """Open the first call. If the request needs more calls, they are opened while the events are read."""
         if len(exchange.prompts) == 1 and exchange.prompt_is_list and not self._capabilities.lists:
             exchange = replace(exchange, prompt_is_list=False)
         if exchange.n == 1 and len(exchange.prompts) < 2:
@@ -69,7 +70,7 @@ class SplitCalls(Layer):
                 yield IteratorEvents(answer)
 
     async def _open_whole(self, stack: AsyncExitStack, exchange: Exchange) -> Events | None:
-        """The events of one call for all choices; None if the engine does not accept such a call."""
+        """Return the events of one call for all choices, or None if the engine does not accept such a call."""
         if not self._accepts_whole(exchange):
             return None
         try:
@@ -96,9 +97,9 @@ class SplitCalls(Layer):
     async def _all_choices(
         self, exchange: Exchange, first_call: AsyncExitStack, events: Events, *, split: bool
     ) -> AsyncGenerator[Event, None]:
-        """The events of the first call, then the events of one more call for each missing choice.
+        """Yield the events of the first call, then the events of one more call for each missing choice.
 
-        ``split``: the first call was for the first choice only.
+        ``split``: True if the first call requested only the first choice.
         """
         seen = _SeenChoices(max(len(exchange.prompts), 1) * exchange.n)
         async with aclosing(_cut_short(events, exchange)) as answer:
@@ -134,7 +135,7 @@ class _SeenChoices:
         self.total = total
         self.usage: Usage | None = None
         self.complete_usage = True
-        """False once a call has ended without token counts, because the sum over the other calls would be wrong."""
+        """False if a call has ended without token counts. Then no sum is sent, because the sum would be too small."""
         self._indexes: set[int] = set()
         self._count: Usage | None = None
 
@@ -156,10 +157,10 @@ class _SeenChoices:
 
 
 async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event, None]:
-    """The unchanged events of one call, until all choices seen so far have ended, at least one of them at a stop.
+    """Yield the unchanged events of one call, and stop early if the engine ignores a stop string (row C19).
 
-    An engine that ignores a stop might never end (row C19). Choices that have not appeared are requested again.
-    The text itself is cut later, by ``ResponseStream``, so that no text is lost if a call fails.
+    The events end when all choices seen so far have ended, and at least one of these choices reached a stop string.
+    ``SplitCalls`` requests choices that have not appeared. ``ResponseStream`` cuts the text itself later.
     """
     stops = exchange.stops if exchange.stream and not exchange.params.get("echo") else ()
     cutter = StopCutter(stops) if stops else None
@@ -181,7 +182,7 @@ async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event
 
 
 def _single(exchange: Exchange, index: int) -> Exchange:
-    """The call for one choice. Each copy of a prompt gets another seed, so that the answers differ."""
+    """Return the exchange for one choice. Each copy of a prompt gets another seed, so that the answers differ."""
     prompt, copy = divmod(index, exchange.n)
     params = exchange.params
     if copy and isinstance(params.get("seed"), int):

@@ -1,7 +1,7 @@
-"""Timeouts of an open exchange: the idle time between two pieces of content, and the total time.
+"""Limits the idle time between two pieces of content, and the total time of an exchange.
 
-Comments and empty deltas do not restart the idle timeout (``docs/spec/reliability.md`` 4.2). One timer serves both
-timeouts. If content has arrived when the timer fires, the timer is set again. So each batch reads the clock only once.
+Comments and empty deltas do not restart the idle timeout (``docs/spec/reliability.md`` 4.2). Both timeouts use the same
+timer. When the timer fires and content has arrived meanwhile, the timer is set to a later time.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ class Timeouts(Layer):
     """A backend that limits the idle time and the total time of each exchange, both in seconds."""
 
     def __init__(self, inner: Backend, idle: float, total: float, observer: AttemptObserver) -> None:
-        """``observer``: receives the attempt that a timeout has ended before its answer."""
+        """``observer``: called for an attempt that a timeout ends before the answer has begun."""
         super().__init__(inner)
         self._idle = idle
         self._total = total
         self._observer = observer
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """Raises ``UpstreamTimeout`` before the first event, later ``DeadlineExceeded`` or ``UpstreamIdleTimeout``.
+        """Open the exchange with its timeouts. An answer that is not streamed has no idle timeout.
 
-        An answer that is not streamed has no idle timeout.
+        A timeout raises ``UpstreamTimeout`` before the first event, and ``DeadlineExceeded`` or ``UpstreamIdleTimeout``
+        after the first event.
         """
         idle = self._idle if exchange.stream else None
         return _TimedStream(self._inner.open(exchange), idle, self._total, exchange, self._observer)
@@ -60,16 +61,16 @@ class _TimedStream(LayerStream):
         self._observer = observer
         end = exchange.deadline
         self._end = end if end is not None else loop.time() + total
-        """Loop time at which the total time ends."""
+        """The loop time at which the total time ends."""
         self._idle = idle
         self._total = total
         self._content_at: float | None = None
-        """Time of the last content; None before the answer has begun. The time spent on a slow client is added,
-        because the upstream is not silent during this time."""
+        """The loop time of the last content, or None before the answer has begun. The time spent waiting for a slow
+        client is added, so that this time does not count as idle time of the upstream."""
         self._left_at = 0.0
-        """Loop time at which the caller's last wait for events ended; 0 while the caller waits."""
+        """The loop time at which the caller stopped waiting for events. 0 while the caller waits."""
         self._splice: TextSplice | None = None
-        """Set while text is forwarded directly. ``moments`` are loop times, because both clocks are monotonic."""
+        """The splice while text is forwarded directly, else None. Its ``moments`` can be compared with loop times."""
 
     async def __aenter__(self) -> Events:
         first = self._end if self._idle is None else min(self._end, self._loop.time() + self._idle)
@@ -102,7 +103,7 @@ class _TimedStream(LayerStream):
             self._deadline.translate(error)
 
     async def next_batch(self) -> Sequence[Event]:
-        """See ``Events``."""
+        """Return the next events. See ``Events.next_batch``."""
         self._resume()
         try:
             batch = await self._events.next_batch()
@@ -117,7 +118,7 @@ class _TimedStream(LayerStream):
         return batch
 
     async def forward_text(self, splice: TextSplice) -> None:
-        """See ``Events``."""
+        """Forward text directly to the client, with the same timeouts. See ``Events.forward_text``."""
         self._resume()
         self._splice = splice
         try:
@@ -129,13 +130,13 @@ class _TimedStream(LayerStream):
             self._content_at = splice.moments[-1]
 
     def _resume(self) -> None:
-        """Record that the caller waits for events again."""
+        """Note that the caller waits for events again, and add the time in between to ``_content_at``."""
         if self._content_at is not None and self._left_at:
             self._content_at += self._loop.time() - self._left_at
         self._left_at = 0.0
 
     def _check(self) -> UpstreamTimeout | float:
-        """The error if a timeout has passed, else the loop time of the next check."""
+        """Return the error if a timeout has passed, else the loop time of the next check."""
         now, content_at, idle = self._loop.time(), self._content_at, self._idle
         if self._splice is not None and self._splice.moments:
             content_at = self._splice.moments[-1]
@@ -152,5 +153,7 @@ class _TimedStream(LayerStream):
     def _total_error(self) -> UpstreamTimeout:
         allowed = f"{self._total:g} s (delivery.timeout.total)"
         if self._content_at is None:
-            return UpstreamTimeout(f"the model's server did not answer within {allowed}; check it, or allow more time")
+            return UpstreamTimeout(
+                f"the model's server did not answer within {allowed}; check the server, or allow more time"
+            )
         return DeadlineExceeded(f"the call took longer than {allowed}")

@@ -1,8 +1,8 @@
-"""What outlives a call: kept answers and recordings.
+"""Storage of cached answers and of recordings.
 
-``cache_store``   kept answers, in memory or in an SQLite file
-``cache_stores``  the stores of one process
-``redis_store``   kept answers on a Redis server
+``cache_store``   cached answers in memory or in an SQLite file
+``cache_stores``  the cache stores of one process
+``redis_store``   cached answers on a Redis server
 ``recorder``      the thread that writes recordings
-``sqlite_file``   opening of an SQLite file, and its size
+``sqlite_file``   opens an SQLite file and measures its size
 """

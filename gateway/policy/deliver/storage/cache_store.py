@@ -1,7 +1,7 @@
-"""Stores of complete answers, in memory or in an SQLite file; ``redis_store`` has them on a server.
+"""Stores of complete answers, in memory or in an SQLite file. The store on a Redis server is in ``redis_store``.
 
-One thread reads and writes a store, so a slow disk never stops the event loop, and an answer that is put is found by
-the next look-up. Failures of a store cost a look-up, never a call.
+One thread reads and writes a store, so a slow disk never blocks the event loop, and a look-up finds all answers that
+were stored before. If a store fails, the look-up finds nothing, and the call continues.
 """
 
 from __future__ import annotations
@@ -24,57 +24,60 @@ from gateway.wire.stored_events import dump_json, load_events, named_events
 LOG = logging.getLogger("gateway.deliver")
 
 LOOK_UP_SECONDS = 2.0
-"""Seconds that a call waits for the store."""
+"""The maximum time in seconds that a call waits for the store."""
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 1.0
-"""Seconds to wait while another process writes."""
+"""The maximum time in seconds to wait while another process writes to the file."""
 MAX_WAITING = 256
-"""Answers that may wait to be written; further ones are not kept."""
+"""The maximum number of answers that wait to be written. Further answers are not stored."""
 
 
 class StoreFailed(Exception):
-    """The store did not answer, or what it holds cannot be read."""
+    """Raised if the store did not answer, or if a stored answer cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A complete answer."""
+    """A complete answer in a store."""
 
     created: float
-    """Seconds since the epoch."""
+    """The time of the answer, in seconds since the epoch."""
     events: Sequence[Event]
 
 
 class CacheStore(ABC):
-    """Key → answer."""
+    """A store of complete answers by cache key."""
 
     @abstractmethod
     async def get(self, key: bytes) -> StoredAnswer | None:
-        """The answer of a key; None if there is none. Raises ``StoreFailed``."""
+        """Return the answer for a key, or None if the store has no such answer. Raises ``StoreFailed``."""
 
     @abstractmethod
     def put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:
-        """Keep an answer soon. An answer that cannot be written is not kept. ``ttl``: seconds of its use."""
+        """Store an answer in the background. ``ttl``: the seconds for which the answer may be used.
+
+        An answer that cannot be written is dropped.
+        """
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Write what waits, and release connections and files."""
+        """Write the waiting answers, and release connections and files."""
 
 
 class ThreadStore(CacheStore):
-    """At most ``max_size`` bytes, without regard to the ``ttl``. One thread reads and writes, and may block."""
+    """A store of at most ``max_size`` bytes, which one thread reads and writes. The ``ttl`` of ``put`` is not used."""
 
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cache")
         self._given = 0
-        """Answers given to the thread; changed only by ``put``."""
+        """The number of answers given to the thread. Only ``put`` changes this number."""
         self._done = 0
-        """Answers that the thread has written or dropped; changed only by the thread."""
+        """The number of answers that the thread has written or dropped. Only the thread changes this number."""
         self._failing = False
 
     async def get(self, key: bytes) -> StoredAnswer | None:
-        """See ``CacheStore``."""
+        """Return the answer for a key, or None. See ``CacheStore.get``."""
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, self._get, key)
@@ -83,7 +86,7 @@ class ThreadStore(CacheStore):
             raise StoreFailed from error
 
     def put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:
-        """See ``CacheStore``."""
+        """Store an answer in the background. See ``CacheStore.put``."""
         if self._given - self._done >= MAX_WAITING:
             return
         with suppress(RuntimeError):  # closed: the process ends
@@ -91,7 +94,7 @@ class ThreadStore(CacheStore):
             self._given += 1
 
     async def aclose(self) -> None:
-        """See ``CacheStore``."""
+        """Write the waiting answers, and close the store. See ``CacheStore.aclose``."""
         self._thread.submit(self._release)
         await asyncio.to_thread(self._thread.shutdown)
 
@@ -109,26 +112,26 @@ class ThreadStore(CacheStore):
             self._done += 1
 
     def _warn(self, error: Exception) -> None:
-        """Log the first of several failures."""
+        """Log a failure if no failure has been logged since the last successful look-up."""
         if not self._failing:
-            LOG.warning("the cache does not answer: %s", error or type(error).__name__)
+            LOG.warning("the cache cannot be read or written: %s", error or type(error).__name__)
         self._failing = True
 
     @abstractmethod
     def _read(self, key: bytes) -> tuple[float, bytes] | None:
-        """The time and the bytes of an answer."""
+        """Return the time and the bytes of an answer, or None if the store does not have the key."""
 
     @abstractmethod
     def _write(self, key: bytes, created: float, data: bytes) -> None:
-        """Keep an answer in place of an older one, and remove others while there are too many bytes."""
+        """Store an answer in place of an older one, and remove other answers while the store is too large."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Close what is open."""
+        """Release the memory or close the file."""
 
 
 class MemoryStore(ThreadStore):
-    """Answers in the memory of one process. The answer that was not used for the longest time is removed first."""
+    """A store in the memory of one process. The answer that was not used for the longest time is removed first."""
 
     def __init__(self, max_size: int) -> None:
         super().__init__(max_size)
@@ -153,7 +156,7 @@ class MemoryStore(ThreadStore):
 
 
 class SqliteStore(ThreadStore):
-    """Answers in a file that all processes of this machine can share. The oldest answers are removed first."""
+    """A store in an SQLite file that all processes of this machine can share. The oldest answers are removed first."""
 
     def __init__(self, path: Path, max_size: int) -> None:
         super().__init__(max_size)

@@ -1,4 +1,4 @@
-"""The stores of the cache of one process."""
+"""The cache stores of one process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gateway.policy.deliver.storage.cache_store import CacheStore, MemoryStore, 
 
 
 class CacheStores:
-    """The stores of one process, which outlive a reload."""
+    """The cache stores of one process. They stay open when the configuration is reloaded."""
 
     def __init__(self) -> None:
         self._stores: dict[Path | StoreSpec | None, CacheStore] = {}
 
     def get(self, spec: CacheSpec, server: StoreSpec) -> CacheStore:
-        """The store of a configuration. A store keeps its answers when only its size changes."""
+        """Return the store of a configuration. If only the size changes, the store and its answers stay the same."""
         place = server if spec.shared else spec.path
         if place not in self._stores:
             self._stores[place] = _open(spec, server)

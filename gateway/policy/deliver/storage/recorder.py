@@ -1,9 +1,9 @@
 """Writes recordings of calls to an SQLite file, in one thread.
 
-A call never waits for the file. At most ``MAX_WAITING`` recordings of together ``MAX_WAITING_SIZE`` characters wait;
-others are dropped and counted, as are those that cannot be written
+A call never waits for the file. At most ``MAX_WAITING`` recordings with ``MAX_WAITING_SIZE`` characters in total wait
+to be written. Recordings above this limit, and recordings that cannot be written, are dropped and counted
 (``docs/spec/reliability.md`` rows G01, G02, H04, H05, H08).
-Each call is one transaction, so a process that is killed leaves no part of a recording.
+Each call is written in one transaction, so a killed process never leaves a partial recording.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gateway.wire.stored_events import dump_json, named_events
 LOG = logging.getLogger("gateway.deliver")
 
 BUSY_SECONDS = 5.0
-"""Seconds to wait while another process writes."""
+"""The maximum time in seconds to wait while another process writes to the file."""
 MAX_WAITING = 4096
 MAX_WAITING_SIZE = 64 * 1024 * 1024
 
@@ -49,7 +49,7 @@ EXCHANGE_COLUMNS = {
     "answer_sha256": "TEXT", "redacted": "INTEGER",
 }
 # fmt: on
-"""Column → type, as ``docs/recordings.md`` describes them."""
+"""Column → SQL type. ``docs/recordings.md`` describes the columns."""
 
 
 def _table(name: str, columns: Mapping[str, str]) -> str:
@@ -58,7 +58,7 @@ def _table(name: str, columns: Mapping[str, str]) -> str:
 
 
 SCHEMA_VERSION = 1
-"""Changes with the tables."""
+"""The version of the tables. It must change when the tables change."""
 SCHEMA = (
     _table("calls", CALL_COLUMNS)
     + _table("exchanges", EXCHANGE_COLUMNS)
@@ -76,17 +76,17 @@ class CallRecording:
     recorder: Recorder
     mode: Literal["metadata", "full"]
     key: str
-    """The name of the client's key; empty: none."""
+    """The name of the client's key. Empty if the call has no key."""
     policy: str
     exchanges: list[RecordedExchange] = field(default_factory=list)
 
     def end(self, record: Record, cache: str) -> None:
-        """Write the recording soon. ``cache``: see ``AttemptLog``."""
+        """Write the recording in the background. ``cache``: the value of ``AttemptLog.cache``."""
         self.recorder.write(self, record, cache)
 
 
 class Recorder:
-    """The recordings of one file. Only ``begin``, ``write`` and ``close`` are called from outside the thread."""
+    """Writes recordings to one file, in its own thread. Other threads call only ``begin``, ``write`` and ``close``."""
 
     def __init__(
         self,
@@ -96,7 +96,10 @@ class Recorder:
         now: Callable[[], float] = time.time,
         redactor: Redactor = NOTHING,
     ) -> None:
-        """``dropped`` is called with the reason of each recording that is lost. ``now``: seconds since the epoch."""
+        """``dropped``: called with the reason for each recording that is dropped.
+
+        ``now``: returns the seconds since the epoch.
+        """
         self.spec = spec
         self.redactor = redactor
         self._path = path
@@ -105,17 +108,17 @@ class Recorder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recordings")
         self._database: sqlite3.Connection | None = None
         self._given, self._given_size = 0, 0
-        """Recordings given to the thread, and their characters; changed only by ``write``."""
+        """The number of recordings given to the thread, and their characters. Only ``write`` changes these numbers."""
         self._done, self._done_size = 0, 0
-        """Recordings that the thread has written or dropped; changed only by the thread."""
+        """The recordings that the thread has written or dropped, and their characters. Only the thread changes them."""
         self._failing = False
 
     def begin(self, mode: Literal["metadata", "full"], key: str, policy: str) -> CallRecording:
-        """The recording of a call that begins."""
+        """Return a new recording for a call that begins."""
         return CallRecording(recorder=self, mode=mode, key=key, policy=policy)
 
     def write(self, call: CallRecording, record: Record, cache: str) -> None:
-        """Write a finished call soon, or drop it."""
+        """Write a finished call in the background. The recording is dropped if too many recordings wait."""
         size = sum(map(_size, call.exchanges))
         waiting, waiting_size = self._given - self._done, self._given_size - self._done_size
         if waiting >= MAX_WAITING or waiting_size + size > MAX_WAITING_SIZE:
@@ -130,7 +133,7 @@ class Recorder:
         self._given_size += size
 
     def close(self) -> None:
-        """Write what waits, and close the file. Blocks the thread."""
+        """Write the waiting recordings, and close the file. Blocks the calling thread."""
         self._thread.submit(self._release)
         self._thread.shutdown()
 
@@ -156,7 +159,10 @@ class Recorder:
             self._done_size += size
 
     def _exchange_rows(self, call: CallRecording, request_id: str) -> tuple[str, list[dict[str, Any]]]:
-        """The mode and the rows. A call whose texts take too long to redact is recorded without them."""
+        """Return the mode and the rows of a call.
+
+        If the redaction of the texts takes too long, the mode is ``metadata``, and the rows contain no texts.
+        """
         if call.mode == "full" and not self.redactor:
             return "full", [_exchange_row(one, None, full=True) for one in call.exchanges]
         if call.mode == "full":
@@ -167,13 +173,16 @@ class Recorder:
                     clean = _redacted(one, redaction)
                     rows.append(_exchange_row(clean, redaction.found - before, full=True))
             except RedactionTimeout:
-                LOG.warning("call %s is recorded as metadata, because the patterns of redact took too long", request_id)
+                LOG.warning(
+                    "call %s is recorded without texts (as metadata), because the patterns of redact took too long",
+                    request_id,
+                )
             else:
                 return "full", rows
         return "metadata", [_exchange_row(one, None, full=False) for one in call.exchanges]
 
     def _remove_old(self, database: sqlite3.Connection) -> None:
-        """Remove the recordings that are too old, and the oldest while there are too many bytes."""
+        """Remove the recordings that are too old. While the file is too large, also remove the oldest recordings."""
         database.execute("DELETE FROM calls WHERE time < ?", (self._now() - self.spec.retention,))
         oldest = "DELETE FROM calls WHERE id = (SELECT min(id) FROM calls)"
         while used_bytes(database) > self.spec.max_size and database.execute(oldest).rowcount:
@@ -199,7 +208,7 @@ def _call_row(call: CallRecording, mode: str, record: Record, cache: str, starte
 
 
 def _redacted(one: RecordedExchange, redaction: Redaction) -> RecordedExchange:
-    """The exchange without matches and token ids. Raises ``RedactionTimeout``."""
+    """Return the exchange with all matches replaced, and without token ids. Raises ``RedactionTimeout``."""
     exchange = one.exchange
     clean = replace(
         exchange,
@@ -213,9 +222,9 @@ def _redacted(one: RecordedExchange, redaction: Redaction) -> RecordedExchange:
 
 
 def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) -> dict[str, Any]:
-    """The columns of an exchange. Without ``full`` texts are replaced by their hashes, and events by their sizes.
+    """Return the columns of an exchange. ``full``: if False, hashes replace the texts, and sizes replace the events.
 
-    ``redacted``: the number of texts that were replaced; None: no pattern was applied.
+    ``redacted``: the number of replaced texts, or None if no pattern was applied.
     """
     exchange = one.exchange
     prompt = dump_json(exchange.prompts or exchange.messages or exchange.params.get("input"))
@@ -244,7 +253,7 @@ def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) ->
 
 
 def _event(event: Event, *, full: bool) -> tuple[str, Any]:
-    """The type and the fields of an event. Without ``full``: the characters of a piece, else nothing."""
+    """Return the type and the fields of an event. ``full``: if False, only the number of characters of a ``Delta``."""
     if full:
         return named_events([event])[0]
     return type(event).__name__, len(event.text) if isinstance(event, Delta) else None
@@ -257,7 +266,7 @@ def _without_texts(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _prompt_text(exchange: Exchange, prompt: str) -> str:
-    """The text whose hash is recorded: one string as it is, anything else as JSON."""
+    """Return the text whose hash is recorded: the prompt itself if it is one string, otherwise the JSON ``prompt``."""
     single = exchange.prompts[0] if len(exchange.prompts) == 1 else None
     return single if isinstance(single, str) else prompt
 
@@ -273,14 +282,14 @@ def _size(one: RecordedExchange) -> int:
 
 
 class Recorders:
-    """The recorders of one process, which outlive a reload."""
+    """The recorders of one process. They stay open when the configuration is reloaded."""
 
     def __init__(self, dropped: Callable[[str], None]) -> None:
         self._dropped = dropped
         self._recorders: dict[Path, Recorder] = {}
 
     def get(self, spec: RecordingsSpec, redactor: Redactor = NOTHING) -> Recorder | None:
-        """The recorder of a configuration; None if it has no file."""
+        """Return the recorder of a configuration, or None if the configuration has no file for recordings."""
         if spec.path is None:
             return None
         recorder = self._recorders.setdefault(spec.path, Recorder(spec, spec.path, self._dropped))
@@ -288,6 +297,6 @@ class Recorders:
         return recorder
 
     def close(self) -> None:
-        """Close all files. Blocks the thread."""
+        """Write the waiting recordings, and close all files. Blocks the calling thread."""
         for recorder in self._recorders.values():
             recorder.close()

@@ -1,6 +1,6 @@
-"""Complete answers on a Redis or Valkey server, for all gateways that share it.
+"""A store of complete answers on a Redis or Valkey server, which several gateways can share.
 
-A server that fails costs hits, never calls, and no call more than ``store.timeout``.
+If the server fails, a look-up finds nothing, and the call continues. A call waits at most ``store.timeout``.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ LOG = logging.getLogger("gateway.store")
 
 PREFIX = "meta-gateway:cache:"
 MAX_VALUE = 1024 * 1024
-"""The most bytes of an answer that is kept, because one command must end within ``store.timeout``."""
+"""The maximum size of a stored answer in bytes. One command must end within ``store.timeout``."""
 LARGE = 64 * 1024
-"""Bytes of an answer that a thread reads, because the event loop would stop for milliseconds."""
+"""The minimum size in bytes of an answer that is parsed in a thread, so that the event loop is not blocked."""
 
 
 class RedisStore(CacheStore):
-    """Answers that the server removes after their ``ttl``, or when its own memory limit is reached.
+    """A store on one server. The server removes an answer after its ``ttl``, or when the server's memory is full.
 
-    A value is the time of the answer, a space, and its events.
+    A stored value contains the time of the answer, a space, and the events as JSON.
     """
 
     def __init__(self, spec: StoreSpec) -> None:
@@ -35,7 +35,7 @@ class RedisStore(CacheStore):
         self._writing: set[asyncio.Task[None]] = set()
 
     async def get(self, key: bytes) -> StoredAnswer | None:
-        """See ``CacheStore``."""
+        """Return the answer for a key, or None. See ``CacheStore.get``."""
         try:
             value = await self._server.run(lambda: self._server.redis.get(PREFIX + key.hex()))
             if value is None:
@@ -47,14 +47,14 @@ class RedisStore(CacheStore):
             raise StoreFailed from error
 
     def put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:
-        """See ``CacheStore``."""
+        """Store an answer in the background. See ``CacheStore.put``."""
         if len(self._writing) < MAX_WAITING:
             task = asyncio.get_running_loop().create_task(self._put(key, created, events, ttl))
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
 
     async def aclose(self) -> None:
-        """See ``CacheStore``."""
+        """Write the waiting answers, and close the connections. See ``CacheStore.aclose``."""
         await asyncio.gather(*self._writing)
         await self._server.aclose()
 
@@ -68,4 +68,4 @@ class RedisStore(CacheStore):
         except StoreUnavailable:
             pass
         except Exception as error:  # a value that cannot be written
-            LOG.warning("an answer is not kept: %s", type(error).__name__)
+            LOG.warning("an answer could not be stored in the cache: %s", type(error).__name__)
