@@ -48,7 +48,7 @@ class Library:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._read: dict[Path, Any] = {}
-        """Path of a file → its template or policy; None for a file with problems."""
+        """Path of a file → the template, policy or prompt of the file. None for a file with problems."""
 
     def template(self, name: str, add_problem: AddProblem) -> TemplateSpec | None:
         """Return the template of that name. If the template is missing or invalid, add a problem and return None."""
@@ -67,7 +67,10 @@ class Library:
         return None if path is None else self._read[path]
 
     def _find(self, folder: str, name: str, add_problem: AddProblem) -> Path | None:
-        """Return the file of a template or policy. The folder next to ``gateway.yaml`` precedes the shipped folder."""
+        """Return the file of a name, or add a problem and return None.
+
+        The folder next to ``gateway.yaml`` takes precedence over the shipped folder.
+        """
         if not FILE_NAME.fullmatch(name):
             listed = "; docs/templates.md lists those that are included" if folder == TEMPLATES else ""
             add_problem(
@@ -81,23 +84,24 @@ class Library:
             if os.path.lexists(path):
                 if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(base)):
                     return path
-                add_problem(f"{folder}/{name}.yaml links to a file elsewhere; copy the file into {folder}/")
+                add_problem(f"{folder}/{name}.yaml links to a file outside {folder}/; copy the file into {folder}/")
                 return None
         known = {path.stem for base in bases for path in base.glob("*.yaml")}
         add_problem(
-            f"no {NOUN[folder]} {quoted(name)}{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}"
+            f"there is no {NOUN[folder]} {quoted(name)}"
+            f"{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}"
         )
         return None
 
     def prompts(self) -> dict[str, PromptSpec]:
-        """Map file name → prompt, for the folder next to ``gateway.yaml``. Requests use the prompt's ``id``."""
+        """Return a mapping: name → prompt, for each file in ``prompts/`` next to ``gateway.yaml``."""
         found = {name: self._load(PROMPTS, name, add_problem) for name, add_problem in self._names(PROMPTS)}
         return {name: prompt for name, prompt in found.items() if prompt is not None}
 
     def check_folders(self, checked: Callable[[int], object]) -> None:
         """Read every template and policy in the folders next to ``gateway.yaml``, even if no model uses it.
 
-        ``checked`` is called with 1 after each file.
+        ``checked``: called with 1 after each file.
         """
         for folder, read in ((TEMPLATES, self.template), (POLICIES, self.policy)):
             for name, add_problem in self._names(folder):
@@ -119,21 +123,25 @@ class Library:
 
 
 def template_files(home: Path) -> list[Path]:
-    """Return the file of every template, ordered by name. The folder in ``home`` precedes the shipped folder."""
+    """Return the file of every template, ordered by name.
+
+    The folder in ``home`` takes precedence over the shipped folder.
+    """
     bases = (shipped_folder(TEMPLATES), home / TEMPLATES)
     found = {path.stem: path for base in bases for path in base.glob("*.yaml")}
     return [found[name] for name in sorted(found)]
 
 
 def is_template_file(name: str) -> bool:
-    """Return whether ``name`` is the path of a template file, and not the name of a template."""
+    """Return whether ``name`` is the path of a template file. Otherwise it is the name of a template."""
     return name.endswith((".yaml", ".yml")) or os.sep in name
 
 
 def find_template(name: str, *, generates: bool = True) -> TemplateSpec:
     """Return a template by the path of its file, or by its name in ``./meta_templates`` or the shipped folder.
 
-    Raises ``ConfigError`` with every problem. ``generates``: passed to ``read_template``; only used for a file.
+    Raises ``ConfigError`` with all problems if the template is missing or not valid. ``generates``: passed to
+    ``read_template`` if ``name`` is a path.
     """
     path = Path(name).absolute()
     if is_template_file(name):

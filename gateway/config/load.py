@@ -26,18 +26,18 @@ from gateway.core.errors import ConfigError, Problem
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The result of one load."""
+    """The result of loading the configuration once."""
 
     snapshot: Snapshot | None
-    """The configuration; None if there are problems."""
+    """The configuration. None if there are problems."""
     problems: tuple[Problem, ...]
     """The problems, ordered by file and line."""
     files: tuple[Path, ...]
-    """Every file that was needed. Unreadable files are included, so that the watcher notices their repair."""
+    """Every file that the configuration needs, also files that cannot be read. The watcher follows these files."""
     looked_at: tuple[Path, ...]
-    """Missing files and listed folders. The watcher follows them, because a file that appears there may be used."""
+    """Missing files and listed folders. The watcher follows them, because a new file at these paths may be used."""
     notes: tuple[Problem, ...]
-    """Notes for the operator that are not errors."""
+    """Notes for the operator. A note is not an error."""
 
 
 def load(path: Path, env: Mapping[str, str]) -> Snapshot:
@@ -53,9 +53,9 @@ def load(path: Path, env: Mapping[str, str]) -> Snapshot:
 
 
 def configured_url(path: Path, env: Mapping[str, str]) -> str | None:
-    """Return the address at which this machine reaches a gateway with this configuration; None: it has problems.
+    """Return the address at which this machine reaches a gateway with this configuration.
 
-    Models, templates and policies are not read.
+    None if ``gateway.yaml`` has problems. Templates and policies are not read.
     """
     files = Files(path.absolute().parent)
     document = files.document(path.absolute(), files.add_problem(path))
@@ -69,9 +69,9 @@ def configured_url(path: Path, env: Mapping[str, str]) -> str | None:
 def read_configuration(
     path: Path, env: Mapping[str, str], *, everything: bool = False, checked: Callable[[int], object] = int
 ) -> LoadResult:
-    """Like ``load``, but return the problems instead of raising. ``everything``: also read files that no model uses.
+    """Read the configuration like ``load``, but return the problems in place of raising an error.
 
-    ``checked``: called with 1 after each of these files.
+    ``everything``: also read templates and policies that no model uses. ``checked``: called with 1 after each of them.
     """
     # Links are not resolved, because in a mounted ConfigMap the other files are in the folder of the link.
     path = path.absolute()
@@ -123,13 +123,13 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
 
 
 def _cache(document: YamlDocument, values: Any, files: Files, store: Any) -> CacheSpec:
-    """Return the section ``cache``. ``store``: the checked section, or ``INVALID``."""
+    """Return the section ``cache``. ``store``: the values of the section ``store``, or ``INVALID``."""
     if values is INVALID or INVALID in values.values():
         return CacheSpec()
     if values["shared"] and values["path"]:
         document.refuse(("cache", "shared"), "cannot be combined with cache.path; keep one of the two")
     if values["shared"] and store is not INVALID and not store["url"]:
-        document.refuse(("cache", "shared"), "needs a server; write `store: {url: redis://HOST:6379/0}`")
+        document.refuse(("cache", "shared"), "needs a Redis server; write `store: {url: redis://HOST:6379/0}`")
     return CacheSpec(**{**values, "path": _database(document, "cache", values, files)})
 
 
@@ -139,7 +139,7 @@ def _recordings(document: YamlDocument, values: Any, files: Files, models: Mappi
         return RecordingsSpec()
     recorded = [model.policy.name for model in models.values() if model.policy.record != "off"]
     if recorded and not values["path"]:
-        message = f"is missing; policy {recorded[0]} records calls, so name a file such as recordings.sqlite"
+        message = f"is missing, and policy {recorded[0]} records calls; name a file such as recordings.sqlite"
         document.refuse(("recordings", "path"), message)
     return RecordingsSpec(**{**values, "path": _database(document, "recordings", values, files)})
 
@@ -156,7 +156,7 @@ def _redact(document: YamlDocument, values: Any) -> tuple[str, ...]:
 
 
 def _database(document: YamlDocument, section: str, values: Mapping[str, Any], files: Files) -> Path | None:
-    """The path of a section's SQLite file, which may not exist yet; None if it has none."""
+    """Return the path of a section's SQLite file, or None if the section has no path. The file may not exist yet."""
     path = files.home / values["path"] if values["path"] else None
     if path is not None and not path.parent.is_dir():
         document.refuse((section, "path"), f"the folder of {values['path']} does not exist; create it")

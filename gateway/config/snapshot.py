@@ -27,32 +27,32 @@ class ServerSpec:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    """Number of serving processes."""
+    """The number of serving processes."""
     drain: float = 25.0
-    """The time in seconds that running calls have to end after SIGTERM."""
+    """The time in seconds for which running calls may continue after SIGTERM."""
     drain_notice: float = 0.0
-    """The time in seconds between SIGTERM and the drain. Calls are accepted, and readiness fails."""
+    """The time in seconds between SIGTERM and the drain. During this time calls are accepted, and readiness fails."""
     worker_timeout: float = 30.0
-    """The time in seconds in which a worker has to answer the supervisor."""
+    """The time in seconds within which a worker must answer the supervisor."""
     max_body: int = 4 * 1024 * 1024
     max_in_flight: int = 1024
-    """The largest number of concurrent calls. Further calls get 503 ``overloaded``."""
+    """The largest number of concurrent calls. Further calls are refused with 503 ``overloaded``."""
     max_connections: int = 8192
     """The largest number of open connections of the main listener."""
     max_connections_per_client: int | None = None
-    """The largest number of open connections of one address; None: no limit."""
+    """The largest number of open connections of one client address. None if there is no limit."""
     allowed_hosts: tuple[str, ...] = ()
-    """Accepted Host headers; empty: a loopback listener accepts localhost, 127.0.0.1 and [::1]."""
+    """The accepted Host headers. A loopback listener also accepts localhost, 127.0.0.1 and [::1]."""
     admin: str | None = None
-    """``host:port`` for metrics and health; None: the main listener serves both, metrics only on a loopback address."""
+    """``host:port`` of the listener for metrics and health. None if the main listener serves metrics and health."""
     cors_origins: tuple[str, ...] = ()
-    """The origins whose web pages may call the gateway; ``*``: any."""
+    """The origins whose web pages may call the gateway. The origin ``*`` allows any web page."""
     insecure_no_keys: bool = False
-    """Allow a non-loopback listener without client keys."""
+    """Whether a non-loopback listener is allowed without client keys."""
     tls_certificate: Path | None = None
-    """The certificate chain (PEM); None: the listeners serve HTTP."""
+    """The file of the certificate chain (PEM). None if the listeners serve HTTP."""
     tls_key: Path | None = None
-    """The private key of the certificate (PEM); None if and only if ``tls_certificate`` is None."""
+    """The file of the certificate's private key (PEM). None if the listeners serve HTTP."""
     tls_admin: bool = False
     """Whether the admin listener serves HTTPS too."""
 
@@ -66,27 +66,27 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """One replica of a model: where it runs and which API it has."""
+    """One target of a model: its address, file or provider, and its kind."""
 
     label: str
-    """``model/position``, such as ``my-sft-7b/0``, used as metric label and in the header ``x-gateway-target``."""
+    """The label for metrics and ``x-gateway-target``: model and position, such as ``my-sft-7b/0``."""
     speaks: str
     """The kind of target, a name from ``config/schema/backend_kinds.py``."""
     url: str = ""
-    """Base address up to and including ``/v1``, without a final slash."""
+    """The base address up to and including ``/v1``, without a final slash."""
     model: str = ""
-    """The model's name at the target; defaults to the configured name."""
+    """The model's name at the target. The default is the configured name of the model."""
     engine: Engine = "openai"
     key: SecretStr | None = None
     weight: int = 1
     """How often this target is chosen, relative to the other targets of its model (``balance: weighted``)."""
     adds_bos: bool | None = None
-    """Whether the engine puts a BOS before a string prompt; None: the engine's default."""
+    """Whether the engine puts a BOS before a string prompt. None if the engine's default applies."""
     path: Path | None = None
-    """Model folder (``embedded``) or script file (``scripted``)."""
+    """The model folder of an ``embedded`` target, or the script file of a ``scripted`` target."""
     options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     line: int = field(default=0, compare=False)
-    """The first line of this target in the configuration file, 1-based; 0: the target is not from a file."""
+    """The first line of this target in the configuration file, from 1. 0 if the target does not come from a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ParamsPolicy:
     force: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     default: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     clamp: Mapping[str, float] = field(default=EMPTY_MAPPING)
-    """Upper limits; larger values are lowered."""
+    """Parameter → upper limit. A larger value in a request is lowered to the limit."""
     forbid: tuple[str, ...] = ()
     unknown: Literal["forward", "reject", "drop"] = "forward"
     explicit: bool = False
@@ -104,7 +104,7 @@ class ParamsPolicy:
     max_tokens: int = 2048
     """The ``max_tokens`` of a call to a model with a template, if the client sets no limit."""
     allow: tuple[str, ...] = ()
-    """Fields beyond OpenAI's API that are always sent, including fields that control an engine."""
+    """Fields outside OpenAI's API that are always sent to the target, including fields that control an engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,28 +122,28 @@ MarkerAction = Literal["escape", "reject", "strip", "allow", "report", "token_id
 
 @dataclass(frozen=True, slots=True)
 class MarkersPolicy:
-    """What happens to markers of the model's template in the texts of a request (``docs/spec/reliability.md`` 3.4)."""
+    """Rules for markers of the model's template in the texts of a request (``docs/spec/reliability.md`` 3.4)."""
 
     token_like: MarkerAction = "escape"
-    """Markers such as ``<|im_end|>``, and the special tokens of the tokenizer."""
+    """The action for markers such as ``<|im_end|>``, and for the special tokens of the tokenizer."""
     text_like: MarkerAction = "report"
-    """Markers such as ``USER:``."""
+    """The action for markers such as ``USER:``."""
     normalize: Literal["none", "nfkc"] = "none"
-    """``nfkc``: texts are also searched as a tokenizer that normalizes may read them."""
+    """``nfkc`` to search the normalized texts of a request too, for a tokenizer that normalizes its input."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
-    """When a target is avoided because it fails (``docs/spec/reliability.md`` 4.4)."""
+    """Rules for the circuit breaker of a target (``docs/spec/reliability.md`` 4.4)."""
 
     failures: int = 5
-    """Failures in a row that open the breaker."""
+    """The number of failures in a row that opens the breaker."""
     successes: int = 2
-    """Successful probes in a row that close it."""
+    """The number of successful probes in a row that closes the breaker."""
     open: float = 30.0
-    """Seconds before an open breaker is probed."""
+    """The time in seconds for which the breaker is open before the target is probed."""
     window: float = 60.0
-    """Seconds; older failures are not counted."""
+    """The time in seconds within which failures are counted. Older failures are not counted."""
 
 
 Balance = Literal["round_robin", "least_busy", "weighted", "sticky"]
@@ -151,14 +151,14 @@ Balance = Literal["round_robin", "least_busy", "weighted", "sticky"]
 
 @dataclass(frozen=True, slots=True)
 class HealthCheckPolicy:
-    """Requests to a target that only ask whether it is healthy."""
+    """Rules for the health checks of a target."""
 
     path: str = ""
-    """A path from the root of the target's address, such as ``/health``; empty: no checks."""
+    """The path of the health check at the target's host, such as ``/health``. Empty if nothing is checked."""
     interval: float = 10.0
-    """Seconds between two checks."""
+    """The time in seconds between two checks."""
     timeout: float = 2.0
-    """Seconds in which the target must answer with a status below 400."""
+    """The time in seconds within which the target must answer with a status below 400."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,36 +170,36 @@ class DeliveryPolicy:
     idle: float = 30.0
     total: float = 600.0
     attempts: int = 3
-    """Maximum number of attempts over all targets."""
+    """The maximum number of attempts of one call, over all targets."""
     budget: float = 0.2
-    """Retries per call, between 0 and 1; see ``RetryBudget``."""
+    """The allowed retries per call, from 0 to 1. See ``RetryBudget``."""
     balance: Balance = "round_robin"
     breaker: BreakerPolicy = BreakerPolicy()
     health_check: HealthCheckPolicy = HealthCheckPolicy()
     fallback: bool = False
     """Whether a model with this policy may have ``fallback`` models."""
     providers: Literal["any", "pinned"] = "any"
-    """Whether targets of aggregators must be pinned to one provider."""
+    """``pinned`` if each target at an aggregator must be pinned to one provider."""
     stream_upstream: bool = False
-    """Whether the target is asked for a stream even if the client's call is not streaming."""
+    """Whether the gateway requests a stream from the target even if the client does not request a stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsPolicy:
-    """Limits of all calls to one model together; None: no limit."""
+    """Limits for the sum of all calls to one model. None if there is no limit."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrency: int | None = None
     queue_wait: float = 2.0
-    """Seconds that a call beyond ``concurrency`` may wait; 0: it is refused at once."""
+    """The time in seconds that a call above ``concurrency`` may wait. 0 to refuse such a call at once."""
     queue_size: int = 256
-    """The most calls that wait."""
+    """The maximum number of waiting calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """Limits of all calls with one key together; None: no limit."""
+    """Limits for the sum of all calls with one client key. None if there is no limit."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -208,48 +208,48 @@ class KeyLimits:
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """The server that holds the rates, and the kept answers, of several gateways."""
+    """The Redis server with which several gateways share their rate limits and their cache."""
 
     url: str = ""
-    """Empty: the rates are held in memory, for all workers of this gateway together."""
+    """The address of the Redis server. Empty if this gateway shares nothing with other gateways."""
     password: SecretStr | None = None
     on_failure: Literal["allow", "refuse"] = "allow"
-    """Whether limited calls are admitted while the server does not answer."""
+    """Whether calls with a rate limit are allowed or refused while the Redis server does not answer."""
     timeout: float = 0.05
-    """Seconds in which the server must answer."""
+    """The time in seconds within which the Redis server must answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """Whether complete answers are kept and sent again for exactly the same request."""
+    """Rules for the cache, which sends a stored answer again for exactly the same request."""
 
     mode: Literal["off", "on", "read_only", "write_only"] = "off"
     ttl: float = 24 * 3600.0
-    """Seconds after which an answer is not used any more."""
+    """The time in seconds for which a stored answer may be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheSpec:
-    """The place where answers are kept."""
+    """The storage of the cache."""
 
     path: Path | None = None
-    """An SQLite file; None: the memory of each process, or the server of ``StoreSpec``."""
+    """The SQLite file of the cache. None if answers are stored in memory or on the Redis server."""
     shared: bool = False
-    """Whether answers are kept on the server of ``StoreSpec``."""
+    """Whether answers are stored on the Redis server of ``StoreSpec``."""
     max_size: int = 256 * 1024 * 1024
-    """Bytes; the oldest answers are removed. The server has a limit of its own."""
+    """The maximum size in bytes, for memory or a file. Above this size, the oldest answers are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingsSpec:
-    """The file of the recorded calls."""
+    """The file for recordings of calls, and its limits."""
 
     path: Path | None = None
-    """An SQLite file; None: no call is recorded."""
+    """The SQLite file for recordings. None if no call is recorded."""
     retention: float = 168 * 3600.0
-    """Seconds after which a recording is removed."""
+    """The time in seconds after which a recording is removed."""
     max_size: int = 1024 * 1024 * 1024
-    """Bytes; the oldest recordings are removed."""
+    """The maximum size of the file in bytes. Above this size, the oldest recordings are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class PolicySpec:
     markers: MarkersPolicy = MarkersPolicy()
     cache: CachePolicy = CachePolicy()
     record: Literal["off", "metadata", "full"] = "off"
-    """Whether calls are recorded, without or with their texts."""
+    """Whether calls are recorded. ``metadata`` contains no texts of a call, ``full`` contains all texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +279,12 @@ class ModelSpec:
     tokenizer: Path | None = None
     max_model_len: int | None = None
     fallback: tuple[str, ...] = ()
-    """The models that are asked, in order, if all targets of this one fail."""
+    """The names of the models that are tried, in order, if all targets of this model fail."""
     omit: tuple[str, ...] = ()
-    """Parameters removed from every call because the targets refuse them."""
+    """The parameters that are removed from every call, because the targets refuse them."""
     description: str = ""
     source: str = field(default="", compare=False)
-    """The file that defines the model, as shown in problems."""
+    """The name of the file that defines the model, as shown in problems."""
     line: int = field(default=0, compare=False)
     """The first line of the model in ``source``."""
 
@@ -295,16 +295,16 @@ class KeySpec:
 
     name: str
     sha256: str
-    """SHA-256 of the key: 64 lower-case hex digits."""
+    """The SHA-256 of the key, as 64 lower-case hex digits."""
     models: tuple[str, ...] = ("*",)
     """Shell patterns that match the names of the models that the key may use."""
     expires: float | None = None
-    """The time when the key expires, in seconds since the epoch; None: never."""
+    """The time at which the key expires, in seconds since the epoch. None if the key does not expire."""
     limits: KeyLimits = KeyLimits()
     record: bool = True
-    """False: no call with this key is recorded, under any policy."""
+    """Whether calls with this key may be recorded. False overrides the policy of the model."""
     allow_markers: bool = False
-    """Whether requests with this key may contain markers of templates, as with the action ``allow``."""
+    """Whether requests with this key may contain markers of templates. True has the effect of the action ``allow``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,8 +320,8 @@ class Snapshot:
     cache: CacheSpec = CacheSpec()
     recordings: RecordingsSpec = RecordingsSpec()
     redact: tuple[str, ...] = ()
-    """Names of built-in patterns, and regular expressions between slashes (``wire/redaction.py``)."""
+    """The patterns whose matches are replaced: names of built-in patterns, and regular expressions between slashes."""
     revision: str = ""
     """The first 12 hex digits of a digest over all files of the configuration."""
     notes: tuple[Problem, ...] = ()
-    """Notes for the operator that are not errors, such as model files that disagree."""
+    """Notes for the operator, such as model files that contradict each other. A note is not an error."""

@@ -95,5 +95,5 @@ def test_a_setting_is_described_with_its_default() -> None:
     port = SCHEMAS[GATEWAY]["properties"]["server"]["properties"]["port"]
     assert port == {
         "type": "integer", "minimum": 0, "maximum": 65535, "default": 8000,
-        "description": "The port to listen on; 0 takes any free one.",
+        "description": "The port to listen on; 0 selects any free port.",
     }  # fmt: skip

@@ -41,11 +41,11 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     # ---------------------------------------------------------------- names that lead nowhere
     "a template that is not there": (
         gateway(template="plian"),
-        ['gateway.yaml:3 models.demo.template: no template "plian" (did you mean "plain"?)'],
+        ['gateway.yaml:3 models.demo.template: there is no template "plian" (did you mean "plain"?)'],
     ),
     "a policy that is not there": (
         gateway(more="    policy: evil\n"),
-        ['gateway.yaml:4 models.demo.policy: no policy "evil" (did you mean "eval"?)'],
+        ['gateway.yaml:4 models.demo.policy: there is no policy "evil" (did you mean "eval"?)'],
     ),
     "a template given as a path": (
         gateway(template="../secrets/plain"),
@@ -58,15 +58,15 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a keys file that is not there": (
         gateway(head="keys: {file: clients.yaml}\n"),
         [
-            "gateway.yaml:1 keys.file: cannot read clients.yaml (there is no such file); "
+            "gateway.yaml:1 keys.file: cannot read clients.yaml (the file does not exist); "
             "make it with: gateway keys new NAME >> clients.yaml"
         ],
     ),
     "a tokenizer that is not there": (
         gateway(more="    tokenizer: tok/tokenizer.json\n"),
         [
-            "gateway.yaml:4 models.demo.tokenizer: no file or folder tok/tokenizer.json; the path is relative to the "
-            "folder of gateway.yaml, and nothing is downloaded"
+            "gateway.yaml:4 models.demo.tokenizer: there is no file or folder tok/tokenizer.json; the path is relative "
+            "to the folder of gateway.yaml, and the gateway downloads nothing"
         ],
     ),
     # ---------------------------------------------------------------- keys
@@ -85,7 +85,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a policy that records without a file": (
         policy("record: full\n"),
         [
-            "gateway.yaml:1 recordings.path: is missing; policy mine records calls, so name a file such as "
+            "gateway.yaml:1 recordings.path: is missing, and policy mine records calls; name a file such as "
             "recordings.sqlite"
         ],
     ),
@@ -107,8 +107,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             target="speaks: litellm, model: openrouter/a/b, options: {extra_body: {temperature: 0}}",
         ),
         [
-            "gateway.yaml:5 models.demo.targets[0].options: extra_body takes only provider of this aggregator; set "
-            "parameters of calls in the policy, under params"
+            "gateway.yaml:5 models.demo.targets[0].options: extra_body may contain only provider of this "
+            "aggregator; set parameters of calls in the policy, under params"
         ],
     ),
     "patterns that cannot be meant": (
@@ -122,7 +122,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(head="cache: {path: answers.sqlite, shared: true}\n"),
         [
             "gateway.yaml:1 cache.shared: cannot be combined with cache.path; keep one of the two",
-            "gateway.yaml:1 cache.shared: needs a server; write `store: {url: redis://HOST:6379/0}`",
+            "gateway.yaml:1 cache.shared: needs a Redis server; write `store: {url: redis://HOST:6379/0}`",
         ],
     ),
     "a section that does not exist": (
@@ -303,8 +303,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "an embedded model that is not there": (
         gateway(target="speaks: embedded, path: models/tiny"),
         [
-            "gateway.yaml:5 models.demo.targets[0].path: no file or folder models/tiny; the path is relative to the "
-            "folder of gateway.yaml, and nothing is downloaded"
+            "gateway.yaml:5 models.demo.targets[0].path: there is no file or folder models/tiny; the path is relative "
+            "to the folder of gateway.yaml, and the gateway downloads nothing"
         ],
     ),
     "a scripted model without its script": (
@@ -350,9 +350,9 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
             "default_tools: [{type: function, function: {name: f}}]\n",
         },
         [
-            'gateway.yaml:3 models.demo.template: "equipped" has default_tools and no `tools`, so only targets that '
-            "take messages can have it: add `tools: {parser: lazyllm}` to the template, or set the target to speaks: "
-            "chat"
+            'gateway.yaml:3 models.demo.template: "equipped" has default_tools and no `tools`, so its targets '
+            "must accept messages; add `tools: {parser: lazyllm}` to the template, or write `speaks: chat` at the "
+            "targets"
         ],
     ),
     "targets of two forms": (
@@ -492,7 +492,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a key for a model that is not there": (
         keys(f'ci:\n  sha256: "{DIGEST}"\n  models: [dmo, "qwen-*"]\n'),
-        ['keys.yaml:3 ci.models: no model "dmo" (did you mean "demo"?)'],
+        ['keys.yaml:3 ci.models: there is no model "dmo" (did you mean "demo"?)'],
     ),
     "the same key twice": (
         keys(f'ci:\n  sha256: "{DIGEST}"\nyou:\n  sha256: "{DIGEST}"\n'),
@@ -557,7 +557,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a timeout of zero": (
         policy("delivery:\n  timeout: {connect: 0s}\n"),
-        ["policies/mine.yaml:2 delivery.timeout.connect: must be more than 0; for the default, remove the line"],
+        ["policies/mine.yaml:2 delivery.timeout.connect: must be more than 0; to use the default, remove the line"],
     ),
     "no attempt at all": (
         policy("delivery:\n  retry: {attempts: 0}\n"),

@@ -52,7 +52,7 @@ REFUSED = {
     ),
     "a missing file": (
         "tls: {certificate: none.crt, key: first.key}",
-        "tls.certificate: cannot read none.crt (there is no such file)",
+        "tls.certificate: cannot read none.crt (the file does not exist)",
     ),
     "the key of another certificate": (
         "tls: {certificate: first.crt, key: second.key}",
@@ -64,13 +64,13 @@ REFUSED = {
     ),
     "the files in the wrong order": (
         "tls: {certificate: first.key, key: first.crt}",
-        "tls.certificate: cannot be used with server.tls.key: both must be PEM files, of a certificate and of its "
-        "private key (not PEM)",
+        "tls.certificate: cannot be used with server.tls.key: the files must be a certificate and its "
+        "private key, both in PEM form (not PEM)",
     ),
     "an encrypted key": (
         "tls: {certificate: first.crt, key: encrypted.key}",
-        "tls.certificate: cannot be used with server.tls.key: the private key is encrypted; write it without a "
-        "password, readable by the gateway alone",
+        "tls.certificate: cannot be used with server.tls.key: the private key is encrypted; save it without a "
+        "password, and let only the gateway read the file",
     ),
 }
 
@@ -101,5 +101,5 @@ def test_a_problem_names_the_environment_variable_that_caused_it(write: Write, p
     path = write(files(pems, "tls: {certificate: first.crt}"))
     with pytest.raises(ConfigError) as refused:
         load(path, {"GATEWAY_SERVER__TLS__KEY": str(Path("none.key"))})
-    said = "environment GATEWAY_SERVER__TLS__KEY: cannot read none.key (there is no such file)"
+    said = "environment GATEWAY_SERVER__TLS__KEY: cannot read none.key (the file does not exist)"
     assert str(refused.value) == said

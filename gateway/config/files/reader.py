@@ -12,13 +12,13 @@ from gateway.config.files.yaml import YamlDocument
 from gateway.core.errors import Problem, TemplateError
 
 AddProblem = Callable[[str], None]
-"""A function that adds a problem with the given message, at the setting that names the file."""
+"""A function that adds a problem with the given message. The problem names the setting that contains the file name."""
 TEMPLATES, POLICIES, PROMPTS = "meta_templates", "policies", "prompts"
 """The names of the three folders next to ``gateway.yaml``."""
 Load = Callable[[Path, str], bytes | None]
 
 ENVIRONMENT = "environment"
-"""The text used instead of a file name in problems with environment variables."""
+"""The text that replaces the file name in problems with environment variables."""
 
 
 class Files:
@@ -26,25 +26,25 @@ class Files:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        """The folder of ``gateway.yaml``; relative paths start here."""
+        """The folder of ``gateway.yaml``. Relative paths begin at this folder."""
         self.contents: dict[Path, bytes | None] = {}
-        """Path → contents of the file, in reading order; None for an unreadable file."""
+        """Path → contents of the file, in reading order. None for a file that cannot be read."""
         self.looked_at: dict[Path, None] = {}
         """Missing files and listed folders. A file that appears at such a path may change the configuration."""
         self.problems: list[Problem] = []
         self.notes: list[Problem] = []
-        """Notes for the operator that are not errors."""
+        """Notes for the operator. A note is not an error."""
 
     def shown(self, path: Path) -> str:
         """Return the path for messages. A path inside the folder of ``gateway.yaml`` is relative to that folder."""
         return str(path.relative_to(self.home)) if path.is_relative_to(self.home) else str(path)
 
     def add_problem(self, path: Path) -> AddProblem:
-        """Return a function that adds problems with the file as a whole."""
+        """Return a function that adds a problem with the whole file, without a line number."""
         return lambda message: self.problems.append(Problem(self.shown(path), 0, "", message))
 
     def read(self, path: Path, add_problem: AddProblem) -> bytes | None:
-        """Return the bytes of a regular file; if it cannot be read, add a problem and return None."""
+        """Return the bytes of a regular file. If the file cannot be read, add a problem and return None."""
         if self.contents.get(path) is None:
             self.contents[path] = None
             try:
@@ -52,7 +52,7 @@ class Files:
                     with path.open("rb") as file:
                         self.contents[path] = file.read(yaml.MAX_BYTES + 1)
                     return self.contents[path]
-                reason = "it is not a file" if path.exists() else "there is no such file"
+                reason = "the path is not a file" if path.exists() else "the file does not exist"
             except OSError as error:
                 reason = error.strerror or str(error)
             add_problem(f"cannot read {self.shown(path)} ({reason})")
@@ -72,19 +72,19 @@ class Files:
         return digest_of({self.shown(path): self.contents[path] or b"" for path in sorted(self.contents)})[:12]
 
     def in_order(self) -> tuple[Problem, ...]:
-        """Return the problems ordered by file (in reading order) and line; problems with the environment are last."""
+        """Return the problems, ordered by file (in reading order) and line. Problems with the environment come last."""
         order = {self.shown(path): position for position, path in enumerate(self.contents)}
         found = dict.fromkeys(self.problems)  # a problem found twice is reported once
         return tuple(sorted(found, key=lambda problem: (order.get(problem.file, len(order)), problem.line)))
 
 
 class FolderFiles:
-    """The files of a template's folder. Each is read once. Paths and links that leave the folder are refused."""
+    """Reads the files in the folder of a template, each file once. Paths and links out of the folder are refused."""
 
     def __init__(self, folder: Path, load: Load, looked_at: dict[Path, None], also: tuple[Path, ...] = ()) -> None:
-        """``load``: takes a file's path and name, and returns the file's bytes. ``looked_at``: as in ``Files``.
+        """``load``: a function that returns the bytes of a file. Its arguments are the file's path and name.
 
-        ``also``: other folders to which links may point.
+        ``looked_at``: the mapping ``Files.looked_at``. ``also``: other folders to which links may point.
         """
         self._folder = folder
         self._load = load
@@ -94,7 +94,10 @@ class FolderFiles:
         """Path in the folder → contents of the file, for every file read so far."""
 
     def fetch(self, name: str) -> bytes | None:
-        """Return the bytes of a file; None without one. Raises ``TemplateError`` for a path outside the folder."""
+        """Return the bytes of a file, or None if the file is missing.
+
+        Raises ``TemplateError`` for a path outside the folder.
+        """
         if name not in self.read:
             path = self._inside(name)
             if not os.path.lexists(path):
@@ -107,7 +110,10 @@ class FolderFiles:
         return self.read[name]
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return the sorted file names in a subfolder; empty if it does not exist. May raise ``TemplateError``."""
+        """Return the sorted file names in a subfolder. Empty if the subfolder does not exist.
+
+        Raises ``TemplateError`` if the subfolder cannot be read.
+        """
         path = self._inside(name)
         self._looked_at[path] = None
         try:
@@ -122,7 +128,7 @@ class FolderFiles:
         except ValueError:
             raise TemplateError(f"{path.name!a} is not a valid file name") from None
         if not any(target.is_relative_to(one) for one in self._allowed):
-            raise TemplateError(f"{name} is (or links to) a file outside the folder; copy it into the folder")
+            raise TemplateError(f"{name} is (or links to) a file outside the folder; copy the file into the folder")
         return path
 
 

@@ -1,4 +1,4 @@
-"""Polls files for changes."""
+"""Watches files for changes by polling."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ABSENT: FileState = (0, 0, 0)
 class FileWatcher:
     """Watches files, other YAML files in the same folders, and paths where a file may appear.
 
-    Folders are watched because a new file may replace a file shipped with the gateway. Also, a reload may be refused
-    because a file is missing; that file is not yet watched by name.
-    Create the watcher with the path of ``gateway.yaml`` before the first load, so that a change
-    during the load is noticed. After each load, call ``follow`` with the loaded files.
+    The watcher looks at whole folders, because a new file may replace a file shipped with the gateway, or may be the
+    missing file for which a reload was refused.
+    Create the watcher with the path of ``gateway.yaml`` before the first load, so that the watcher notices a change
+    during the load. After each load, call ``follow`` with the loaded files.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
@@ -29,15 +29,18 @@ class FileWatcher:
         self._pending: Mapping[Path, FileState] | None = None
 
     def follow(self, files: Iterable[Path]) -> None:
-        """Watch ``gateway.yaml`` and these files from now on. An already watched file keeps its recorded state."""
+        """Watch ``gateway.yaml`` and these files from now on.
+
+        For files that were already watched, a change since the last poll is still noticed.
+        """
         self._files = (*self._files[:1], *files)
         self._known = {path: self._known.get(path, state) for path, state in self._look().items()}
         self._pending = None
 
     def changed(self) -> bool:
-        """Return True once for each change, when two polls in a row saw the same new state of the files.
+        """Return True once for each change, after two calls in a row have found the same new state of the files.
 
-        The second poll prevents a reload from reading a half-written file (``docs/spec/reliability.md`` E08).
+        The second call prevents a reload from reading a partly written file (``docs/spec/reliability.md`` E08).
         """
         now = self._look()
         is_settled = now != self._known and now == self._pending
@@ -54,7 +57,7 @@ class FileWatcher:
 
 
 def file_state(path: Path) -> FileState:
-    """The state of a file or folder; ``ABSENT`` if there is none."""
+    """Return the state of a file or folder, or ``ABSENT`` if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:

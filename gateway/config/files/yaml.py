@@ -1,10 +1,10 @@
 """Parses strict YAML into plain values, with the line of each value.
 
-Tags, merges, duplicate keys, more than a few aliases and more than one document are refused.
+Tags, merge keys, duplicate keys, more than ``MAX_ALIASES`` aliases and more than one document are refused.
 Plain scalars follow the core schema of YAML 1.2, so ``no``, ``012`` and ``12:30``
 are strings (``docs/spec/reliability.md`` F13).
-The builder reads libyaml's events instead of nodes. Events distinguish tags written in the file from
-tags that YAML infers, and an alias bomb is refused before expansion.
+The builder reads libyaml's events and not its nodes. Only events show whether a tag is written in the file, and they
+allow the builder to refuse nested aliases before they are expanded.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class YamlDocument:
 
     file: str
     problems: list[Problem]
-    """Syntax errors, and the problems that later checks add. All files of one load share the same list."""
+    """The syntax errors, and the problems that later checks add. All files of one load share this list."""
     value: Any = None
     lines: dict[Path, int] = field(default_factory=dict)
 
     def line(self, path: Path) -> int:
-        """Return the 1-based line of a key or list entry. An absent entry has the line of its nearest parent."""
+        """Return the line of a key or list entry, from 1. A missing entry has the line of its nearest parent."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 0)
@@ -126,7 +126,7 @@ def parse(data: bytes, file: str, problems: list[Problem] | None = None) -> Yaml
 
 
 def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str, str]:
-    """Return line, key and message of a syntax error. The message of libyaml contains no text of the file."""
+    """Return the line, the key and the message of a syntax error. The message contains no text of the file."""
     if isinstance(error, yaml.MarkedYAMLError):
         what = error.problem or "cannot be read"
         line = error.problem_mark.line + 1 if error.problem_mark else 0
@@ -141,7 +141,7 @@ def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str, str]:
 
 
 class _Refused(Exception):
-    """Raised for a file that exceeds a limit or is not a single document of plain values. Reading stops there."""
+    """Raised to stop reading a file that exceeds a limit or is not a single document of plain values."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -161,7 +161,7 @@ class _Builder:
         self._values = 0
 
     def document(self) -> Any:
-        """Return the value of the only document."""
+        """Return the value of the document. Raises ``_Refused`` if the file contains a second document."""
         next(self._events)  # stream start
         if isinstance(next(self._events), yaml.StreamEndEvent):
             return None
@@ -196,7 +196,7 @@ class _Builder:
         return value
 
     def _mapping(self, path: Path) -> dict[str, Any]:
-        """Return a mapping. Keys are always text, so ``no: 1`` has the key "no"."""
+        """Read and return a mapping. Keys are always text, so ``no: 1`` has the key "no"."""
         found: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = _line(event)

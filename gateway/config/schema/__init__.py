@@ -6,5 +6,5 @@
 ``kinds``          how each kind of value is parsed and checked
 ``validation``     checks a parsed file against the rows
 ``json_schema``    the rows as JSON Schema, for editors
-``names``          rules for names, and suggestions
+``names``          rules for names
 """

@@ -1,7 +1,7 @@
 """Aggregators: services that send a call to one of several providers of a model, and may change the provider.
 
 Providers differ in precision, context length, templates and sampling, so scores of two calls may not be comparable.
-A new aggregator needs a row here. The fields are those of the aggregators' own documentation.
+To add an aggregator, add a row here. The names of the request fields come from the aggregators' documentation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
 
 A_MODEL_FALLBACK = "models"
-"""A key beside a pin that names other models to answer."""
+"""A request field that names other models for the answer. With this field, a target is not pinned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +24,19 @@ class Aggregator:
     """One aggregator, and how a target is pinned to one of its providers."""
 
     name: str
-    """LiteLLM's name of it, which stands before the first slash of a target's model."""
+    """LiteLLM's name of the aggregator. A target's model has this name before its first slash."""
     host: str
     pin: Mapping[str, Any] = field(default_factory=dict)
-    """The request's fields that pin a call, with ``PROVIDER`` in place of the provider; empty: no field does."""
+    """The request fields that pin a call to the provider ``PROVIDER``. Empty if no field can pin a call."""
     pinned_name: re.Pattern[str] | None = None
-    """Matches the model of a target that names its provider; None: the name cannot."""
+    """Matches a model name that contains the provider. None if a model name cannot contain the provider."""
     advice: str = ""
-    """What to write at a litellm target; empty: it cannot be pinned."""
+    """The setting that pins a litellm target, for messages. Empty if a target cannot be pinned."""
     only_host: bool = False
-    """Whether the name with any other address means a single server."""
+    """True if a target with this name and another host calls a single server and not the aggregator."""
 
     def pins(self, target: TargetSpec) -> bool:
-        """Whether a target is pinned to one provider."""
+        """Return whether a target is pinned to one provider."""
         if self.pinned_name is not None and self.pinned_name.fullmatch(target.model):
             return True
         return bool(self.pin) and _has_pin(target.options.get("extra_body"), self.pin)
@@ -67,7 +67,7 @@ AGGREGATORS = (
 
 
 def aggregator_of(target: TargetSpec) -> Aggregator | None:
-    """The aggregator that a target calls; None if the target is not known to be one."""
+    """Return the aggregator that a target calls, or None if the target calls no known aggregator."""
     host = urlsplit(target.url).hostname
     prefix = target.model.partition("/")[0] if target.speaks == "litellm" else ""
     for row in AGGREGATORS:
@@ -77,12 +77,15 @@ def aggregator_of(target: TargetSpec) -> Aggregator | None:
 
 
 def unpinned(target: TargetSpec) -> str:
-    """What is wrong with a target that must have one provider, and what to write; empty: nothing."""
+    """Return the message for a target that is not pinned to one provider. Empty if the target has one provider."""
     row = aggregator_of(target)
     if row is None or (target.speaks == "litellm" and row.pins(target)):
         return ""
     if not row.advice:
-        return f"{row.name} may change the provider from call to call and cannot be pinned; name a provider itself"
+        return (
+            f"{row.name} may change the provider from call to call and cannot be pinned; use a target that calls the "
+            "provider directly"
+        )
     way = f"{row.advice} at this target"
     if target.speaks != "litellm":
         way = f"speaks: litellm with {row.advice}" + ("" if row.pinned_name else f" and model: {row.name}/NAME")
@@ -90,13 +93,13 @@ def unpinned(target: TargetSpec) -> str:
 
 
 def pin_fields(target: TargetSpec) -> frozenset[str]:
-    """The fields that ``options.extra_body`` of a target may have."""
+    """Return the names of the fields that ``options.extra_body`` of a target may contain."""
     row = aggregator_of(target)
     return frozenset(row.pin if row is not None else EMPTY_MAPPING)
 
 
 def _has_pin(given: object, pin: object) -> bool:
-    """Whether the given fields contain a pin: its keys and values, with one name in place of ``PROVIDER``."""
+    """Return whether the given fields contain all keys and values of a pin. Any one name matches ``[PROVIDER]``."""
     if isinstance(pin, dict):
         if not isinstance(given, dict) or A_MODEL_FALLBACK in given:
             return False

@@ -21,17 +21,17 @@ class BackendKind:
     summary: str
     """A short description for the documentation of ``speaks``."""
     form: Literal["text", "messages"] | None
-    """The form of prompt that this kind of backend accepts: one string, or messages; None: either form."""
+    """The form of prompt that this kind of backend accepts: one string, or messages. None if both are accepted."""
     required: tuple[str, ...]
-    """Settings of a target that must be given."""
+    """The settings that a target of this kind must have."""
     optional: tuple[str, ...] = ()
-    """Settings of a target that may be given; any other setting is refused."""
+    """The settings that a target of this kind may have. Any other setting is refused."""
     options: tuple[str, ...] | None = None
-    """The names allowed in the setting ``options``; None: targets of this kind have no ``options``."""
+    """The names allowed in the setting ``options``. None if targets of this kind have no ``options``."""
     file_setting: str = ""
-    """The setting that names the target's file or folder. A problem with the file is reported at this setting."""
+    """The setting that names the target's file or folder. Problems with the file are reported at this setting."""
     in_process: bool = False
-    """Whether the model runs in this process. Its folder then contains the tokenizer and the context length."""
+    """Whether the model runs in this process. If so, the model's folder contains the tokenizer and context length."""
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -90,4 +90,4 @@ _ROWS = (
 )  # fmt: skip
 
 BACKEND_KINDS: Mapping[str, BackendKind] = MappingProxyType({row.name: row for row in _ROWS})
-"""Value of ``speaks`` → row of that kind of backend."""
+"""Value of the setting ``speaks`` → the kind of backend."""

@@ -1,6 +1,7 @@
-"""The JSON Schema of a settings file, made from the rows of ``settings``, for editors and other tools.
+"""Makes the JSON Schema of a settings file from the rows of ``settings``, for editors and other tools.
 
-A schema accepts every file that the gateway accepts. ``gateway check`` finds more: files, names and combinations.
+A schema accepts every file that the gateway accepts. ``gateway check`` finds more problems: with files, with names, and
+with combinations of settings.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from gateway.config.schema.settings import Row
 from gateway.config.schema.validation import ANY_NAME, ENTRY, schema_of
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
-"""The version of JSON Schema that all editors know."""
+"""The version of JSON Schema. All common editors support this version."""
 TARGETS = "models.<name>.targets"
 
 
@@ -44,7 +45,7 @@ def _setting(row: Row) -> dict[str, Any]:
 
 
 def _entry(node: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the schema of a list's entry. A target must have the settings of its kind, and none of other kinds."""
+    """Return the schema of a list entry. For a target, the schema requires and allows the settings of its kind."""
     schema = _schema(node, path)
     if path != TARGETS:
         return schema

@@ -1,7 +1,7 @@
 """The kinds of values that settings have, and the syntax of each kind.
 
-Each kind converts a YAML value, or raises ``ValueError`` with a phrase that names the expected form.
-Kinds that may receive a secret (``url``, ``secret``, ``digest``) never repeat the value.
+Each kind converts a YAML value, or raises ``ValueError`` with a message that names the expected form.
+The messages of kinds that may receive a secret (``url``, ``secret``, ``digest``) never contain the value.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Kind:
     name: str
     """The name shown in the documentation."""
     read: Callable[[Any], Any]
-    """Converts a YAML value; raises ``ValueError`` with a phrase for the operator."""
+    """A function that converts a YAML value. Raises ``ValueError`` with a message for the operator."""
     literal: bool = False
-    """Whether the text of an environment variable is used unparsed, so that ``7`` stays text."""
+    """Whether the text of an environment variable is used without parsing. If True, ``7`` is the text "7"."""
     listed: bool = False
-    """Whether an environment variable is a list of entries separated by commas."""
+    """Whether an environment variable contains a list of entries, separated by commas."""
     schema: Mapping[str, Any] = EMPTY_MAPPING
     """The JSON Schema of the YAML value, for editors. It accepts every value that ``read`` accepts."""
 
     def from_text(self, text: str) -> Any:
-        """Convert the text of an environment variable. Raises ``ValueError`` with a phrase for the operator."""
+        """Convert the text of an environment variable. Raises ``ValueError`` with a message for the operator."""
         if self.listed:
             return self.read([part.strip() for part in text.split(",") if part.strip()])
         return self.read(text if self.literal else parse_scalar(text))
@@ -113,7 +113,10 @@ def _switch(value: Any) -> bool:
 
 
 def integer(low: int, high: int | None = None, *, auto: Callable[[], int] | None = None) -> Kind:
-    """A whole number within a range. ``auto``: a function that returns the number used for the word ``auto``."""
+    """Return the kind of a whole number within a range.
+
+    ``auto``: a function that returns the number for the word ``auto``. None if the word is not allowed.
+    """
     span = f"whole number from {low} to {high}" if high is not None else f"whole number, at least {low}"
     span += ", or auto" if auto is not None else ""
 
@@ -129,7 +132,7 @@ def integer(low: int, high: int | None = None, *, auto: Callable[[], int] | None
 
 
 def choice(*words: str) -> Kind:
-    """The kind of a value that must be one of several words."""
+    """Return the kind of a value that must be one of several words."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in words:
@@ -151,7 +154,7 @@ def usable_cores(quota: Path = QUOTA) -> int:
 
 
 def duration(*, positive: bool = False) -> Kind:
-    """A duration in seconds, written with a unit."""
+    """Return the kind of a duration. The operator writes a unit, and the value is in seconds."""
 
     def read(value: Any) -> float:
         match = A_DURATION.fullmatch(value) if isinstance(value, str) else None
@@ -159,14 +162,14 @@ def duration(*, positive: bool = False) -> Kind:
             raise ValueError(f"expected a duration such as 250ms, 2s, 10m or 1h, got {describe(value)}")
         seconds = float(match[1]) * SECONDS[match[2]]
         if positive and seconds == 0:
-            raise ValueError("must be more than 0; for the default, remove the line")
+            raise ValueError("must be more than 0; to use the default, remove the line")
         return seconds
 
     return Kind("duration", read, schema=_matching(A_DURATION))
 
 
 def _percent(value: Any) -> float:
-    """Return a share between 0 and 1."""
+    """Convert a percentage to a share from 0 to 1."""
     match = A_PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
     if match is None or not 0 <= float(match[1]) <= 100:
         raise ValueError(f"expected a percentage from 0% to 100%, such as 20%, got {describe(value)}")
@@ -203,7 +206,7 @@ def _bounds(value: Any) -> dict[str, float]:
 
 
 def list_of(kind: Kind) -> Kind:
-    """A list of values of one kind."""
+    """Return the kind of a list of values, all of the same kind."""
 
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
@@ -306,7 +309,7 @@ def _digest(value: Any) -> str:
 
 
 def _moment(value: Any) -> float:
-    """Return seconds since the epoch. A date means the end of that day in UTC, so that a key works on that day."""
+    """Convert a date or time to seconds since the epoch. A date is converted to the end of this day in UTC."""
     with suppress(TypeError, ValueError, OverflowError):
         moment = datetime.datetime.fromisoformat(value)
         if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):

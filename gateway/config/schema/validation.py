@@ -12,7 +12,7 @@ from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
 
 
 class Invalid:
-    """Stands for a refused value; for a refused mapping, it stands for the whole mapping. Later checks ignore it."""
+    """Replaces a value that was refused, or a whole mapping that was refused. Later checks ignore this value."""
 
     def __bool__(self) -> bool:
         return False
@@ -25,7 +25,7 @@ INVALID: Final = Invalid()
 
 ANY_NAME, ENTRY = "<name>", "[]"
 PARAMETERS: Final = ChatRequest.model_fields.keys() - STRUCTURAL - FORBIDDEN
-"""Parameters of calls, which policies set."""
+"""The request parameters that a policy may set."""
 
 
 @cache
@@ -92,13 +92,13 @@ def _setting(document: YamlDocument, row: Row, value: Any, path: Path) -> Any:
 
 
 def _hint(key: str, node: dict[str, Any]) -> str:
-    """Return what to do about an unknown key."""
+    """Return the text with a suggestion for an unknown key. Empty if there is no suggestion."""
     meant = ALIASES.get(key)
     if meant in node:
         return f" (did you mean {quoted(meant)}?)"
     if key in PARAMETERS:
-        policy = "write it in the file of policies/ that the model names as policy"
-        return f"; it is a parameter of calls: {policy}, as params: {{default: {{{key}: …}}}}"
+        policy = f"write params: {{default: {{{key}: …}}}} in the policy file of the model"
+        return f"; {key} is a request parameter: {policy}"
     return suggest(key, node)
 
 

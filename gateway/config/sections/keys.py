@@ -1,4 +1,4 @@
-"""Reads the file of client keys. Each key is stored as a digest."""
+"""Reads the file of client keys. The file contains a digest of each key, and not the key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.config.snapshot import KeyLimits, KeySpec
 from gateway.core.words import quoted, suggest
 
 NO_KEY = digest(b"")
-"""The digest of an empty string."""
+"""The digest of the empty string."""
 
 
 def read_keys(files: Files, path: Path, models: Collection[str], add_problem: AddProblem) -> tuple[KeySpec, ...]:
@@ -40,7 +40,7 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
             seen[key] = name
         for pattern in entry["models"] or ():
             if not set(pattern) & set("*?[") and pattern not in models:
-                document.refuse((name, "models"), f"no model {quoted(pattern)}{suggest(pattern, models)}")
+                document.refuse((name, "models"), f"there is no model {quoted(pattern)}{suggest(pattern, models)}")
     if len(files.problems) > before:
         return ()
     return tuple(

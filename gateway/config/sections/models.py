@@ -23,7 +23,7 @@ FORM_WORDS = {"text": "one string", "messages": "messages"}
 
 
 def read_models(document: YamlDocument, values: Any, library: Library, env: Mapping[str, str]) -> dict[str, ModelSpec]:
-    """Return the valid models, and add problems to the document. ``values``: the checked section, or ``INVALID``."""
+    """Return the valid models, and add problems to the document. ``values``: the section's values, or ``INVALID``."""
     if values == {}:
         message = "contains no model; add at least one, with a template and targets (docs/configuration.md)"
         document.refuse(("models",), message)
@@ -96,9 +96,9 @@ def _check_fallback(
         if other == path[-1]:
             document.refuse(where, "names the model itself; name other models")
         elif other not in names:
-            document.refuse(where, f"no model {quoted(other)}{suggest(other, names)}")
+            document.refuse(where, f"there is no model {quoted(other)}{suggest(other, names)}")
     if fallback and policy is not None and not policy.delivery.fallback:
-        message = f"the policy {quoted(policy.name)} does not allow it; set delivery.fallback: true there"
+        message = f"is not allowed by the policy {quoted(policy.name)}; set delivery.fallback: true in this policy"
         document.refuse(where, message)
 
 
@@ -121,8 +121,8 @@ def _check_forms(
         if first.form == "text" and template.prompter.default_tools and template.tools is None:
             document.refuse(
                 (*path, "template"),
-                f"{quoted(template.name)} has default_tools and no `tools`, so only targets that take messages can "
-                f"have it: add `tools: {{parser: lazyllm}}` to the template, or set the target to speaks: chat",
+                f"{quoted(template.name)} has default_tools and no `tools`, so its targets must accept messages; "
+                f"add `tools: {{parser: lazyllm}}` to the template, or write `speaks: chat` at the targets",
             )
         return
     if template is None or output_form(template) == first.form:

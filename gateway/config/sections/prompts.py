@@ -1,4 +1,4 @@
-"""Reads and checks prompt files, and renders their examples."""
+"""Reads and checks the files of dataset prompts, and renders their examples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.template.validation.problems import SpecError
 
 
 def read_prompt(files: Files, path: Path, name: str, add_problem: AddProblem) -> PromptSpec | None:
-    """Return the prompt of a file after rendering its examples, or None if the file has problems."""
+    """Read the dataset prompt of a file and render its examples. Returns None if the file has problems."""
     document = files.document(path, add_problem)
     if document is None:
         return None
@@ -35,7 +35,7 @@ def read_prompt(files: Files, path: Path, name: str, add_problem: AddProblem) ->
 
 
 def _rows(beside: FolderFiles, name: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the rows of a JSON Lines file. Raises ``TemplateError``."""
+    """Return the rows of a JSON Lines file. Raises ``TemplateError`` if the file is missing or not valid."""
     data = beside.fetch(name)
     if data is None:
         raise TemplateError(f"there is no file {name} next to this file")

@@ -1,4 +1,7 @@
-"""Reads the ``server`` section and its environment variables, and refuses open listeners without keys."""
+"""Reads the ``server`` section and its environment variables.
+
+A listener that other machines can reach is refused if there are no client keys.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,10 @@ VARIABLES = {
 def read_server(
     document: YamlDocument, values: Any, files: Files, env: Mapping[str, str], *, has_keys: bool
 ) -> ServerSpec | None:
-    """Return the section, or add problems and return None. ``values``: the checked section, or ``INVALID``.
+    """Return the section, or add problems and return None. ``values``: the section's values, or ``INVALID``.
 
-    ``GATEWAY_SERVER__PORT`` and similar variables take precedence over the file. Names with a single underscore are
-    ignored, because container platforms create them. A non-loopback listener without keys is refused
+    ``GATEWAY_SERVER__PORT`` and similar variables take precedence over the file. Variables without a double underscore
+    are ignored, because container platforms create such variables. A non-loopback listener without keys is refused
     (``docs/spec/reliability.md`` F04).
     """
     settings = {_field(row.name): row.default_value for row in VARIABLES.values()}
@@ -75,7 +78,7 @@ def read_server(
 
 
 def _field(setting: str) -> str:
-    """The field of ``ServerSpec`` with the value of a setting: ``cors_origins`` for ``server.cors.origins``."""
+    """Return the name of a setting's field in ``ServerSpec``, such as ``cors_origins`` for ``server.cors.origins``."""
     return setting.removeprefix("server.").strip(".").replace(".", "_")
 
 
@@ -89,7 +92,7 @@ def local_url(server: ServerSpec, port: int) -> str:
 
 
 def url_host(host: str) -> str:
-    """Return an address as written in URLs and Host headers, with IPv6 addresses in brackets."""
+    """Return an address in the form for URLs and Host headers: an IPv6 address is put in brackets."""
     bare = host.strip("[]")
     return f"[{bare}]" if ":" in bare else bare
 

@@ -1,4 +1,4 @@
-"""Checks one entry of ``targets`` against the settings of its kind, and finds its secret and files."""
+"""Checks one entry of ``targets`` against the settings of its kind, and reads its secret and paths."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ NOT_OPTIONS = {
 """Name that is refused under ``options`` → the setting to use instead."""
 
 SETTINGS = tuple(dict.fromkeys(name for kind in BACKEND_KINDS.values() for name in kind.settings))
-"""Every setting that depends on the kind of target."""
+"""All settings that only some kinds of target have."""
 
 DESCRIPTIONS = {
     row.name.rpartition(".")[2]: row.description for row in ROWS if row.name.startswith("models.<name>.targets[]")
 }
 
 TOKEN_CHARACTERS = re.compile(r"[!-~]+")
-"""The characters of a bearer token."""
+"""Matches the characters that a bearer token may contain."""
 
 
 class TargetEntry:
-    """One entry of ``targets`` during validation."""
+    """One entry of ``targets`` while it is checked."""
 
     def __init__(self, document: YamlDocument, files: Files, path: KeyPath, values: Any) -> None:
         self._document = document
@@ -53,16 +53,16 @@ class TargetEntry:
         self._values = values
         """The settings of the entry, or ``INVALID``."""
         self.speaks = str(values["speaks"] or "")
-        """The kind of target; empty if missing or unknown."""
+        """The kind of target. Empty if missing or unknown."""
         self.form = BACKEND_KINDS[self.speaks].form if self.speaks else None
-        """The form of prompt: ``text`` or ``messages``; None if the kind accepts either or is unknown."""
+        """The form of prompt: ``text`` or ``messages``. None if the kind accepts both forms or is unknown."""
 
     def add_problem(self, setting: str, message: str) -> None:
         """Add a problem with one setting of this entry."""
         self._document.refuse((*self._path, setting), message)
 
     def check(self) -> None:
-        """Check combinations of settings."""
+        """Check that the settings of the entry are the settings of its kind, and add a problem for each mistake."""
         if not self.speaks:
             return
         kind = BACKEND_KINDS[self.speaks]
@@ -74,7 +74,7 @@ class TargetEntry:
                     setting, f"is a setting of {' or '.join(takers)} targets, not of {kind.name}; remove it"
                 )
             if given and setting == "url" and self._values[setting] and not urlsplit(self._values[setting]).path:
-                note = "has no path; most servers take requests under /v1, so write it at the end of the address"
+                note = "has no path; most servers accept requests under /v1, so write /v1 at the end of the address"
                 self._files.notes.append(self._document.problem((*self._path, setting), note))
             if not given and setting in kind.required:
                 self.add_problem(setting, f"is missing; a {kind.name} target needs it. {DESCRIPTIONS[setting]}")
@@ -113,26 +113,31 @@ class TargetEntry:
         )
         body = target.options.get("extra_body", {})
         if self.speaks == "litellm" and not (isinstance(body, dict) and body.keys() <= (known := pin_fields(target))):
-            only = f"only {', '.join(sorted(known))} of this aggregator" if known else "only the pin of an aggregator"
-            self.add_problem("options", f"extra_body takes {only}; set parameters of calls in the policy, under params")
+            only = f"{', '.join(sorted(known))} of this aggregator" if known else "the pin of an aggregator"
+            self.add_problem(
+                "options", f"extra_body may contain only {only}; set parameters of calls in the policy, under params"
+            )
         return target
 
 
 def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -> Path | None:
-    """Return a setting's path as an absolute path. Add a problem if no file or folder exists there."""
+    """Return the absolute path for a setting, or None without a value. Adds a problem if the path does not exist."""
     if not value:
         return None
     path = files.home / str(value)
     if not os.path.exists(path):  # ``Path.exists`` raises for some names
-        what = f"the path is relative to the folder of {document.file}, and nothing is downloaded"
-        document.refuse(where, f"no file or folder {value}; {what}")
+        what = f"the path is relative to the folder of {document.file}, and the gateway downloads nothing"
+        document.refuse(where, f"there is no file or folder {value}; {what}")
     return path
 
 
 def secret(
     reference: SecretReference, files: Files, env: Mapping[str, str], add_problem: AddProblem
 ) -> SecretStr | None:
-    """Return a secret. On failure, add a problem that names where the secret should be, but never its value."""
+    """Return a secret from an environment variable or a file, or add a problem and return None.
+
+    The problem names the variable or the file. It never contains the value of the secret.
+    """
     if reference.where == "env":
         text, source = env.get(reference.name), f"the environment variable {reference.name}"
         if text is None:
@@ -152,7 +157,10 @@ def secret(
 
 
 def locate(problem: Problem, model: ModelSpec, position: int) -> Problem:
-    """Return a problem with an engine, script or tokenizer, moved to the setting in ``gateway.yaml`` that names it."""
+    """Return a problem of an engine, script, tokenizer or policy with its place in ``gateway.yaml``.
+
+    The place is the line and the setting that name the file or the target.
+    """
     target = model.targets[position]
     if problem.key in ("tokenizer", "policy"):
         where = dotted(("models", model.name, problem.key))

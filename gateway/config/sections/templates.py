@@ -19,9 +19,10 @@ CHAT = TemplateSpec(name="chat", kind="chat", description="Messages, unchanged."
 def read_template(
     files: Files, path: Path, name: str, add_problem: AddProblem, *, generates: bool = True
 ) -> TemplateSpec | None:
-    """Return the template of a file after running its examples, or None if the file has problems.
+    """Read the template of a file and run its examples. Returns None if the file has problems.
 
-    ``generates``: False if the template is only compared. Then no role needs ``generate``, and examples may be skipped.
+    ``generates``: False if the template is only compared with another one. Then no role needs ``generate``, and a
+    template without such a role runs no examples.
     """
     before = len(files.problems)
     document = files.document(path, add_problem)
@@ -44,7 +45,7 @@ def read_template(
     for key, roles in (("round", spec.round), ("reserved_roles", spec.reserved_roles)):
         for number, role in enumerate(roles):
             if not isinstance(role, str) and "\\n" in f"{role.begin}{role.end}":
-                note = 'has a backslash and an n; for a line break write "\\n" in double quotes'
+                note = 'contains a backslash followed by n; for a line break, write "\\n" in double quotes'
                 files.notes.append(document.problem((key, number), note))
     return spec if len(files.problems) == before else None
 

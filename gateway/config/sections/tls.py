@@ -12,20 +12,20 @@ from typing import Any
 from gateway.config.files.reader import Files
 
 ALPN = ["http/1.1"]
-"""The protocols offered to clients."""
+"""The protocols that a TLS listener offers to clients."""
 EXPLICIT_VERSION, UTC_TIME = 0xA0, 0x17
 """DER tags in a certificate (RFC 5280, 4.1)."""
 LONG_FORM = 0x80
 MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
-"""OpenSSL's reasons for a key that belongs to another certificate; the last if the kinds of key differ."""
+"""OpenSSL's error reasons for a private key that does not fit the certificate."""
 
 
 def read_tls(
     certificate: Any, key: Any, files: Files, add_problem: Callable[[str, str], None]
 ) -> dict[str, Path | None]:
-    """Return the paths of both files as fields of ``ServerSpec``; ``add_problem`` takes a setting and a message.
+    """Return the paths of both files as fields of ``ServerSpec``. ``add_problem``: called with a setting and a message.
 
-    The files are read here, so that they are watched, and a pair that cannot be used refuses the configuration.
+    The files are read here, so that the watcher follows them. A problem is added if they cannot be used together.
     """
     paths = {"tls_certificate": certificate, "tls_key": key}
     if not (certificate and key):
@@ -45,7 +45,10 @@ def read_tls(
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """The context of a server: TLS 1.2 or later, HTTP/1.1. Raises ``OSError`` if the files cannot be used together."""
+    """Return the TLS context of a server: TLS 1.2 or later, HTTP/1.1.
+
+    Raises ``OSError`` if the files cannot be used together.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(ALPN)
@@ -54,9 +57,9 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def expiry(certificate: Path) -> float:
-    """The Unix time at which the first certificate of a PEM file expires; Python's ``ssl`` does not show it.
+    """Return the Unix time at which the first certificate of a PEM file expires.
 
-    Raises ``ValueError`` if the file has another form.
+    Python's ``ssl`` module does not show this time. Raises ``ValueError`` if the file is not a PEM certificate.
     """
     _, begin, rest = certificate.read_text(encoding="ascii", errors="replace").partition(ssl.PEM_HEADER)
     first, end, _ = rest.partition(ssl.PEM_FOOTER)
@@ -71,7 +74,7 @@ def expiry(certificate: Path) -> float:
 
 
 def _der(data: bytes) -> list[tuple[int, bytes]]:
-    """The elements of DER data (X.690): the tag and the content of each."""
+    """Return the elements of DER data (X.690), each with its tag and its content."""
     elements, at = [], 0
     while at < len(data):
         tag, size, begin = data[at], data[at + 1], at + 2
@@ -84,12 +87,12 @@ def _der(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def _no_password() -> str:
-    raise ValueError("the private key is encrypted; write it without a password, readable by the gateway alone")
+    raise ValueError("the private key is encrypted; save it without a password, and let only the gateway read the file")
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) and error.reason in MISMATCHES:
         return "the key belongs to another certificate"
     if isinstance(error, ssl.SSLError):
-        return f"both must be PEM files, of a certificate and of its private key ({error.reason or 'not PEM'})"
+        return f"the files must be a certificate and its private key, both in PEM form ({error.reason or 'not PEM'})"
     return str(error)
