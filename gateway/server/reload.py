@@ -183,7 +183,7 @@ class ConfigReloader(ABC):
 
 
 def fingerprint(snapshot: Snapshot) -> str:
-    """Return the revision of a configuration, and the state of the tokenizer and model files, which it only names."""
+    """Return the revision of a configuration, and the state of the tokenizer and model files that it names."""
     found = [snapshot.revision]
     for model in snapshot.models.values():
         for path in (model.tokenizer, *(target.path for target in model.targets)):

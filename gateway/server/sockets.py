@@ -16,7 +16,7 @@ KERNEL_BALANCES = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
 """Whether the kernel balances connections between several sockets that are bound to one port."""
 
 MAX_UNSENT = 128 * 1024
-"""The most bytes of unsent data that the kernel buffers for a client; by default it buffers megabytes. With a small
+"""The most bytes of unsent data that the kernel buffers for a client, instead of megabytes. With a small
 buffer a slow client slows down the engine, and the gateway sees whether a client reads at all. The gateway sees
 progress in steps of about this size: a client that reads less within ``delivery.timeout.idle`` counts as stalled."""
 
