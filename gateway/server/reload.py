@@ -136,7 +136,9 @@ class ConfigReloader(ABC):
             await self.activate(snapshot)
             self._serving, self._reported = identity, ""
             self.metrics.count("gateway_reloads_total", "ok")
-            LOG.info("configuration %s is in use now: %s", snapshot.revision, ", ".join(snapshot.models))
+            LOG.info(
+                "configuration %s is in use now: it has the models %s", snapshot.revision, ", ".join(snapshot.models)
+            )
             return True
 
     def _require_keys(self, snapshot: Snapshot) -> None:

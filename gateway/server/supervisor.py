@@ -199,7 +199,7 @@ class Supervisor(ConfigReloader):
             case "ready":
                 await self._worker_ready(worker)
             case "refused" if self._all_ready.is_set():
-                LOG.error("worker %d cannot serve:\n%s", worker.number, payload.text)
+                LOG.error("worker %d cannot serve the configuration:\n%s", worker.number, payload.text)
             case "refused":
                 self._refusal = payload
             case "ended":

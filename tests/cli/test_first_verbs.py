@@ -120,7 +120,7 @@ def test_without_the_key_the_gateways_refusal_is_shown(served: Gateway, tmp_path
 
 def test_init_writes_the_models_of_an_engine_and_check_accepts_them(served: Gateway, tmp_path: Path) -> None:
     ended = command(tmp_path, "init", "--engine", served.root, "--key", "env:KEY", KEY=KEYS["open"])
-    assert (ended.returncode, ended.stdout) == (0, b"wrote gateway.yaml with demo, breaks\n"), ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, b"wrote gateway.yaml; its models: demo, breaks\n"), ended.stderr
     result = read_configuration(tmp_path / "gateway.yaml", {"KEY": KEYS["open"]}, everything=True)
     assert result.problems == ()
     assert result.snapshot is not None

@@ -154,7 +154,7 @@ def test_a_failed_row_is_written_once_and_asked_again_on_request(folder: Path) -
     assert (ended.returncode, ended.stderr[:29]) == (1, b"0 of 2 rows answered, 2 faile")
     assert manifest(folder)["results"]["errors"] == {"upstream_error": 2}
     lines = ended.stderr.decode().splitlines()
-    assert lines[1] == "errors: upstream_error (2); each failed row has its error in out.jsonl"
+    assert lines[1] == "errors: upstream_error (2); out.jsonl contains the error of each failed row"
     assert lines[2].startswith("the first error is row-")
     assert ": upstream_error: " in lines[2]
     (folder / "error.yaml").write_text("[Hi, {finish: stop}]\n")

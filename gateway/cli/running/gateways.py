@@ -167,7 +167,7 @@ class RemoteGateway(GatewayClient):
             raise NoAnswer("timeout", f"the gateway did not answer within {self._timeout:g} s") from None
         except NEVER_CONNECTED:
             raise GatewayUnreachable(
-                f"no gateway answers at {self.base_url}; start it and repeat the command"
+                f"no gateway answers at {self.base_url}; start it and give the command again"
             ) from None
         except UpstreamError as error:
             raise NoAnswer("no_answer", f"the connection to the gateway failed ({error.code})") from None

@@ -78,7 +78,7 @@ class Manifest:
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict) or not {"identity", "runs"} <= value.keys():
-            raise CommandError(f"{self.path}: not a manifest of `gateway run`; choose another --out")
+            raise CommandError(f"{self.path}: this file is not a manifest of `gateway run`; choose another --out")
         return value
 
     def _write(self, state: str, results: Mapping[str, Any] | None) -> None:

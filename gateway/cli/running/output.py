@@ -89,7 +89,9 @@ class OutputFile:
                     f"{self.path}:{number}: this line is not from `gateway run`; delete it, and its row is sent again"
                 )
             if custom_id in done:
-                raise CommandError(f'{self.path}:{number}: a second line of row "{custom_id}"; delete one of them')
+                raise CommandError(
+                    f'{self.path}:{number}: this is the second line of row "{custom_id}"; delete one of the two'
+                )
             done.add(custom_id)
             size += len(line)
         self._file.truncate(size)

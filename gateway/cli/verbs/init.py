@@ -52,7 +52,7 @@ def command(engine: str | None, key: str | None, config: Path) -> int:
     if outcome.snapshot is None:
         print_problems(outcome.problems)
         return 1
-    print(f"wrote {config} with {', '.join(outcome.snapshot.models)}")
+    print(f"wrote {config}; its models: {', '.join(outcome.snapshot.models)}")
     print_note("gateway check --live asks every target, gateway serve serves the models")
     return 0
 

@@ -204,7 +204,7 @@ def _report(out: Path, results: dict[str, Any], missing: int) -> None:
           f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
     if results["errors"]:
         codes = ", ".join([f"{code} ({count})" for code, count in results["errors"].items()])
-        print(f"errors: {codes}; each failed row has its error in {out}\n"
+        print(f"errors: {codes}; {out} contains the error of each failed row\n"
               f"the first error is {results['first_error']}", file=sys.stderr)  # fmt: skip
     for name, model in results["models"].items():
         for kind in ("templates", "dataset_prompts"):
