@@ -1,4 +1,4 @@
-"""The command line: ``gateway VERB``. Each verb is a module in ``verbs/``, imported when it is used.
+"""The command line: ``gateway VERB``. Each verb is a module in ``verbs/``, which is imported when the verb is used.
 
 ``verbs/``              the verbs
 ``options``             arguments, errors and notes that several verbs share
@@ -24,18 +24,18 @@ from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
 from gateway.core.version import VERSION
 
 OTHER_WORDS = {"start": "serve", "up": "serve", "new": "init", "validate": "check", "chat": "ask", "convert": "import"}
-"""Verbs of other programs → the verb here."""
+"""Verb of another program → verb of this program with the same purpose."""
 
 VERBS = {
     "demo": "serve the demo: a small model with a right and a wrong template",
     "init": "write a first gateway.yaml from an engine's models",
     "serve": "serve the configured models over HTTP",
     "ask": "ask a running gateway one question",
-    "check": "read every file, and run the examples in the templates",
+    "check": "check the configuration, and run the examples in the templates",
     "render": "show the exact prompt that a model receives",
     "diff": "show where the prompts of two templates differ",
     "parity": "compare a template with a reference over many conversations",
-    "run": "send every row of a file to a model; an interrupted run goes on",
+    "run": "send every row of a file to a model, or continue such a run",
     "import": "convert a template from another format",
     "templates": "list the templates, or print one",
     "models": "list the configured models",
@@ -46,7 +46,7 @@ VERBS = {
 
 EXAMPLES = """Examples:
   gateway demo                                    serve the demo, which needs no files
-  gateway ask demo "1+1=?"                        ask it, in a second terminal
+  gateway ask demo "1+1=?"                        ask the demo, in a second terminal
   gateway init --engine http://127.0.0.1:8101/v1  write a first gateway.yaml
   gateway serve                                   serve ./gateway.yaml on 127.0.0.1:8000
   gateway check && echo fine                      exit code 1 if there are problems
@@ -71,12 +71,12 @@ class Verbs(Verb, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the name, the command and the arguments of a verb."""
         if args and (meant := OTHER_WORDS.get(args[0])) is not None:
-            raise click.UsageError(f"no such command {args[0]!r}; the verb is {meant}", ctx)
+            raise click.UsageError(f"no such command {args[0]!r}; use gateway {meant}", ctx)
         name, found, rest = super().resolve_command(ctx, args)
         return name, found and load_verb(str(name)), rest
 
     def invoke(self, ctx: click.Context) -> int:
-        """Run the verb and return the exit code. Foreign errors become messages on standard error."""
+        """Run the verb and return the exit code. Errors of the gateway become messages on standard error."""
         try:
             code = int(super().invoke(ctx))
             sys.stdout.flush()
@@ -95,7 +95,7 @@ class Verbs(Verb, click.Group):
 
 
 def load_verb(name: str) -> click.Command:
-    """Return the command of a verb."""
+    """Import the module of a verb, and return the verb's command."""
     command: click.Command = import_module(f"gateway.cli.verbs.{name}").command
     return command
 

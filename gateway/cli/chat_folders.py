@@ -38,7 +38,7 @@ BLOBS = "blobs"
 
 
 def chat_template_in(folder: Path) -> Path | None:
-    """Return the file that contains a folder's chat template, or None if there is none. Raises ``ConfigError``."""
+    """Return the file with a folder's chat template, or None if no file has one. Raises ``ConfigError``."""
     files = _Files(folder)
     try:
         name = template_in(files.fetch, files.names)
@@ -48,7 +48,7 @@ def chat_template_in(folder: Path) -> Path | None:
 
 
 def folder_of(path: Path) -> Path:
-    """Return the model's folder for a template file in the folder or in its subfolder of named templates."""
+    """Return the model's folder in which a template file is, directly or in the subfolder of named templates."""
     above = path.absolute().parent
     return above.parent if above.name == NAMED else path.parent
 
@@ -56,9 +56,9 @@ def folder_of(path: Path) -> Path:
 def read_chat_folder(
     path: Path, like: JinjaSpec | None = None, kwargs: Mapping[str, Any] | None = None, variant: str | None = None
 ) -> ChatFolder:
-    """Return the chat template of a file, with the files of its folder. Raises ``ConfigError``.
+    """Return the chat template of a file, with the other files that the template needs. Raises ``ConfigError``.
 
-    ``like``: another chat template; its clock, content form, argument form and choice of named template are copied.
+    ``like``: another chat template, from which the clock, content form, argument form and variant are copied.
     ``kwargs``: variables for the template. ``variant``: the name of the named template to use.
     """
     from gateway.template.huggingface.renderer import JinjaTemplate
@@ -100,7 +100,7 @@ def _option_of(problem: SpecProblem) -> str:
 
 
 def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
-    """Return the name of the named template that ``like`` uses, if the folder has a template with this name."""
+    """Return the name of the named template that ``like`` uses; None if the folder has no template with this name."""
     ours = like.sources[0][0]
     try:
         there = read_chat_files(name, files.fetch, files.names).templates

@@ -49,19 +49,22 @@ class Verb(click.Command):
     context_class = HelpContext
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the epilog. A line that begins at the margin is a heading."""
+        """Write the epilog. A line without indentation is a heading."""
         formatter.write_paragraph()
         for line in (self.epilog or "").splitlines(keepends=True):
             formatter.write(line if line.startswith(" ") else click.style(line, bold=True))
 
 
 def verb(doc: str | None, examples: str) -> Callable[[Callable[..., int]], click.Command]:
-    """Make a verb of a function that returns the exit code. ``doc``: the docstring of the verb's module."""
+    """Return a decorator that makes a function the command of a verb. The function returns the exit code.
+
+    ``doc``: the docstring of the verb's module, which is the help text.
+    """
     return click.command(cls=Verb, help=doc, epilog=examples)
 
 
 FILE = click.Path(path_type=Path)
-"""The type of a parameter that is a path. The shell completes it."""
+"""The type of an argument or option that is a path. Shells complete its value."""
 
 
 MINIMAL = """\
@@ -74,7 +77,7 @@ models:
 
 
 def check_config_exists(config: Path) -> None:
-    """Check that the configuration exists. Raises ``CommandError`` with the text of a first configuration."""
+    """Raise ``CommandError``, with a small configuration as an example, if the configuration file does not exist."""
     if not config.exists():
         raise CommandError(
             f"{config}: no such file; give a file with --config, write one with gateway init, try gateway demo, "
@@ -87,7 +90,7 @@ def config_option() -> Decorator:
     """Add the option ``--config``."""
     return click.option(
         "--config", type=FILE, default="gateway.yaml", metavar="FILE", show_default="./gateway.yaml",
-        help="the configuration",
+        help="the configuration file",
     )  # fmt: skip
 
 
@@ -95,7 +98,7 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``MODEL``, ``--template`` and ``--config``. See ``check_one_model``."""
     for decorate in (
         config_option(),
-        click.option("--template", metavar="FILE|NAME", help="a template instead of a model; needs no configuration"),
+        click.option("--template", metavar="FILE|NAME", help="a template instead of MODEL; needs no configuration"),
         click.argument("model", required=False, metavar="[MODEL]", help="a configured model"),
     ):
         function = decorate(function)
@@ -103,7 +106,7 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def http_url(text: str) -> str:
-    """Check the value of an option that is an address."""
+    """Return the value of an option if the value is an HTTP address. Raises ``BadParameter`` for other values."""
     try:
         valid = urlsplit(text).scheme in ("http", "https") and bool(urlsplit(text).hostname)
     except ValueError:
@@ -115,7 +118,7 @@ def http_url(text: str) -> str:
 
 def key_option() -> Decorator:
     """Add the option ``--key``. See ``read_key``."""
-    return click.option("--key", metavar="env:NAME", help="the environment variable with the key")
+    return click.option("--key", metavar="env:NAME", help="the environment variable that contains the API key")
 
 
 def read_key(source: str | None) -> str | None:
@@ -129,7 +132,7 @@ def read_key(source: str | None) -> str | None:
 
 
 def param_option(help: str) -> Decorator:
-    """Add the option ``--param``, a field of a request."""
+    """Add the option ``--param``, which sets a field of a request. ``help``: the help text of the option."""
     return click.option("--param", multiple=True, type=_param, metavar="NAME=VALUE", help=help)
 
 
@@ -187,22 +190,23 @@ def _variable(text: str) -> tuple[str, str]:
 def read_conversation(
     messages: Sequence[dict[str, str]], prompt: str | None, variables: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
-    """Return the body of a chat request without ``model``. What the options do not give is read as JSON.
+    """Return the body of a chat request without the field ``model``.
 
-    ``prompt``: the id of a dataset prompt, which gets ``variables``.
+    Messages or variables that the command line does not contain are read as JSON from standard input. ``prompt``: the
+    id of a dataset prompt, which is filled with ``variables``.
     """
     if prompt is not None:
         if messages:
             raise CommandError("-m and --prompt cannot be used together; remove one of them")
-        row = dict(variables) or _read_json('give the variables such as {"question": "1+1=?"}, or --var question=TEXT')
+        row = dict(variables) or _read_json('write JSON such as {"question": "1+1=?"}, or give --var question=TEXT')
         if not isinstance(row, dict):
             raise CommandError("standard input must contain a JSON object with the variables of the prompt", 1)
         return {"gateway": {"prompt": {"id": prompt, "variables": row}}}
     if variables:
-        raise CommandError("--var is for a dataset prompt; give --prompt, or remove --var")
+        raise CommandError("--var needs a dataset prompt; add --prompt, or remove --var")
     if messages:
         return {"messages": list(messages)}
-    body = _read_json('give JSON such as [{"role": "user", "content": "hello"}], or a message with -m "user:hello"')
+    body = _read_json('write JSON such as [{"role": "user", "content": "hello"}], or give -m "user:hello"')
     if isinstance(body, list):
         return {"messages": body}
     if isinstance(body, dict):
@@ -211,9 +215,9 @@ def read_conversation(
 
 
 def _read_json(what_to_give: str) -> Any:
-    """Return the JSON of standard input. It is read as strictly as by the HTTP endpoints."""
+    """Return the JSON value on standard input. The JSON rules are as strict as those of the HTTP endpoints."""
     if sys.stdin.isatty():
-        raise CommandError(f"nothing on standard input; {what_to_give}", 1)
+        raise CommandError(f"standard input is empty; {what_to_give}", 1)
     import orjson  # no NaN, no lone surrogate, UTF-8 only
 
     try:
@@ -231,7 +235,7 @@ def load_snapshot(config: Path) -> Snapshot:
 
 
 def print_error(error: click.ClickException) -> None:
-    """Print the message of an error on standard error; for a wrong command line also the command that helps."""
+    """Print the message of an error on standard error, and for a wrong command line also the matching help command."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return
@@ -244,7 +248,7 @@ def print_error(error: click.ClickException) -> None:
 
 
 def color_setting() -> bool | None:
-    """Return whether output is coloured. None: on a terminal only."""
+    """Return whether output is coloured: False if ``NO_COLOR`` is set, else None (only on a terminal)."""
     return False if os.environ.get("NO_COLOR") else None
 
 
@@ -270,6 +274,6 @@ def print_notes(snapshot: Snapshot, notes: Iterable[Problem]) -> None:
         if any(BACKEND_KINDS[target.speaks].in_process for target in model.targets)
     ]
     if workers > 1 and embedded:
-        print_note(f"each of the {workers} workers loads its own copy of {', '.join(embedded)} (embedded)")
+        print_note(f"each of the {workers} workers loads its own copy of the embedded models: {', '.join(embedded)}")
     for note in notes:
         print_note(note)

@@ -55,23 +55,23 @@ def find_any(name: str, snapshot: Snapshot | None) -> ModelSpec:
 
 
 def route_of(model: ModelSpec, snapshot: Snapshot | None = None) -> Route:
-    """Return a route that renders prompts but has no backend. ``snapshot``: has the dataset prompts."""
+    """Return a route that renders prompts but has no backend. ``snapshot`` contains the dataset prompts."""
     specs = {} if snapshot is None else snapshot.prompts
     return bare_route(model, EngineCache(), {name: DatasetPrompt(spec) for name, spec in specs.items()})
 
 
 def explain(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> dict[str, Any]:
-    """Return what ``POST /v1/render`` would answer to this request body."""
+    """Return the answer that ``POST /v1/render`` would give to a request body."""
     return asyncio.run(rendering(*_route_and_call(model, body, snapshot)))[1]
 
 
 def render(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> Prompt:
-    """Return the prompt of a chat request as in a call to the server, and print its notices (``notices_of``)."""
+    """Return the prompt of a chat request as in a call to the server, and print the request's notices."""
     route, call = _route_and_call(model, body, snapshot)
     dataset_prompt = None if call.prompt is None else route.prompts.get(call.prompt.id)
     if call.turns is not None or (dataset_prompt is not None and dataset_prompt.labels):
         raise CommandError(
-            "there are several prompts, one for each turn or label; show them with gateway render --json"
+            "the request has several prompts, one for each turn or label; show them with gateway render --json"
         )
     prepared = asyncio.run(prepare(route, call))
     for notice in notices_of(prepared, body):
@@ -81,9 +81,9 @@ def render(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = N
 
 
 def notices_of(prepared: Prepared, body: dict[str, Any]) -> list[Notice]:
-    """Return the notices that a person must know: all, except those about parameters that the request does not give.
+    """Return the notices to print: all notices except those about parameters that the request does not contain.
 
-    Such parameters are the policy's choice, the same in every call, and do not change the prompt.
+    The policy sets such parameters to the same values in every call, and they do not change the prompt.
     """
     return [
         notice
@@ -93,7 +93,7 @@ def notices_of(prepared: Prepared, body: dict[str, Any]) -> list[Notice]:
 
 
 def prompt_text(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> str:
-    """Return the prompt as one text. A prompt of messages becomes one line of JSON for each message."""
+    """Return the prompt as one text. If the prompt is a list of messages, each message becomes one line of JSON."""
     prompt = render(model, body, snapshot)
     if prompt.messages is not None:
         return "".join([f"{json.dumps(message, ensure_ascii=False)}\n" for message in prompt.messages])
@@ -107,12 +107,12 @@ def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segme
         return full_segments(model.template, dialogue)
     segments = route_of(model).template.render(dialogue).segments
     if segments is None:
-        raise CommandError(f"{model.template.name} makes messages; the server of the model writes the conversation")
+        raise CommandError(f"template {model.template.name} makes messages; the model's server writes the conversation")
     return segments
 
 
 def _route_and_call(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None) -> tuple[Route, Call]:
-    """Return the route and the call. A dataset prompt with several turns gets them."""
+    """Return the route and the call. For a dataset prompt with several turns, the call asks for every turn."""
     route, call = route_of(model, snapshot), _call(model, body)
     prompt = None if call.prompt is None else route.prompts.get(call.prompt.id)
     if prompt is not None and prompt.spec.multi_turn and call.turns is None:
@@ -127,5 +127,5 @@ def _call(model: ModelSpec, body: dict[str, Any]) -> Call:
 def _dialogue(model: ModelSpec, body: dict[str, Any]) -> Dialogue:
     call = _call(model, body)
     if call.dialogue is None or call.prompt is not None:
-        raise CommandError("--whole is for messages; remove it, or give the messages instead of a dataset prompt")
+        raise CommandError("--whole needs messages; remove --whole, or give messages instead of a dataset prompt")
     return call.dialogue

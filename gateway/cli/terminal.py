@@ -26,9 +26,9 @@ CONTEXT = 2
 def progress(
     label: str, items: Iterable[T], describe: Callable[[T | None], str | None] | None = None, *, steps: int = 1
 ) -> AbstractContextManager[ProgressBar[T]]:
-    """Return a progress bar over ``items`` on standard error; nothing is shown if that is not a terminal.
+    """Return a progress bar over ``items`` on standard error. Nothing is shown if standard error is not a terminal.
 
-    ``describe``: returns a text about the current item. ``steps``: the bar is drawn after so many items.
+    ``describe``: a function that returns a text about the current item. ``steps``: the number of items between updates.
     """
     return click.progressbar(
         items,
@@ -53,7 +53,7 @@ def escape(text: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return a line escaped like ``escape`` does, with spaces at the end shown as dots."""
+    """Return a line escaped like ``escape`` does. Spaces at the end of the line are shown as dots."""
     escaped = escape(text)
     stripped = escaped.rstrip(" ")
     return stripped + "·" * (len(escaped) - len(stripped))

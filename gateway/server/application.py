@@ -15,15 +15,15 @@ from gateway.server.runtime import Runtime
 
 
 def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Starlette:
-    """A Starlette application that serves the configuration file ``config`` with all endpoints.
+    """Return a Starlette application that serves the configuration file ``config`` with all endpoints.
 
-    The configuration is loaded here and not in the lifespan, because Starlette runs no lifespan for mounted
-    applications. The lifespan reloads changed files, and closes connections at the end. ``env`` contains the
-    environment variables that override settings; None: the variables of the process. The ASGI server replaces the
-    settings of a listener under ``server`` (``host``, ``port``, ``workers``, ``admin``, ``drain``, ``tls``, the limits
-    of connections). But ``host`` and ``allowed_hosts`` still decide which Host headers are accepted.
+    This function loads the configuration, because Starlette runs no lifespan for mounted applications. The lifespan
+    reloads changed files, and closes connections at the end. ``env`` contains the environment variables that override
+    settings, by default the variables of the process. The listener belongs to the ASGI server, so the listener's
+    settings under ``server`` have no effect: ``port``, ``workers``, ``admin``, ``drain``, ``tls`` and the limits of
+    connections. ``host`` and ``allowed_hosts`` only decide which Host headers are accepted.
 
-    Raises ``ConfigError`` with every problem of the configuration.
+    Raises ``ConfigError``, with every problem, if the configuration cannot be loaded.
     """
     runtime = Runtime(ConfigLoader(Path(config), env))
     runtime.open(runtime.loader.load())

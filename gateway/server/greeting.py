@@ -16,7 +16,7 @@ LOG = logging.getLogger("gateway.runtime")
 
 
 def announce(snapshot: Snapshot, port: int) -> None:
-    """Print the greeting to standard error, or log it if the log is JSON."""
+    """Print the greeting on standard error. If the log format is JSON, log the greeting instead."""
     if snapshot.server.log_format == "json":
         LOG.info(greeting(snapshot, port))
     else:
@@ -24,13 +24,13 @@ def announce(snapshot: Snapshot, port: int) -> None:
 
 
 def greeting(snapshot: Snapshot, port: int) -> str:
-    """The greeting for the bound ``port``, with a note if other machines can reach the admin listener."""
+    """Return the greeting for the bound ``port``, with a note if other machines can reach the admin listener."""
     names = list(snapshot.models)
     url = f"{local_url(snapshot.server, port)}/v1"
     workers = f", {snapshot.server.workers} workers" if snapshot.server.workers > 1 else ""
     admin = snapshot.server.admin
     note = (
-        f"\nnote: server.admin {admin} serves metrics and health without a key; other machines can connect to it"
+        f"\nnote: server.admin {admin} serves metrics and health without a key, and other machines can connect to it"
         if admin and not is_loopback(split(admin)[0])
         else ""
     )

@@ -28,7 +28,7 @@ from gateway.telemetry.log_writer import log_to_stderr
 LOG = logging.getLogger("gateway.runtime")
 
 EXIT_ABORTED = 1
-"""Exit code after a second signal: running calls were aborted."""
+"""The exit code if a second signal aborted the running calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,17 @@ class Listeners:
     """The sockets of one process."""
 
     main: socket.socket
-    """A bound socket, which need not listen yet."""
+    """The bound socket for clients. It may not listen yet."""
     admin: socket.socket | None
     ready: Callable[[], Awaitable[None]]
-    """Awaited when everything is built, before the first connection is accepted."""
+    """Called and awaited after everything is built, before the first connection is accepted."""
 
 
 def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, listeners: Listeners | None = None) -> int:
-    """Serve until a signal, and return the exit code. Without ``listeners``, bind sockets (raises ``PortBusy``)."""
+    """Serve until a signal arrives, and return the exit code.
+
+    If ``listeners`` is None, bind the configured addresses. Raises ``PortBusy`` if an address cannot be bound.
+    """
     log_to_stderr(
         log_level, snapshot.server.log_format, partial(runtime.metrics.count, "gateway_log_lines_dropped_total")
     )
@@ -87,14 +90,14 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         await _give_notice(runtime, main, snapshot.server.drain_notice, what)
         runtime.state.drain()
         running = runtime.state.running
-        LOG.info("%s drains: it accepts no connections; running calls: %d; they may take %g s (server.drain)",
+        LOG.info("%s drains and accepts no new connections; its %d running calls have %g s to end (server.drain)",
                  what, running, snapshot.server.drain)  # fmt: skip
         started = time.monotonic()
         code = await _end(main, snapshot.server.drain, shutdown.abort_requested)
         seconds, cut = time.monotonic() - started, main.calls_cut
         if code == EXIT_ABORTED or cut:
             why = "a second signal" if code == EXIT_ABORTED else "server.drain"
-            LOG.warning("%s has drained for %.1f s; calls cut by %s: %d", what, seconds, why, cut)
+            LOG.warning("%s has drained for %.1f s; calls ended early by %s: %d", what, seconds, why, cut)
         else:
             LOG.info("%s has drained in %.1f s; every call has ended", what, seconds)
         if admin is not None:  # closed last, to report readiness while the main listener drains
@@ -107,25 +110,27 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
 
 
 async def _give_notice(runtime: Runtime, main: HttpServer, seconds: float, what: str) -> None:
-    """Make readiness fail, and serve for ``seconds`` more, so that load balancers can choose other gateways first.
+    """Report that the process is not ready, and serve for ``seconds`` more, so that load balancers notice it.
 
-    Each answer closes its connection. A second signal ends the notice.
+    Each connection is closed after its next answer. A second signal ends the wait.
     """
     runtime.state.ending = True
     if not seconds:
         return
     main.close_after_answers()
     LOG.info(
-        "%s is about to drain: for %g s (server.drain_notice) it serves and reports 503 as readiness", what, seconds
+        "%s will drain in %g s (server.drain_notice); until then it serves calls, and its readiness check answers 503",
+        what,
+        seconds,
     )
     with suppress(TimeoutError):
         await asyncio.wait_for(runtime.shutdown.abort_requested.wait(), seconds)
 
 
 async def _end(main: HttpServer, drain: float, abort: asyncio.Event) -> int:
-    """Drain: let running calls end. Calls that still run after ``drain`` seconds are ended with an error.
+    """Drain, and return the exit code. Calls that still run after ``drain`` seconds are ended with an error.
 
-    ``abort`` ends all calls at once, without an error. Returns the exit code.
+    If ``abort`` is set, all calls are cancelled immediately, and their clients receive no error.
     """
     main.drain()
     closed, aborted = asyncio.create_task(main.wait_closed(drain)), asyncio.create_task(abort.wait())

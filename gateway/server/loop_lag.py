@@ -1,4 +1,4 @@
-"""Measures how late the event loop of a process runs its timers, which shows calls that block it."""
+"""Measures how late the event loop runs its timers. A long delay means that some code blocks the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TICK_SECONDS = 0.1
 
 
 async def measure_loop_lag(metrics: Metrics) -> None:
-    """Observe the delay of a timer every ``TICK_SECONDS``, until cancelled (``docs/spec/reliability.md`` D11)."""
+    """Record the delay of a timer every ``TICK_SECONDS``, until cancelled (``docs/spec/reliability.md`` D11)."""
     while True:
         due = time.monotonic() + TICK_SECONDS
         await asyncio.sleep(TICK_SECONDS)

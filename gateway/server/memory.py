@@ -9,11 +9,11 @@ import os
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Options of ``mallopt``, from glibc's <malloc.h>."""
 KEPT = 256 * 1024 * 1024
-"""Bytes of freed memory that the process keeps."""
+"""The most bytes of freed memory that the process keeps instead of returning them to the kernel."""
 LARGEST = 32 * 1024 * 1024
-"""Bytes of the largest freed block that is kept; glibc accepts no larger value."""
+"""The size in bytes of the largest freed block that the process keeps. glibc accepts no larger value."""
 MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
-"""Environment variables by which an operator chooses thresholds or an allocator; if set, malloc is not changed."""
+"""Environment variables with which an operator configures malloc. If one of them is set, malloc is left unchanged."""
 
 
 def tune_memory() -> None:

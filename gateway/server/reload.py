@@ -32,20 +32,20 @@ RELOADABLE = frozenset({
     "cors_origins", "insecure_no_keys", "max_body", "max_connections", "max_connections_per_client", "max_in_flight",
     "tls_certificate", "tls_key",
 })  # fmt: skip
-"""Settings under ``server`` that a reload applies. Others belong to listeners and HTTP clients that stay open."""
+"""Settings under ``server`` that a reload applies. A change of any other setting under ``server`` needs a restart."""
 
 
 class ConfigLoader:
-    """Reads the configuration files, and notices when they change."""
+    """Reads the configuration files, and detects changes to them."""
 
     def __init__(self, path: Path, env: Mapping[str, str] | None = None) -> None:
-        """``path``: ``gateway.yaml``. ``env``: see ``read_configuration``; None: the variables of the process."""
+        """``path``: the file ``gateway.yaml``. ``env``: environment variables, by default those of the process."""
         self.path = path
         self._env = os.environ if env is None else env
         self._watcher = FileWatcher([path])
 
     def load(self) -> Snapshot:
-        """Read the files, blocking the thread. Raises ``ConfigError`` with every problem."""
+        """Read the files and return the configuration. Blocks the thread. Raises ``ConfigError`` with every problem."""
         outcome = read_configuration(self.path, self._env)
         # Files are watched even if refused, because the file to correct may be new in this configuration.
         self._watcher.follow((*outcome.files, *outcome.looked_at))
@@ -54,7 +54,7 @@ class ConfigLoader:
         return outcome.snapshot
 
     def changed(self) -> bool:
-        """True if a file has changed (see ``FileWatcher``). Blocks the thread."""
+        """Return whether a file has changed (see ``FileWatcher.changed``). Blocks the thread."""
         return self._watcher.changed()
 
 
@@ -67,27 +67,27 @@ class ConfigReloader(ABC):
         self._reloading = asyncio.Lock()
         self.metrics = Metrics()
         self.bound: ServerSpec | None = None
-        """The ``server`` settings of the first configuration. The process keeps their listeners until its end."""
+        """The ``server`` settings of the first configuration. The listeners use them until the process ends."""
         self._serving = ""
-        """The ``fingerprint`` of the configuration that serves."""
+        """The ``fingerprint`` of the active configuration."""
         self._reported = ""
-        """The refusal that was last reported; empty after a reload that was not refused."""
+        """The error message of the last reload; empty if the last reload was successful."""
         self.started_at = int(time.time())
-        """Seconds since the epoch."""
+        """The start of the process, as Unix time in seconds."""
 
     # ------------------------------------------------ for the subclass
 
     @abstractmethod
     async def prepare(self, snapshot: Snapshot) -> None:
-        """Build the new configuration while the old configuration serves. Raises an error if that fails."""
+        """Build the stack of the new configuration, while the old stack serves. Raises an error if this fails."""
 
     @abstractmethod
     async def activate(self, snapshot: Snapshot) -> None:
-        """Serve the configuration that ``prepare`` has built."""
+        """Serve the stack that ``prepare`` has built."""
 
     @abstractmethod
     async def exposition(self) -> bytes:
-        """The body of ``/metrics``."""
+        """Return the body of ``/metrics``."""
 
     # ------------------------------------------------ reloading
 
@@ -97,10 +97,10 @@ class ConfigReloader(ABC):
         self._serving = fingerprint(snapshot)
 
     async def reload(self, *, watched: bool = False) -> bool:
-        """Read the files and serve the new configuration. If that fails, change nothing and return False.
+        """Read the files and serve the new configuration. If this fails, change nothing and return False.
 
-        ``watched``: the watcher reports the change. It may report an edit that SIGHUP has already loaded, so it logs
-        neither an unchanged configuration nor the same refusal twice.
+        ``watched``: whether the file watcher calls this method. The watcher may report an edit that SIGHUP has already
+        loaded. So a watched reload does not log an unchanged configuration, and does not log the same error again.
         """
         async with self._reloading:
             try:
@@ -136,26 +136,31 @@ class ConfigReloader(ABC):
             await self.activate(snapshot)
             self._serving, self._reported = identity, ""
             self.metrics.count("gateway_reloads_total", "ok")
-            LOG.info("configuration %s is in use now: %s", snapshot.revision, ", ".join(snapshot.models))
+            LOG.info(
+                "configuration %s is in use now: it has the models %s", snapshot.revision, ", ".join(snapshot.models)
+            )
             return True
 
     def _require_keys(self, snapshot: Snapshot) -> None:
-        """Refuse a configuration without keys if the socket is not bound to loopback. The file's address is ignored."""
+        """Refuse a configuration without client keys if the listener is bound to another address than loopback.
+
+        The address in the new configuration is ignored, because a new address needs a restart.
+        """
         assert self.bound is not None
         if snapshot.keys or snapshot.server.insecure_no_keys or is_loopback(self.bound.host):
             return
-        where = f"until a restart the gateway listens on {self.bound.host}, to which other machines can connect"
-        message = f"{where}; keep the client keys until then"
+        where = f"the gateway listens on {self.bound.host} until a restart, and other machines can connect to it"
+        message = f"{where}; keep the client keys until the restart"
         raise ConfigError((Problem(self.loader.path.name, 0, "keys", message),))
 
     # ------------------------------------------------ watching
 
     def watch(self) -> None:
-        """Reload whenever a file changes, until ``stop``."""
+        """Start a task that reloads the configuration whenever a file changes, until ``stop`` is called."""
         self._watcher = asyncio.create_task(self._watch(), name="config-watch")
 
     async def stop(self) -> None:
-        """Stop watching."""
+        """Stop watching the files."""
         if self._watcher is not None:
             self._watcher.cancel()
             with suppress(asyncio.CancelledError):
@@ -180,7 +185,7 @@ class ConfigReloader(ABC):
 
 
 def fingerprint(snapshot: Snapshot) -> str:
-    """The revision of a configuration, and the state of the files that are read only when it is built."""
+    """Return the revision of a configuration, and the state of the tokenizer and model files that it names."""
     found = [snapshot.revision]
     for model in snapshot.models.values():
         for path in (model.tokenizer, *(target.path for target in model.targets)):

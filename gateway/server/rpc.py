@@ -1,7 +1,7 @@
 """Requests and responses between supervisor and workers, over a socket pair.
 
 A frame is a length and a pickle of (number, method, payload). A response has the number of the request and an empty
-method. The socket pair has no name in the file system, so there is nothing to protect or clean up. When one process
+method. The socket pair has no name in the file system, so no file must be protected or removed. When one process
 ends, the other process reads the end of the stream.
 """
 
@@ -24,7 +24,7 @@ LOG = logging.getLogger("gateway.channel")
 
 LENGTH = struct.Struct("!I")
 RESPONSE = ""
-"""The method of a response."""
+"""The value of ``method`` in a frame that is a response."""
 
 Handler = Callable[[str, Any], Awaitable[Any]]
 
@@ -69,11 +69,11 @@ class RpcChannel:
         self._responses: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
-        """True: the other process has ended."""
+        """Whether the other process has ended."""
 
     @classmethod
     async def over(cls, sock: socket.socket, handler: Handler) -> RpcChannel:
-        """A channel over a connected socket."""
+        """Return a channel over a connected socket."""
         reader, writer = await asyncio.open_connection(sock=sock)
         return cls(reader, writer, handler)
 

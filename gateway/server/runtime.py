@@ -18,22 +18,22 @@ class Runtime(ConfigReloader):
     """Builds the stack of a configuration, and owns the state that the handlers read."""
 
     state: GatewayState
-    """Set by ``open``."""
+    """The state that request handlers read. Set by ``open``."""
     resources: SharedResources
-    """Set by ``open``; kept across reloads."""
+    """Connections, engines and stores that stay open across reloads. Set by ``open``."""
     certificate: ServerCertificate | None = None
-    """Set by ``open`` if the listeners serve HTTPS."""
+    """The certificate of the listeners. Set by ``open`` if the listeners serve HTTPS, else None."""
 
     def __init__(self, loader: ConfigLoader) -> None:
         super().__init__(loader)
         self.shutdown = Shutdown()
         self._checks: list[asyncio.Task[None]] = []
-        """The running health checks of the stack that serves."""
+        """The tasks of the health checks of the active stack."""
 
     def open(self, snapshot: Snapshot, rates: RateStore | None = None) -> None:
-        """Build the first stack, blocking the thread. Raises an error if that fails.
+        """Build the first stack. Blocks the thread. Raises an error if the stack cannot be built.
 
-        ``rates``: the rates of all workers; None if the process serves alone.
+        ``rates``: the store with the rates of all workers; None if the process serves alone.
         """
         self.resources = open_shared_resources(self.metrics, rates)
         stack = assemble(snapshot, self.resources)
@@ -56,12 +56,12 @@ class Runtime(ConfigReloader):
         self.watch()
 
     def watch(self) -> None:
-        """See ``ConfigReloader``. Also begins the health checks."""
+        """Start to reload whenever a file changes (``ConfigReloader.watch``), and start the health checks."""
         super().watch()
         self.begin_checks()
 
     async def stop(self) -> None:
-        """Close connections and engines, after all calls have ended."""
+        """Stop all background tasks, and close connections and engines. Called after all calls have ended."""
         await super().stop()
         for task in self._checks:
             task.cancel()
@@ -73,7 +73,7 @@ class Runtime(ConfigReloader):
         await asyncio.to_thread(self.resources.recorders.close)
 
     async def prepare(self, snapshot: Snapshot) -> None:
-        """Build the stack of a snapshot. Raises an error if that fails."""
+        """Build the stack of a snapshot, and load its certificate. Raises an error if this fails."""
         self._prepared = await asyncio.to_thread(assemble, snapshot, self.resources)
         if self.certificate is not None and snapshot.server.tls_certificate is not None:
             self._prepared_tls = load(snapshot.server)
@@ -91,11 +91,11 @@ class Runtime(ConfigReloader):
         self.metrics.built(VERSION, snapshot.revision)
 
     def begin_checks(self) -> None:
-        """Replace the running health checks with those of the stack that serves now."""
+        """Stop the running health checks, and start the health checks of the active stack."""
         for task in self._checks:
             task.cancel()
         self._checks = [asyncio.create_task(check.run()) for check in self.state.stack.health_checks]
 
     async def exposition(self) -> bytes:
-        """The body of ``/metrics``."""
+        """Return the body of ``/metrics``."""
         return self.metrics.exposition()

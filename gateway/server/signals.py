@@ -12,16 +12,16 @@ from typing import Any
 
 
 class Shutdown:
-    """Whether the end of the process has been requested, and how."""
+    """Records whether the process has been requested to drain or to abort."""
 
     def __init__(self) -> None:
         self.drain_requested = asyncio.Event()
-        """Set when the process must accept no more calls, and end when the running calls have ended."""
+        """Set when the process must accept no more calls, and must end after its running calls."""
         self.abort_requested = asyncio.Event()
         """Set when the process must end without waiting for running calls."""
 
     def handle_signal(self) -> None:
-        """Called on SIGTERM or SIGINT: the first signal drains, the second signal aborts."""
+        """Request a drain on the first SIGTERM or SIGINT, and an abort on the second."""
         if self.drain_requested.is_set():
             self.abort_requested.set()
         self.drain_requested.set()

@@ -13,12 +13,12 @@ import sys
 from gateway.config.sections.server import url_host
 
 KERNEL_BALANCES = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
-"""True: the kernel balances connections between sockets of one port."""
+"""Whether the kernel balances connections between several sockets that are bound to one port."""
 
 MAX_UNSENT = 128 * 1024
-"""Bytes of unsent data that the kernel buffers for a client, instead of megabytes. So a slow client slows down the
-engine, and can be told from a client that reads nothing. Progress is seen in steps of about this size: a client that
-reads less than one step within ``delivery.timeout.idle`` counts as stalled."""
+"""The most bytes of unsent data that the kernel buffers for a client, instead of megabytes. With a small
+buffer a slow client slows down the engine, and the gateway sees whether a client reads at all. The gateway sees
+progress in steps of about this size: a client that reads less within ``delivery.timeout.idle`` counts as stalled."""
 
 
 class PortBusy(Exception):
@@ -26,7 +26,10 @@ class PortBusy(Exception):
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A bound socket that does not listen yet. ``shared``: our workers may bind the same port. Raises ``PortBusy``."""
+    """Return a bound socket that does not listen yet. Raises ``PortBusy``.
+
+    ``shared``: whether other workers of this gateway can bind the same port.
+    """
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
@@ -42,13 +45,13 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def split(address: str) -> tuple[str, int]:
-    """Host and port of ``127.0.0.1:9464`` or ``[::1]:9464``."""
+    """Return the host and the port of an address such as ``127.0.0.1:9464`` or ``[::1]:9464``."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def bind_each(host: str, port: int, number: int) -> list[socket.socket]:
-    """One bound socket for each worker, all on one port. Raises ``PortBusy``."""
+    """Return one bound socket for each worker, all on one port. Raises ``PortBusy``."""
     alone = bind(host, port)  # not shared: two gateways that share a port would not notice each other
     if not KERNEL_BALANCES:
         return [alone] + [alone.dup() for _ in range(number - 1)]

@@ -1,6 +1,6 @@
 """Starts, reloads and replaces the workers that serve one port.
 
-The supervisor serves no call. Only the supervisor reads the configuration. At a reload every worker prepares the new
+The supervisor serves no calls. Only the supervisor reads the configuration. At a reload every worker prepares the new
 configuration, and if no worker refuses, all workers activate it. A worker started later gets the active configuration.
 The supervisor keeps the sockets open while a worker is replaced (``worker_handle.py``), and keeps the metrics of ended
 processes (``metrics_aggregation.py``). When the supervisor ends, the workers end.
@@ -37,24 +37,27 @@ from gateway.telemetry.log_writer import log_to_stderr
 LOG = logging.getLogger("gateway.workers")
 
 EXIT_FAILED = 1
-"""The exit code after workers have ended again and again."""
+"""The exit code if too many workers ended soon after their start."""
 
 EARLY_SECONDS = 10.0
-"""A worker that ends within so many seconds after its start has died early; each early death lengthens the pause."""
+"""A worker that ends within this number of seconds after its start counts as an early death."""
 PAUSES = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds before the next start, by the number of early deaths in a row."""
+"""Seconds to wait before a worker is started again, by the number of its early deaths in a row."""
 POLL_SECONDS = 1.0
-"""Seconds between two polls of the workers. The counts of a killed worker after its last poll are lost."""
+"""Seconds between two polls of the workers' metrics. What a killed worker counted after its last poll is lost."""
 MAX_EARLY_DEATHS = 5
-"""The gateway ends after so many early deaths within ``EARLY_SECONDS``, if no worker serves."""
+"""The gateway ends after this number of early deaths within ``EARLY_SECONDS``, if no worker is serving."""
 
 
 class WorkersFailed(Exception):
-    """The workers end again and again."""
+    """Too many workers ended soon after their start, and no worker is serving."""
 
 
 def serve(loader: ConfigLoader, snapshot: Snapshot, log_level: str) -> int:
-    """Serve until a signal; returns the exit code. Raises ``ConfigError`` and ``PortBusy`` before anything listens."""
+    """Serve until a signal arrives, and return the exit code.
+
+    Raises ``GatewayError`` if a worker cannot serve the configuration, and ``PortBusy``.
+    """
     supervisor = Supervisor(loader, log_level)
     log_to_stderr(
         log_level, snapshot.server.log_format, partial(supervisor.metrics.count, "gateway_log_lines_dropped_total")
@@ -81,16 +84,16 @@ class Supervisor(ConfigReloader):
         self._workers: list[WorkerHandle] = []
         self._admin: socket.socket | None = None
         self._rates = MemoryRates()
-        """The rates of keys and models, for all workers together."""
+        """The rates of keys and models, counted for all workers together."""
         self._aggregator = MetricsAggregator(self._workers, self.metrics)
         self._early_deaths: deque[float] = deque(maxlen=MAX_EARLY_DEATHS)
         self._all_ready = asyncio.Event()
-        """Set when all first workers are ready, or when the gateway is about to end."""
+        """Set when all workers have become ready for the first time, or when the gateway is about to end."""
         self._refusal: Refusal | None = None
-        """The reason why a worker cannot serve the first configuration."""
+        """The reason why a worker cannot serve the first configuration; None if no worker has refused it."""
 
     async def serve(self, snapshot: Snapshot) -> int:
-        """Start the workers and keep them running until a signal; returns the exit code."""
+        """Start the workers, keep them running until a signal arrives, and return the exit code."""
         server = snapshot.server
         self.serves_first(snapshot)
         for number, sock in enumerate(bind_each(server.host, server.port, server.workers)):
@@ -138,7 +141,10 @@ class Supervisor(ConfigReloader):
         return ended
 
     async def _pause(self, worker: WorkerHandle) -> None:
-        """Wait before the next start, longer after each early death. Raises ``WorkersFailed`` after too many."""
+        """Wait before a worker is started again, longer after each early death.
+
+        Raises ``WorkersFailed`` after too many early deaths, if no worker is serving.
+        """
         now = time.monotonic()
         if now - worker.started >= EARLY_SECONDS:
             worker.early_deaths = 0
@@ -166,9 +172,10 @@ class Supervisor(ConfigReloader):
         self.metrics.workers(sum(one.serving for one in self._workers))
 
     async def _poll_workers(self) -> None:
-        """Fetch the metrics of all workers every ``POLL_SECONDS``, and kill a worker that has stopped to answer.
+        """Fetch the metrics of all workers every ``POLL_SECONDS``, and kill a worker that no longer answers.
 
-        ``_keep_running`` replaces it. Polls are counted instead of time, because the supervisor too may be stopped.
+        ``_keep_running`` replaces the killed worker. The timeout is counted in polls and not measured by a clock,
+        because the supervisor may have been suspended too.
         """
         assert self.bound is not None
         while True:
@@ -192,7 +199,7 @@ class Supervisor(ConfigReloader):
             case "ready":
                 await self._worker_ready(worker)
             case "refused" if self._all_ready.is_set():
-                LOG.error("worker %d cannot serve:\n%s", worker.number, payload.text)
+                LOG.error("worker %d cannot serve the configuration:\n%s", worker.number, payload.text)
             case "refused":
                 self._refusal = payload
             case "ended":
@@ -208,7 +215,7 @@ class Supervisor(ConfigReloader):
         return None
 
     async def _worker_ready(self, worker: WorkerHandle) -> None:
-        """Let a worker serve that has built its stack. At the start, wait until all workers are ready."""
+        """Mark a worker as serving after it has built its stack. At the start, wait until all workers are ready."""
         channel = worker.channel
         async with self._reloading:
             if channel is None or channel.closed:  # the process has ended; the handle may have a new one
@@ -227,7 +234,7 @@ class Supervisor(ConfigReloader):
         await self._all_ready.wait()
 
     def _begin(self) -> None:
-        """Accept connections, print the greeting, watch the files."""
+        """Accept connections, print the greeting, watch the files and poll the workers."""
         for one in self._workers:
             one.sock.listen(BACKLOG)  # before the greeting: its reader may connect at once
         if self._admin is not None:
@@ -240,7 +247,7 @@ class Supervisor(ConfigReloader):
     # ------------------------------------------------------------ reload
 
     async def prepare(self, snapshot: Snapshot) -> None:
-        """Have every worker build its stack. Raises the refusals of all workers as one error."""
+        """Ask every worker to build its stack. If workers refuse, raises one error with all their reasons."""
         workers = [worker for worker in self._workers if worker.serving]
         answers = await asyncio.gather(*(worker.call("prepare", self._share(snapshot, worker)) for worker in workers))
         refusals = [answer for answer in answers if answer is not None]
@@ -249,7 +256,7 @@ class Supervisor(ConfigReloader):
             raise _joined(refusals)
 
     async def activate(self, snapshot: Snapshot) -> None:
-        """Have every worker serve the stack it has built."""
+        """Ask every worker to serve the stack that it has built."""
         workers = [worker for worker in self._workers if worker.serving]
         self._publish(snapshot)
         await asyncio.gather(*(worker.call("activate") for worker in workers))
@@ -261,9 +268,10 @@ class Supervisor(ConfigReloader):
         self.metrics.built(VERSION, snapshot.revision)
 
     def _share(self, snapshot: Snapshot, worker: WorkerHandle) -> Snapshot:
-        """The snapshot for one worker: the shares of all workers add up to each limit of concurrent calls.
+        """Return the snapshot for one worker, with the worker's share of each limit of concurrent calls.
 
-        A share is at least 1. Rates are not divided, because the supervisor counts them for all workers.
+        The shares of all workers add up to the limit, but each share is at least 1. Rate limits are not divided,
+        because the supervisor counts the rates of all workers.
         """
         assert self.bound is not None
         workers, server = self.bound.workers, snapshot.server
@@ -291,13 +299,13 @@ class Supervisor(ConfigReloader):
         )
 
     async def exposition(self) -> bytes:
-        """The body of ``/metrics``, of all workers together."""
+        """Return the body of ``/metrics`` for all workers together."""
         return await self._aggregator.exposition()
 
     # ------------------------------------------------------------ signals
 
     def _end_workers(self) -> None:
-        """The first signal drains all workers, the second aborts them. Workers that do not end in time are killed."""
+        """Drain all workers on the first signal, and abort them on the second. Kill workers that do not end in time."""
         assert self.bound is not None
         self.shutdown.handle_signal()
         self._all_ready.set()  # workers that wait for the others at the start go on, and end
@@ -321,7 +329,7 @@ class Supervisor(ConfigReloader):
 
 
 def _joined(refusals: list[Refusal]) -> GatewayError:
-    """The refusals of all workers as one error, each problem once."""
+    """Return the refusals of all workers as one error that contains each problem once."""
     problems: dict[Problem, None] = {}
     for refusal in refusals:
         problems |= dict.fromkeys(refusal.problems)

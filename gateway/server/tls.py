@@ -1,4 +1,4 @@
-"""The certificate with which the listeners of one process serve HTTPS, and its replacement by a reload."""
+"""The TLS certificate of the listeners of one process. A reload can replace the certificate."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class LoadedCertificate:
 
     context: ssl.SSLContext
     expires: float
-    """Unix time."""
+    """The Unix time at which the certificate expires."""
 
 
 class ServerCertificate:
-    """The current certificate. A listener keeps ``context`` until its end.
+    """The current certificate. A listener uses ``context`` until the listener is closed.
 
-    Each handshake then changes to the context of the last reload. A new context is needed because loading another
-    certificate into a context keeps the old one, if the kinds of their keys differ.
+    Each handshake switches from ``context`` to the context of the last reload. A reload makes a new context, because a
+    context that loads a certificate with another type of key also keeps its old certificate.
     """
 
     def __init__(self, server: ServerSpec) -> None:
-        """Raises ``OSError`` if the files cannot be used."""
+        """Load the configured files. Raises ``OSError`` if the files cannot be used."""
         self._current = load(server)
         self.context = load(server).context
         self.context.sni_callback = self._choose
@@ -41,12 +41,12 @@ class ServerCertificate:
         self._current = loaded
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        """OpenSSL calls this for each handshake, also if the client sends no name."""
+        """Use the current certificate for a handshake. OpenSSL calls this even if the client sends no server name."""
         connection.context = self._current.context
 
 
 def load(server: ServerSpec) -> LoadedCertificate:
-    """The configured files. Raises ``OSError`` if they cannot be used."""
+    """Load the configured certificate and key. Raises ``OSError`` if the files cannot be used."""
     assert server.tls_certificate is not None
     assert server.tls_key is not None
     return LoadedCertificate(

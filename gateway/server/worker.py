@@ -1,7 +1,7 @@
-"""The process of one worker, which serves like a single process, but gets its configuration from the supervisor.
+"""The process of one worker. It serves like a single process, but receives its configuration from the supervisor.
 
 The supervisor runs ``python -m gateway.server.worker CHANNEL MAIN ADMIN CONFIG LEVEL``. The first three arguments are
-file descriptors. Standard input contains the configuration to serve and the time of the start, as a pickle. The worker
+file descriptors. Standard input contains the configuration and the start time of the gateway, as a pickle. The worker
 neither reads nor watches files. When the supervisor ends, the worker drains and ends.
 """
 
@@ -28,15 +28,17 @@ from gateway.server.signals import Shutdown
 LOG = logging.getLogger("gateway.worker")
 
 RESPONSE_SECONDS = 2.0
-"""Seconds to wait for the supervisor's response."""
+"""Seconds to wait for a response of the supervisor."""
 
 
 class WorkerShutdown(Shutdown):
-    """The requested end of one worker."""
+    """Records whether one worker has been requested to drain or to abort."""
 
     def handle_signal(self) -> None:
-        """Drain on every signal. A signal may reach both the supervisor and the workers, so only the supervisor counts
-        signals, and aborts the workers on the second."""
+        """Request a drain on every signal. Only the supervisor counts signals, and aborts the workers on the second.
+
+        One signal may reach both the supervisor and the workers.
+        """
         self.drain_requested.set()
 
 
@@ -44,7 +46,7 @@ class WorkerRuntime(Runtime):
     """The runtime of one worker, controlled by the supervisor."""
 
     _channel: RpcChannel
-    """Set by ``start``."""
+    """The channel to the supervisor. Set by ``start``."""
 
     def __init__(self, config: Path, sock: socket.socket, started_at: int) -> None:
         super().__init__(ConfigLoader(config, {}))
@@ -64,7 +66,7 @@ class WorkerRuntime(Runtime):
         self.begin_checks()
 
     async def ready(self) -> None:
-        """Wait until all workers may accept connections."""
+        """Tell the supervisor that this worker is ready, and wait until all workers may accept connections."""
         await self._channel.call("ready")
 
     async def stop(self) -> None:
@@ -73,15 +75,15 @@ class WorkerRuntime(Runtime):
             async with asyncio.timeout(RESPONSE_SECONDS):
                 await self._channel.call("ended", self.metrics.snapshot())
         except (ChannelClosed, TimeoutError):
-            LOG.warning("the supervisor has ended; the last metrics of this worker are lost")
+            LOG.warning("the supervisor has ended or does not answer; the last metrics of this worker are lost")
         await super().stop()
 
     async def reload(self, *, watched: bool = False) -> bool:
-        """Have the supervisor reload all workers; called on SIGHUP."""
+        """Ask the supervisor to reload all workers, and return whether the reload succeeded. Called on SIGHUP."""
         return bool(await self._channel.call("reload"))
 
     async def exposition(self) -> bytes:
-        """The metrics of all workers together."""
+        """Return the body of ``/metrics`` for all workers together."""
         try:
             async with asyncio.timeout(RESPONSE_SECONDS):
                 body: bytes = await self._channel.call("exposition")
@@ -106,7 +108,7 @@ class WorkerRuntime(Runtime):
                     return Refusal.of(error)
                 except Exception as error:  # a bug, or a broken model file: the old stack keeps serving
                     LOG.exception("a worker could not prepare the new configuration")
-                    return Refusal((), f"a worker failed: {error}")
+                    return Refusal((), f"a worker could not prepare the new configuration: {error}")
             case "activate":
                 assert self._prepared is not None
                 await self.activate(self._prepared.snapshot)
@@ -121,13 +123,13 @@ class WorkerRuntime(Runtime):
 
 
 class SupervisorRates:
-    """The rates of all workers, which the supervisor holds."""
+    """A store of rates that asks the supervisor, which counts the rates of all workers."""
 
     def __init__(self, channel: RpcChannel) -> None:
         self._channel = channel
 
     async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
-        """See ``RateStore``. If the supervisor does not answer, calls are admitted."""
+        """Take all charges if each fits (see ``RateStore.take``). Returns None if the supervisor does not answer."""
         try:
             async with asyncio.timeout(RESPONSE_SECONDS):
                 balances: list[Balance] = await self._channel.call("take_rates", charges)
@@ -136,11 +138,11 @@ class SupervisorRates:
         return balances
 
     def settle(self, charges: Sequence[Charge]) -> None:
-        """See ``RateStore``."""
+        """Send further amounts to the supervisor. See ``RateStore.settle``."""
         self._channel.notify("settle_rates", charges)
 
     async def aclose(self) -> None:
-        """See ``RateStore``."""
+        """Do nothing. The channel is closed with the worker."""
 
 
 def main(arguments: list[str]) -> int:

@@ -1,7 +1,7 @@
 """The supervisor's object for one worker.
 
-A handle keeps the worker's socket while the process is replaced. The handle records the configuration that the process
-got, whether the process serves, and the last known metrics.
+A handle keeps the worker's socket while the process is replaced. The handle records which configuration the process
+received, whether the process serves, and the last known metrics.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ class WorkerHandle:
     process: asyncio.subprocess.Process | None = None
     channel: RpcChannel | None = None
     snapshot: Snapshot | None = None
-    """The configuration that the process got its share of."""
+    """The active configuration of the process, before its limits were divided between the workers."""
     serving: bool = False
     started: float = 0.0
     """Monotonic seconds at which the process was started."""
     early_deaths: int = 0
-    """Processes in a row that ended soon after their start."""
+    """The number of processes in a row that ended soon after their start."""
     metrics: MetricsSnapshot = field(default_factory=MetricsSnapshot)
     """The last known metrics of the process."""
     pending: int = 0
-    """Requests for metrics without a response yet."""
+    """The number of requests for metrics that have no response yet."""
     missed_polls: int = 0
-    """Polls in a row at which an earlier request for metrics had no response."""
+    """The number of polls in a row at which an earlier request for metrics had no response."""
 
     async def start(
         self, snapshot: Snapshot, started_at: int, admin: socket.socket | None, config: Path, level: str
     ) -> socket.socket:
-        """Start a process, and return the supervisor's end of the socket pair. Raises ``OSError``.
+        """Start a process, and return the supervisor's end of the socket pair. Raises ``OSError`` if this fails.
 
-        The new interpreter imports this package, not one in the working directory. The process has a separate
-        process group, so that the terminal's Ctrl-C does not reach it; the supervisor passes signals on.
+        The new interpreter imports this package, not a package of the same name in the working directory. The process
+        has a separate process group, so that Ctrl-C reaches only the supervisor, which then drains the workers.
         """
         self.started, self.missed_polls = time.monotonic(), 0
         ours, theirs = socket.socketpair()
@@ -80,7 +80,10 @@ class WorkerHandle:
         return ours
 
     async def end(self) -> str:
-        """Wait for the end of a process that has closed its channel; returns how the process ended."""
+        """Wait for the end of a process that has closed its channel, and return how the process ended.
+
+        A process that takes longer than ``END_SECONDS`` is killed.
+        """
         assert self.process is not None
         try:
             async with asyncio.timeout(END_SECONDS):
@@ -94,14 +97,14 @@ class WorkerHandle:
         return ended
 
     def kill(self) -> None:
-        """Kill the worker's process, if there is one."""
+        """Kill the worker's process, if it is running."""
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
 
     async def call(self, method: str, payload: Any = None) -> Refusal | None:
-        """Have the process prepare, activate or drop a configuration. Returns None if it did, or if it has ended.
+        """Ask the process to prepare, activate or drop a configuration. Returns the refusal; None: no refusal.
 
-        A process that replaces an ended process gets the configuration that is active at the start.
+        Returns None also if the process has ended, because its successor starts with the active configuration.
         """
         channel = self.channel
         if channel is None:
@@ -116,7 +119,7 @@ class WorkerHandle:
             return Refusal((), f"worker {self.number} did not answer within {PREPARE_SECONDS:.0f} s")
 
     async def fetch_metrics(self) -> None:
-        """Fetch ``metrics`` from the process."""
+        """Fetch the metrics of the process, and store them in ``metrics``."""
         channel = self.channel
         if channel is None:
             return

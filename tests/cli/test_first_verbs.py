@@ -81,7 +81,7 @@ def test_without_an_address_the_gateway_of_the_folders_configuration_is_asked(se
     assert (found.returncode, found.stdout) == (0, b"2\n"), found.stderr
     (tmp_path / "gateway.yaml").write_text("server: {prt: 1}\nmodels: {}\n")
     broken = command(tmp_path, "ask", "demo", "1+1=?")
-    assert (broken.returncode, b"gateway.yaml has problems, which gateway check lists" in broken.stderr) == (2, True)
+    assert (broken.returncode, b"gateway.yaml has problems; list them with gateway check" in broken.stderr) == (2, True)
 
 
 REFUSED = {
@@ -90,7 +90,7 @@ REFUSED = {
     "a stream that breaks off": (["org/breaks", "hi"], "upstream_disconnected: "),
     "no gateway": (
         ["demo", "hi", "--url", "http://127.0.0.1:9"],
-        "no gateway answers at http://127.0.0.1:9; start one",
+        "no gateway answers at http://127.0.0.1:9; start a gateway",
     ),
 }
 
@@ -120,7 +120,7 @@ def test_without_the_key_the_gateways_refusal_is_shown(served: Gateway, tmp_path
 
 def test_init_writes_the_models_of_an_engine_and_check_accepts_them(served: Gateway, tmp_path: Path) -> None:
     ended = command(tmp_path, "init", "--engine", served.root, "--key", "env:KEY", KEY=KEYS["open"])
-    assert (ended.returncode, ended.stdout) == (0, b"wrote gateway.yaml with demo, breaks\n"), ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, b"wrote gateway.yaml; its models: demo, breaks\n"), ended.stderr
     result = read_configuration(tmp_path / "gateway.yaml", {"KEY": KEYS["open"]}, everything=True)
     assert result.problems == ()
     assert result.snapshot is not None

@@ -418,7 +418,7 @@ def test_a_write_that_fails_leaves_nothing_half(tmp_path: Path, exists: bool) ->
 REFUSES = {  # name: (words, exit code, a part of standard error)
     "no such file": (["gone.py"], 2, "gone.py: no such file or folder"),
     "an empty folder": ([".", "--kind", "hf"], 2, "has no chat template"),
-    "a folder for a format of files": ([".", "--kind", "dataset"], 2, "--kind dataset reads a file; name the file"),
+    "a folder for a format of files": ([".", "--kind", "dataset"], 2, "--kind dataset reads a file; give the path"),
     "another format": (
         ["Modelfile", "--kind", "fastchat"], 1,
         "note: Modelfile looks like an Ollama Modelfile; use --kind ollama, or leave --kind out",

@@ -154,8 +154,8 @@ def test_a_failed_row_is_written_once_and_asked_again_on_request(folder: Path) -
     assert (ended.returncode, ended.stderr[:29]) == (1, b"0 of 2 rows answered, 2 faile")
     assert manifest(folder)["results"]["errors"] == {"upstream_error": 2}
     lines = ended.stderr.decode().splitlines()
-    assert lines[1] == "errors: upstream_error (2); each failed row has its error in out.jsonl"
-    assert lines[2].startswith("the first is row-")
+    assert lines[1] == "errors: upstream_error (2); out.jsonl contains the error of each failed row"
+    assert lines[2].startswith("the first error is row-")
     assert ": upstream_error: " in lines[2]
     (folder / "error.yaml").write_text("[Hi, {finish: stop}]\n")
     assert command(folder, *RUN).returncode == 1
@@ -183,7 +183,7 @@ REFUSED = {
     "a model that does not exist": (["--model", "main"], 1, "line 1 cannot be rendered: model_not_found: "),
     "an unknown role": (["--model", "talk"], 1, "line 1 cannot be rendered: role_not_supported: "),
     "no such file": (["--model", "talk", "--config", "x.yaml"], 3, "x.yaml"),
-    "a key without an address": (["--model", "talk", "--key", "env:PATH"], 2, "--key is for --base-url"),
+    "a key without an address": (["--model", "talk", "--key", "env:PATH"], 2, "--key applies only to --base-url"),
     "a key that is not set": (["--base-url", "http://x/v1", "--key", "env:NONE", "--model", "a"], 2, "give env:NAME"),
     "no address": (["--base-url", "localhost:8000", "--model", "a"], 2, "such as http://127.0.0.1:8000/v1"),
     "no gateway": (["--base-url", "http://127.0.0.1:1/v1", "--retries", "0", "--model", "a"], 1, "no gateway answers"),

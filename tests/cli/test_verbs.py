@@ -140,13 +140,13 @@ RENDER: dict[str, Case] = {
     "a prompt with labels": (["mine", "--prompt", "choice"], b'{"question": "a"}', 2, b"", b"gateway render --json\n"),
     "a prompt with turns": (
         ["mine", "--prompt", "dialogue"], b'{"question": ["a"], "answer": ["b"]}', 2, b"",
-        b"there are several prompts, one for each turn or label; show them with gateway render --json\n",
+        b"the request has several prompts, one for each turn or label; show them with gateway render --json\n",
     ),
     "a prompt as a complete conversation": (
-        ["mine", "--prompt", "sums", "--var", "question=a", "--whole"], b"", 2, b"", b"--whole is for messages",
+        ["mine", "--prompt", "sums", "--var", "question=a", "--whole"], b"", 2, b"", b"--whole needs messages",
     ),
     "a prompt and messages": (["mine", "--prompt", "sums", "-m", "user:a"], b"", 2, b"", b"-m and --prompt cannot"),
-    "a variable without a prompt": (["mine", "--var", "a=b"], b"", 2, b"", b"--var is for a dataset prompt"),
+    "a variable without a prompt": (["mine", "--var", "a=b"], b"", 2, b"", b"--var needs a dataset prompt"),
     "a variable without its text": (["mine", "--var", "a"], b"", 2, b"", b"expected NAME=TEXT"),
     "variables that are a list": (["mine", "--prompt", "sums"], b"[]", 1, b"", b"must contain a JSON object"),
     "a notice about a message": (
@@ -239,7 +239,7 @@ def test_a_reader_that_closes_the_pipe_early_causes_no_error(folder: Path, reade
 
 
 DIFF: dict[str, Case] = {
-    "two models, one template": (["mine", "same"], USER, 0, b"the same 15 characters\n", b""),
+    "two models, one template": (["mine", "same"], USER, 0, b"the prompts are equal (15 characters)\n", b""),
     "a model and a file": (
         ["mine", "draft.yaml"], USER, 1,
         b"--- mine\n+++ draft.yaml\nfirst difference: byte 3 (line 1, column 4)\n"
@@ -256,7 +256,8 @@ DIFF: dict[str, Case] = {
         b'+{"role": "user", "content": "1+1=?"}\\n\n', b"",
     ),
     "a dataset prompt": (
-        ["mine", "same", "--prompt", "sums", "--var", "question=a"], b"", 0, b"the same 11 characters\n", b"",
+        ["mine", "same", "--prompt", "sums", "--var", "question=a"], b"", 0,
+        b"the prompts are equal (11 characters)\n", b"",
     ),
     "a notice for one side": (
         ["mine", "fold.yaml", "-m", "system:s"], b"", 1,
@@ -334,7 +335,12 @@ def test_templates_prints_the_file_of_a_template_and_names_it(folder: Path) -> N
     included = (ROOT / "meta_templates/chatml.yaml").read_bytes()
     expect(command(folder, "templates", "chatml"), 0, included, b"meta_templates/chatml.yaml\n")
     expect(command(folder, "templates", "chatlm"), 2, b"", b'no template "chatlm" (did you mean "chatml"?); gateway')
-    expect(command(folder, "templates", "chat"), 2, b"", b"chat is built in and has no file: Messages, unchanged.\n")
+    expect(
+        command(folder, "templates", "chat"),
+        2,
+        b"",
+        b"the template chat is built in and has no file: Messages, unchanged.\n",
+    )
 
 
 def test_schema_prints_the_schema_of_a_settings_file(folder: Path) -> None:
@@ -367,7 +373,7 @@ def test_a_new_key_is_shown_once_and_its_entry_works(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a:\n  x", "-", "é", "x" * 65])
 def test_a_key_needs_a_plain_name(folder: Path, name: str) -> None:
     ended = command(folder, "keys", "new", "--", name)
-    expect(ended, 2, b"", b"the name of a key has up to 64 letters, digits")
+    expect(ended, 2, b"", b"the name of a key must have 1 to 64 letters, digits")
     assert b"gk_" not in ended.stderr
 
 

@@ -72,7 +72,7 @@ def test_a_run_ends_without_its_gateway_and_goes_on_with_another(folder: Path) -
     _, printed = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 1
     assert b" not asked yet: " in printed
-    assert f"no gateway answers at {first.url}; start it, then run this again\n".encode() in printed
+    assert f"no gateway answers at {first.url}; start it and give the command again\n".encode() in printed
     with gateway(folder, CONFIG) as second:
         assert command(folder, *RUN, "--base-url", second.url, "--retry-failed").returncode == 0
     assert_each_row_once(folder)

@@ -101,8 +101,10 @@ def test_calls_that_outlast_the_drain_get_an_error(tmp_path: Path, ask: Ask) -> 
             assert b'finish_reason":"' not in stream
         assert process.process.wait(WAIT_SECONDS) == 0
     assert process.log.count("outcome=server_draining") == 3
-    assert re.search(r"INFO process \d+ drains: .*; running calls: 3; they may take 1 s \(server.drain\)", process.log)
-    assert re.search(r"WARNING process \d+ has drained for [\d.]+ s; calls cut by server.drain: 3", process.log)
+    assert re.search(
+        r"INFO process \d+ drains and .*; its 3 running calls have 1 s to end \(server.drain\)", process.log
+    )
+    assert re.search(r"WARNING process \d+ has drained for [\d.]+ s; calls ended early by server.drain: 3", process.log)
     assert process.log.splitlines()[-1].endswith("has stopped")
     assert "Traceback" not in process.log
 
@@ -142,7 +144,7 @@ def test_a_second_signal_aborts_running_calls(tmp_path: Path, ask: Ask) -> None:
         process.signal(signal.SIGTERM)
         assert process.process.wait(WAIT_SECONDS) == 1
         assert process.log.count("outcome=cancelled") == 1
-        assert "calls cut by a second signal: 1" in process.log
+        assert "calls ended early by a second signal: 1" in process.log
 
 
 def test_a_call_that_waits_for_a_place_is_refused_at_once(tmp_path: Path, ask: Ask) -> None:

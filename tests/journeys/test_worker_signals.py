@@ -190,4 +190,7 @@ def test_embedded_models_with_several_workers_are_reported(tmp_path: Path, verb:
     }.items():
         (tmp_path / name).write_text(text)
     ended = (command if verb == "check" else run)(tmp_path, verb, GATEWAY_SERVER__PORT=str(free_port()))
-    assert ended.stderr.decode().splitlines()[0] == "note: each of the 3 workers loads its own copy of m (embedded)"
+    assert (
+        ended.stderr.decode().splitlines()[0]
+        == "note: each of the 3 workers loads its own copy of the embedded models: m"
+    )

@@ -37,16 +37,16 @@ class ParityOptions:
     reference: str | None
     tokenizer: Path | None
     engine: str | None
-    """The renderer of a chat template: ``transformers`` or ``own``; None: the choice is ours."""
+    """The renderer of a chat template: ``transformers`` or ``own``; None: the gateway chooses."""
     kwargs: Mapping[str, Any] | None
     variant: str | None
     cases: tuple[str, ...]
-    """Only these cases; empty: all."""
+    """The names of the cases to compare; empty: all cases are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The results of all cases, and descriptions of what was compared."""
+    """The results of all cases, and descriptions of the templates and tokenizer that were used."""
 
     ours: str
     reference: str
@@ -56,9 +56,9 @@ class Comparison:
     tokenizer: str
     results: tuple[CaseResult, ...]
     tokens: Tokenizer | None = None
-    """The tokenizer, which gives the texts of single tokens."""
+    """The tokenizer, with which tokens are shown as text. None: only bytes were compared."""
     notes: tuple[str, ...] = ()
-    """Notes on files of one side that contradict each other. Each note names the file that is used."""
+    """Notes on files of one template that contradict each other. Each note names the file that is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Reference:
     name: str
     engine: str
     bos: Bos | None
-    """The ``bos`` of a template of the gateway; None: the reference is a chat template, and no BOS is added."""
+    """The ``bos`` of a template of the gateway; None: the reference is a chat template, which writes any BOS itself."""
     bos_token: str
     special_tokens: tuple[str, ...]
     folder: Path | None = None
@@ -239,7 +239,10 @@ def _gateway_reference(model: ModelSpec) -> _Reference:
 def _find_tokenizer(
     given: Path | None, model: ModelSpec, tokens: Tokenizer | None, reference: Path | None
 ) -> tuple[Tokenizer | None, str]:
-    """Return the tokenizer of the option, the model or the reference's folder, and its path or why it is missing."""
+    """Return the tokenizer of the option, the model or the reference's folder, and the tokenizer's path.
+
+    If there is no tokenizer, return None and a phrase with the reason.
+    """
     if given is not None:
         return Tokenizer(given), _relative(given)
     if tokens is not None:

@@ -29,7 +29,7 @@ class EngineBos:
 
 
 def engine_bos_of(model: ModelSpec | None, tokens: Tokenizer | None) -> EngineBos:
-    """Return whether the engines of all targets add a BOS. An engine adds the tokenizer's BOS, if there is one."""
+    """Return whether the engines of all targets add a BOS. Engines can add a BOS only if the tokenizer has one."""
     if model is None:
         return EngineBos()
     tokenizer_adds = bool(tokenizer_bos(tokens)) if tokens is not None else None

@@ -129,7 +129,7 @@ def _summary(results: Sequence[CaseResult]) -> str:
         return style(f"{cases} The model receives the same prompt from both.", fg="green")
     if any(one.is_different for one in results):
         return style(f"{cases} The two templates are not the same.", fg="red")
-    return style(f"{cases} No case was rendered by both, so nothing was compared.", fg="red")
+    return style(f"{cases} No case was rendered by both templates, so nothing was compared.", fg="red")
 
 
 def report_json(found: Comparison) -> dict[str, Any]:

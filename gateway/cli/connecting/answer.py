@@ -18,18 +18,18 @@ from gateway.stream.sse import SseParser
 
 CONNECT_SECONDS = 5.0
 FAILED = 1
-"""Exit code: the gateway cannot be reached, or answers with an error."""
+"""The exit code if the gateway cannot be reached, or answers with an error."""
 
 
 @dataclass(slots=True)
 class StreamedAnswer:
-    """What is known about an answer besides its text. Times are seconds since the request was sent."""
+    """Facts about an answer, without its text. Times are seconds since the request was sent."""
 
     headers: Mapping[str, str]
     first: float | None = None
-    """Time of the first text; None: no text arrived."""
+    """Time of the first text or reasoning; None if neither arrived."""
     whole: float = 0.0
-    """Time of the end."""
+    """Time of the end of the answer."""
     usage: Mapping[str, int] | None = None
     finish_reason: str = ""
 
@@ -37,9 +37,9 @@ class StreamedAnswer:
 async def ask(
     url: str, key: str | None, body: Mapping[str, Any], write: Callable[[str], None], think: Callable[[str], None]
 ) -> StreamedAnswer:
-    """Stream an answer: text goes to ``write``, reasoning to ``think``. Raises ``CommandError``.
+    """Ask for a streamed answer, and call ``write`` with each piece of text and ``think`` with each piece of reasoning.
 
-    ``url``: the address of the gateway, with or without ``/v1``.
+    ``url``: the address of the gateway, with or without ``/v1``. Raises ``CommandError`` if there is no whole answer.
     """
     root = server_root(url)
     client = HttpClient()
@@ -49,7 +49,7 @@ async def ask(
         streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
         http = await endpoint.post(orjson.dumps(streamed))
     except UpstreamError:
-        start = "start one with gateway serve or gateway demo, or give its address with --url"
+        start = "start a gateway with gateway serve or gateway demo, or give another address with --url"
         raise CommandError(f"no gateway answers at {root}; {start}", FAILED) from None
     try:
         if http.status != 200:
@@ -94,11 +94,11 @@ def _error(body: bytes) -> str:
         error = orjson.loads(body)["error"]
         return f"{error['code']}: {error['message']}"
     except (ValueError, KeyError, TypeError):
-        return f"not a gateway's answer: {body[:200].decode('utf-8', 'replace').partition(chr(10))[0]}"
+        return f"the answer is not a gateway's: {body[:200].decode('utf-8', 'replace').partition(chr(10))[0]}"
 
 
 def summary(answer: StreamedAnswer) -> str:
-    """Return one line: times, tokens, and what the gateway used."""
+    """Return one line about an answer: times, numbers of tokens, finish reason, template and target."""
     times = [] if answer.first is None else [f"first text after {answer.first:.2f} s"]
     times.append(f"whole answer after {answer.whole:.2f} s")
     if answer.usage is not None:

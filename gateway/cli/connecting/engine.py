@@ -11,7 +11,7 @@ from gateway.backend.openai.tokenizer_client import fetch_json
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 
 SECONDS = 10.0
-"""The longest time of one request."""
+"""The timeout of one request, in seconds."""
 CONNECT_SECONDS = 5.0
 
 
@@ -25,7 +25,7 @@ class ServedModel:
 
 
 async def served_models(url: str, key: str | None, client: HttpClient) -> tuple[ServedModel, ...]:
-    """Return the models that ``GET {url}/models`` lists. Raises ``GatewayError``."""
+    """Return the models that ``GET {url}/models`` lists. Raises ``GatewayError`` if the engine sends no such list."""
     secrets = () if key is None else (key,)
     try:
         endpoint = client.endpoint(f"{url}/models", json_headers(key), CONNECT_SECONDS, secrets, "GET")
@@ -36,7 +36,7 @@ async def served_models(url: str, key: str | None, client: HttpClient) -> tuple[
     match answer:
         case {"data": [*cards]} if all(_is_card(card) for card in cards):
             return tuple([ServedModel(card["id"], str(card.get("owned_by", ""))) for card in cards])
-    raise UpstreamInvalidResponse("the model's server sent no list of models; is the url that of an OpenAI API?")
+    raise UpstreamInvalidResponse("the model's server sent no list of models; give the URL of an OpenAI API")
 
 
 def _is_card(card: Any) -> bool:

@@ -32,7 +32,7 @@ STARTER = """\
   #     - {speaks: completions, url: "http://127.0.0.1:8101/v1", model: my-sft-7b, engine: vllm}
 """
 ENGINE_OF_OWNER = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
-"""The field ``owned_by`` of a served model → the setting ``engine``. Other servers write something else there."""
+"""The field ``owned_by`` of a served model → the setting ``engine``. Other servers write other values."""
 
 
 def starter() -> str:
@@ -44,7 +44,7 @@ def of_engine(url: str, served: Sequence[ServedModel], key: str | None, template
     """Return a configuration with the models of an engine. ``key``: the reference to its key, such as ``env:NAME``.
 
     The engine writes the prompts, because its list of models does not name the template that a model was trained on.
-    Comments name the templates whose name is part of the model's name.
+    Comments in the configuration list the templates whose name is part of the model's name.
     """
     names: dict[str, ServedModel] = {}
     for model in served:
@@ -54,12 +54,12 @@ def of_engine(url: str, served: Sequence[ServedModel], key: str | None, template
 
 
 def base_url(url: str) -> str:
-    """Return an engine's address with ``/v1``, if it has no path."""
+    """Return an engine's address. ``/v1`` is added if the address has no path."""
     return url.rstrip("/") + ("" if urlsplit(url).path.strip("/") else "/v1")
 
 
 def _name(served: str, taken: dict[str, ServedModel]) -> str:
-    """Return the last part of a served name, such as ``my-model`` of ``organisation/my-model``."""
+    """Return a new name for a served model: the last part of the served name, such as ``b`` for ``a/b``."""
     short = re.sub(r"[^!-~]|/", "-", served.rstrip("/").rpartition("/")[2])[:100]
     name = short if MODEL_NAME.fullmatch(short) else "model"
     return name if name not in taken else f"{name}-{len(taken) + 1}"
@@ -73,12 +73,12 @@ def _entry(name: str, model: ServedModel, url: str, key: str | None, templates: 
         settings["key"] = key
     target = ", ".join([f"{setting}: {json.dumps(value)}" for setting, value in settings.items()])
     named = matching(model.name, templates)
-    choices = f" With this name it may be {' or '.join(named)}." if named else ""
+    choices = f" The model's name suggests {' or '.join(named)}." if named else ""
     return f"""\
   {json.dumps(name)}:
     # The engine writes the prompt, with the chat template that it was started with.
     # To send the exact prompt yourself, write speaks: completions, and the template that the model was trained on.
-    # gateway templates lists them.{choices}
+    # gateway templates lists all templates.{choices}
     template: chat
     targets:
       - {{speaks: chat, {target}}}
@@ -88,7 +88,7 @@ def _entry(name: str, model: ServedModel, url: str, key: str | None, templates: 
 def matching(model: str, templates: Sequence[str]) -> list[str]:
     """Return the templates whose name, without ``lazyllm-``, is a part of a model's name, longest first.
 
-    The organisation before a slash is left out: the models of one organisation have different templates.
+    The organisation before a slash is ignored, because the models of one organisation have different templates.
     """
     word = model.lower().rpartition("/")[2]
     found = [

@@ -1,6 +1,7 @@
-"""Checks that every target of a configuration is reachable, accepts its key, knows its model and adds BOS as declared.
+"""Checks that each configured target is reachable, accepts its key, has its model and adds a BOS as configured.
 
-No text is generated. A target in this process was loaded before, and a provider behind LiteLLM has no free request.
+No text is generated. Targets in this process are not asked, because they are loaded already. Providers behind LiteLLM
+are not asked, because each request would cost money.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from gateway.core.errors import GatewayError, Problem, UpstreamAuthFailed, Upstr
 from gateway.core.words import quoted, suggest
 
 TEXT = "a"
-"""The text that an engine divides into tokens."""
+"""The text that engines are asked to tokenize."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveResult:
-    """What was found out about one target."""
+    """The result of the check of one target."""
 
     target: TargetSpec
     found: str
-    """One line for a person."""
+    """A phrase about the target for the table of results."""
     problem: Problem | None = None
 
 
@@ -65,9 +66,9 @@ async def _check(model: ModelSpec, position: int, client: HttpClient) -> LiveRes
 
 
 async def _ask(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
-    """Return what a target answers. Raises ``LiveProblem``."""
+    """Ask one target, and return a phrase about its answer. Raises ``LiveProblem`` if the target cannot be used."""
     if target.speaks not in ("completions", "chat"):
-        return "not asked: a provider" if target.speaks == "litellm" else "runs in this process"
+        return "not asked, because it is a provider" if target.speaks == "litellm" else "runs in this process"
     try:
         key = None if target.key is None else target.key.get_secret_value()
         names = [served.name for served in await served_models(target.url, key, client)]
@@ -80,12 +81,15 @@ async def _ask(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
         raise LiveProblem("url", f"{target.url}: {error.message}") from None
     if target.model not in names:
         message = f"{target.url} does not serve {quoted(target.model)}{suggest(target.model, names)}"
-        raise LiveProblem("model", f"{message}; set model to a name that it serves")
+        raise LiveProblem("model", f"{message}; set model to a name that this server lists")
     return f"serves {target.model}" + await _bos(model, target, client)
 
 
 async def _bos(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
-    """Return a phrase about the BOS of an engine that has ``/tokenize``. Raises ``LiveProblem``."""
+    """Return a phrase about the BOS that an engine adds; empty if the engine has no ``/tokenize``.
+
+    Raises ``LiveProblem`` if the BOS contradicts the settings of the target or the template.
+    """
     if target.speaks != "completions" or not declared_capabilities(target).renders:
         return ""
     tokenizer = TokenizerClient(target, client, CONNECT_SECONDS, SECONDS)
@@ -101,8 +105,8 @@ async def _bos(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
     adds = f"puts the BOS {text} before a prompt" if bos is not None else "puts no BOS before a prompt"
     if target.adds_bos is not None and target.adds_bos != (bos is not None):
         value = "true" if target.adds_bos else "false"
-        raise LiveProblem("adds_bos", f"is {value}, but the engine {adds}; correct it, or remove it")
+        raise LiveProblem("adds_bos", f"is {value}, but the engine {adds}; correct or remove this setting")
     if model.template.bos == "engine" and bos is None:
         name = quoted(model.template.name)
-        raise LiveProblem("engine", f"the engine {adds}, but the template {name} expects one (bos: engine)")
+        raise LiveProblem("engine", f"the engine {adds}, but the template {name} expects a BOS (bos: engine)")
     return f"; {adds}"

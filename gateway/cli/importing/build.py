@@ -35,7 +35,7 @@ SYSTEM = {"role": "system", "content": "Answer with a number."}
 QUESTION = {"role": "user", "content": "1+1=?"}
 FOLLOW_UP = (QUESTION, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2+2=?"})
 CONVERSATIONS = ((QUESTION,), FOLLOW_UP, (SYSTEM, QUESTION), (SYSTEM, *FOLLOW_UP))
-"""The conversations of the examples. Those that the reference excludes or refuses are left out."""
+"""The conversations of the examples. A conversation that the reference excludes or refuses is left out."""
 Spec = TypeVar("Spec", TemplateSpec, PromptSpec)
 ReadFile = Callable[[Files, Path, str, AddProblem], Spec | None]
 MAX_EXAMPLES = 3
@@ -50,7 +50,7 @@ class ImportedFile:
     """A checked template or prompt file."""
 
     name: str
-    """The name of the file without ``.yaml``, and of the folder for ``files``."""
+    """The name of the YAML file without ``.yaml``, which is also the name of the folder for ``files``."""
     text: str
     files: tuple[tuple[str, bytes], ...]
     """The relative paths and the contents of further files that the template needs."""
@@ -59,7 +59,7 @@ class ImportedFile:
 
 
 def build_file(draft: Draft) -> ImportedFile:
-    """Return the file of a draft. Raises ``ConfigError`` if a prompt differs from the source's prompt."""
+    """Make and check the file of a draft. Raises ``ConfigError`` if a prompt differs from the source's prompt."""
     with tempfile.TemporaryDirectory(prefix="gateway-import-") as scratch:
         if draft.is_prompt:
             lines = [_not_compared(draft)]
@@ -92,7 +92,10 @@ def _not_compared(draft: Draft) -> str:
 
 
 def _check(draft: Draft, text: str, scratch: Path, read: ReadFile[Spec]) -> Spec:
-    """Read the written file and its folder as ``gateway check`` does. Its values must equal those of the draft."""
+    """Write the file and its folder to ``scratch``, and read both as ``gateway check`` does.
+
+    Raises an error if the file is invalid, or if its values differ from those of the draft.
+    """
     path = scratch / f"{draft.name}.yaml"
     path.write_text(text, encoding="utf-8", newline="")
     for name, data in draft.files:
@@ -137,7 +140,7 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
             examples.append({"messages": list(messages), **given, **result})
             break
     if not examples:
-        why = refusals[0] if refusals else "the format excludes all of them"
+        why = refusals[0] if refusals else "the format excludes all example conversations"
         raise ConfigError((Problem(draft.origin, 0, "", f"no example can be rendered: {why}"),))
     return examples[:MAX_EXAMPLES]
 
@@ -201,9 +204,9 @@ def _success(results: Sequence[CaseResult], same: int, left_out: Counter[str], r
     if reference.default_system:
         lines.append("Conversations without a system message were compared with the source's default system message.")
     if accepted := [one.case.name for one in results if one.verdict == "refused by the reference"]:
-        lines.append(f"Refused by the source and accepted here: {', '.join(accepted)}.")
+        lines.append(f"The source refuses these conversations, but the new template does not: {', '.join(accepted)}.")
     if any(one.is_different for one in results if one.case.whole and one.verdict != "not compared"):
-        lines.append("Complete conversations, as scored by perplexity, differ from the source's.")
+        lines.append("Complete conversations (for perplexity) are not the same text as in the source.")
     return lines
 
 

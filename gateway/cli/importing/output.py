@@ -15,7 +15,7 @@ from gateway.template.huggingface.folder import JINJA, LOOKED_AT, NAMED
 
 
 def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path | None]:
-    """Return a path for each draft; None: standard output. Raises ``CommandError`` if a path must not be written."""
+    """Return a path for each draft, or None for standard output. Raises ``CommandError`` for a path that is refused."""
     out = options.out
     paths: list[Path | None]
     if out is None or options.is_folder:

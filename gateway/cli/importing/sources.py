@@ -1,4 +1,4 @@
-"""Finds the source file, reads it by its format, and chooses and names the drafts made from it."""
+"""Finds the source file, reads the file by its format, and chooses and names the drafts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
     if options.model is not None:
         drafts = [draft for draft in drafts if draft.name == _as_name(options.model)]
         if not drafts:
-            raise CommandError(f"no model or dataset {quoted(options.model)} in {options.source}; there are {names}")
+            raise CommandError(f"no model or dataset {quoted(options.model)} in {options.source}; choose from {names}")
     if options.name is not None and len(drafts) > 1:
         what = f"--name needs a single file, but {options.source} makes {len(drafts)}"
         raise CommandError(f"{what}; choose one with --model: {names}")
@@ -99,7 +99,7 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
 
 
 def kind_hint(options: ImportOptions) -> str | None:
-    """Return advice if the content of the source is that of another format than ``--kind`` names."""
+    """Return advice if the source seems to have another format than ``--kind``; None if the formats agree."""
     if options.kind == "auto":
         return None
     with suppress(ConfigError, CommandError):
@@ -145,13 +145,13 @@ def _file_of(options: ImportOptions) -> Path:
     if not path.is_dir():
         return path
     if options.kind not in ("auto", "hf", "ollama"):
-        raise CommandError(f"{path} is a folder, and --kind {options.kind} reads a file; name the file in it")
+        raise CommandError(f"{path} is a folder, and --kind {options.kind} reads a file; give the path of a file")
     file = chat_template_in(path) if options.kind in ("auto", "hf") else None
     if file is None and options.kind in ("auto", "ollama") and (path / MODELFILE).is_file():
         file = path / MODELFILE
     if file is None:
         looked = f"{path} has no chat template (in {', '.join(TEMPLATES)}) and no {MODELFILE}"
-        raise CommandError(f"{looked}; name the file, or use template: base for a model without a chat format")
+        raise CommandError(f"{looked}; give another path, or use template: base for a model without a chat format")
     return file
 
 

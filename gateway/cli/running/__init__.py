@@ -3,8 +3,8 @@
 rows      reads DATA.jsonl; each line becomes one request
 output    the output file: locked, appended to, and read again to resume
 gateways  sends requests to the gateway in this process, or to a running one
-ask       asks the gateway for one row, with retries, and writes the row's output line
+ask       sends rows to the gateway, with retries, and makes the output lines
 identity  describes a run, so that a later run with other settings is refused
 manifest  the manifest: the run's identity, and the summary of the output file
-ray_data  the rows on several machines, with Ray Data
+ray_data  sends rows from several machines, with Ray Data
 """

@@ -1,7 +1,7 @@
-"""Asks the gateway for rows, a bounded number at once, and makes the output line of each row.
+"""Sends rows to the gateway, with a limited concurrency, and makes the output line of each row.
 
-The gateway itself repeats a call that failed before its first content. The repetitions here are for a gateway that is
-busy, is restarted or limits the rate, which may take longer.
+The gateway itself retries a call that failed before its first content. This module repeats the whole request, because a
+gateway may be busy, restart or limit the rate for a longer time.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from gateway.cli.running.gateways import PREFIX, GatewayClient, GatewayUnreachab
 from gateway.cli.running.rows import DataRow
 
 MOST_RETRY_AFTER = 60.0
-"""The longest wait for a ``retry-after``, in seconds."""
+"""The maximum wait in seconds, even if ``retry-after`` asks for a longer wait."""
 
 REPEATED = frozenset({408, 429, 503})
-"""Statuses after which a request is repeated. After other statuses from 500 on, it is repeated unless the gateway
-advises against it (``x-should-retry``)."""
+"""Statuses after which a request is always repeated. After another status of 500 or more, a request is repeated if the
+answer does not contain ``x-should-retry: false``."""
 NUMBERS: dict[str, Callable[[str], float]] = {"attempts": int, "overhead_ms": float}
-"""Provenance that is a number in the output line."""
+"""Provenance field that is a number in the output line → the type of the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """The repetitions of a row."""
+    """How often a row is repeated, and after which delays."""
 
     retries: int
-    """The most repetitions of one row."""
+    """The maximum number of repetitions of one row."""
     first_delay: float = 0.5
-    """Seconds before the first repetition; each further delay is twice the one before."""
+    """Seconds before the first repetition. Each further delay is twice as long as the previous delay."""
     most_delay: float = 8.0
-    """The most seconds before any repetition, unless the gateway asks for more (``retry-after``)."""
+    """The maximum delay before a repetition, in seconds. A ``retry-after`` of the gateway may be longer."""
 
 
 async def ask_all(
@@ -48,9 +48,9 @@ async def ask_all(
     concurrency: int,
     write: Callable[[bytes, bool], None],
 ) -> None:
-    """Ask for all rows, and call ``write`` with each output line and whether it holds an answer.
+    """Send all rows, and call ``write`` for each row with the output line and with whether the line has an answer.
 
-    Raises ``GatewayUnreachable`` and the errors of ``write``; the running requests are then cancelled.
+    Raises ``GatewayUnreachable`` and the errors of ``write``, after the running requests have been cancelled.
     """
 
     async def work() -> None:
@@ -67,7 +67,7 @@ async def ask_all(
 
 
 async def ask(gateway: GatewayClient, row: DataRow, limits: RetryLimits) -> tuple[bytes, bool]:
-    """Return the output line of a row, and whether it holds an answer. Raises ``GatewayUnreachable``."""
+    """Send a row. Return the output line, and whether the line has an answer. Raises ``GatewayUnreachable``."""
     body = orjson.dumps(row.body)
     retries = 0
     while True:
@@ -87,7 +87,7 @@ Outcome = HttpAnswer | NoAnswer | GatewayUnreachable
 
 
 async def send(gateway: GatewayClient, url: str, body: bytes) -> Outcome:
-    """Send one request."""
+    """Send one request, and return the answer or the error."""
     try:
         return await gateway.post(url, body)
     except (NoAnswer, GatewayUnreachable) as error:
@@ -95,7 +95,7 @@ async def send(gateway: GatewayClient, url: str, body: bytes) -> Outcome:
 
 
 def should_repeat(outcome: Outcome) -> bool:
-    """Return whether a request that ended so may succeed later."""
+    """Return whether a request with this outcome may succeed if it is repeated later."""
     if not isinstance(outcome, HttpAnswer):
         return True
     if outcome.status < 500:
@@ -104,7 +104,7 @@ def should_repeat(outcome: Outcome) -> bool:
 
 
 def delay(outcome: Outcome, retries: int, limits: RetryLimits) -> float:
-    """Return the seconds to wait before the next repetition, with a random part, so that rows do not repeat at once."""
+    """Return the seconds to wait before the next repetition. A random part spreads the repetitions of many rows."""
     after = outcome.headers.get("retry-after", "") if isinstance(outcome, HttpAnswer) else ""
     if after.isdecimal() and after.isascii():
         return min(float(after), MOST_RETRY_AFTER) + random.random() * limits.first_delay
@@ -133,7 +133,7 @@ def output_line(row: DataRow, outcome: HttpAnswer | NoAnswer, seconds: float, re
 
 
 def _body(body: bytes) -> Any:
-    """Return the body as JSON; the body of a proxy's error page is a text."""
+    """Return the JSON value of a body. A body that is not JSON, such as a proxy's error page, is returned as text."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -142,12 +142,12 @@ def _body(body: bytes) -> Any:
 
 @cache
 def _provenance_name(header: str) -> str | None:
-    """Return the name of a header in the output line; None if the header is not provenance. Cached."""
+    """Return the name of a header in the output line; None if the header is not provenance."""
     return header.removeprefix(PREFIX).replace("-", "_") if header.startswith(PREFIX) else None
 
 
 def _provenance(answer: HttpAnswer) -> dict[str, Any]:
-    """Return the ``x-gateway-*`` headers: ``x-gateway-prompt-sha256`` becomes ``prompt_sha256``."""
+    """Return the values of the ``x-gateway-*`` headers by name, such as ``prompt_sha256``."""
     found: dict[str, Any] = {}
     for header, value in answer.headers.items():
         name = _provenance_name(header)

@@ -1,7 +1,7 @@
-"""Sends requests to a gateway: the one in this process, or a running one.
+"""Sends requests to a gateway in this process, or to a running gateway.
 
-In this process the requests go to the same application that ``gateway serve`` runs, with all delivery layers, but
-without sockets. So no port is opened, and no client key is needed.
+In this process the requests are passed to the same application that ``gateway serve`` runs, with all delivery layers,
+but without sockets. So no port is opened, and no client key is needed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gateway.server.runtime import Runtime
 
 PREFIX = "x-gateway-"
 NEEDED = ("x-request-id", "x-should-retry", "retry-after")
-"""The headers of an answer that are read, beside those that begin with ``PREFIX``."""
+"""The headers that are read from an answer, in addition to the headers that begin with ``PREFIX``."""
 NEVER_CONNECTED = (UpstreamUnreachable, UpstreamDnsError, UpstreamConnectTimeout)
 
 
 class NoAnswer(Exception):
-    """The gateway was reached, but sent no whole answer. ``code`` is the code in the output line."""
+    """The gateway was reached, but sent no complete answer. ``code`` is the error code in the output line."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class HttpAnswer:
 
     status: int
     headers: Mapping[str, str]
-    """Lower-case names; at least ``NEEDED`` and those that begin with ``PREFIX``."""
+    """Lower-case name → value: at least the headers ``NEEDED``, and all headers that begin with ``PREFIX``."""
     body: bytes
 
 
@@ -56,7 +56,7 @@ class GatewayClient(ABC):
 
     @abstractmethod
     async def post(self, path: str, body: bytes) -> HttpAnswer:
-        """POST a JSON body. Raises ``NoAnswer`` and ``GatewayUnreachable``."""
+        """POST a JSON body and return the answer. Raises ``NoAnswer`` and ``GatewayUnreachable``."""
 
 
 # ---------------------------------------------------------------- in this process
@@ -69,7 +69,7 @@ class LocalGateway(GatewayClient):
         self._app = app
 
     async def post(self, path: str, body: bytes) -> HttpAnswer:
-        """See ``GatewayClient``."""
+        """Pass a request to the application, and return the answer. See ``GatewayClient.post``."""
         request = LocalRequest(path, body)
         await self._app(request)
         if not request.complete:
@@ -94,43 +94,43 @@ class LocalRequest(HttpRequest):
         self.parts: list[bytes] = []
 
     async def body(self, limit: int) -> bytes:
-        """See ``HttpRequest``. Called only if ``buffered_body`` is too long."""
+        """Raise ``BodyTooLarge``. The application calls this method only if ``buffered_body`` is too long."""
         raise body_too_large(limit)
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
-        """See ``HttpRequest``."""
+        """Keep a whole answer. See ``HttpRequest.reply``."""
         self.start(status, headers)
         self.end(body)
 
     def start(self, status: int, headers: bytes) -> None:
-        """See ``HttpRequest``."""
+        """Keep the status and headers of a stream. See ``HttpRequest.start``."""
         self.status, self.head = status, self.extra_headers + headers
 
     async def write(self, frames: bytes, seconds: float) -> None:
-        """See ``HttpRequest``."""
+        """Keep a part of a stream. See ``HttpRequest.write``."""
         self.parts.append(frames)
 
     def end(self, last: bytes = b"") -> None:
-        """See ``HttpRequest``."""
+        """Keep the last part of a stream. See ``HttpRequest.end``."""
         self.parts.append(last)
         self.complete = True
 
     def abort(self) -> None:
-        """See ``HttpRequest``."""
+        """Do nothing, because there is no connection to close."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSource:
-    """The configuration of a gateway in this process. Edited files are not loaded again during the run."""
+    """The configuration of a gateway in this process. Files that are edited during the run are not loaded again."""
 
     config: Path
     snapshot: Snapshot
 
     @asynccontextmanager
     async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
-        """Build the configured models, and close them at the end.
+        """Yield a gateway with the configured models, and close the models at the end.
 
-        ``concurrency``: the number of concurrent calls, which a lower ``max_in_flight`` does not limit.
+        ``concurrency``: the number of concurrent calls. A lower ``max_in_flight`` is raised to this number.
         """
         server = self.snapshot.server
         most = max(server.max_in_flight, concurrency)
@@ -147,10 +147,10 @@ class LocalSource:
 
 
 class RemoteGateway(GatewayClient):
-    """A running gateway."""
+    """A running gateway, reached over HTTP."""
 
     def __init__(self, base_url: str, key: str | None, timeout: float) -> None:
-        """See ``RemoteSource``."""
+        """Store the address, the client key and the timeout. See ``RemoteSource``."""
         self.base_url = base_url
         self._timeout = timeout
         self._root = server_root(base_url)
@@ -159,14 +159,16 @@ class RemoteGateway(GatewayClient):
         self._endpoint = cache(lambda path: self.client.endpoint(self._root + path, headers))
 
     async def post(self, path: str, body: bytes) -> HttpAnswer:
-        """See ``GatewayClient``."""
+        """Send a request over HTTP, and return the answer. See ``GatewayClient.post``."""
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._post(path, body)
         except TimeoutError:
-            raise NoAnswer("timeout", f"no answer within {self._timeout:g} s") from None
+            raise NoAnswer("timeout", f"the gateway did not answer within {self._timeout:g} s") from None
         except NEVER_CONNECTED:
-            raise GatewayUnreachable(f"no gateway answers at {self.base_url}; start it, then run this again") from None
+            raise GatewayUnreachable(
+                f"no gateway answers at {self.base_url}; start it and give the command again"
+            ) from None
         except UpstreamError as error:
             raise NoAnswer("no_answer", f"the connection to the gateway failed ({error.code})") from None
 
@@ -184,17 +186,17 @@ def _chosen(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSource:
-    """The address of a running gateway, with ``/v1`` at its end as OpenAI's SDK takes it."""
+    """The address of a running gateway, which ends in ``/v1`` like ``base_url`` in OpenAI's SDK."""
 
     base_url: str
     key: str | None = field(repr=False)
-    """The client key."""
+    """The client key; None if the gateway needs no key."""
     timeout: float
-    """Seconds for one request."""
+    """The timeout of one request, in seconds."""
 
     @asynccontextmanager
     async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
-        """Yield a client of the gateway; its connections are closed at the end. ``concurrency`` does not matter."""
+        """Yield a client of the gateway, and close the client's connections at the end. ``concurrency`` is not used."""
         gateway = RemoteGateway(self.base_url, self.key, self.timeout)
         try:
             yield gateway

@@ -20,15 +20,15 @@ DESCRIBED = (
 )  # fmt: skip
 """The fields of a rendering that belong to the identity of a run."""
 ANY_MESSAGES = [{"role": "user", "content": "hello"}]
-"""Rendered for models that get no chat rows, to learn their template and policy."""
+"""The conversation that is rendered for a model without chat rows, to find out the model's template and policy."""
 REFUSED_FOR_ALL_ROWS = (401, 404)
 
 
 async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, limits: RetryLimits) -> dict[str, Any]:
-    """Return what must not change between two runs on one output file.
+    """Return the facts about a run that must be the same in all runs on one output file.
 
     The first chat row of each model is rendered. Its prompt hash changes with the template, the dataset prompt and the
-    examples. Raises ``CommandError`` if a row cannot be rendered, since most other rows would then fail as well.
+    examples. Raises ``CommandError`` if a row cannot be rendered, because most other rows would then fail as well.
     """
     models: dict[str, Any] = {}
     for (url, model), row in sorted(survey.first.items(), key=lambda item: item[0][0] != CHAT):
@@ -56,9 +56,9 @@ async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, li
 async def _render(
     gateway: GatewayClient, row: DataRow, body: Mapping[str, Any], limits: RetryLimits, *, required: bool = True
 ) -> dict[str, Any]:
-    """Return ``DESCRIBED`` for a body of a chat request; ``row`` is named in errors.
+    """Render the body of a chat request, and return the fields ``DESCRIBED``. Errors contain the line of ``row``.
 
-    ``required``: False if the model need not accept chat requests; the result is then the error's code.
+    ``required``: whether the model must accept chat requests. If not, a refusal returns only the error's code.
     """
     line, answered = await ask(gateway, replace(row, url=RENDER, body=body), limits)
     value = orjson.loads(line)

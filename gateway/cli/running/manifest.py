@@ -1,7 +1,7 @@
-"""The manifest of a run, the file beside the output with the end ``.manifest.json``.
+"""The manifest of a run: a file next to the output file, whose name ends in ``.manifest.json``.
 
-``identity`` is written before the first row: a later run on the same output file must have the same. ``results`` is
-counted from the output file, so it is right after any number of killed runs.
+``identity`` is written before the first row. A later run on the same output file must have the same ``identity``.
+``results`` is computed from the output file, so it is correct after any number of killed runs.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from gateway.core.version import VERSION
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 COUNTED = {"template": "templates", "dataset_prompt": "dataset_prompts", "policy": "policies", "target": "targets"}
-"""Provenance of a row → the key under which its values are counted, for each model."""
+"""Provenance field of a row → the key in the manifest under which the field's values are counted for each model."""
 MOST_CHANGES = 10
-"""The number of changes that are listed."""
+"""The maximum number of changes that an error message lists."""
 
 
 class Manifest:
     """The manifest of one output file."""
 
     def __init__(self, output: Path, identity: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        """``identity``: what must not change between runs. ``facts``: what may change, such as the address."""
+        """``identity``: facts that must be the same in all runs. ``facts``: facts that may change, like the address."""
         self.path = manifest_path(output)
         self._output = output
         self._identity = dict(identity)
@@ -38,9 +38,10 @@ class Manifest:
         self._runs: list[dict[str, Any]] = []
 
     def begin(self, rows_done: int, *, allow_changes: bool) -> None:
-        """Compare with the manifest of earlier runs, and write it. Raises ``CommandError`` for another identity.
+        """Compare the identity with that of earlier runs, and write the manifest.
 
-        ``allow_changes``: keep the earlier rows, and list the changes under ``runs``.
+        Raises ``CommandError`` if the identities differ. With ``allow_changes``, the earlier rows are kept instead, and
+        the changes are listed under ``runs``.
         """
         earlier = self._read()
         changes: list[str] = []
@@ -61,7 +62,7 @@ class Manifest:
     def end(self, seconds: float, *, complete: bool) -> dict[str, Any]:
         """Write the manifest with the results of all runs, and return the results.
 
-        ``seconds``: the time in which this run asked for its rows. ``complete``: no row is left.
+        ``seconds``: the duration of this run. ``complete``: whether every row has been sent.
         """
         results = summarise(complete_lines(self._output))
         run = self._runs[-1]
@@ -77,7 +78,7 @@ class Manifest:
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict) or not {"identity", "runs"} <= value.keys():
-            raise CommandError(f"{self.path}: not a manifest of `gateway run`; choose another --out")
+            raise CommandError(f"{self.path}: this file is not a manifest of `gateway run`; choose another --out")
         return value
 
     def _write(self, state: str, results: Mapping[str, Any] | None) -> None:
@@ -145,7 +146,7 @@ def summarise(lines: Iterator[bytes]) -> dict[str, Any]:
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
-    """Return ``QUANTILES`` of the values by the nearest rank; empty without values."""
+    """Return the ``QUANTILES`` of the values by the nearest rank. Without values the result is empty."""
     ordered = sorted(values)
     last = len(ordered) - 1
     return {name: ordered[round(share * last)] for name, share in QUANTILES.items()} if ordered else {}

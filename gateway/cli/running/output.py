@@ -1,7 +1,7 @@
-"""The output file: one line for each answered row, in the order in which the answers arrive.
+"""The output file: one line for each row, in the order in which the answers arrive.
 
 A killed process leaves whole lines and at most one partial line at the end, which the next run removes. So a row is
-either in the file once, or is asked again.
+either in the file once, or is sent again.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from gateway.cli.options import CommandError
 
 
 class OutputFile:
-    """The output file, open for appending and locked against a second run; a context manager."""
+    """The output file, opened for appending and locked against a second run; a context manager that closes it."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file and read it. Raises ``CommandError``."""
+        """Open or create the file, and read it. Raises ``CommandError`` if the file cannot be used."""
         self.path = path
         self._replaced: list[BinaryIO] = []
-        """Files that ``drop_failed`` has replaced. They stay open, because they hold the locks of this run."""
+        """Files that ``drop_failed`` has replaced. They stay open to keep the locks of this run."""
         try:
             self._file = _open_locked(path)
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}") from None
         try:
             if path.stat().st_size and not manifest_path(path).exists():
-                raise CommandError(f"{path} exists without {manifest_path(path)}; choose another --out")
+                raise CommandError(f"{path} exists, but {manifest_path(path)} does not; choose another --out")
             self.done = self._read_done()
             """The ``custom_id`` of every row in the file."""
         except BaseException:
@@ -47,7 +47,7 @@ class OutputFile:
             file.close()
 
     def append(self, line: bytes) -> None:
-        """Write a line, which survives the death of this process. Raises ``OSError``."""
+        """Write and flush a line. The line is kept even if this process is killed. Raises ``OSError``."""
         self._file.write(line)
         self._file.flush()
 
@@ -56,7 +56,7 @@ class OutputFile:
         os.fsync(self._file.fileno())
 
     def drop_failed(self) -> int:
-        """Remove the lines of failed rows, so that these rows are asked again. Returns their number."""
+        """Remove the lines of failed rows, so that these rows are sent again. Returns the number of removed lines."""
         draft = self.path.with_name(f"{self.path.name}.partial")
         dropped = 0
         draft.unlink(missing_ok=True)
@@ -86,10 +86,12 @@ class OutputFile:
                 custom_id = None
             if not isinstance(custom_id, str):
                 raise CommandError(
-                    f"{self.path}:{number}: not a line of `gateway run`; delete it, and its row is asked again"
+                    f"{self.path}:{number}: this line is not from `gateway run`; delete it, and its row is sent again"
                 )
             if custom_id in done:
-                raise CommandError(f'{self.path}:{number}: a second line of row "{custom_id}"; delete one of them')
+                raise CommandError(
+                    f'{self.path}:{number}: this is the second line of row "{custom_id}"; delete one of the two'
+                )
             done.add(custom_id)
             size += len(line)
         self._file.truncate(size)
@@ -110,7 +112,7 @@ def complete_lines(path: Path) -> Iterator[bytes]:
 
 
 def is_answered(value: dict[str, Any]) -> bool:
-    """Return whether an output line holds an answer, not a failure."""
+    """Return whether an output line contains an answer, and not an error."""
     response = value["response"]
     return response is not None and response["status_code"] == 200
 
@@ -121,5 +123,5 @@ def _open_locked(path: Path) -> BinaryIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise CommandError(f"{path}: another `gateway run` writes to this file", 1) from None
+        raise CommandError(f"{path}: another `gateway run` is writing to this file", 1) from None
     return file

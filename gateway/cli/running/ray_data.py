@@ -1,7 +1,8 @@
-"""Asks for rows on several machines, with Ray Data (``--engine ray``).
+"""Sends rows from several machines, with Ray Data (``--engine ray``).
 
-Ray distributes blocks of rows over actors, one on each machine; each actor asks its own gateway. Ray repeats nothing:
-rows are repeated by ``ask``, and a run that ended early is continued like any other run. Ray is imported here only.
+Ray distributes blocks of rows to actors, one on each machine. Each actor sends its rows to the gateway of its machine.
+Ray repeats nothing: ``ask`` repeats rows, and a run that ended early is continued like any other run. Only this module
+imports Ray.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from gateway.cli.running.gateways import GatewaySource
 from gateway.cli.running.rows import DataRow
 
 ROWS_PER_BLOCK = 256
-"""Rows that an actor asks for before their lines reach the output. If the run is killed, they are asked again."""
+"""The number of rows whose lines an actor returns together. If the run is killed before, these rows are sent again."""
 NO_RETRIES = {"max_restarts": 0, "max_task_retries": 0}
 """Options of the actors. By default Ray restarts an actor that ended, and repeats its block of rows."""
 
 
 class RayAsker:
-    """One actor: asks the gateway of its machine for blocks of rows."""
+    """One actor, which sends blocks of rows to the gateway of its machine."""
 
     def __init__(self, source: GatewaySource, limits: RetryLimits, concurrency: int) -> None:
         self._limits = limits
@@ -35,7 +36,7 @@ class RayAsker:
         self._gateway = self._runner.run(AsyncExitStack().enter_async_context(source.open(concurrency)))
 
     def __call__(self, batch: Mapping[str, Sequence[bytes]]) -> dict[str, list[Any]]:
-        """Return the output lines of pickled rows."""
+        """Send a block of pickled rows, and return the output lines."""
         rows: list[DataRow] = [pickle.loads(row) for row in batch["row"]]
         found: list[tuple[bytes, bool]] = []
         self._runner.run(
@@ -57,9 +58,10 @@ def ask_with_ray(
     concurrency: int,
     write: Callable[[bytes, bool], None],
 ) -> None:
-    """Ask for all rows on the machines of the Ray cluster, or on this one if there is no cluster.
+    """Send all rows from the machines of the Ray cluster, or from this machine if there is no cluster.
 
-    ``concurrency``: requests at the same time on each machine. Raises ``CommandError``, and the errors of ``write``.
+    ``concurrency``: the number of concurrent requests on each machine. Raises ``CommandError`` if Ray fails or is not
+    installed, and the errors of ``write``.
     """
     try:
         import ray

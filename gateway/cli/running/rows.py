@@ -22,7 +22,7 @@ MOST_PROBLEMS = 10
 
 
 class RowProblem(ValueError):
-    """Raised for a line that does not become a request. The message is one sentence without the place."""
+    """Raised for a line that cannot become a request. The message does not contain the file or the line number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class DataRow:
     """One line as a request."""
 
     custom_id: str
-    """The line's own ``custom_id``, or ``line-N``."""
+    """The ``custom_id`` in the line, or ``line-N`` if the line has no ``custom_id``."""
     line: int
     """The number of the line, from 1."""
     url: str
@@ -45,19 +45,19 @@ class RowForm:
     """How a line becomes a request: the options of the command line."""
 
     model: str | None = None
-    """None: each line names its model."""
+    """The model for lines that do not name a model. None: every line must name a model."""
     prompt: str | None = None
-    """The id of a dataset prompt, which gets the line as variables. None: the line is a request."""
+    """The id of a dataset prompt, whose variables are in the line. None: the line is a request."""
     infer: str = "gen"
-    """A key of ``INFER``."""
+    """The kind of inference, a key of ``INFER``."""
     turns: str = "every"
-    """For ``multiturn``: the history of a turn, a value of ``gateway.turns.mode``."""
+    """The value of ``gateway.turns.mode`` for ``multiturn``."""
     examples: tuple[Mapping[str, Any], ...] = ()
-    """The examples before the question, instead of those that the prompt chooses itself."""
+    """The examples before the question. Empty: the dataset prompt chooses the examples."""
     params: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Fields of the request for lines that do not set them."""
     keep: tuple[str, ...] = ()
-    """Columns that are copied to the output line. A line that is a request is sent without them."""
+    """Columns that are copied to the output line. If the line is a request, the columns are not sent."""
 
     def row(self, number: int, value: dict[str, Any]) -> DataRow:
         """Return line ``number`` as a request. Raises ``RowProblem``."""
@@ -68,22 +68,22 @@ class RowForm:
         url, body = INFER[self.infer](self, value)
         body = self._with_params(body)
         if self.model is not None and body.setdefault("model", self.model) != self.model:
-            raise RowProblem(f"the line names another model than --model {self.model}; leave one of them out")
+            raise RowProblem(f"the line names another model than --model {self.model}; remove one of them")
         if not isinstance(body.get("model"), str):
-            raise RowProblem("no model: give --model, or write a model into the line")
+            raise RowProblem('the line names no model; give --model, or add "model" to the line')
         if body.get("stream"):
-            raise RowProblem('a row cannot be streamed; leave "stream" out')
+            raise RowProblem('a row cannot be streamed; remove "stream"')
         return DataRow(custom_id=custom_id, line=number, url=url, body=body, kept=kept)
 
     def _with_params(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Add the fields of ``params`` that a request lacks; those inside ``gateway`` are added one by one."""
+        """Add the fields of ``params`` that a request lacks. The fields inside ``gateway`` are added separately."""
         given, own = self.params.get("gateway") or {}, body.get("gateway") or {}
         if not isinstance(given, dict) or not isinstance(own, dict):
             raise RowProblem('"gateway" must be an object')
         filled = body.keys() - {"gateway"} if self.prompt is not None else set[str]()
         made = own.keys() if self.prompt is not None else {"turns"} if self.infer == "multiturn" else set[str]()
         if clash := [*self.params.keys() & filled, *[f"gateway.{name}" for name in given.keys() & made]]:
-            raise RowProblem(f"--param {min(clash)} is a field that --prompt or --infer fills; leave it out")
+            raise RowProblem(f"--param {min(clash)} is a field that --prompt or --infer sets; remove this --param")
         extension = {**given, **own}
         return {**self.params, **body, **({"gateway": extension} if extension else {})}
 
@@ -121,7 +121,7 @@ def _multiturn(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any
     if not isinstance(extension, dict):
         raise RowProblem('"gateway" must be an object')
     if "turns" in extension:
-        raise RowProblem("--infer multiturn makes gateway.turns, which the line has too; remove one of them")
+        raise RowProblem("--infer multiturn sets gateway.turns, but the line sets it too; remove one of them")
     return CHAT, {**body, "gateway": {**extension, "turns": turns}}
 
 
@@ -130,7 +130,7 @@ INFER: Mapping[str, Callable[[RowForm, dict[str, Any]], tuple[str, dict[str, Any
     "ppl": _score,
     "multiturn": _multiturn,
 }
-"""Kind of inference → the function that makes URL and body of a line."""
+"""Kind of inference → the function that returns the URL and the body for a line."""
 
 
 def _prompt(form: RowForm, value: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _batch_line(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, An
     unknown = value.keys() - BATCH_KEYS - set(form.keep)
     if unknown:
         raise RowProblem(
-            f'"{min(unknown)}" is not a key of a batch line; drop it, or copy it to the output with --keep'
+            f'"{min(unknown)}" is not a key of a batch line; remove it, or copy it to the output with --keep'
         )
     url, body = value["url"], value.get("body")
     if value.get("method", "POST") != "POST":
@@ -161,12 +161,12 @@ def _batch_line(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class DataSurvey:
-    """A whole data file, read once before the run."""
+    """Facts about a data file, which is read once before the run."""
 
     rows: int
     sha256: str
     first: Mapping[tuple[str, str], DataRow]
-    """(URL, model) → the first row for them."""
+    """(URL, model) → the first row with this URL and model."""
 
 
 def survey(path: Path, form: RowForm) -> DataSurvey:
@@ -181,7 +181,7 @@ def survey(path: Path, form: RowForm) -> DataSurvey:
                 if row is None:
                     continue
                 if row.custom_id in lines:
-                    raise RowProblem(f'custom_id "{row.custom_id}" is also that of line {lines[row.custom_id]}')
+                    raise RowProblem(f'line {lines[row.custom_id]} also has custom_id "{row.custom_id}"; change one')
             except RowProblem as problem:
                 problems.append(f"{path}:{number}: {problem}")
                 continue
@@ -220,12 +220,12 @@ def _object(line: bytes) -> dict[str, Any] | None:
         what = "write one JSON object on each line, with names and texts in double quotes"
         raise RowProblem(f"the line is not JSON (column {error.colno}: {error.msg}); {what}") from None
     if not isinstance(value, dict):
-        raise RowProblem("the line must hold a JSON object")
+        raise RowProblem("the line must contain a JSON object")
     return value
 
 
 def read_examples(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """Return the rows of a file of examples. Raises ``CommandError``."""
+    """Return the rows of a file of examples. Raises ``CommandError`` if a line is not a JSON object."""
     examples: list[Mapping[str, Any]] = []
     with _open(path) as file:
         for number, line in enumerate(file, 1):

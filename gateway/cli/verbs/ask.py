@@ -27,14 +27,14 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def _configured_url() -> str:
-    """Return the address of the gateway that ``./gateway.yaml`` configures, or the default without this file."""
+    """Return the address of the gateway that ``./gateway.yaml`` configures; ``DEFAULT_URL`` without this file."""
     from gateway.config.load import configured_url
 
     config = Path("gateway.yaml")
     if not config.exists():
         return DEFAULT_URL
     if (url := configured_url(config, os.environ)) is None:
-        raise CommandError("gateway.yaml has problems, which gateway check lists; correct them, or give --url")
+        raise CommandError("gateway.yaml has problems; list them with gateway check, or give --url")
     return url
 
 
@@ -47,9 +47,9 @@ def _think(text: str) -> None:
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("model", help="a model of the gateway")
-@click.argument("text", required=False, metavar="[TEXT]", help="the question; without it, standard input is read")
-@click.option("--url", type=http_url, metavar="URL", show_default=f"that of ./gateway.yaml, else {DEFAULT_URL}",
+@click.argument("model", help="the name of a model of the gateway")
+@click.argument("text", required=False, metavar="[TEXT]", help="the question; by default the text on standard input")
+@click.option("--url", type=http_url, metavar="URL", show_default=f"the address in ./gateway.yaml, else {DEFAULT_URL}",
               help="the address of the gateway")  # fmt: skip
 @key_option()
 @click.option("--system", metavar="TEXT", help="a system message")
@@ -67,7 +67,7 @@ def command(
 
     if text is None:
         if sys.stdin.isatty():
-            raise CommandError('no question; give one, as in gateway ask demo "1+1=?", or write it to standard input')
+            raise CommandError('the question is missing; give it, as in gateway ask demo "1+1=?"')
         text = sys.stdin.read()
     messages = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})

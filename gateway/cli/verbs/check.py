@@ -1,9 +1,9 @@
 """Read the configuration and all templates and policies next to it, and run the examples in the templates.
 
-Then load everything as gateway serve does: embedded models, scripts and tokenizers. Nothing is sent to a target, except
-with --live: then every target is asked which models it serves, and whether its engine adds a BOS.
+Then load embedded models, scripts and tokenizers, as gateway serve does. Requests are sent to targets only with --live:
+then every target is asked which models it serves, and whether its engine adds a BOS.
 
-Exit code 0: no problems. 1: every problem is listed on standard error, one on each line.
+Exit code 0: there are no problems. 1: there are problems, and standard error lists them, one on each line.
 3: the configuration file does not exist.
 """
 
@@ -32,7 +32,7 @@ EXAMPLES = """Examples:
 @verb(__doc__, EXAMPLES)
 @config_option()
 @click.option("-q", "--quiet", is_flag=True, help="print nothing if there are no problems")
-@click.option("--live", is_flag=True, help="ask every target: is it reachable, and does it know model and key?")
+@click.option("--live", is_flag=True, help="ask every target whether it accepts its key and serves its model")
 def command(config: Path, quiet: bool, live: bool) -> int:
     """Check the configuration, and print problems or a summary."""
     from gateway.assembly import dry_run
@@ -58,7 +58,7 @@ def command(config: Path, quiet: bool, live: bool) -> int:
 
 
 def _check_targets(snapshot: Snapshot, quiet: bool) -> int:
-    """Ask every target, and print one line for each and the problems. Return the exit code."""
+    """Ask every target, print one line for each target and then the problems, and return the exit code."""
     from gateway.cli.connecting.live_check import check_targets
 
     results = asyncio.run(check_targets(snapshot))

@@ -1,7 +1,7 @@
-"""Serve the demo: a small model that adds numbers, once with its own template and once with a wrong one.
+"""Serve the demo: a small model that adds numbers, once with the right template and once with a wrong template.
 
-The demo comes with the gateway. Its files are copied to FOLDER, where you can change them; without FOLDER they are in
-a temporary folder. If FOLDER has a gateway.yaml, nothing is copied, and this file is served.
+The demo comes with the gateway. Its files are copied to FOLDER, where you can change them. By default FOLDER is a
+temporary folder. If FOLDER already contains a gateway.yaml, nothing is copied, and that configuration is served.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def _serve(folder: Path, port: int) -> int:
 
 
 def copy_demo(folder: Path) -> None:
-    """Copy the demo's files to a folder that has no ``gateway.yaml``. Raises ``CommandError`` if one of them exists."""
+    """Copy the demo's files to a folder, unless it contains a ``gateway.yaml``.
+
+    Raises ``CommandError`` if one of the other files exists already.
+    """
     from gateway.config.library import shipped_data
 
     if (folder / "gateway.yaml").exists():

@@ -2,7 +2,7 @@
 
 Line breaks and unusual characters are escaped, and blanks at the end of a line are shown as dots.
 
-Exit code 0: the same bytes. 1: they differ.
+Exit code 0: the prompts are the same bytes. 1: the prompts differ.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ EXAMPLES = """Examples:
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("a", help="a configured model, or a template's name or file")
-@click.argument("b", help="another one")
+@click.argument("a", help="a configured model, or the name or file of a template")
+@click.argument("b", help="the model or template to compare with A, named like A")
 @config_option()
 @conversation_options
 def command(
@@ -41,7 +41,7 @@ def command(
     body = read_conversation(messages, prompt, variables)
     one, other = [prompt_text(find_any(name, snapshot), body, snapshot) for name in (a, b)]
     if one == other:
-        print(f"the same {len(one)} characters")
+        print(f"the prompts are equal ({len(one)} characters)")
         return 0
     click.echo("\n".join(map(color_difference, diff_lines(one, other, a, b))))
     return 1

@@ -3,11 +3,12 @@
 SOURCE is a tokenizer folder or chat template, an OpenCompass config of models or datasets, a LazyLLM prompter, an
 Ollama Modelfile or a FastChat conversation.
 
-The source is read as text or syntax and never executed. The new template is compared with the source's own prompts over
-the matrix of gateway parity, gets examples with exact prompts, and is checked like every template before it is
-written. Settings that a template cannot contain are listed.
+The source is parsed and never executed. The new template's prompts are compared with the source's own prompts, for all
+conversations of gateway parity. Examples with exact prompts are added, and the template is checked before it is
+written. Settings of the source that a template cannot contain are listed.
 
-Exit code 0: written. 1: the source cannot be imported, or not exactly. 2: the command line is wrong, or a file exists.
+Exit code 0: the files are written. 1: the source cannot be imported exactly. 2: the command line is wrong, or an
+output file exists.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gateway.importer.kinds import KINDS
 
 EXAMPLES = r"""Examples:
   gateway import ~/models/my-chat-7b                        a chat template, with the files it needs
-  gateway import ~/models/my-chat-7b --as meta --out -      its turns, if they are exact
+  gateway import ~/models/my-chat-7b --as meta --out -      a meta template, if it is exact
   gateway import configs/hf_my_chat.py --model my-chat-7b-hf
   gateway import configs/my_sums_gen.py --kind dataset     prompts of datasets
   gateway import Modelfile --name my-model
@@ -43,22 +44,22 @@ FORMATS = "".join([f"  {kind:<12} {description}\n" for kind, description in KIND
 @verb(__doc__, EXAMPLES + FORMATS)
 @click.argument("source", type=FILE, help="a folder or a file")
 @click.option("--kind", type=click.Choice(["auto", *KINDS]), default="auto",
-              help="the source's format; auto: recognised by its name and content")  # fmt: skip
-@click.option("--name", metavar="NAME", show_default="the source's", help="the name of the template or prompt")
+              help="the format of SOURCE; auto: recognise it by file name and content")  # fmt: skip
+@click.option("--name", metavar="NAME", show_default="the source's", help="the name of the new template or prompt")
 @click.option("--out", metavar="FILE|FOLDER|-", show_default="meta_templates/ or prompts/",
-              help="where to write; -: standard output")  # fmt: skip
-@click.option("--force", is_flag=True, help="overwrite files, and remove those of an earlier import")
-@click.option("--model", metavar="ABBR", help="one of several models, datasets or prompters of a source")
+              help="the output file or folder; -: standard output")  # fmt: skip
+@click.option("--force", is_flag=True, help="overwrite existing files, and remove files of an earlier import")
+@click.option("--model", metavar="ABBR", help="import only this model, dataset or prompter of SOURCE")
 @click.option("--as", "form", type=click.Choice(["jinja", "meta"]), default="jinja",
-              help="a chat template as it is (jinja), or as turns with begin and end (meta)")  # fmt: skip
-@click.option("--variant", metavar="NAME", help="one of several named chat templates, for all requests")
+              help="jinja: keep a chat template unchanged; meta: convert it to a meta template")  # fmt: skip
+@click.option("--variant", metavar="NAME", help="use only this one of several named chat templates")
 @click.option("--without", multiple=True, type=click.Choice(list(SUBSETS)),
               help="conversations to leave out of the comparison: system messages, blanks at the ends of "
               "messages, empty messages, odd turns, messages to be continued; may be repeated")  # fmt: skip
 @click.option("--turns", type=click.Choice(["natural", "opencompass"]), default="natural",
-              help="how an OpenCompass template puts turns in order")  # fmt: skip
+              help='the setting "turns" of a template that is made from an OpenCompass config')  # fmt: skip
 @click.option("--marks-of", default="", metavar="NAME", show_default=False,
-              help="a family of LazyLLM's table, or a model that is found there: its tokens")  # fmt: skip
+              help="use the tokens of this model or model family in LazyLLM's table")  # fmt: skip
 def command(**options: Any) -> int:
     """Import the source and write the files."""
     options["without"] = tuple(dict.fromkeys(options["without"]))

@@ -1,8 +1,8 @@
 """Write a first gateway.yaml. An existing file is never overwritten.
 
-With --engine, the engine is asked which models it serves, and each becomes a model of the gateway. The engine writes
-the prompts until you choose a template: its list of models does not name one. Comments in the file explain how
-to choose a template.
+With --engine, the engine is asked which models it serves, and each of them becomes a model of the gateway. The engine
+writes the prompts until you choose a template, because its list of models does not name the templates. Comments in the
+file explain how to choose a template.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def command(engine: str | None, key: str | None, config: Path) -> int:
     if outcome.snapshot is None:
         print_problems(outcome.problems)
         return 1
-    print(f"wrote {config} with {', '.join(outcome.snapshot.models)}")
+    print(f"wrote {config}; its models: {', '.join(outcome.snapshot.models)}")
     print_note("gateway check --live asks every target, gateway serve serves the models")
     return 0
 
 
 async def _ask(url: str, key: str | None) -> str:
-    """Return the configuration for an engine's models. Raises ``CommandError`` if it does not list them."""
+    """Return the configuration for an engine's models. Raises ``CommandError`` if the engine does not list models."""
     from gateway.backend.http_client.client import HttpClient
     from gateway.cli.connecting.engine import served_models
     from gateway.cli.connecting.first_config import of_engine
@@ -72,15 +72,15 @@ async def _ask(url: str, key: str | None) -> str:
     finally:
         await client.aclose()
     if not served:
-        raise CommandError(f"{url} serves no models; load one, or leave out --engine", 1)
+        raise CommandError(f"{url} serves no models; load a model, or leave out --engine", 1)
     templates = [path.stem for path in shipped_folder("meta_templates").glob("*.yaml")]
     return of_engine(url, served, key, templates)
 
 
 def _remedy(error: GatewayError) -> str:
-    """Return what to do if the engine does not list its models."""
+    """Return advice for the case that the engine does not list its models."""
     if error.code == "upstream_auth_failed":
         return "give the engine's key with --key env:NAME"
     if error.code in ("upstream_model_missing", "upstream_invalid_response", "upstream_error"):
-        return "give the address of an OpenAI-compatible server up to /v1, and see its log; or leave out --engine"
+        return "give the address of an OpenAI-compatible server up to /v1, or leave out --engine"
     return "start the engine, or leave out --engine"

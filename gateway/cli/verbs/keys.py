@@ -1,7 +1,7 @@
 """Make a client key.
 
-The key is printed once, on standard error, and not stored. The entry for keys.yaml, which has only the digest, is
-printed on standard output.
+The key is printed once, on standard error, and is not stored. The entry for keys.yaml is printed on standard output,
+and contains only the digest of the key.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ def command(action: Literal["new"], name: str) -> int:
     from gateway.config.schema.names import KEY_NAME
 
     if not KEY_NAME.fullmatch(name):
-        raise CommandError('the name of a key has up to 64 letters, digits, ".", "_", "@" and "-"')
+        raise CommandError(
+            'the name of a key must have 1 to 64 letters, digits, ".", "_", "@" or "-", '
+            "and begin with a letter or a digit"
+        )
     key = f"gk_{secrets.token_hex(3)}_{secrets.token_urlsafe(32)}"
-    print(f"key for {name}, shown this once: {key}", file=sys.stderr)
+    print(f"key for {name}, shown only once: {key}", file=sys.stderr)
     print(f'{name}:\n  sha256: "{hashlib.sha256(key.encode()).hexdigest()}"\n  models: ["*"]')
     return 0

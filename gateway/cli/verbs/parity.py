@@ -1,9 +1,10 @@
 """Compare a template with a reference over a fixed matrix of conversations, byte for byte and token for token.
 
-The reference is the chat template in the model's tokenizer folder, or the template that --reference gives. The BOS is
-compared too, both in the text and added by the engine. A conversation that both sides refuse counts as equal.
+The reference is the chat template in the model's tokenizer folder, or the template that --reference names. The BOS is
+compared too, whether it is in the text or is added by the engine. If both templates refuse a conversation, they are
+equal in this case.
 
-Exit code 0: the same prompt in every case. 1: there are differences, or no case was rendered by both.
+Exit code 0: the same prompt in every case. 1: there are differences, or no case was rendered by both templates.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ def _json_object(text: str) -> dict[str, Any]:
 @verb(__doc__, EXAMPLES)
 @model_options
 @click.option("--reference", metavar="FILE|FOLDER|NAME", show_default="the model's tokenizer folder",
-              help="a chat_template.jinja, a tokenizer_config.json, a folder that holds one, "
-              "or another template or configured model")  # fmt: skip
-@click.option("--tokenizer", type=FILE, metavar="FILE|FOLDER", show_default="the model's, or the reference's",
-              help="a tokenizer.json, for the tokens")  # fmt: skip
+              help="a chat_template.jinja, a tokenizer_config.json, a folder that contains such a file, "
+              "another template, or a configured model")  # fmt: skip
+@click.option("--tokenizer", type=FILE, metavar="FILE|FOLDER", show_default="the model's, else the reference's",
+              help="a tokenizer.json, with which the tokens are compared")  # fmt: skip
 @click.option("--engine", type=click.Choice(["transformers", "own"]), show_default="transformers if it is installed",
-              help="the renderer of a chat template")  # fmt: skip
+              help="the library that renders the reference's chat template; own: the gateway's renderer")  # fmt: skip
 @click.option("--kwargs", type=_json_object, metavar="JSON",
-              help="variables for the reference's chat template, as an object")  # fmt: skip
+              help="variables for the reference's chat template, as a JSON object")  # fmt: skip
 @click.option("--variant", metavar="NAME",
-              show_default="the name that our template uses, else the choice of transformers",
+              show_default="the name that the compared template uses, else the choice of transformers",
               help="one of the reference's named chat templates")  # fmt: skip
-@click.option("--case", "cases", multiple=True, metavar="NAME", help="only this case; may be repeated")
+@click.option("--case", "cases", multiple=True, metavar="NAME", help="compare only this case; may be repeated")
 @click.option("--show", type=click.IntRange(min=0), default=3, metavar="N", help="show the first N differences in full")
 @click.option("--all", "show_all", is_flag=True, help="show all differences in full")
-@click.option("--json", "as_json", is_flag=True, help="print everything as JSON")
-@click.option("--no-color", is_flag=True, help="no colours on a terminal (as with NO_COLOR=1)")
+@click.option("--json", "as_json", is_flag=True, help="print the whole report as JSON")
+@click.option("--no-color", is_flag=True, help="print no colours on a terminal (as with NO_COLOR=1)")
 def command(config: Path, show: int, show_all: bool, as_json: bool, no_color: bool, **options: Any) -> int:
     """Compare the template with its reference and print the report."""
     from gateway.cli.comparing.comparison import ParityOptions, compare_templates

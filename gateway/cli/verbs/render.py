@@ -1,7 +1,7 @@
 """Show the exact prompt that a model receives for a conversation, without inference.
 
-The prompt is written to standard output byte for byte, so it can be piped, counted and compared. Notices go to
-standard error: what the gateway changed in the conversation and in the parameters that the request gives.
+The prompt is written to standard output byte for byte, so it can be piped, counted and compared. Notices are written to
+standard error. They list what the gateway changed in the conversation and in the parameters of the request.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ EXAMPLES = r"""Examples:
 @verb(__doc__, EXAMPLES)
 @model_options
 @conversation_options
-@click.option("--segments", "as_segments", is_flag=True, help="one line for each segment: origin, role, text")
-@click.option("--json", "as_json", is_flag=True, help="the result of POST /v1/render")
+@click.option("--segments", "as_segments", is_flag=True, help="print one line for each segment: origin, role, text")
+@click.option("--json", "as_json", is_flag=True, help="print the result of POST /v1/render")
 @click.option("--whole", is_flag=True,
-              help="the complete conversation, as scored by perplexity, with no turn left open")  # fmt: skip
+              help="print the complete conversation, as for perplexity, with no turn left open")  # fmt: skip
 def command(
     model: str | None,
     template: str | None,

@@ -1,10 +1,10 @@
 """Send every row of a file to a model, and write one output line for each row, as in OpenAI's batch files.
 
-The gateway runs in this process, from the configuration; with --base-url, a running gateway is used. A run that was
-interrupted or killed goes on where it ended when the same command is given again: each row is in the output once.
-OUT.manifest.json has the run's settings, template hashes, effective parameters, token totals and latencies.
+The gateway runs in this process, from the configuration file. With --base-url, a running gateway is used instead. To
+continue a run that was interrupted or killed, give the same command again: each row is in the output once.
+OUT.manifest.json contains the run's settings, template hashes, effective parameters, token totals and latencies.
 
-Exit code 0: every row has an answer. 1: rows failed, or the run ended early.
+Exit code 0: every row has an answer. 1: some rows failed, or the run ended early.
 """
 
 from __future__ import annotations
@@ -76,37 +76,37 @@ class RunOptions:
 
 @verb(__doc__, EXAMPLES)
 @click.argument("data", type=FILE, help="the rows, a file with one JSON object on each line")
-@click.option("--out", type=FILE, required=True, metavar="FILE", help="the output; an earlier run goes on")
-@click.option("--model", metavar="MODEL", help="the model, for rows that name none")
-@click.option("--prompt", metavar="ID", help="a dataset prompt; each row has its variables")
+@click.option("--out", type=FILE, required=True, metavar="FILE", help="the output file; an earlier run is continued")
+@click.option("--model", metavar="MODEL", help="the model for rows that do not name a model")
+@click.option("--prompt", metavar="ID", help="a dataset prompt; each row contains the prompt's variables")
 @click.option("--infer", default="gen", type=click.Choice(["gen", "ppl", "multiturn"]),
               help="gen: an answer; ppl: the likelihood of each candidate; "
               "multiturn: the answers of a whole dialogue")  # fmt: skip
 @click.option("--turns", default="every", type=click.Choice(["every", "every_with_gt", "last"]),
-              help="for --infer multiturn: the history of a turn")  # fmt: skip
+              help="for --infer multiturn: which turns are asked, and with which history")  # fmt: skip
 @click.option("--examples", type=FILE, metavar="FILE",
               help="examples before each question, one JSON object on each line, "
-              "instead of the prompt's own")  # fmt: skip
+              "instead of the examples of the dataset prompt")  # fmt: skip
 @param_option("a field of the requests, such as max_tokens=64, for rows that do not set it; "
               "VALUE is JSON or a text; may be repeated")  # fmt: skip
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="copy a column to the output, and do not send it as a field; may be repeated")  # fmt: skip
 @config_option()
 @click.option("--base-url", metavar="URL", help="a running gateway, such as http://127.0.0.1:8000/v1")
-@click.option("--key", metavar="env:NAME", help="the environment variable with the client key, for --base-url")
-@click.option("--concurrency", type=click.IntRange(min=1), default=32, metavar="N", help="requests under way at once")
+@click.option("--key", metavar="env:NAME", help="the environment variable with the client key for --base-url")
+@click.option("--concurrency", type=click.IntRange(min=1), default=32, metavar="N", help="concurrent requests, at most")
 @click.option("--engine", default="local", type=click.Choice(["local", "ray"]),
-              help="local: this process asks; ray: the machines of a Ray cluster ask")  # fmt: skip
+              help="local: this process sends the requests; ray: the machines of a Ray cluster send them")  # fmt: skip
 @click.option("--retries", type=click.IntRange(min=0), default=5, metavar="N",
-              help="repetitions of a row while the gateway is busy or restarted")  # fmt: skip
+              help="the maximum number of retries of a row, while the gateway is busy or restarts")  # fmt: skip
 @click.option("--timeout", type=float, default=3600, metavar="SECONDS",
-              help="the longest time of one request to --base-url")  # fmt: skip
-@click.option("--retry-failed", is_flag=True, help="ask again for the rows that failed in earlier runs")
+              help="the timeout of one request to --base-url")  # fmt: skip
+@click.option("--retry-failed", is_flag=True, help="send again the rows that failed in earlier runs")
 @click.option("--allow-changes", is_flag=True,
-              help="keep the earlier rows although data, prompt, model or fields have changed")  # fmt: skip
+              help="keep the rows of an earlier run, even if data, prompt, model or fields have changed")  # fmt: skip
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> int:
-    """Ask for all rows that are not in the output yet, and print a summary on standard error."""
+    """Send all rows that are not in the output yet, and print a summary on standard error."""
     import uvloop
 
     from gateway.cli.running.output import OutputFile
@@ -116,9 +116,9 @@ def command(context: click.Context, /, **options: Any) -> int:
     if chosen.base_url is not None and _is_given(context, "config"):
         raise CommandError("--config and --base-url cannot be used together; remove one of them")
     if chosen.infer != "multiturn" and _is_given(context, "turns"):
-        raise CommandError("--turns is for a whole dialogue; add --infer multiturn, or remove --turns")
+        raise CommandError("--turns applies only to --infer multiturn; add this option, or remove --turns")
     if chosen.examples is not None and chosen.prompt is None:
-        raise CommandError("--examples are for a dataset prompt; give --prompt, or leave them out")
+        raise CommandError("--examples applies only to a dataset prompt; add --prompt, or remove --examples")
     form = RowForm(
         model=chosen.model,
         prompt=chosen.prompt,
@@ -175,7 +175,7 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
     except GatewayUnreachable as error:
         raise CommandError(str(error), 1) from None
     except OSError as error:
-        raise CommandError(f"{options.out}: {error.strerror}; the same command goes on from here", 1) from None
+        raise CommandError(f"{options.out}: {error.strerror}; the same command continues the run", 1) from None
     return 1 if results["failed"] else 0
 
 
@@ -188,7 +188,7 @@ def _source(options: RunOptions) -> GatewaySource:
 
     if options.base_url is None:
         if options.key is not None:
-            raise CommandError("--key is for --base-url; a gateway in this process needs no key")
+            raise CommandError("--key applies only to --base-url; a gateway in this process needs no key")
         return LocalSource(options.config, load_snapshot(options.config))
     if not options.base_url.startswith(("http://", "https://")):
         raise CommandError(f"--base-url {options.base_url}: give an address such as http://127.0.0.1:8000/v1")
@@ -196,7 +196,7 @@ def _source(options: RunOptions) -> GatewaySource:
 
 
 def _report(out: Path, results: dict[str, Any], missing: int) -> None:
-    """Print the result of the run on standard error. ``missing``: the number of rows that were not asked for."""
+    """Print the result of the run on standard error. ``missing``: the number of rows that were not sent."""
     from gateway.cli.running.output import manifest_path
 
     left = f", {missing} not asked yet" if missing else ""
@@ -204,8 +204,8 @@ def _report(out: Path, results: dict[str, Any], missing: int) -> None:
           f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
     if results["errors"]:
         codes = ", ".join([f"{code} ({count})" for code, count in results["errors"].items()])
-        print(f"errors: {codes}; each failed row has its error in {out}\n"
-              f"the first is {results['first_error']}", file=sys.stderr)  # fmt: skip
+        print(f"errors: {codes}; {out} contains the error of each failed row\n"
+              f"the first error is {results['first_error']}", file=sys.stderr)  # fmt: skip
     for name, model in results["models"].items():
         for kind in ("templates", "dataset_prompts"):
             if len(model[kind].keys() - {"none"}) > 1:

@@ -1,7 +1,7 @@
 """Print the JSON Schema of a settings file, with which an editor completes and checks it.
 
-gateway: gateway.yaml. policy: a file in policies/. keys: the file of client keys. gateway check finds more problems:
-it also reads the files that are named, and checks settings against each other.
+The kinds of file are gateway (gateway.yaml), policy (a file in policies/) and keys (the file of client keys). An editor
+does not find all problems. gateway check also reads the files that the settings name, and compares the settings.
 """
 
 from __future__ import annotations

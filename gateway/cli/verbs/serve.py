@@ -1,7 +1,8 @@
 """Serve the configured models over HTTP.
 
-On SIGHUP, and when a file changes, the configuration is loaded again; if it has problems, the old one stays in use.
-On SIGTERM no new connections are accepted, and running calls may end (server.drain).
+On SIGHUP, and when a file changes, the configuration is loaded again. If the new configuration has problems, the old
+configuration stays in use. On SIGTERM no new connections are accepted, and running calls have time to end
+(server.drain).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ EXAMPLES = """Examples:
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]),
               help="the lowest level that is logged")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]),
-              help="the form of a log line")  # fmt: skip
+              help="the format of log lines")  # fmt: skip
 def command(config: Path, host: str | None, port: int | None, log_level: str, log_format: str | None) -> int:
     """Serve until a signal ends the process."""
     check_config_exists(config)

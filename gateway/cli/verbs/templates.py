@@ -1,7 +1,7 @@
-"""List the templates, or print the file of one.
+"""List the templates, or print the file of one template.
 
-Listed are the files in ./meta_templates, and those that come with the gateway ("included"). A file in ./meta_templates
-is used instead of an included one with the same name. The description is the first line of the file.
+The list contains the files in ./meta_templates, and the files that come with the gateway ("included"). A file in
+./meta_templates replaces an included file with the same name. The description is the first line of the file.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def command(name: str | None, as_json: bool) -> int:
         return 0
     by_name = {path.stem: path for path in files}
     if name == CHAT.name:
-        raise CommandError(f"{name} is built in and has no file: {CHAT.description}")
+        raise CommandError(f"the template {name} is built in and has no file: {CHAT.description}")
     if name not in by_name:
-        raise CommandError(f'no template "{name}"{suggest(name, by_name)}; gateway templates lists all')
+        raise CommandError(f'no template "{name}"{suggest(name, by_name)}; gateway templates lists all templates')
     print_note(by_name[name])
     sys.stdout.write(by_name[name].read_text(encoding="utf-8"))
     return 0

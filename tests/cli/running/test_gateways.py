@@ -17,7 +17,7 @@ async def post(port: int, seconds: float = 60.0) -> HttpAnswer:
 
 def test_a_silent_gateway_is_left_after_the_timeout() -> None:
     silent = socket.create_server(("127.0.0.1", 0))
-    with silent, pytest.raises(NoAnswer, match=r"no answer within 0\.05 s") as left:
+    with silent, pytest.raises(NoAnswer, match=r"the gateway did not answer within 0\.05 s") as left:
         asyncio.run(post(silent.getsockname()[1], 0.05))
     assert left.value.code == "timeout"
 

@@ -41,10 +41,10 @@ def test_a_partial_last_line_is_removed(size: int, tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "no JSON": (line("a") + b"\0\0\n" + line("b"), "out.jsonl:2: not a line of"),
-    "another form": (b"5\n", "out.jsonl:1: not a line of"),
-    "a row without an id": (b"{}\n", "out.jsonl:1: not a line of"),
-    "a row twice": (line("a") + line("b") + line("a"), 'out.jsonl:3: a second line of row "a"'),
+    "no JSON": (line("a") + b"\0\0\n" + line("b"), "out.jsonl:2: this line is not from"),
+    "another form": (b"5\n", "out.jsonl:1: this line is not from"),
+    "a row without an id": (b"{}\n", "out.jsonl:1: this line is not from"),
+    "a row twice": (line("a") + line("b") + line("a"), 'out.jsonl:3: this is the second line of row "a"'),
 }
 
 

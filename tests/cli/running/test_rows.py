@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[RowForm, Any, str]] = {
         RowForm(model="m", params={"gateway": "x"}), {"messages": ASK}, '"gateway" must be an object',
     ),
     "turns of its own": (
-        RowForm(model="m", infer="multiturn"), {"gateway": {"turns": {"mode": "last"}}}, "makes gateway.turns, which",
+        RowForm(model="m", infer="multiturn"), {"gateway": {"turns": {"mode": "last"}}}, "sets gateway.turns, but",
     ),
     "options that are a text": (RowForm(infer="multiturn"), {"gateway": "x"}, '"gateway" must be an object'),
 }  # fmt: skip
@@ -158,8 +158,8 @@ def test_a_survey_lists_every_problem_with_its_line(tmp_path: Path) -> None:
         survey(path, PLAIN)
     count, first, second, third = str(refused.value).splitlines()
     assert first.startswith(f"{path}:2: the line is not JSON (column 1: ")
-    assert second == f'{path}:3: custom_id "a" is also that of line 1'
-    assert third == f"{path}:5: the line must hold a JSON object"
+    assert second == f'{path}:3: line 1 also has custom_id "a"; change one'
+    assert third == f"{path}:5: the line must contain a JSON object"
     assert count == f"{path} has 3 problems"
 
 
