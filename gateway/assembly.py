@@ -112,7 +112,7 @@ class Stack:
     keyring: Keyring
     limiter: Limiter
     has_cache: bool = False
-    """Whether any model has a cache. If so, every call carries its client key, because a fallback may have a cache."""
+    """Whether any model has a cache. If so, each call has the name of its client key, as a part of the cache key."""
     recorder: Recorder | None = None
     """Writes the recordings. None if the configuration names no file for recordings."""
     health_checks: tuple[HealthCheck, ...] = ()
