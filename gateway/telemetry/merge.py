@@ -31,6 +31,12 @@ COMBINE: dict[str, Callable[[float, float], float]] = {
     "process_max_fds": min,  # the lowest limit, for the same alerts
 }
 
+DIGITS = 6
+"""Decimal digits of the values in ``/metrics``.
+
+The last bits of a sum depend on the order of the processes. Without rounding, a counter could become smaller by one bit
+when a process ends, and Prometheus would read this as a restart of the counter."""
+
 GAUGES = frozenset(row.name for row in METRICS if row.kind == "gauge")
 
 
@@ -45,7 +51,10 @@ class MetricsSnapshot(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield all metric families, for prometheus-client. Our own families have the order of ``METRICS``."""
-        yield from self.process
+        for family in self.process:
+            rounded = Family(family.name, family.documentation, family.type, family.unit)
+            rounded.samples = [sample._replace(value=round(sample.value, DIGITS)) for sample in family.samples]
+            yield rounded
         for row in METRICS:
             yield _family(row, self.series.get(row.name, {}))
 
@@ -91,11 +100,11 @@ def _family(row: Metric, values: Values) -> Family:
         histogram = HistogramMetricFamily(row.name, row.help, labels=row.labels)
         edges = [*map(str, row.buckets), "+Inf"]
         for labels, (*counts, total) in values.items():
-            histogram.add_metric(labels, list(zip(edges, accumulate(counts), strict=True)), total)
+            histogram.add_metric(labels, list(zip(edges, accumulate(counts), strict=True)), round(total, DIGITS))
         return histogram
     family = (CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily)(
         row.name, row.help, labels=row.labels
     )
     for labels, (value,) in values.items():
-        family.add_metric(labels, value)
+        family.add_metric(labels, round(value, DIGITS))
     return family

@@ -11,6 +11,7 @@ from tests.serving import Gateway, eventually, gateway
 from tests.upstream.server import FaultyUpstream, refused_url
 
 POLICY = "delivery: {breaker: {failures: 3, successes: 1, open: 200ms}, retry: {attempts: 2}}\n"
+PATIENT = POLICY.replace("200ms", "100s")
 CHECKED = "delivery: {health_check: {path: /health/ready, interval: 50ms, timeout: 20s}}\n"
 
 
@@ -22,7 +23,8 @@ def targets(*urls: str) -> str:
 def several(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("several")
     (folder / "policies").mkdir()
-    (folder / "policies" / "breaker.yaml").write_text(POLICY, encoding="utf-8")
+    for name, text in (("breaker", POLICY), ("patient", PATIENT)):
+        (folder / "policies" / f"{name}.yaml").write_text(text, encoding="utf-8")
     models = {
         "one-refuses": (up.url("ok"), refused_url(), up.url("ok")),
         "one-breaks-off": (up.url("ok"), up.url("drop-midstream")),
@@ -31,7 +33,9 @@ def several(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "all-fail": (up.url("500"), up.url("500")),
     }
     config = "models:\n" + "".join(
-        f"  {name}: {{template: chat, policy: breaker, targets: [{targets(*urls)}]}}\n" for name, urls in models.items()
+        f"  {name}: {{template: chat, policy: {'patient' if name == 'one-breaks-off' else 'breaker'}, "
+        f"targets: [{targets(*urls)}]}}\n"
+        for name, urls in models.items()
     )
     with gateway(folder, config) as served:
         yield served
