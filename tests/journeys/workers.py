@@ -75,15 +75,25 @@ def value(client: httpx.Client, name: str, **labels: str) -> float:
 
 
 def served_by(process: Process, number: int) -> bool:
-    """True: ``number`` workers serve. A worker that is being killed may reset the connection of the question."""
+    """Wait until ``number`` workers serve."""
+    return _becomes(process, "gateway_workers", number)
 
-    def are_serving() -> bool:
+
+def restarted(process: Process, number: float) -> bool:
+    """Wait until the supervisor has noticed the end of ``number`` workers since its start."""
+    return _becomes(process, "gateway_worker_restarts_total", number)
+
+
+def _becomes(process: Process, metric: str, expected: float) -> bool:
+    """Wait for the value of a metric. A worker that is being killed may reset the connection of the request."""
+
+    def is_equal() -> bool:
         try:
-            return value(process.http, "gateway_workers") == number
+            return value(process.http, metric) == expected
         except httpx.TransportError:
             return False
 
-    return eventually(are_serving)
+    return eventually(is_equal)
 
 
 def kill(process: Process, pid: int) -> None:
