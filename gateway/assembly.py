@@ -355,8 +355,9 @@ def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | Non
             raise ConfigError((Problem(f"policies/{model.policy.name}.yaml", 0, "policy", message),))
     if tokens is not None and policy.token_like == "escape" and (marker := unbroken(tokens, markers.token_like)):
         LOG.warning(
-            "model %s: the tokenizer removes the character with which escape breaks a marker such as %s; the gateway "
-            "uses reject in place of escape: it refuses requests with markers", model.name, ascii(marker),
+            "model %s: markers.token_like: escape has no effect, because the tokenizer removes the character that is "
+            "inserted into a marker such as %s; the gateway refuses requests with markers instead (reject)",
+            model.name, ascii(marker),
         )  # fmt: skip
         return replace(policy, token_like="reject", normalize="nfkc")
     return policy

@@ -28,7 +28,7 @@ class CutAnswers:
     __slots__ = ("_choices", "_context", "_params", "_reasoning", "_reasons", "without_content")
 
     def __init__(self) -> None:
-        """Create the object for a call with one choice. ``expect`` sets another number of choices."""
+        """The call has one choice until ``expect`` sets another number."""
         self._choices = 1
         self._params: Mapping[str, Any] = EMPTY_MAPPING
         self._context: int | None = None

@@ -19,7 +19,7 @@ class _EmptyMapping(dict[str, Any]):
         return 0
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("this mapping is shared and stays empty")
+        raise TypeError("the shared empty mapping cannot be changed")
 
     __setitem__ = setdefault = update = __ior__ = _refuse
 

@@ -82,14 +82,14 @@ def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alon
     *front, last = _pieces(reference, f"{first}u")
     *front_again, answer_front, answer_back, last_again = _pieces(reference, f"{first}uau")
     _check_same(front[-1], front_again[-1], "the text before the first user message")
-    _check_same(last, last_again, "the text behind the last user message")
+    _check_same(last, last_again, "the text after the last user message")
     for number, piece in enumerate(_pieces(reference, f"{first}uauau")[len(front) : -1]):
         _check_same((answer_front, answer_back)[number % 2], piece, "the text between the turns")
     around = None
     if system:
         before, after, last_again = _pieces(reference, "su")
-        _check_same(last, last_again, "the text behind the last user message")
-        _check_same(after, _pieces(reference, "suau")[1], "the text behind a system message")
+        _check_same(last, last_again, "the text after the last user message")
+        _check_same(after, _pieces(reference, "suau")[1], "the text after a system message")
         around = (before, after)
     answer_end = _end(reference, f"{first}ua")
     begin, human_begin = _begins(front[-1] if alone else None, around, answer_back, answer_end, bos_text)
@@ -143,7 +143,9 @@ def _end(reference: Reference, form: str) -> str | None:
 
 def _check_same(one: str, other: str, what: str) -> None:
     if one != other:
-        raise NotTurns(f"{what} is sometimes {shown(one)} and sometimes {shown(other)}")
+        raise NotTurns(
+            f"the source writes {what} in two ways, {shown(one)} and {shown(other)}, and a meta template has one"
+        )
 
 
 # ---------------------------------------------------------------- dividing

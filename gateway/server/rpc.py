@@ -1,7 +1,7 @@
 """Requests and responses between supervisor and workers, over a socket pair.
 
 A frame is a length and a pickle of (number, method, payload). A response has the number of the request and an empty
-method. The socket pair has no name in the file system, so no file must be protected or removed. When one process
+method. The socket pair has no name in the file system, so there is no file to protect or to remove. When one process
 ends, the other process reads the end of the stream.
 """
 

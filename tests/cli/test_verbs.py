@@ -339,7 +339,7 @@ def test_templates_prints_the_file_of_a_template_and_names_it(folder: Path) -> N
         command(folder, "templates", "chat"),
         2,
         b"",
-        b"the template chat is built in and has no file: Messages, unchanged.\n",
+        b"the template chat has no file, because it is built in (Messages, unchanged.)\n",
     )
 
 

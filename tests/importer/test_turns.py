@@ -88,7 +88,7 @@ NOT: dict[str, tuple[Say, str]] = {
     ),
     "a system turn nobody sent": (default_system, "a system message changes the start of the prompt"),
     "numbers": (lambda messages, _: "".join(f"{n}:{m['content']}" for n, m in enumerate(messages)),
-                "is sometimes .* and sometimes "),
+                "in two ways, .* and "),
     "only the last message": (lambda messages, _: str(messages[-1]["content"]), "left out or changed"),
     "said twice": (lambda messages, _: "".join(m["content"] * 2 for m in messages), "written more than once"),
     "backwards": (lambda messages, _: "".join(m["content"] for m in reversed(messages)),

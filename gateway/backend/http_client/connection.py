@@ -1,7 +1,7 @@
 """One client connection to a model's server, and the response that is being read.
 
-An asyncio protocol around llhttp. The callbacks that llhttp calls most often are methods of lists, which need no
-Python call. So a response in one read costs one ``data_received`` and one ``on_message_complete``.
+An asyncio protocol around llhttp. The most frequent callbacks of llhttp are C methods such as ``list.append``. A
+response that arrives in one read needs two Python calls: ``data_received`` and ``on_message_complete``.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def command(name: str | None, as_json: bool) -> int:
         return 0
     by_name = {path.stem: path for path in files}
     if name == CHAT.name:
-        raise CommandError(f"the template {name} is built in and has no file: {CHAT.description}")
+        raise CommandError(f"the template {name} has no file, because it is built in ({CHAT.description})")
     if name not in by_name:
         raise CommandError(f'no template "{name}"{suggest(name, by_name)}; gateway templates lists all templates')
     print_note(by_name[name])

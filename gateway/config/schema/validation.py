@@ -46,9 +46,9 @@ def schema_of(file: str) -> dict[str, Any]:
 
 
 def check(document: YamlDocument, file: str) -> Any:
-    """Check a document against the rows of ``file`` (such as ``settings.GATEWAY``), and add problems to it.
+    """Check a document against the schema rows of ``file`` (such as ``settings.GATEWAY``). Problems go to the document.
 
-    Returns the values with defaults, and ``INVALID`` for refused values.
+    Returns the values. A missing value is replaced by its default, and a refused value by ``INVALID``.
     """
     return _value(document, schema_of(file), document.value, ())
 

@@ -377,7 +377,10 @@ class ServerConnection(asyncio.Protocol):
     # ---------------------------------------------------------------- invalid and unusual input
 
     def _bound_unfinished(self, before: Http1Request | None) -> None:
-        """Limit the size of an unfinished head or body framing. ``before``: ``_incoming`` before the last read."""
+        """Limit the size of a head, or of the framing of a body, that is not complete.
+
+        ``before``: the value of ``_incoming`` before the last read.
+        """
         if self._closing:
             return
         if self._incoming is None:

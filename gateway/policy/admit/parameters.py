@@ -230,7 +230,7 @@ class ParameterPolicy:
         return kept
 
     def _set_limit(self, params: dict[str, Any], notices: list[Notice]) -> bool:
-        """Set ``max_tokens``, the only token limit of the completions endpoint. Returns whether it is the default."""
+        """Set ``max_tokens``, the only token limit of completions. Returns True if the client sent no limit."""
         limit = params.pop("max_tokens", None)
         newer = params.pop("max_completion_tokens", None)
         if newer is not None:

@@ -106,7 +106,7 @@ def cache_key(exchange: Exchange, targets: list[object]) -> bytes:
 
 
 def _ordered(value: object) -> object:
-    """Return the fields of a mapping, sorted by name. Nested mappings keep their order, which may change a prompt."""
+    """Return the fields of a mapping, sorted by name. Nested ones are not sorted: their order can change a prompt."""
     return sorted(value.items()) if isinstance(value, Mapping) else value
 
 

@@ -163,7 +163,7 @@ class CircuitBreaker:
         self._is_open, self._until = True, now + seconds
         self._failed_in_row = self._successes = 0
         self._recent.clear()
-        LOG.warning("calls avoid target %s for %.1f s: %s", self.target, seconds, reason)
+        LOG.warning("target %s is avoided for %.1f s, because %s", self.target, seconds, reason)
         self._report()
 
     def _report(self) -> None:

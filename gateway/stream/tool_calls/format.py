@@ -137,7 +137,7 @@ def skip_to(region: Region, pattern: re.Pattern[str]) -> Generator[None, None, s
 
 
 def skip_brackets(region: Region, quotes: str = '"', depth: int = 0) -> Generator[None, None, None]:
-    """Move past the matching closing bracket, or to the first character outside strings that is not allowed.
+    """Move past the matching closing bracket, or stop at a character that cannot stand outside a string.
 
     ``quotes``: the quotes around strings: ``"`` in JSON, ``"`` and ``'`` in Python. ``depth``: open brackets so far.
     """
@@ -175,7 +175,7 @@ def skip_value(region: Region, quotes: str = '"') -> Generator[None, None, None]
 
 
 def end_with(region: Region, marker: str, white: re.Pattern[str] = _BLANKS) -> Generator[None, None, int]:
-    """Return the region's length. The length includes white space and ``marker``, if they come next."""
+    """Return the length of the tool call. A ``marker`` that follows it is included, with the white space before it."""
     length = region.offset
     while True:
         text, at = region.text, region.at

@@ -33,7 +33,9 @@ def multimodal_prompt(template: DatasetTemplate, row: Row) -> list[Any]:
     tagged = [name for name, value in row.items() if isinstance(value, str) and END_TAG in value]
     column = CONTENT if CONTENT in row or template.exact else (tagged or [CONTENT])[0]
     if column not in row:
-        raise TemplateError(f"the variable {CONTENT} is missing: add tagged text such as <AIS_TEXT_START>…{END_TAG}")
+        raise TemplateError(
+            f"the variable {CONTENT} is missing; send it with tagged text, such as <AIS_TEXT_START>…{END_TAG}"
+        )
     return [_with_parts(item, row, str(row[column]), template) for item in items]
 
 

@@ -163,7 +163,9 @@ class DatasetPrompt:
 
 def _template(spec: PromptSpec, entry: TemplateEntry) -> DatasetTemplate:
     if entry.template is None:
-        raise TemplateError("prompt_template and ice_template must both have messages, or both have template")
+        raise TemplateError(
+            "prompt_template and ice_template must have the same key: either both `messages`, or both `template`"
+        )
     return DatasetTemplate(
         entry.template,
         ice_token=entry.ice_token,

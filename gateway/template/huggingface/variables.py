@@ -84,7 +84,8 @@ def check_call_fields(dialogue: Dialogue, template: CompiledTemplate) -> None:
         for field in CALL_FIELDS:
             if raw.get(field) and not template.mentions(field):
                 raise UnsupportedParameter(
-                    f"this model's chat template cannot write {field}", param=f"messages[{number}].{field}"
+                    f"this model's chat template does not support {field}; leave it out",
+                    param=f"messages[{number}].{field}",
                 )
 
 

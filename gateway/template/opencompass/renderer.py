@@ -115,7 +115,8 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
     """
     if spec.kind not in ("meta", "base") or spec.api:
         raise InvalidValue(
-            "the complete conversation can only be rendered with a meta template that makes a string", param="messages"
+            "this template cannot render the complete conversation; use a meta template for a string model",
+            param="messages",
         )
     if spec.tools is not None and dialogue.options.tools:
         raise InvalidValue(

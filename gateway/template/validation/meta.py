@@ -93,7 +93,9 @@ def _check_roles(placed: Placed, problems: Problems) -> None:
                 f"this template has no role {shown(role.fallback_role)}{suggest(role.fallback_role, names)}",
             )
         if role.generate and path[0] == "reserved_roles":
-            problems.add((*path, "generate"), "a reserved role cannot have generate; move the role into `round`")
+            problems.add(
+                (*path, "generate"), "a reserved role cannot have the key `generate`; move the role into `round`"
+            )
 
 
 def _check_generating(placed: Placed, problems: Problems, *, needed: bool) -> None:

@@ -129,7 +129,7 @@ def _instruction(value: Any, dialect: PrompterDialect, problems: Problems) -> st
 
 
 def _with_tokens(tools: ToolsSpec, tokens: SpecialTokens, problems: Problems) -> ToolsSpec:
-    """Add the tokens of a call, with which the parser ``lazyllm`` finds calls in an answer."""
+    """Add the prompter's tool-call tokens to the tools. The parser ``lazyllm`` finds tool calls by these tokens."""
     missing = [name for name, token in tokens.tool_tokens if not token]
     if missing:
         # LazyLLM then reads the token names as slots, and refuses every request with tools.

@@ -82,7 +82,7 @@ def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
     extension: Mapping[str, Any] = known.get("gateway") or {}
     if extension.get("turns") is not None:
         raise UnsupportedParameter(
-            "a dialogue of several turns has several answers; send gateway.turns to /v1/chat/completions",
+            "/v1/responses returns one answer; send gateway.turns, which asks for several, to /v1/chat/completions",
             param="gateway.turns",
         )
     prompt = known.get("prompt")

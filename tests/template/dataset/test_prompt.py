@@ -250,7 +250,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Any, str]] = {
     "tagged text is missing": (
         {"prompt_template": {"template": {"round": [{"role": "HUMAN", "prompt_mm": {
             "text": {"type": "text", "text": "{question}"}}}]}}}, {"question": "hi"}, None,
-        "the variable content is missing: add tagged text such as <AIS_TEXT_START>…<AIS_CONTENT_TAG>",
+        "the variable content is missing; send it with tagged text, such as <AIS_TEXT_START>…<AIS_CONTENT_TAG>",
     ),
 }  # fmt: skip
 

@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError]
     "tools nobody writes": (CHATML, {}, {"tools": [TOOL]}, UnsupportedParameter, "tools", "does not support tools"),
     "calls nobody writes": (
         CHATML, {}, {"messages": [{"role": "assistant", "content": "x", "tool_calls": [CALL]}]},
-        UnsupportedParameter, "messages[0].tool_calls", "cannot write tool_calls",
+        UnsupportedParameter, "messages[0].tool_calls", "does not support tool_calls",
     ),
     "arguments that are no JSON": (
         "{{ messages[0].tool_calls }}", {},
@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError]
     ),
     "calls without a content": (
         CHATML, {}, {"messages": [{"role": "assistant", "tool_calls": [CALL]}]},
-        UnsupportedParameter, "messages[0].tool_calls", "cannot write tool_calls",
+        UnsupportedParameter, "messages[0].tool_calls", "does not support tool_calls",
     ),
     "arguments that nest 600 deep": (
         "{{ messages[0].tool_calls }}", {},

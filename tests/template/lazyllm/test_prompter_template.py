@@ -441,7 +441,7 @@ def test_templates_without_slots_refuse_variables(raw: dict[str, Any]) -> None:
 
 
 def test_a_prompter_has_no_whole_conversation() -> None:
-    with pytest.raises(InvalidValue, match="only be rendered with a meta template"):
+    with pytest.raises(InvalidValue, match="cannot render the complete conversation"):
         full_segments(template(CHAT).spec, dialogue((U, "q")))
 
 

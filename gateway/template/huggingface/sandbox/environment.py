@@ -1,4 +1,4 @@
-"""The sandboxed Jinja environment of chat templates, made like the environment of ``transformers`` for equal bytes.
+"""The sandboxed Jinja environment of chat templates. It renders the same bytes as the one of ``transformers``.
 
 Source: ``utils/chat_template_utils.py`` of ``transformers`` 5.23: an immutable sandbox, ``trim_blocks`` and
 ``lstrip_blocks``, loop controls, ``{% generation %}`` blocks, JSON without HTML escapes, ``raise_exception`` and
