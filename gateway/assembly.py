@@ -189,7 +189,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
     markers = MarkerSet(texts, added)
     policy, folded = _marker_policy(model, markers, tokens), None
     if policy.normalize == "nfkc":
-        folded = MarkerSet(texts.folded(), {fold(token): special for token, special in added.items()})
+        folded = MarkerSet(texts, added, fold)
     has_markers = bool(markers.token_like or markers.text_like)
     return Route(
         spec=model,

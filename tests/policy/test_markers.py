@@ -22,7 +22,7 @@ from gateway.config.library import find_template, shipped_folder
 from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.answer_markers import Thinking
 from gateway.core.errors import ConfigError, SpecialTokenInContent
-from gateway.policy.admit.marker_set import JOINER, MarkerSet, texts_of
+from gateway.policy.admit.marker_set import JOINER, MarkerSet, fold, texts_of
 from gateway.policy.admit.markers import MAX_MARKERS, unbroken
 from gateway.template.registry import build
 from gateway.template.spec import RoleSpec, TemplateSpec
@@ -326,12 +326,19 @@ FOLDED: dict[str, tuple[TemplateSpec, tuple[str, ...]]] = {
     "a marker": (DEMO, ("<eoh>",)),
     "a zero-width space": (DEMO, ("a<e\u200boh>",)),
     "a variation selector and a control character": (DEMO, ("<e\ufe0fo\x01h>",)),
+    "control characters that are white space": (DEMO, ("<e\x0b\x0c\x85oh>",)),
+    "private-use characters": (DEMO, ("<e\ue000o\U000f0000h>",)),
+    "a format character and the replacement character": (DEMO, ("<e\u0600o\ufffdh>",)),
+    "capital letters": (DEMO, ("<EOH>",)),
+    "an accent": (DEMO, ("<\u00e9oh>",)),
+    "small letters": (find_template("llama-2-chat"), ("[inst]",)),
     "full-width letters": (DEMO, ("\uff1c\uff45\uff4f\uff48\uff1e",)),
     "a combining character after the marker": (DEMO, ("<eoh>\u0338",)),
     "the plain form of a marker": (find_template("lazyllm-deepseek"), ("<|User|>",)),
     "a header": (LINES, ("x\nAnswer\uff1a", "y")),
     "a header at the beginning of a message": (LINES, ("x", "\u200bAnswer:", "y")),
     "the end of a text and the template": (CUT, ("a<\u200beo",)),
+    "the end of a text in capital letters": (CUT, ("a<EO",)),
     "a chat template": (jinja(CHATML), ("<|im\u2060_end|>",)),
 }
 
@@ -342,7 +349,7 @@ def test_normalize_finds_markers_as_a_tokenizer_that_normalizes_reads_them(case:
     for action in ("escape", "reject"):
         with pytest.raises(SpecialTokenInContent):
             prepared(normalizing(spec, action, action), *texts)
-    if case != "the end of a text and the template":
+    if not case.startswith("the end of a text"):
         counted = prepared(normalizing(spec, "report", "report"), *texts)
         assert counted.markers == (("report", 1),)
         assert str(counted.notices[0]).startswith("markers_reported: ")
@@ -353,6 +360,23 @@ def test_normalize_finds_markers_as_a_tokenizer_that_normalizes_reads_them(case:
 def test_normalize_passes_ordinary_text_unchanged() -> None:
     text = "\u4f60\u597d\uff0c\u5417\uff1f caf\u00e9 \uff1ca\uff1e \U0001f44d\u200d \ufdfa"
     assert prompt_of(normalizing(DEMO, "reject", "reject"), text) == f"<HUMAN>: {text}<eoh>\n<BOT>: "
+    heading = "# Title\n\u00c9t\u00e9"  # the template can complete "#" to a marker, but does not
+    assert heading in str(prompt_of(normalizing(find_template("aquilachat2-16k"), "reject", "reject"), heading))
+
+
+@pytest.mark.parametrize("normalizer", [
+    normalizers.BertNormalizer(lowercase=True), normalizers.Nmt(),
+    normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]),
+    normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
+], ids=["bert", "nmt", "nfkc", "accents"])  # fmt: skip
+def test_folding_removes_and_replaces_what_normalizers_do(normalizer: normalizers.Normalizer) -> None:
+    """A text that a normalizer writes in ASCII letters alone has the same letters after folding."""
+    ranges = (range(0xD800), range(0xE000, 0x20000), range(0xE0000, 0xE0200), range(0xF0000, 0xF0010))
+    texts = [f"a{chr(code)}b" for one in ranges for code in one if chr(code) != "\u2603"]
+    read = normalizer.normalize_str("\u2603".join(texts)).split("\u2603")
+    plain = [(text, one) for text, one in zip(texts, read, strict=True) if one.isalnum() and one.isascii()]
+    assert len(plain) > 60
+    assert [text for text, one in plain if fold(text) != fold(one)] == []
 
 
 def test_token_ids_hold_the_markers_of_the_template_alone() -> None:

@@ -46,13 +46,11 @@ MAX_SEPARATE = 8
 """The maximum number of markers that are searched one by one. More markers are searched with one expression."""
 HEADER = re.compile(r"[^\"'{}<>]+[:\uff1a]\s*")
 """Matches a line of a chat template that may be the header of a role."""
-IGNORED = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
-)
-"""Matches control characters and invisible characters (Unicode's Default_Ignorable_Code_Point)."""
-UNFOLDED = re.compile("[\U00030000-\U0010ffff]+")
+FILLERS = "\u115f\u1160\u3164\uffa0\u1cf2\u1cf3\ufffd"
+"""The invisible letters, two letters that were marks before Unicode 12, and the replacement character."""
+REMOVED = re.compile("[\U000e0000-\U0010ffff]+")
+"""Matches further invisible characters and private-use characters. ``fold`` removes them without its table."""
+UNFOLDED = re.compile("[\U00030000-\U000dffff]+")
 """Matches characters that have no plain form. ``fold`` replaces them by ``UNKNOWN``, so that its table stays small."""
 TOKEN_LIKE = re.compile(r"<\|[^<>\n]{1,64}\|>|<<?/?[^\s<>]{1,64}>>?|\[\|[^\[\]\n]{1,32}\|\]|\[/?[A-Z0-9_]{2,32}\]")
 """Matches the token-like markers inside a text of a template."""
@@ -83,17 +81,20 @@ class TemplateTexts:
     """Texts such as ``</think>`` that the template or the parser searches for in an answer. They are not markers,
     because a client may send them back as part of an earlier answer."""
 
-    def folded(self) -> TemplateTexts:
-        """Return the same texts after ``fold``."""
-        texts = {name: tuple(map(fold, getattr(self, name))) for name in ("before", "after", "further", "searched")}
-        return TemplateTexts(**texts, inline=self.inline)
-
 
 class MarkerSet:
     """The markers of one model, compiled for fast search."""
 
-    def __init__(self, texts: TemplateTexts, added_tokens: Mapping[str, bool] = EMPTY_MAPPING) -> None:
-        """``added_tokens``: added token of the model's tokenizer → True for a special token."""
+    def __init__(
+        self,
+        texts: TemplateTexts,
+        added_tokens: Mapping[str, bool] = EMPTY_MAPPING,
+        write: Callable[[str], str] = str,
+    ) -> None:
+        """``added_tokens``: added token of the model's tokenizer → True for a special token.
+
+        ``write``: changes each marker; ``fold`` for markers as a normalizing tokenizer may read them.
+        """
         every = [text for text in (*texts.before, *texts.after, *texts.further) if text]
         special = [token.strip() for token, is_special in added_tokens.items() if is_special]
         tokens = dict.fromkeys(special)
@@ -109,12 +110,13 @@ class MarkerSet:
                     break
                 if len(core) >= MIN_LENGTH:
                     follows = texts.inline and line == near[-1]  # the line begins where another text ends
-                    lines[core] = lines.get(core, False) or line[0].isspace() or follows
+                    written = write(core)
+                    lines[written] = lines.get(written, False) or line[0].isspace() or follows
                     break
                 if core:
                     dropped[core] = None
-        ignored = {*texts.searched, *REASONING}.difference(special)
-        self.token_like = _usable(tokens, ignored)
+        ignored = set(map(write, (*texts.searched, *REASONING))).difference(map(write, special))
+        self.token_like = _usable(dict.fromkeys(map(write, tokens)), ignored)
         """The token-like markers."""
         self.text_like = _usable(lines, ignored)
         """The text-like markers."""
@@ -128,7 +130,7 @@ class MarkerSet:
             groups.setdefault(_key(core), []).append(core)
         self._groups = tuple([(key, _contains_any(cores)) for key, cores in groups.items()])
         """Pairs (rare character, function that finds the markers with this character in a text)."""
-        self._seams = _seams((*self.token_like, *self.text_like), every)
+        self._seams = _seams((*self.token_like, *self.text_like), list(map(write, every)))
 
     def may_occur(self, texts: Sequence[str]) -> bool:
         """Return whether a prompt with these texts of the client may have a forged marker.
@@ -145,6 +147,10 @@ class MarkerSet:
         """Return whether a text of the client may form a marker together with a text of the template."""
         joined = f"{EDGE}{EDGE.join(map(_edges, texts))}{EDGE}"
         return any(seam in joined for seam in self._seams)
+
+    def seams_in(self, text: str) -> set[str]:
+        """Return the parts of markers at the edges of a text that a text of the template may complete."""
+        return {seam for seam in self._seams if seam in f"{EDGE}{_edges(text)}{EDGE}"} if self._seams else set()
 
     def has_rare_character(self, texts: Sequence[str]) -> bool:
         """Return whether a text contains the rare character of a marker, such as ``<``."""
@@ -177,19 +183,23 @@ class _Folding(dict[int, str]):
     def __missing__(self, code: int) -> str:
         character = chr(code)
         plain = unicodedata.normalize("NFKD", character)
-        self[code] = plain = plain if len(plain) <= MAX_FOLDED else character
-        return plain
+        plain = plain if len(plain) <= MAX_FOLDED else character
+        kept = [one for one in plain if unicodedata.category(one)[0] not in "CM" and one not in FILLERS]
+        self[code] = folded = "".join(kept).casefold()
+        return folded
 
 
-_FOLDING = _Folding()
+_FOLDING = _Folding({ord(one): one for one in "\t\n\r"})
 
 
 def fold(text: str) -> str:
-    """Return a text as a normalizing tokenizer may read it: without invisible characters, and with plain forms.
+    """Return a text as a normalizing tokenizer may read it: the plain forms of its characters, in lower case.
 
-    Each character is replaced separately by its plain form (Unicode's NFKD). For example, ``\uff1c`` becomes ``<``.
+    Each character is replaced separately by its plain form (Unicode's NFKD), so that the time is linear. For example,
+    ``\uff1c`` becomes ``<``. Control characters, invisible and private-use characters, accents and other marks are
+    removed.
     """
-    return UNFOLDED.sub(UNKNOWN, IGNORED.sub("", text)).translate(_FOLDING)
+    return UNFOLDED.sub(UNKNOWN, REMOVED.sub("", text)).translate(_FOLDING)
 
 
 def texts_of(template: Template) -> TemplateTexts:

@@ -172,10 +172,14 @@ class MarkerRule:
                 if action == "reject":
                     raise refusal("messages")
                 counts.add(kind, "messages")  # once: the texts of a request may repeat each other
-            changed = [view for view, text in zip(views, texts, strict=True) if view != text]
-            if action == "reject" and changed and self.folded.may_join(changed):
+            if action == "reject" and any(map(self._may_join_folded, texts, views)):
                 raise refusal("messages")
         return counts
+
+    def _may_join_folded(self, text: str, view: str) -> bool:
+        """True if a text may form a marker with the template only after folding. Otherwise its prompt is searched."""
+        assert self.folded is not None
+        return not self.folded.seams_in(view) <= self.markers.seams_in(text)
 
     def _check_name(self, name: str, path: str, counts: MarkerCounts) -> None:
         if not self.may_occur([name]):
