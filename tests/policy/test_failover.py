@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from gateway.backend.scripted import ERRORS, Script
+from gateway.config.snapshot import BreakerPolicy
 from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamOverloaded, UpstreamRateLimited
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.failover import Failover
@@ -29,6 +30,7 @@ from tests.policy.responses import (
     replica,
 )
 from tests.recording_backend import RecordingBackend
+from tests.virtual_clock import run as run_virtual
 
 FINE: Script = ("fine", {"finish": "stop"})
 
@@ -257,6 +259,33 @@ def test_a_target_whose_whole_answers_never_arrive_is_avoided() -> None:
         assert target.breaker.state == "closed"
         assert read_response(timed, exchange(stream=False)).code == "upstream_timeout"
     assert (target.breaker.state, target.breaker.in_flight) == ("open", 0)
+
+
+def test_a_target_is_not_avoided_because_earlier_turns_used_the_time() -> None:
+    backend = failover(RecordingBackend([{"pause": 9}, "late"]))
+    (target,) = backend.balancer.replicas
+
+    async def turn(left: float) -> Response:
+        request = exchange(stream=False, deadline=asyncio.get_running_loop().time() + left)
+        return await read_response_async(Timeouts(backend, 5.0, 1.0, Recorder()), request)
+
+    for _ in range(target.breaker.policy.failures):
+        assert run_virtual(turn(0.4)).code == "deadline_exceeded"
+    assert (target.breaker.state, target.breaker.in_flight) == ("closed", 0)
+    for _ in range(target.breaker.policy.failures):
+        assert run_virtual(turn(0.99)).code == "upstream_timeout"
+    assert target.breaker.state == "open"
+
+
+def test_a_target_is_not_avoided_because_a_failed_attempt_used_the_time() -> None:
+    calls = BreakerPolicy().failures - 1
+    scripts: list[Script] = [[{"pause": 0.6}, {"error": "upstream_error"}], [{"pause": 9}, "late"]]
+    backend = failover(RecordingBackend(*scripts * calls))
+    (target,) = backend.balancer.replicas
+    for _ in range(calls):  # each has one failure that counts
+        response = read_response(Timeouts(backend, 5.0, 1.0, Recorder()), exchange(stream=False))
+        assert (response.code, response.attempts) == ("upstream_timeout", 2)
+    assert (target.breaker.state, target.breaker.in_flight) == ("closed", 0)
 
 
 def test_a_target_is_not_avoided_because_clients_leave() -> None:

@@ -67,7 +67,8 @@ class _FailoverStream:
                     raise
                 drop_tracebacks(error)
             except BaseException as error:  # the client has left, or the call's time is over
-                breaker.end(UpstreamTimeout("no answer in time") if is_timeout(error) else error, probe=probe)
+                timed_out = state is None and is_timeout(error)  # a later attempt had only the rest of the time
+                breaker.end(UpstreamTimeout("no answer in time") if timed_out else error, probe=probe)
                 raise
             else:
                 failover.observer.answered(exchange, replica.label)

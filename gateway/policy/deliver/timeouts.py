@@ -19,6 +19,10 @@ from gateway.policy.deliver.deadline import Deadline
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.telemetry.attempts import AttemptObserver
 
+WHOLE = 0.9
+"""The share of the total time that an exchange must have, so that its total timeout is a failure of its target. Earlier
+turns or parts of the same call may have used the time."""
+
 
 class Timeouts(Layer):
     """A backend that limits the idle time and the total time of each exchange, both in seconds."""
@@ -34,7 +38,8 @@ class Timeouts(Layer):
         """Open the exchange with its timeouts. An answer that is not streamed has no idle timeout.
 
         A timeout raises ``UpstreamTimeout`` before the first event, and ``DeadlineExceeded`` or ``UpstreamIdleTimeout``
-        after the first event.
+        after the first event. An exchange that begins late in its call (``WHOLE``) always raises ``DeadlineExceeded``
+        at the end of the total time.
         """
         idle = self._idle if exchange.stream else None
         return _TimedStream(self._inner.open(exchange), idle, self._total, exchange, self._observer)
@@ -44,7 +49,8 @@ class _TimedStream(LayerStream):
     """One exchange with its idle timeout and its total timeout."""
 
     __slots__ = (
-        "_content_at", "_deadline", "_end", "_exchange", "_idle", "_left_at", "_loop", "_observer", "_splice", "_total",
+        "_content_at", "_deadline", "_end", "_exchange", "_idle", "_late", "_left_at", "_loop", "_observer", "_splice",
+        "_total",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +68,7 @@ class _TimedStream(LayerStream):
         end = exchange.deadline
         self._end = end if end is not None else loop.time() + total
         """The loop time at which the total time ends."""
+        self._late = end is not None and end - loop.time() < WHOLE * total
         self._idle = idle
         self._total = total
         self._content_at: float | None = None
@@ -152,7 +159,7 @@ class _TimedStream(LayerStream):
 
     def _total_error(self) -> UpstreamTimeout:
         allowed = f"{self._total:g} s (delivery.timeout.total)"
-        if self._content_at is None:
+        if self._content_at is None and not self._late:
             return UpstreamTimeout(
                 f"the model's server did not answer within {allowed}; check the server, or allow more time"
             )
