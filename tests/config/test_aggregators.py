@@ -32,6 +32,7 @@ PINNED: dict[str, dict[str, Any]] = {
         "model": "vercel_ai_gateway/a/b",
         "body": {"providerOptions": {"gateway": {"only": ["x"]}}},
     },
+    "another host with a similar name": {"model": "a/b", "speaks": "chat", "url": "https://notopenrouter.ai/v1"},
     "a provider in the name": {"model": "huggingface/x/a/b"},
 }
 UNPINNED: dict[str, tuple[dict[str, Any], str]] = {
@@ -50,6 +51,19 @@ UNPINNED: dict[str, tuple[dict[str, Any], str]] = {
     "a target of messages": (
         {"model": "a/b", "speaks": "chat", "url": "https://openrouter.ai/api/v1"},
         "speaks: litellm .* model: openrouter/NAME",
+    ),
+    "a subdomain": ({"model": "a/b", "speaks": "chat", "url": "https://eu.openrouter.ai/v1"}, "openrouter/NAME"),
+    "a host with a final dot": (
+        {"model": "a", "speaks": "chat", "url": "https://openrouter.ai./v1"},
+        "openrouter/NAME",
+    ),
+    "a model that the aggregator chooses": (
+        {"model": "openrouter/openrouter/auto", "body": {"provider": {"only": ["x"], "allow_fallbacks": False}}},
+        "auto in openrouter/openrouter/auto; name one model",
+    ),
+    "a provider that the aggregator chooses": (
+        {"model": "huggingface/auto/a/b"},
+        "huggingface makes .* one provider",
     ),
     "no way to pin": ({"model": "helicone/a"}, "cannot be pinned"),
 }

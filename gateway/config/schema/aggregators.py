@@ -17,6 +17,8 @@ from gateway.core.dialogue import EMPTY_MAPPING
 
 A_MODEL_FALLBACK = "models"
 """A request field that names other models for the answer. With this field, a target is not pinned."""
+AUTO = "auto"
+"""A part of a model name for which an aggregator chooses the model or the provider of each call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Aggregator:
     name: str
     """LiteLLM's name of the aggregator. A target's model has this name before its first slash."""
     host: str
+    """The host of the aggregator. The aggregator has all subdomains of this host too."""
     pin: Mapping[str, Any] = field(default_factory=dict)
     """The request fields that pin a call to the provider ``PROVIDER``. Empty if no field can pin a call."""
     pinned_name: re.Pattern[str] | None = None
@@ -68,10 +71,10 @@ AGGREGATORS = (
 
 def aggregator_of(target: TargetSpec) -> Aggregator | None:
     """Return the aggregator that a target calls, or None if the target calls no known aggregator."""
-    host = urlsplit(target.url).hostname
+    host = (urlsplit(target.url).hostname or "").rstrip(".")
     prefix = target.model.partition("/")[0] if target.speaks == "litellm" else ""
     for row in AGGREGATORS:
-        if row.host == host or (row.name == prefix and not (host and row.only_host)):
+        if f".{host}".endswith(f".{row.host}") or (row.name == prefix and not (host and row.only_host)):
             return row
     return None
 
@@ -79,8 +82,12 @@ def aggregator_of(target: TargetSpec) -> Aggregator | None:
 def unpinned(target: TargetSpec) -> str:
     """Return the message for a target that is not pinned to one provider. Empty if the target has one provider."""
     row = aggregator_of(target)
-    if row is None or (target.speaks == "litellm" and row.pins(target)):
+    if row is None:
         return ""
+    if target.speaks == "litellm" and row.pins(target):
+        if AUTO not in re.split("[/:]", target.model):
+            return ""
+        return f"{row.name} makes its own choice for {AUTO} in {target.model}; name one model and one provider"
     if not row.advice:
         return (
             f"{row.name} may change the provider from call to call and cannot be pinned; use a target that calls the "
