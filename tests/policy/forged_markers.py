@@ -21,6 +21,8 @@ from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import RequestError, SpecialTokenInContent
 from gateway.core.prompt import MIXED, DeferredSegments, Prompt, Segment
 from gateway.policy.admit.marker_set import JOINER
+from gateway.policy.admit.markers import MarkerCounts, MarkerRule
+from gateway.template.passthrough import as_sent
 from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
 
@@ -122,13 +124,24 @@ async def _search(route: Route, body: dict[str, Any]) -> tuple[int, list[str] | 
         segments = safe.prompt.segments or ()
         if not any(segment.origin == MIXED for segment in segments):
             return len(dialogue.messages), violations(route, segments) or _changed(route, prompt, segments)
-        blank = [Message(message.role, "x") for message in dialogue.messages]
+        assert route.marker_rule is not None
+        blank = _blank(route.marker_rule, dialogue)
         tools = tuple([{"type": "function", "function": {"name": "find"}} for _ in dialogue.options.tools])
         expected = (await route.render(Dialogue(blank, replace(dialogue.options, tools=tools)))).text
-        assert route.marker_rule is not None
         markers = route.marker_rule.markers.token_like
         return len(blank), [m for m in markers if _count(m, expected) != _count(m, safe.prompt.text)]
     raise AssertionError(f"the template {route.template.spec.name} renders none of the requests")
+
+
+def _blank(rule: MarkerRule, dialogue: Dialogue) -> list[Message]:
+    """The messages with other texts. Texts that are equal after the policy stay equal: a template may compare them."""
+    texts: dict[str, str] = {}
+    blank = []
+    for message in dialogue.messages:
+        safe = rule.apply_to_json(as_sent(message), "", MarkerCounts())["content"]
+        text = safe if isinstance(safe, str) else "".join([part["text"] for part in safe])
+        blank.append(Message(message.role, texts.setdefault(text, f"x{len(texts)}")))
+    return blank
 
 
 def _changed(route: Route, before: Prompt, segments: Sequence[Segment]) -> list[str]:
