@@ -7,9 +7,12 @@ exponential time on a hostile text delays no call.
 from __future__ import annotations
 
 import json
+import re
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from gateway.core.events import Event
@@ -21,30 +24,44 @@ SECONDS = 1.0
 LOG_SECONDS = 0.02
 """The same for a text of the log, because the event loop waits for it."""
 REDACTED = "[redacted]"
-TOKEN_FIELDS = frozenset({"logprobs", "top_logprobs", "prompt_logprobs", "token_ids", "prompt_token_ids"})
+TOKEN_FIELDS = frozenset(
+    {"logprobs", "top_logprobs", "prompt_logprobs", "token_ids", "prompt_token_ids", "tokens", "output_ids"}
+)
 """Fields of an answer that contain its text token by token, where no pattern finds it."""
 
+ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})')
+"""A character as JSON escapes it in a string."""
+MAX_DECODED = 4
+"""How many times escapes are decoded: arguments of a tool may be JSON in JSON in a text."""
+
 PATTERNS: Mapping[str, str] = {
-    "card": r"(?<![0-9])(?:[0-9][ -]?){12,18}[0-9](?![0-9])",
+    # Matches may overlap: a run of 13 to 19 digits, and from each group of at least 3 digits on the groups after it.
+    "card": r"(?<![0-9])[0-9](?:(?<![0-9][ -][0-9])(?:[ -]?[0-9]){12,18}(?![ -]?[0-9])"
+    r"|[0-9]{2,18}(?:[ -][0-9]{3,19}){0,5}(?![0-9]))",
     "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",
-    "iban": r"\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b",
-    "ip": r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])",
+    "iban": r"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])",
+    "ip": r"(?<![0-9]|[0-9]\.)(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9])",
     "phone": r"\+[0-9](?:[ ().-]{0,2}[0-9]){7,14}"
     r"|(?<![0-9])(?:\([0-9]{3}\) ?|[0-9]{3}[ .-])[0-9]{3}[ .-][0-9]{4}(?![0-9])",
-    "secret": "|".join(
+    "secret": r"(?<![A-Za-z0-9])(?:"
+    + "|".join(
         (
-            r"\bsk-[A-Za-z0-9_-]{16,}",
-            r"\bAKIA[0-9A-Z]{16}\b",
-            r"\bgh[pousr]_[A-Za-z0-9]{36,}",
-            r"\bhf_[A-Za-z0-9]{30,}",
-            r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
-            r"\b[Bb]earer [A-Za-z0-9._~+/=-]{16,}",
-            r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}",
-            r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[^-]{0,16384}(?:-----END [A-Z ]{0,32}PRIVATE KEY-----)?",
+            r"sk-[A-Za-z0-9_-]{16,}",
+            r"AKIA[0-9A-Z]{16}(?![A-Za-z0-9])",
+            r"gh[pousr]_[A-Za-z0-9]{36,}",
+            r"hf_[A-Za-z0-9]{30,}",
+            r"xox[abprs]-[A-Za-z0-9-]{10,}",
+            r"[Bb]earer [A-Za-z0-9._~+/=-]{16,}",
+            r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}",
         )
-    ),
+    )
+    + r")|-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----(?:[^-]|-(?!----[BE])){0,16384}"
+    r"(?:-----END [A-Z ]{0,32}PRIVATE KEY-----)?",
 }
-"""Name of a built-in pattern → the pattern. ``card`` also needs the check digit of a card number."""
+"""Name of a built-in pattern → the pattern. ``card`` also needs the check digit of a card number.
+
+A letter of another alphabet, or ``_``, may stand before a match: many languages write no space there.
+"""
 
 
 class RedactionTimeout(Exception):
@@ -78,7 +95,7 @@ class Redactor:
     def __init__(self, patterns: Sequence[str], seconds: float = SECONDS) -> None:
         """``seconds``: the time limit for the texts of one call."""
         self._seconds = seconds
-        self._patterns = tuple([(_is_card if one == "card" else _is_any, compile_pattern(one)) for one in patterns])
+        self._patterns = tuple([(_card_length if one == "card" else len, compile_pattern(one)) for one in patterns])
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
@@ -98,13 +115,20 @@ class Redactor:
 
 
 class Redaction:
-    """The redaction of the texts of one call. Every method raises ``RedactionTimeout`` after the time limit."""
+    """The redaction of the texts of one call, in one thread.
 
-    def __init__(self, patterns: Iterable[tuple[Callable[[str], bool], Any]], seconds: float) -> None:
+    Every method raises ``RedactionTimeout`` after the time limit. A match is also found if JSON escapes characters of
+    it, such as an ``@`` as ``\\u0040``, or the line break before it.
+    """
+
+    def __init__(self, patterns: Iterable[tuple[Callable[[str], int], Any]], seconds: float) -> None:
+        """``patterns``: each with a function that returns the length of a match; 0: it is none after all."""
         self.found = 0
         """The number of texts that were replaced."""
         self._patterns = patterns
-        self._deadline = time.monotonic() + seconds
+        self._names: dict[str, str] = {}
+        """Name of a field, or digits of an integer → the same without matches."""
+        self._deadline = time.thread_time() + seconds
 
     def text(self, text: str) -> str:
         """A text with ``REDACTED`` in place of each match."""
@@ -133,11 +157,16 @@ class Redaction:
         return redacted
 
     def value(self, value: Any) -> Any:
-        """A JSON value whose texts, and names of fields, have no matches. A list of token ids becomes ``REDACTED``."""
+        """A JSON value whose texts, integers, and names of fields, have no matches.
+
+        A list of token ids becomes ``REDACTED``.
+        """
         if isinstance(value, str):
             return self.text(value)
+        if type(value) is int:
+            return self._integer(value)
         if isinstance(value, Mapping):
-            return {self.text(name): self.value(inner) for name, inner in value.items()}
+            return {self._name(name): self.value(inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):
             if value and all(type(inner) is int for inner in value):
                 self.found += 1
@@ -151,7 +180,10 @@ class Redaction:
         The texts of all events at the same place of a choice are one text: that of an answer, its reasoning, or the
         arguments of one call of a tool.
         """
-        found = [(name, _without(fields)) for name, fields in json.loads(dump_json(named_events(events)))]
+        found = [
+            (kind, {name: self._fields(value) for name, value in fields.items() if name not in TOKEN_FIELDS})
+            for kind, fields in json.loads(dump_json(named_events(events)))
+        ]
         places: defaultdict[object, list[tuple[Any, Any]]] = defaultdict(list)
         for _, fields in found:
             for place, holder, key in _texts(fields, (fields.get("index"),)):
@@ -161,17 +193,36 @@ class Redaction:
                 holder[key] = text
         return load_events(dump_json(found))
 
-    def _spans(self, text: str) -> list[tuple[int, int]]:
-        """The begin and the end of each match, in order; matches that overlap are one."""
-        spans: list[tuple[int, int]] = []
-        try:
-            for accepts, pattern in self._patterns:
-                left = max(0.001, self._deadline - time.monotonic())
-                for match in pattern.finditer(text, timeout=left, concurrent=True):
-                    if accepts(match[0]) and match[0]:
-                        spans.append(match.span())
-        except TimeoutError:
-            raise RedactionTimeout from None
+    def _name(self, name: str) -> str:
+        """The name of a field, or the digits of an integer, without matches."""
+        if name not in self._names:
+            self._names[name] = self.text(name)
+        return self._names[name]
+
+    def _fields(self, value: Any) -> Any:
+        """A field of an event without ``TOKEN_FIELDS``, and without matches in integers and names of fields."""
+        if isinstance(value, dict):
+            return {
+                self._name(name): self._integer(inner) if type(inner) is int else self._fields(inner)
+                for name, inner in value.items()
+                if name not in TOKEN_FIELDS
+            }
+        return [self._fields(inner) for inner in value] if isinstance(value, list) else value
+
+    def _integer(self, value: int) -> int | str:
+        return value if self._name(str(value)) == str(value) else REDACTED
+
+    def _spans(self, text: str, escaped: int = MAX_DECODED) -> list[tuple[int, int]]:
+        """The begin and the end of each match, in order; matches that overlap are one.
+
+        ``escaped``: how many times escapes are decoded. A part of an escape is never replaced without the rest.
+        """
+        spans = self._search(text)
+        if escaped and "\\" in text:
+            decoded, escapes = self._decode(text)
+            if escapes:
+                spans = [_whole(escapes, span) for span in spans]
+                spans += [_encoded(escapes, span) for span in self._spans(decoded, escaped - 1)]
         merged: list[tuple[int, int]] = []
         for begin, end in sorted(spans):
             if merged and begin < merged[-1][1]:
@@ -180,12 +231,60 @@ class Redaction:
                 merged.append((begin, end))
         return merged
 
+    def _search(self, text: str) -> list[tuple[int, int]]:
+        """The begin and the end of each match in the text as it is."""
+        spans: list[tuple[int, int]] = []
+        try:
+            for length, pattern in self._patterns:
+                overlapped = length is _card_length
+                for match in pattern.finditer(text, overlapped=overlapped, timeout=self._left(), concurrent=True):
+                    if size := length(match[0]):
+                        spans.append((match.start(), match.start() + size))
+                    self._left()
+        except TimeoutError:
+            raise RedactionTimeout from None
+        return spans
 
-def _without(value: Any) -> Any:
-    """A JSON value without ``TOKEN_FIELDS``."""
-    if isinstance(value, dict):
-        return {name: _without(inner) for name, inner in value.items() if name not in TOKEN_FIELDS}
-    return [_without(inner) for inner in value] if isinstance(value, list) else value
+    def _decode(self, text: str) -> tuple[str, list[tuple[int, int, int]]]:
+        """The text with decoded escapes; and the begin, the end, and the position after decoding, of each escape."""
+        escapes: list[tuple[int, int, int]] = []
+        left_out = 0
+
+        def decoded(match: re.Match[str]) -> str:
+            nonlocal left_out
+            self._left()
+            character: str = json.loads(f'"{match[0]}"')
+            escapes.append((*match.span(), match.start() - left_out))
+            left_out += len(match[0]) - 1
+            return character
+
+        return ESCAPE.sub(decoded, text), escapes
+
+    def _left(self) -> float:
+        """The seconds that are left."""
+        if (left := self._deadline - time.thread_time()) <= 0:
+            raise RedactionTimeout
+        return left
+
+
+def _whole(escapes: Sequence[tuple[int, int, int]], span: tuple[int, int]) -> tuple[int, int]:
+    """A span that also has the rest of the escapes in which it begins and ends."""
+    begin, end = span
+    before = bisect_left(escapes, begin, key=itemgetter(0))
+    if before and begin < escapes[before - 1][1]:
+        begin = escapes[before - 1][0]
+    before = bisect_left(escapes, end, key=itemgetter(0))
+    return begin, max(end, escapes[before - 1][1]) if before else end
+
+
+def _encoded(escapes: Sequence[tuple[int, int, int]], span: tuple[int, int]) -> tuple[int, int]:
+    """The span of the text before its escapes were decoded."""
+    befores = [bisect_left(escapes, at, key=itemgetter(2)) for at in span]
+    begin, end = [
+        at if not before else at - escapes[before - 1][2] - 1 + escapes[before - 1][1]
+        for at, before in zip(span, befores, strict=True)
+    ]
+    return begin, end
 
 
 def _texts(value: Any, place: tuple[object, ...]) -> Iterator[tuple[object, Any, Any]]:
@@ -207,14 +306,18 @@ def _texts(value: Any, place: tuple[object, ...]) -> Iterator[tuple[object, Any,
             yield from _texts(inner, (*place, name))
 
 
-def _is_any(text: str) -> bool:
-    return True
+def _card_length(text: str) -> int:
+    """The length of the longest card number at the beginning of groups of digits, up to the end of a group; 0: none.
+
+    A card number has 13 to 19 digits; the last one is its check digit (ISO/IEC 7812-1).
+    """
+    ends = [match.end() for match in re.finditer("[0-9]+", text)]
+    return max((end for end in ends if _is_card(text[:end])), default=0)
 
 
 def _is_card(text: str) -> bool:
-    """Whether the last digit of a number is its check digit (ISO/IEC 7812-1)."""
     digits = [int(one) for one in reversed(text) if one.isdigit()]
-    return sum(digits[::2]) % 10 == -sum([2 * one - 9 * (one > 4) for one in digits[1::2]]) % 10
+    return 13 <= len(digits) <= 19 and sum(digits[::2]) % 10 == -sum([2 * n - 9 * (n > 4) for n in digits[1::2]]) % 10
 
 
 NOTHING = Redactor(())

@@ -150,12 +150,14 @@ def test_a_changed_run_is_refused(
 
 def test_a_failed_row_is_written_once_and_asked_again_on_request(folder: Path) -> None:
     write_rows(folder, 2, "broken")
+    data = folder / "data.jsonl"
+    data.write_text(data.read_text().replace("row-", "\\u001b[31mrow-"))
     ended = command(folder, *RUN, "--retries", "0")
     assert (ended.returncode, ended.stderr[:29]) == (1, b"0 of 2 rows answered, 2 faile")
     assert manifest(folder)["results"]["errors"] == {"upstream_error": 2}
     lines = ended.stderr.decode().splitlines()
     assert lines[1] == "errors: upstream_error (2); out.jsonl contains the error of each failed row"
-    assert lines[2].startswith("the first error is row-")
+    assert lines[2].startswith(r"the first error is \x1b[31mrow-"), "no text of the data controls the terminal"
     assert ": upstream_error: " in lines[2]
     (folder / "error.yaml").write_text("[Hi, {finish: stop}]\n")
     assert command(folder, *RUN).returncode == 1

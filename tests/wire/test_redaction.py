@@ -12,7 +12,7 @@ from gateway.wire.redaction import PATTERNS, REDACTED, RedactionTimeout, Redacto
 from gateway.wire.stored_events import dump_json, named_events
 
 FOUND = {
-    "card": ["4111 1111 1111 1111", "378282246310005", "5500-0000-0000-0004"],
+    "card": ["4111 1111 1111 1111", "378282246310005", "5500-0000-0000-0004", " ".join("4111111111111111")],
     "email": ["bob.x+y@mail.example.com"],
     "iban": ["DE89 3704 0044 0532 0130 00", "GB29NWBK60161331926819"],
     "ip": ["10.0.0.1"],
@@ -24,6 +24,7 @@ FOUND = {
         "Bearer abcdefghijklmnop",
         "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeK",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE+/=\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMII=\n-----END RSA PRIVATE KEY-----",
     ],
 }
 LEFT = {
@@ -49,9 +50,68 @@ def test_a_built_in_pattern_finds_its_texts_and_no_others(name: str) -> None:
         assert redacted(text, name) == (text, 0), text
 
 
+BESIDE = {
+    "digits after a card": ("card", "{4111 1111 1111 1111} 123"),
+    "digits before a card": ("card", "order 12 {4111 1111 1111 1111}"),
+    "a date and a card": ("card", "on 01-01 {4111111111111111} 12 27"),
+    "a full stop": ("ip", "host is {10.1.2.3}."),
+    "dots": ("ip", "...{10.1.2.3}"),
+    "a letter without space": ("secret", "密钥{sk-abcdefghijklmnop1234}，"),
+    "an underscore": ("secret", "my_{AKIAABCDEFGHIJKLMNOP}_"),
+    "an account without space": ("iban", "账号{DE89370400440532013000}是"),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), BESIDE.values(), ids=BESIDE)
+def test_a_match_is_found_beside_other_characters(name: str, text: str) -> None:
+    private = text[text.index("{") : text.index("}") + 1]
+    assert redacted(text.replace(private, private[1:-1]), name) == (text.replace(private, REDACTED), 1)
+
+
+ESCAPED = {
+    "a line break before": ("secret", "\n{sk-abcdefghijklmnop1234}\n"),
+    "a hidden character": ("email", "\u00fc {bob@example.com}"),
+    "digits before": ("card", "\u00e9{4111 1111 1111 1111}"),
+    "a tab before": ("iban", "\t{DE89370400440532013000}"),
+    "a pair of surrogates": ("/😀[0-9]+/", "a {😀12}"),
+    "a backslash of the text": (r"/ACME\\\w+/", "{ACME\\new} text"),
+}
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize(("name", "text"), ESCAPED.values(), ids=ESCAPED)
+def test_a_match_is_found_in_json_in_a_text_which_stays_json(name: str, text: str, depth: int) -> None:
+    """In every slicing, as the arguments of a tool are streamed."""
+    begin, end = text.index("{"), text.index("}")
+    value, expected = text[:begin] + text[begin + 1 : end] + text[end + 1 :], text[:begin] + REDACTED + text[end + 1 :]
+    for _ in range(depth):
+        value, expected = json.dumps({"x": value}), json.dumps({"x": expected})
+    if depth == 1:
+        value = value.replace("@", "\\u0040").replace(" 1111", "\\u00201111")
+    for cut in range(len(value)):
+        assert "".join(Redactor([name]).begin().pieces([value[:cut], value[cut:]])) == expected
+
+
+def test_a_match_that_begins_or_ends_in_an_escape_takes_all_of_it() -> None:
+    assert redacted(r'{"x": "\nbob@example.com"}', "email") == (f'{{"x": "{REDACTED}"}}', 1)
+    assert redacted(r'{"x": "id=\u00e9"}', r"/id=\\u/") == (f'{{"x": "{REDACTED}"}}', 1)
+
+
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_built_in_pattern_takes_no_time_for_a_hostile_text(name: str) -> None:
-    for seed in ("1", "1 ", "a@", "a.", "A1", "1.1.", "+1(", "sk-", "eyJaaaaaaaa.", "-----BEGIN PRIVATE KEY-----"):
+    for seed in (
+        "1",
+        "1 ",
+        "a@",
+        "a.",
+        "A1",
+        "1.1.",
+        "+1(",
+        "sk-",
+        "eyJaaaaaaaa.",
+        "-----BEGIN PRIVATE KEY-----",
+        "\\",
+    ):
         redacted(seed * 20_000, name)  # raises RedactionTimeout after a second
 
 
@@ -79,17 +139,17 @@ def test_events_lose_matches_across_events_log_probabilities_and_token_ids() -> 
 
     events: list[Event] = [
         Begun("m/0", fields={"prompt_token_ids": [1, 2]}),
-        Delta(0, "bob@", (TokenLogprob("bob@", -0.1),), extras={"token_ids": [5]}),
+        Delta(0, "bob@", (TokenLogprob("bob@", -0.1),), extras={"token_ids": [5], "tokens": ["b"], "output_ids": [5]}),
         Delta(1, "hi ", fields=call(1, '{"to": "x@')),
         Delta(0, "example.com", fields={"reasoning_content": "call +49 30 "}),
         Delta(1, "you", fields=call(0, '"z"')),
         Delta(1, fields=call(1, 'y.de"}')),
         Delta(0, fields={"reasoning_content": "1234567"}),
-        Finish(0, "stop"),
+        Finish(0, "stop", extras={"a@b.de": [{"a@b.de": 4111111111111111, "n": 1}]}),
     ]
-    redaction = Redactor(["email", "phone"]).begin()
+    redaction = Redactor(["email", "phone", "card"]).begin()
     clean = redaction.events(events)
-    assert redaction.found == 3
+    assert redaction.found == 5
     assert clean == (
         Begun("m/0"),
         Delta(0, REDACTED),
@@ -98,17 +158,20 @@ def test_events_lose_matches_across_events_log_probabilities_and_token_ids() -> 
         Delta(1, "you", fields=call(0, '"z"')),
         Delta(1, fields=call(1, '"}')),
         Delta(0, fields={"reasoning_content": ""}),
-        Finish(0, "stop"),
+        Finish(0, "stop", extras={REDACTED: [{REDACTED: REDACTED, "n": 1}]}),
     )
     assert "example" not in dump_json(named_events(clean))
 
 
 def test_values_lose_matches_in_texts_and_names_and_token_ids() -> None:
-    redaction = Redactor(["email"]).begin()
-    value = {"a@b.de": [{"content": "from a@b.de", "n": 1, "ok": True, "none": None}], "input": ((1, 2), "x")}
-    expected = {REDACTED: [{"content": f"from {REDACTED}", "n": 1, "ok": True, "none": None}], "input": [REDACTED, "x"]}
+    redaction = Redactor(["email", "card"]).begin()
+    fields = {"n": 1, "ok": True, "none": None}
+    value = {"a@b.de": [{"content": "from a@b.de", **fields}], "input": ((1, 2), "x"), "card": 4111111111111111}
+    expected = {
+        REDACTED: [{"content": f"from {REDACTED}", **fields}], "input": [REDACTED, "x"], "card": REDACTED
+    }  # fmt: skip
     assert json.loads(json.dumps(redaction.value(value))) == expected
-    assert redaction.found == 3
+    assert redaction.found == 4
 
 
 def test_a_pattern_that_takes_too_long_raises_an_error_and_the_log_has_nothing_of_the_text() -> None:
@@ -116,6 +179,12 @@ def test_a_pattern_that_takes_too_long_raises_an_error_and_the_log_has_nothing_o
     with pytest.raises(RedactionTimeout):
         redactor.begin().text("a" * 80 + "b")
     assert redactor.log_text("a" * 80 + "b") == REDACTED
+
+
+def test_a_text_after_the_time_limit_is_not_searched() -> None:
+    """The limit is that of all texts of a call, however short each is."""
+    with pytest.raises(RedactionTimeout):
+        Redactor(["email"], seconds=0).begin().text("hello")
 
 
 REFUSED = {

@@ -29,6 +29,7 @@ from gateway.cli.options import (
     verb,
 )
 from gateway.cli.terminal import progress
+from gateway.core.words import printable
 
 if TYPE_CHECKING:
     from gateway.cli.running.gateways import GatewaySource
@@ -204,12 +205,12 @@ def _report(out: Path, results: dict[str, Any], missing: int) -> None:
           f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
     if results["errors"]:
         codes = ", ".join([f"{code} ({count})" for code, count in results["errors"].items()])
-        print(f"errors: {codes}; {out} contains the error of each failed row\n"
-              f"the first error is {results['first_error']}", file=sys.stderr)  # fmt: skip
+        print(f"errors: {printable(codes)}; {out} contains the error of each failed row\n"
+              f"the first error is {printable(results['first_error'])}", file=sys.stderr)  # fmt: skip
     for name, model in results["models"].items():
         for kind in ("templates", "dataset_prompts"):
             if len(model[kind].keys() - {"none"}) > 1:
-                print_note(f"the {kind} of {name} differ between rows: {', '.join(model[kind])}")
+                print_note(f"the {kind} of {printable(name)} differ between rows: {', '.join(model[kind])}")
 
 
 def _is_given(context: click.Context, option: str) -> bool:
