@@ -6,9 +6,11 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -16,7 +18,8 @@ from gateway.config.snapshot import RecordingsSpec
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import RecordedExchange
 from gateway.core.record import Record
-from gateway.policy.deliver.storage.recorder import MAX_WAITING_SIZE, Recorder, Recorders
+from gateway.policy.deliver.storage.recorder import MAX_WAITING_SIZE, SCHEMA, SCHEMA_VERSION, Recorder, Recorders
+from gateway.policy.deliver.storage.sqlite_file import open_database
 from gateway.wire.redaction import Redactor
 from tests.policy.responses import exchange
 
@@ -52,6 +55,18 @@ def test_several_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
         recorder.close()
     assert sorted(ids(path)) == sorted([name for own in names for name in own])
     assert dropped == []
+
+
+def test_several_writers_may_create_one_file_at_the_same_time(tmp_path: Path) -> None:
+    together = Barrier(4)
+
+    def create(path: Path) -> None:
+        together.wait(30)
+        open_database(path, SCHEMA, SCHEMA_VERSION, 30.0).close()
+
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(40):
+            list(threads.map(create, [tmp_path / f"{number}.sqlite"] * 4))
 
 
 def test_a_file_with_the_tables_of_another_version_is_not_written(
