@@ -180,7 +180,10 @@ def test_events_are_read_as_they_were_written() -> None:
     assert text.isascii()
 
 
-@pytest.mark.parametrize("text", ["", "{}x", "[1]", '[["Other",{}]]', '[["Finish",{}]]', '[["Delta",{"x":1}]]'])
+NO_EVENTS = ["", "{}x", "[1]", '[["Other",{}]]', '[["Finish",{}]]', '[["Delta",{"x":1}]]', '[["Delta",5]]', "[" * 9999]
+
+
+@pytest.mark.parametrize("text", NO_EVENTS, ids=lambda text: text[:20])
 def test_a_text_that_is_no_events_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"events|Expecting|Extra"):
         load_events(text)

@@ -61,6 +61,17 @@ def test_an_answer_that_one_gateway_keeps_is_a_hit_in_another_until_its_ttl_is_o
     asyncio.run(run())
 
 
+BROKEN = [
+    b"12.5 something else",
+    b"12.5 []",
+    b"12.5 {}",
+    b'12.5 [["Delta",5]]',
+    b'nan [["Delta",{"index":0}]]',
+    b"\xff",
+]
+"""Values that no gateway writes."""
+
+
 def test_every_event_is_read_as_it_was_written_and_a_large_answer_is_not_kept(valkey: ValkeyServer) -> None:
     async def run() -> None:
         store = RedisStore(spec(valkey))
@@ -75,9 +86,10 @@ def test_every_event_is_read_as_it_was_written_and_a_large_answer_is_not_kept(va
         assert long is not None
         assert long.events == (Delta(0, "x" * LARGE),)
         assert await store.get(b"large") is None
-        await store._server.redis.set(PREFIX + b"all".hex(), b"12.5 something else")
-        with pytest.raises(StoreFailed):
-            await store.get(b"all")
+        for value in BROKEN:
+            await store._server.redis.set(PREFIX + b"all".hex(), value)
+            with pytest.raises(StoreFailed):
+                await store.get(b"all")
         await store.aclose()
 
     asyncio.run(run())
