@@ -67,7 +67,7 @@ from gateway.telemetry.attempts import AttemptObserver, without_secrets
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.registry import build, build_for_prompt_lists
-from gateway.wire.redaction import Redactor
+from gateway.wire.redaction import NOTHING, Redactor
 
 LOG = logging.getLogger("gateway.assembly")
 
@@ -115,6 +115,8 @@ class Stack:
     """Whether any model has a cache. If so, each call has the name of its client key, as a part of the cache key."""
     recorder: Recorder | None = None
     """Writes the recordings. None if the configuration names no file for recordings."""
+    redactor: Redactor = NOTHING
+    """For the recordings of this configuration."""
     health_checks: tuple[HealthCheck, ...] = ()
     """The health checks of the targets. Each health check runs in its own task while this stack is in use."""
 
@@ -135,7 +137,8 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         keyring=Keyring(snapshot.keys),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot.store, shared), shared.concurrency),
         has_cache=any(model.policy.cache.mode != "off" for model in snapshot.models.values()),
-        recorder=shared.recorders.get(snapshot.recordings, Redactor(snapshot.redact)),
+        recorder=shared.recorders.get(snapshot.recordings.path),
+        redactor=Redactor(snapshot.redact),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from gateway.config.snapshot import StoreSpec
 
@@ -53,15 +53,23 @@ class RedisServer:
         self._slots = asyncio.Semaphore(CONNECTIONS)
         self._failed_until = 0.0
         self._failing = False
+        self._refusals: set[str] = set()
+        """The errors with which the server has refused a command. Each is logged once."""
 
     async def run(self, command: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a command of ``redis`` and return the answer. Raises ``StoreUnavailable``."""
+        """Run a command of ``redis`` and return the answer. Raises ``StoreUnavailable``.
+
+        The timeout begins when the command has a connection.
+        """
         async with self._slots:
             if self._clock() < self._failed_until:
                 raise StoreUnavailable
             try:
                 async with asyncio.timeout(self._spec.timeout):
                     answer = await command()
+            except ResponseError as error:  # the server works, so it is asked again at once
+                self._refused(error)
+                raise StoreUnavailable from error
             except (RedisError, OSError, TimeoutError) as error:
                 self._failed(error)
                 raise StoreUnavailable from error
@@ -80,3 +88,10 @@ class RedisServer:
             self._failing = True
             reason = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
             LOG.error("%s (%s) fails: %s; %s", self._use, self._spec.url, reason, self._meanwhile)
+
+    def _refused(self, error: ResponseError) -> None:
+        code = str(error).partition(" ")[0]
+        reason = code if code.isupper() else type(error).__name__
+        if reason not in self._refusals:
+            self._refusals.add(reason)
+            LOG.error("%s (%s) refuses a command: %s; %s", self._use, self._spec.url, reason, self._meanwhile)

@@ -83,6 +83,7 @@ class Runtime(ConfigReloader):
         assert self._prepared is not None
         self.state.stack, self._prepared = self._prepared, None
         self.state.stack.limiter.activate()
+        self.resources.caches.activate(snapshot.cache)
         if self.certificate is not None and self._prepared_tls is not None:
             self.certificate.replace(self._prepared_tls)
             self.metrics.certificate_expires(self.certificate.expires)

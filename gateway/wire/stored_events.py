@@ -29,7 +29,7 @@ def load_events(text: str | bytes) -> tuple[Event, ...]:
     """Return the events in a text that ``dump_json(named_events(…))`` wrote. Raises ``ValueError`` for other texts."""
     try:
         return tuple([_event(name, values) for name, values in json.loads(text)])
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
         raise ValueError("the text does not contain stored events") from error
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +177,21 @@ def test_a_file_that_cannot_be_written_costs_recordings_and_no_calls(folder: Pat
     with gateway(tmp_path, f"recordings: {{path: calls.sqlite}}\n{models()}") as broken:
         assert [ask(broken, "good").status_code for _ in range(3)] == [200] * 3
         assert eventually(lambda: broken.metric("gateway_recordings_dropped_total", reason="failed") == 3, 30)
+
+
+def test_a_configuration_that_is_prepared_but_not_activated_changes_no_recording(folder: Path, tmp_path: Path) -> None:
+    for name in ("policies/full.yaml", "good.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    config = f"recordings: {{path: calls.sqlite}}\nredact: [/{CANARY}/]\nmodels:\n"
+    config += "  good: {template: chat, policy: full, targets: [{speaks: scripted, script: good.yaml}]}\n"
+    with gateway(tmp_path, config) as served:
+        snapshot = served.runtime.state.stack.snapshot
+        other = replace(snapshot, redact=(), recordings=replace(snapshot.recordings, retention=0.0))
+        asyncio.run(served.runtime.prepare(other))
+        _, (exchange,) = recorded(tmp_path, ask(served, "good"))
+    assert "hi [redacted]" in exchange["messages"]
+    assert CANARY not in str(exchange)
 
 
 def test_no_key_no_header_and_no_redacted_text_is_recorded_or_logged(

@@ -192,6 +192,32 @@ def test_a_handshake_that_does_not_end_is_cut_while_others_are_served(short: Ser
         link.close()
 
 
+def test_a_client_that_leaves_while_reading_pauses_does_not_end_the_checks(served: Gateway) -> None:
+    context = tls_context(folder_of(served) / "server.crt", folder_of(served) / "server.key")
+    trusted = trusting(folder_of(served) / "server.crt")
+
+    async def hold(request: HttpRequest) -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        bound = bind("127.0.0.1", 0)
+        port = bound.getsockname()[1]
+        server = HttpServer(hold, ConnectionTimeouts(head=0.1), check_seconds=0)  # a check in each loop iteration
+        await server.open([bound], context)
+        _, leaving = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost")
+        leaving.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 6)
+        assert await asyncio.to_thread(eventually, lambda: any(one.reading_paused for one in tuple(server.connections)))
+        leaving.transport.abort()
+        assert await asyncio.to_thread(eventually, lambda: not server.connections)
+        reader, slow = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost")
+        slow.write(b"GET / HT")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+        slow.close()
+        await server.abort()
+
+    uvloop.run(asyncio.wait_for(run(), WAIT_SECONDS))
+
+
 def test_a_drain_does_not_wait_for_clients_that_ignore_the_end(short: Served) -> None:
     with connected(short.port) as link:
         link.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")

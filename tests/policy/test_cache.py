@@ -180,10 +180,28 @@ def test_events_are_read_as_they_were_written() -> None:
     assert text.isascii()
 
 
-@pytest.mark.parametrize("text", ["", "{}x", "[1]", '[["Other",{}]]', '[["Finish",{}]]', '[["Delta",{"x":1}]]'])
+NO_EVENTS = ["", "{}x", "[1]", '[["Other",{}]]', '[["Finish",{}]]', '[["Delta",{"x":1}]]', '[["Delta",5]]', "[" * 9999]
+
+
+@pytest.mark.parametrize("text", NO_EVENTS, ids=lambda text: text[:20])
 def test_a_text_that_is_no_events_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"events|Expecting|Extra"):
         load_events(text)
+
+
+def test_the_size_of_a_store_changes_when_a_configuration_becomes_active() -> None:
+    stores, smaller = CacheStores(), CacheSpec(max_size=1)
+    store = stores.get(CacheSpec(max_size=1024), StoreSpec())
+
+    async def is_kept(key: bytes) -> bool:
+        store.put(key, 0.0, [Delta(0, "x")], DAY)
+        return await store.get(key) is not None
+
+    assert stores.get(smaller, StoreSpec()) is store
+    assert asyncio.run(is_kept(b"a"))
+    stores.activate(smaller)
+    assert not asyncio.run(is_kept(b"b"))
+    asyncio.run(stores.aclose())
 
 
 def test_memory_removes_the_answer_that_was_not_used_for_the_longest_time() -> None:

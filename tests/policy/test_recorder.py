@@ -6,9 +6,11 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -16,7 +18,8 @@ from gateway.config.snapshot import RecordingsSpec
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import RecordedExchange
 from gateway.core.record import Record
-from gateway.policy.deliver.storage.recorder import MAX_WAITING_SIZE, Recorder, Recorders
+from gateway.policy.deliver.storage.recorder import MAX_WAITING_SIZE, SCHEMA, SCHEMA_VERSION, Recorder, Recorders
+from gateway.policy.deliver.storage.sqlite_file import open_database
 from gateway.wire.redaction import Redactor
 from tests.policy.responses import exchange
 
@@ -26,9 +29,9 @@ RECORD = Record(
 SPEC = RecordingsSpec(path=Path("unused"))
 
 
-def write(recorder: Recorder, names: Sequence[str], text: str = "hello") -> None:
+def write(recorder: Recorder, names: Sequence[str], text: str = "hello", spec: RecordingsSpec = SPEC) -> None:
     for name in names:
-        call = recorder.begin("full", "key", "policy")
+        call = recorder.begin("full", "key", "policy", spec)
         call.exchanges.append(RecordedExchange(exchange(), 1000.0, [(0.5, Delta(0, text))]))
         call.end(replace(RECORD, request_id=name), "")
 
@@ -44,7 +47,7 @@ def ids(path: Path) -> list[str]:
 
 def test_several_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
     path, dropped = tmp_path / "calls.sqlite", list[str]()
-    writers = [Recorder(SPEC, path, dropped.append) for _ in range(3)]
+    writers = [Recorder(path, dropped.append) for _ in range(3)]
     names = [[f"{number}-{call}" for call in range(40)] for number in range(3)]
     for recorder, own in zip(writers, names, strict=True):
         write(recorder, own)
@@ -54,6 +57,18 @@ def test_several_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
     assert dropped == []
 
 
+def test_several_writers_may_create_one_file_at_the_same_time(tmp_path: Path) -> None:
+    together = Barrier(4)
+
+    def create(path: Path) -> None:
+        together.wait(30)
+        open_database(path, SCHEMA, SCHEMA_VERSION, 30.0).close()
+
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(40):
+            list(threads.map(create, [tmp_path / f"{number}.sqlite"] * 4))
+
+
 def test_a_file_with_the_tables_of_another_version_is_not_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -61,7 +76,7 @@ def test_a_file_with_the_tables_of_another_version_is_not_written(
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE calls (id INTEGER PRIMARY KEY)")
     other.close()
-    recorder = Recorder(SPEC, path, dropped.append)
+    recorder = Recorder(path, dropped.append)
     write(recorder, ["a", "b"])
     recorder.close()
     assert dropped == ["failed", "failed"]
@@ -74,19 +89,19 @@ def test_a_file_with_the_tables_of_another_version_is_not_written(
 
 def test_old_recordings_are_removed_with_their_exchanges(tmp_path: Path) -> None:
     path, seconds = tmp_path / "calls.sqlite", [1000.0]
-    recorder = Recorder(replace(SPEC, retention=60), path, lambda reason: None, lambda: seconds[0])
-    write(recorder, ["old"])
+    recorder = Recorder(path, lambda reason: None, lambda: seconds[0])
+    write(recorder, ["old"], spec=replace(SPEC, retention=60))
     recorder.close()
-    recorder = Recorder(replace(SPEC, retention=60), path, lambda reason: None, lambda: 1061.0)
-    write(recorder, ["new"])
+    recorder = Recorder(path, lambda reason: None, lambda: 1061.0)
+    write(recorder, ["new"], spec=replace(SPEC, retention=60))
     recorder.close()
     assert ids(path) == ["new"]
 
 
 def test_the_oldest_recordings_are_removed_at_the_size(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
-    recorder = Recorder(replace(SPEC, max_size=256 * 1024), path, lambda reason: None)
-    write(recorder, [f"{number:03}" for number in range(60)], "x" * 8000)
+    recorder = Recorder(path, lambda reason: None)
+    write(recorder, [f"{number:03}" for number in range(60)], "x" * 8000, replace(SPEC, max_size=256 * 1024))
     recorder.close()
     left = ids(path)
     assert 10 <= len(left) < 40
@@ -95,7 +110,7 @@ def test_the_oldest_recordings_are_removed_at_the_size(tmp_path: Path) -> None:
 
 def test_a_recording_that_finds_the_queue_full_or_closed_is_dropped(tmp_path: Path) -> None:
     dropped: list[str] = []
-    recorder = Recorder(SPEC, tmp_path / "calls.sqlite", dropped.append)
+    recorder = Recorder(tmp_path / "calls.sqlite", dropped.append)
     write(recorder, ["large"], "x" * MAX_WAITING_SIZE)
     recorder.close()
     write(recorder, ["late"])
@@ -105,8 +120,8 @@ def test_a_recording_that_finds_the_queue_full_or_closed_is_dropped(tmp_path: Pa
 def test_a_recording_is_redacted_before_it_is_hashed_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     for redactor in (Redactor(["email"]), Redactor(["/(?:a|aa)+$/"], seconds=0.02)):
-        recorder = Recorder(SPEC, path, lambda reason: None, redactor=redactor)
-        call = recorder.begin("full", "key", "policy")
+        recorder = Recorder(path, lambda reason: None)
+        call = recorder.begin("full", "key", "policy", SPEC, redactor)
         sent = exchange(prompts=("mail a@b.de " + "a" * 80 + "b",), params={"user": "a@b.de"}, stops=("a@b.de",))
         moments: list[tuple[float, Event]] = [(0.1, Delta(0, "to a@")), (0.2, Delta(0, "b.de"))]
         call.exchanges.append(RecordedExchange(sent, 1000.0, moments))
@@ -125,9 +140,8 @@ def test_a_recording_is_redacted_before_it_is_hashed_and_says_so(tmp_path: Path)
 
 
 def test_a_reload_keeps_the_recorder_of_a_file(tmp_path: Path) -> None:
-    recorders, spec = Recorders(lambda reason: None), RecordingsSpec(path=tmp_path / "calls.sqlite")
-    first = recorders.get(spec)
+    recorders = Recorders(lambda reason: None)
+    first = recorders.get(tmp_path / "calls.sqlite")
     assert first is not None
-    assert recorders.get(replace(spec, max_size=5)) is first
-    assert first.spec.max_size == 5
-    assert recorders.get(RecordingsSpec()) is None
+    assert recorders.get(tmp_path / "calls.sqlite") is first
+    assert recorders.get(None) is None

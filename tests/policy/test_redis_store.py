@@ -61,6 +61,17 @@ def test_an_answer_that_one_gateway_keeps_is_a_hit_in_another_until_its_ttl_is_o
     asyncio.run(run())
 
 
+BROKEN = [
+    b"12.5 something else",
+    b"12.5 []",
+    b"12.5 {}",
+    b'12.5 [["Delta",5]]',
+    b'nan [["Delta",{"index":0}]]',
+    b"\xff",
+]
+"""Values that no gateway writes."""
+
+
 def test_every_event_is_read_as_it_was_written_and_a_large_answer_is_not_kept(valkey: ValkeyServer) -> None:
     async def run() -> None:
         store = RedisStore(spec(valkey))
@@ -75,9 +86,50 @@ def test_every_event_is_read_as_it_was_written_and_a_large_answer_is_not_kept(va
         assert long is not None
         assert long.events == (Delta(0, "x" * LARGE),)
         assert await store.get(b"large") is None
-        await store._server.redis.set(PREFIX + b"all".hex(), b"12.5 something else")
-        with pytest.raises(StoreFailed):
-            await store.get(b"all")
+        for value in BROKEN:
+            await store._server.redis.set(PREFIX + b"all".hex(), value)
+            with pytest.raises(StoreFailed):
+                await store.get(b"all")
+        await store.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_full_server_refuses_new_answers_and_still_gives_those_that_it_has(
+    valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        store = RedisStore(spec(valkey))
+        store.put(b"kept", 1.0, [Delta(0, "x")], 600.0)
+        await written(store)
+        redis = store._server.redis
+        await redis.config_set("maxmemory", "1mb")
+        for number in range(3):
+            store.put(b"new%d" % number, 1.0, [Delta(0, "y" * LARGE)], 600.0)
+            await written(store)
+            assert await store.get(b"kept") is not None
+        assert await store.get(b"new2") is None
+        await redis.config_set("maxmemory", "0")
+        await store.aclose()
+
+    asyncio.run(run())
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "refuses a command: OutOfMemoryError" in line
+
+
+def test_a_look_up_without_a_free_connection_ends_and_the_next_asks_the_server(valkey: ValkeyServer) -> None:
+    async def run() -> None:
+        store = RedisStore(spec(valkey))
+        store._seconds = 0.1
+        assert valkey._process is not None
+        valkey._process.send_signal(signal.SIGSTOP)
+        try:
+            found = await asyncio.gather(*[store.get(b"none") for _ in range(20)], return_exceptions=True)
+        finally:
+            valkey._process.send_signal(signal.SIGCONT)
+        assert {type(one) for one in found} == {StoreFailed}
+        store._seconds = 30.0
+        assert await store.get(b"none") is None
         await store.aclose()
 
     asyncio.run(run())

@@ -210,7 +210,8 @@ def _recording(
     """Return the recording of a call; None if the call must not be recorded."""
     if stack.recorder is None or (key is not None and not key.record):
         return None
-    return stack.recorder.begin(mode, key.name if key is not None else "", route.spec.policy.name)
+    name = key.name if key is not None else ""
+    return stack.recorder.begin(mode, name, route.spec.policy.name, stack.snapshot.recordings, stack.redactor)
 
 
 async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimeline) -> None:

@@ -351,8 +351,11 @@ class ServerConnection(asyncio.Protocol):
 
     def _hung_up(self) -> bool:
         """Return whether the client has closed the connection. asyncio does not notice this while bytes are unread."""
+        link = self.transport.get_extra_info("socket")
+        if link is None or link.fileno() < 0:
+            return False  # a closed TLS connection has no socket; ``connection_lost`` follows at once
         poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), HUNG_UP)
+        poll.register(link.fileno(), HUNG_UP)
         return bool(poll.poll(0))
 
     # ---------------------------------------------------------------- the order of requests

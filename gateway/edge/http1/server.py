@@ -213,11 +213,12 @@ class HttpServer:
     # ----------------------------------------------------------------
 
     def _check_connections(self) -> None:
+        # The next check is scheduled first: an unexpected error must not end the checks.
+        self._timer = self._loop.call_later(self._check_seconds, self._check_connections)
         now = self._state.now = self._loop.time()
         self._state.starts.clear()
         for connection in tuple(self.connections):
             connection.check_timeouts(now)
-        self._timer = self._loop.call_later(self._check_seconds, self._check_connections)
 
     def _running(self) -> list[asyncio.Task[None]]:
         current = [connection.current for connection in self.connections]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -38,11 +39,15 @@ class StoreFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A complete answer in a store."""
+    """A complete answer in a store. Raises ``ValueError`` for a value that no gateway has written."""
 
     created: float
     """The time of the answer, in seconds since the epoch."""
     events: Sequence[Event]
+
+    def __post_init__(self) -> None:
+        if not self.events or not math.isfinite(self.created):
+            raise ValueError("the stored answer has no events or no time")
 
 
 class CacheStore(ABC):

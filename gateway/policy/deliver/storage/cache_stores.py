@@ -19,10 +19,13 @@ class CacheStores:
         place = server if spec.shared else spec.path
         if place not in self._stores:
             self._stores[place] = _open(spec, server)
-        store = self._stores[place]
+        return self._stores[place]
+
+    def activate(self, spec: CacheSpec) -> None:
+        """Apply the size of the configuration that becomes active."""
+        store = self._stores.get(spec.path)
         if isinstance(store, ThreadStore):
             store.max_size = spec.max_size
-        return store
 
     async def aclose(self) -> None:
         """Close all stores."""

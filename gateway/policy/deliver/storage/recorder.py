@@ -78,6 +78,8 @@ class CallRecording:
     key: str
     """The name of the client's key. Empty if the call has no key."""
     policy: str
+    spec: RecordingsSpec
+    redactor: Redactor
     exchanges: list[RecordedExchange] = field(default_factory=list)
 
     def end(self, record: Record, cache: str) -> None:
@@ -90,18 +92,14 @@ class Recorder:
 
     def __init__(
         self,
-        spec: RecordingsSpec,
         path: Path,
         dropped: Callable[[str], None],
         now: Callable[[], float] = time.time,
-        redactor: Redactor = NOTHING,
     ) -> None:
         """``dropped``: called with the reason for each recording that is dropped.
 
         ``now``: returns the seconds since the epoch.
         """
-        self.spec = spec
-        self.redactor = redactor
         self._path = path
         self._dropped = dropped
         self._now = now
@@ -113,9 +111,16 @@ class Recorder:
         """The recordings that the thread has written or dropped, and their characters. Only the thread changes them."""
         self._failing = False
 
-    def begin(self, mode: Literal["metadata", "full"], key: str, policy: str) -> CallRecording:
-        """Return a new recording for a call that begins."""
-        return CallRecording(recorder=self, mode=mode, key=key, policy=policy)
+    def begin(
+        self,
+        mode: Literal["metadata", "full"],
+        key: str,
+        policy: str,
+        spec: RecordingsSpec,
+        redactor: Redactor = NOTHING,
+    ) -> CallRecording:
+        """Return a new recording for a call that begins. ``spec`` and ``redactor`` belong to its configuration."""
+        return CallRecording(recorder=self, mode=mode, key=key, policy=policy, spec=spec, redactor=redactor)
 
     def write(self, call: CallRecording, record: Record, cache: str) -> None:
         """Write a finished call in the background. The recording is dropped if too many recordings wait."""
@@ -146,7 +151,7 @@ class Recorder:
                 number = _insert(self._database, "calls", _call_row(call, mode, record, cache, started))
                 for row in rows:
                     _insert(self._database, "exchanges", {"call": number, **row})
-                self._remove_old(self._database)
+                self._remove_old(self._database, call.spec)
             self._failing = False
         except Exception as error:  # the thread must go on
             full = isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
@@ -163,10 +168,10 @@ class Recorder:
 
         If the redaction of the texts takes too long, the mode is ``metadata``, and the rows contain no texts.
         """
-        if call.mode == "full" and not self.redactor:
+        if call.mode == "full" and not call.redactor:
             return "full", [_exchange_row(one, None, full=True) for one in call.exchanges]
         if call.mode == "full":
-            redaction, rows = self.redactor.begin(), []
+            redaction, rows = call.redactor.begin(), []
             try:
                 for one in call.exchanges:
                     before = redaction.found
@@ -181,11 +186,11 @@ class Recorder:
                 return "full", rows
         return "metadata", [_exchange_row(one, None, full=False) for one in call.exchanges]
 
-    def _remove_old(self, database: sqlite3.Connection) -> None:
+    def _remove_old(self, database: sqlite3.Connection, spec: RecordingsSpec) -> None:
         """Remove the recordings that are too old. While the file is too large, also remove the oldest recordings."""
-        database.execute("DELETE FROM calls WHERE time < ?", (self._now() - self.spec.retention,))
+        database.execute("DELETE FROM calls WHERE time < ?", (self._now() - spec.retention,))
         oldest = "DELETE FROM calls WHERE id = (SELECT min(id) FROM calls)"
-        while used_bytes(database) > self.spec.max_size and database.execute(oldest).rowcount:
+        while used_bytes(database) > spec.max_size and database.execute(oldest).rowcount:
             pass
 
     def _release(self) -> None:
@@ -288,13 +293,9 @@ class Recorders:
         self._dropped = dropped
         self._recorders: dict[Path, Recorder] = {}
 
-    def get(self, spec: RecordingsSpec, redactor: Redactor = NOTHING) -> Recorder | None:
-        """Return the recorder of a configuration, or None if the configuration has no file for recordings."""
-        if spec.path is None:
-            return None
-        recorder = self._recorders.setdefault(spec.path, Recorder(spec, spec.path, self._dropped))
-        recorder.spec, recorder.redactor = spec, redactor
-        return recorder
+    def get(self, path: Path | None) -> Recorder | None:
+        """Return the recorder of a file, or None if the configuration has no file for recordings."""
+        return None if path is None else self._recorders.setdefault(path, Recorder(path, self._dropped))
 
     def close(self) -> None:
         """Write the waiting recordings, and close all files. Blocks the calling thread."""

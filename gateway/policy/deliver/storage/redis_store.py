@@ -1,6 +1,7 @@
 """A store of complete answers on a Redis or Valkey server, which several gateways can share.
 
-If the server fails, a look-up finds nothing, and the call continues. A call waits at most ``store.timeout``.
+If the server fails, a look-up finds nothing, and the call continues. A call waits at most ``store.timeout`` for the
+answer, and at most ``LOOK_UP_SECONDS`` longer if it has to wait for a free connection.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from collections.abc import Sequence
 from gateway.backend.redis_server import RedisServer, StoreUnavailable
 from gateway.config.snapshot import StoreSpec
 from gateway.core.events import Event
-from gateway.policy.deliver.storage.cache_store import MAX_WAITING, CacheStore, StoredAnswer, StoreFailed
+from gateway.policy.deliver.storage.cache_store import (
+    LOOK_UP_SECONDS,
+    MAX_WAITING,
+    CacheStore,
+    StoredAnswer,
+    StoreFailed,
+)
 from gateway.wire.stored_events import dump_json, load_events, named_events
 
 LOG = logging.getLogger("gateway.store")
@@ -32,18 +39,21 @@ class RedisStore(CacheStore):
 
     def __init__(self, spec: StoreSpec) -> None:
         self._server = RedisServer(spec, "the store of the cache", "calls go to their targets")
+        self._seconds = LOOK_UP_SECONDS + spec.timeout
+        """Limits a look-up, most of all its wait for a connection. This wait is no failure of the server."""
         self._writing: set[asyncio.Task[None]] = set()
 
     async def get(self, key: bytes) -> StoredAnswer | None:
         """Return the answer for a key, or None. See ``CacheStore.get``."""
         try:
-            value = await self._server.run(lambda: self._server.redis.get(PREFIX + key.hex()))
+            async with asyncio.timeout(self._seconds):
+                value = await self._server.run(lambda: self._server.redis.get(PREFIX + key.hex()))
             if value is None:
                 return None
             created, _, data = value.partition(b" ")
             events = load_events(data) if len(data) < LARGE else await asyncio.to_thread(load_events, data)
             return StoredAnswer(float(created), events)
-        except (StoreUnavailable, ValueError) as error:
+        except (StoreUnavailable, TimeoutError, ValueError) as error:
             raise StoreFailed from error
 
     def put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 
@@ -16,17 +17,31 @@ def open_database(path: Path, schema: str, version: int, busy_seconds: float) ->
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its other files the mode of this one
     database = sqlite3.connect(path, timeout=busy_seconds)
     try:
-        database.execute("PRAGMA journal_mode = WAL")
+        _use_wal(database, busy_seconds)
         database.execute("PRAGMA synchronous = NORMAL")
-        found: int = database.execute("PRAGMA user_version").fetchone()[0]
-        if found != version and database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+        # One statement reads both values, and one transaction writes both: other processes may create the same file.
+        both = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
+        found, tables = database.execute(both).fetchone()
+        if tables and found != version:
             raise sqlite3.DatabaseError("the file has the tables of another version; move the file away")
-        # The version is set first: another process that opens the file meanwhile never finds tables without it.
-        database.executescript(f"PRAGMA user_version = {version}; {schema}")
+        database.executescript(f"BEGIN IMMEDIATE; PRAGMA user_version = {version}; {schema}; COMMIT")
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def _use_wal(database: sqlite3.Connection, busy_seconds: float) -> None:
+    """Switch to WAL mode. SQLite does not wait in this statement while another process switches the same file."""
+    end = time.monotonic() + busy_seconds
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                raise
+        time.sleep(0.005)
 
 
 def used_bytes(database: sqlite3.Connection) -> int:
