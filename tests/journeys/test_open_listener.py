@@ -42,5 +42,5 @@ def test_a_reload_is_checked_against_the_bound_address(
         assert served.chat("m").status_code == status
         assert served.http.get("/v1/models", headers=BEARER).status_code == 200
     if edited.startswith("server: {host: 127.0.0.1}") and result == "error":
-        said = "gateway.yaml keys: until a restart the gateway listens on 0.0.0.0"
+        said = "gateway.yaml keys: the gateway listens on 0.0.0.0 until a restart"
         assert said in caplog.text

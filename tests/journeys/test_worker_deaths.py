@@ -108,7 +108,14 @@ def test_a_worker_that_dies_during_a_reload_does_not_hide_its_result(running: Pr
 # ---------------------------------------------------------------- deaths
 
 
-def test_a_killed_worker_is_replaced_while_the_other_serves(running: Process) -> None:
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Process]:
+    """A gateway without earlier deaths, after which it would wait before it starts a worker again."""
+    with serving(tmp_path, FILES) as process:
+        yield process
+
+
+def test_a_killed_worker_is_replaced_while_the_other_serves(fresh: Process) -> None:
     stop = threading.Event()
     answered: Counter[str] = Counter()
 
@@ -117,15 +124,15 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(running: Process) ->
         while not stop.is_set():
             try:
                 answer = httpx.post(
-                    f"http://127.0.0.1:{running.port}{CALLS}", json=BODY, timeout=30, trust_env=False, verify=False
+                    f"http://127.0.0.1:{fresh.port}{CALLS}", json=BODY, timeout=30, trust_env=False, verify=False
                 )
                 answered[str(answer.status_code)] += 1
             except httpx.TransportError as error:
                 answered[type(error).__name__] += 1
 
-    restarts = value(running.http, "gateway_worker_restarts_total")
+    restarts = value(fresh.http, "gateway_worker_restarts_total")
     threads = [threading.Thread(target=ask) for _ in range(4)]
-    with one_on_each(running) as held:
+    with one_on_each(fresh) as held:
         for thread in threads:
             thread.start()
         try:
@@ -148,9 +155,9 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(running: Process) ->
                 whole = (
                     current["gateway_workers", ()] == 2 and current["gateway_worker_restarts_total", ()] == restarts + 1
                 )
-            assert whole, running.log
-            assert victim not in workers(running)
-            assert len(workers(running)) == 2
+            assert whole, fresh.log
+            assert victim not in workers(fresh)
+            assert len(workers(fresh)) == 2
         finally:  # so that a failed test ends
             stop.set()
             for thread in threads:
@@ -158,9 +165,9 @@ def test_a_killed_worker_is_replaced_while_the_other_serves(running: Process) ->
     assert answered["200"] >= len(threads)
     assert "ConnectError" not in answered, answered
     assert sum(number for kind, number in answered.items() if kind != "200") <= len(threads), answered
-    assert f"(process {victim}) died of signal 9; a new worker is started" in running.log
+    assert f"(process {victim}) died of signal 9; a new worker is started" in fresh.log
     assert eventually(
-        lambda: not any(number for (name, _), number in metrics(running.http).items() if name == "gateway_in_flight")
+        lambda: not any(number for (name, _), number in metrics(fresh.http).items() if name == "gateway_in_flight")
     )
 
 
@@ -183,19 +190,17 @@ def test_connections_go_to_the_other_worker_while_one_keeps_dying(running: Proce
     assert all(held.values())
 
 
-def test_counters_of_a_dead_worker_are_kept(tmp_path: Path) -> None:
-    with serving(tmp_path, FILES) as process:  # of its own: after five early deaths no worker would be started again
+def test_counters_of_a_dead_worker_are_kept(fresh: Process) -> None:
+    def counted() -> float:
+        return value(fresh.http, "gateway_requests_total", endpoint="chat", model="first", outcome="ok")
 
-        def counted() -> float:
-            return value(process.http, "gateway_requests_total", endpoint="chat", model="first", outcome="ok")
-
-        with connections(process, 20):
-            assert counted() == 20
-        for pid in workers(process):
-            kill(process, pid)
-        assert served_by(process, 2), process.log
+    with connections(fresh, 20):
         assert counted() == 20
-        assert value(process.http, "gateway_worker_restarts_total") == 2
+    for pid in workers(fresh):
+        kill(fresh, pid)
+    assert served_by(fresh, 2), fresh.log
+    assert counted() == 20
+    assert value(fresh.http, "gateway_worker_restarts_total") == 2
 
 
 def test_the_single_admin_listener_survives_a_worker(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_each_call_is_told_exactly_once(served: Gateway) -> None:
         upstream = of(told, "gateway_upstream_seconds_sum")["demo", "demo/0", stream]
         whole = of(told, "gateway_request_seconds_sum")["chat", "demo", stream]
         overhead = of(told, "gateway_overhead_seconds_sum")["chat", "demo", stream]
-        assert upstream + overhead == pytest.approx(whole)
+        assert upstream + overhead == pytest.approx(whole, abs=2e-6)  # the page has six digits
 
 
 def test_a_stop_that_an_engine_leaves_in_the_text_is_cut_and_counted(served: Gateway) -> None:
