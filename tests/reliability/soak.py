@@ -70,7 +70,7 @@ def soak(folder: Path, calls: int, seed: int = 1) -> Soak:
     """Send ``calls`` calls with faults, random models and wrong keys to one gateway process that records them."""
     with FaultyUpstream() as up:
         digest = hashlib.sha256(CLIENT_KEY.encode()).hexdigest()
-        config = "keys: {file: keys.yaml}\nrecordings: {path: calls.sqlite, max_size: 4MiB}\nmodels:\n"
+        config = "keys: {file: keys.yaml}\nrecordings: {path: calls.sqlite, max_size: 512KiB}\nmodels:\n"
         for mode in MODELS.keys() - set(NOT_A_MODE):
             url = up.url("ok" if mode == "embeddings" else mode)
             config += f'  "{mode}": {{template: chat, policy: soak, targets: [{{speaks: chat, url: "{url}"}}]}}\n'
