@@ -29,7 +29,7 @@ MODELS: dict[str, int] = {
 NOT_A_MODE = ("unknown", "wrong-key", "hang-up")
 PARALLEL = 16
 LABEL = re.compile(r'\w+="[^"]*"')
-WARM_UP = 0.2
+WARM_UP = 0.5
 """The share of the calls before the first measurement."""
 
 POLICY = "record: full\ndelivery: {timeout: {connect: 1s, first_token: 300ms, idle: 300ms, total: 2s}}\n"
