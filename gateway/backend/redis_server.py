@@ -1,6 +1,6 @@
 """Connections to a Redis or Valkey server. Imported if ``store.url`` is configured.
 
-A failed or slow server delays a call by at most the configured timeout. After a failure the server is not asked for a
+A failed or slow server delays a call by at most the configured timeout. After a failure no command is sent for one
 second. Otherwise a client could switch a limit off, or slow down all calls, by making the server slow.
 """
 
@@ -20,7 +20,8 @@ from gateway.config.snapshot import StoreSpec
 LOG = logging.getLogger("gateway.store")
 
 CONNECTIONS = 8
-"""The maximum number of connections to the server. Further calls wait for a free connection, which is no failure.
+"""The maximum number of connections to the server. Further calls wait for a free connection. This wait does
+not count as a failure of the server.
 
 More connections would not be faster, and opening many at once would take longer than the timeout."""
 PAUSE = 1.0

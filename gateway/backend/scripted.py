@@ -50,7 +50,7 @@ Action = Event | float | GatewayError
 
 def _error(code: str) -> GatewayError:
     if code not in ERRORS:
-        raise ValueError(f"there is no error with the code {code}")
+        raise ValueError(f"no error with the code {code}")
     return ERRORS[code](f"the script contains the error {code}")
 
 

@@ -47,7 +47,7 @@ def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:
     prompt = route.prompts.get(reference.id)
     if prompt is None:
         raise InvalidValue(
-            f"there is no dataset prompt {quoted(reference.id)} in prompts/{suggest(reference.id, route.prompts)}",
+            f"no dataset prompt {quoted(reference.id)} in prompts/{suggest(reference.id, route.prompts)}",
             param=f"{DATASET_PARAM}.id",
         )
     if reference.version and reference.version.removeprefix("sha256:") != prompt.spec.digest:

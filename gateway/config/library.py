@@ -88,8 +88,7 @@ class Library:
                 return None
         known = {path.stem for base in bases for path in base.glob("*.yaml")}
         add_problem(
-            f"there is no {NOUN[folder]} {quoted(name)}"
-            f"{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}"
+            f"no {NOUN[folder]} {quoted(name)}{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}"
         )
         return None
 

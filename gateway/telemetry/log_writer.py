@@ -139,7 +139,7 @@ class LogWriter(logging.Handler):
         try:
             if lines:
                 self._write("".join(lines))
-        except Exception:  # the reader of the log has ended, or memory is short: this thread has to go on
+        except (OSError, ValueError, MemoryError):  # such as a full disk or a closed pipe; the lines are counted
             for _ in lines:
                 self._dropped()
         for one in waiting:

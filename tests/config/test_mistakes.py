@@ -41,11 +41,11 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     # ---------------------------------------------------------------- names that lead nowhere
     "a template that is not there": (
         gateway(template="plian"),
-        ['gateway.yaml:3 models.demo.template: there is no template "plian" (did you mean "plain"?)'],
+        ['gateway.yaml:3 models.demo.template: no template "plian" (did you mean "plain"?)'],
     ),
     "a policy that is not there": (
         gateway(more="    policy: evil\n"),
-        ['gateway.yaml:4 models.demo.policy: there is no policy "evil" (did you mean "eval"?)'],
+        ['gateway.yaml:4 models.demo.policy: no policy "evil" (did you mean "eval"?)'],
     ),
     "a template given as a path": (
         gateway(template="../secrets/plain"),
@@ -65,7 +65,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a tokenizer that is not there": (
         gateway(more="    tokenizer: tok/tokenizer.json\n"),
         [
-            "gateway.yaml:4 models.demo.tokenizer: there is no file or folder tok/tokenizer.json; the path is relative "
+            "gateway.yaml:4 models.demo.tokenizer: no file or folder tok/tokenizer.json; the path is relative "
             "to the folder of gateway.yaml, and the gateway downloads nothing"
         ],
     ),
@@ -303,7 +303,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "an embedded model that is not there": (
         gateway(target="speaks: embedded, path: models/tiny"),
         [
-            "gateway.yaml:5 models.demo.targets[0].path: there is no file or folder models/tiny; the path is relative "
+            "gateway.yaml:5 models.demo.targets[0].path: no file or folder models/tiny; the path is relative "
             "to the folder of gateway.yaml, and the gateway downloads nothing"
         ],
     ),
@@ -492,7 +492,7 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a key for a model that is not there": (
         keys(f'ci:\n  sha256: "{DIGEST}"\n  models: [dmo, "qwen-*"]\n'),
-        ['keys.yaml:3 ci.models: there is no model "dmo" (did you mean "demo"?)'],
+        ['keys.yaml:3 ci.models: no model "dmo" (did you mean "demo"?)'],
     ),
     "the same key twice": (
         keys(f'ci:\n  sha256: "{DIGEST}"\nyou:\n  sha256: "{DIGEST}"\n'),

@@ -114,7 +114,7 @@ def test_a_call_with_turns_has_every_answer(served: Gateway, case: str) -> None:
 REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "an unknown prompt": (
         "/v1/chat/completions", {"prompt": {"id": "sum"}}, {},
-        'there is no dataset prompt "sum" in prompts/ (did you mean "sums"?)',
+        'no dataset prompt "sum" in prompts/ (did you mean "sums"?)',
     ),
     "messages beside a prompt": (
         "/v1/chat/completions", {"prompt": {"id": "sums"}}, {"messages": [{"role": "user", "content": "x"}]},

@@ -153,7 +153,7 @@ def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
 
 
 def _body(chain: list[BaseException]) -> dict[str, Any]:
-    """Return an error inside an answer, in the form of an error body; empty if there is no error."""
+    """Return the error body that an answer contains. Empty if the answer contains no error."""
     for link in chain:
         body = getattr(link, "body", None)
         if isinstance(body, dict):

@@ -154,7 +154,7 @@ def error_for_status(
 
 
 def error_in_body(value: Mapping[str, Any], private: tuple[str, ...] = ()) -> GatewayError | None:
-    """Return the error in the JSON of a 200 response; None if there is no error. ``private``: see ``one_safe_line``."""
+    """Return the error that a response with status 200 contains, or None. ``private``: see ``one_safe_line``."""
     parsed = _from_json(value)
     if parsed is None:
         return None

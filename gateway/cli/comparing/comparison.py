@@ -241,7 +241,7 @@ def _find_tokenizer(
 ) -> tuple[Tokenizer | None, str]:
     """Return the tokenizer of the option, the model or the reference's folder, and the tokenizer's path.
 
-    If there is no tokenizer, return None and a phrase with the reason.
+    Without a tokenizer, return None and the reason, as a part of a sentence.
     """
     if given is not None:
         return Tokenizer(given), _relative(given)

@@ -40,7 +40,7 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
             seen[key] = name
         for pattern in entry["models"] or ():
             if not set(pattern) & set("*?[") and pattern not in models:
-                document.refuse((name, "models"), f"there is no model {quoted(pattern)}{suggest(pattern, models)}")
+                document.refuse((name, "models"), f"no model {quoted(pattern)}{suggest(pattern, models)}")
     if len(files.problems) > before:
         return ()
     return tuple(

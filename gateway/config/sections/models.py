@@ -96,7 +96,7 @@ def _check_fallback(
         if other == path[-1]:
             document.refuse(where, "names the model itself; name other models")
         elif other not in names:
-            document.refuse(where, f"there is no model {quoted(other)}{suggest(other, names)}")
+            document.refuse(where, f"no model {quoted(other)}{suggest(other, names)}")
     if fallback and policy is not None and not policy.delivery.fallback:
         message = f"is not allowed by the policy {quoted(policy.name)}; set delivery.fallback: true in this policy"
         document.refuse(where, message)

@@ -38,7 +38,7 @@ def _rows(beside: FolderFiles, name: str) -> tuple[Mapping[str, Any], ...]:
     """Return the rows of a JSON Lines file. Raises ``TemplateError`` if the file is missing or not valid."""
     data = beside.fetch(name)
     if data is None:
-        raise TemplateError(f"there is no file {name} next to this file")
+        raise TemplateError(f"no file {name} next to this file")
     rows: list[Mapping[str, Any]] = []
     for number, line in enumerate(data.splitlines(), 1):
         try:

@@ -127,7 +127,7 @@ def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -
     path = files.home / str(value)
     if not os.path.exists(path):  # ``Path.exists`` raises for some names
         what = f"the path is relative to the folder of {document.file}, and the gateway downloads nothing"
-        document.refuse(where, f"there is no file or folder {value}; {what}")
+        document.refuse(where, f"no file or folder {value}; {what}")
     return path
 
 

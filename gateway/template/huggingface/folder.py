@@ -117,7 +117,7 @@ def read_chat_files(name: str, fetch: Fetch, names: Names) -> ChatFiles:
     """Read the model's folder that contains the file ``name``. Raises ``TemplateError`` for the first mistake."""
     reader = _FolderReader(fetch, names)
     if reader.data(name) is None:
-        raise TemplateError(f"there is no file {name}; write the path relative to the template file")
+        raise TemplateError(f"no file {name}; write the path relative to the template file")
     folder = folder_of(name)
     config = reader.object(join(folder, TOKENIZER))
     templates = _templates_of(name, reader)
@@ -360,7 +360,7 @@ def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> 
     for name in texts:
         if not NAME.fullmatch(name) or name in OURS:
             file = TOKENS_MAP if name in used_map or name in _mapping(used_map.get(EXTRA)) else TOKENIZER
-            raise TemplateError(f"{file} has a token {shown(name)}, which is no valid variable name: rename the token")
+            raise TemplateError(f"{file} has a token {shown(name)}; it must be a valid variable name: rename the token")
     if is_older and "chat_template" in token_map:
         raise TemplateError(f"{TOKENS_MAP} has the key chat_template: move this key to {TOKENIZER}")
     notes = []

@@ -116,7 +116,7 @@ def test_the_documentation_lists_every_key() -> None:
 MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (keys, files, part of the problem)
     "neither": ("description: x", {}, "exactly one of"),
     "both": ("file: a.jinja\ntemplate: x", {"a__jinja": "x"}, "exactly one of"),
-    "a missing file": ("file: a.jinja", {}, "there is no file a.jinja"),
+    "a missing file": ("file: a.jinja", {}, "no file a.jinja"),
     "a file outside": ("file: ../a.jinja", {}, "a file outside the folder"),
     "a changed file": (f"file: a.jinja\nsha256: {'0' * 64}", {"a__jinja": "x"}, "write the new SHA-256, 2d711642b726"),
     "a pin that is none": ("file: a.jinja\nsha256: abc", {"a__jinja": "x"}, "write the new SHA-256, 2d711642b726"),

@@ -40,7 +40,7 @@ class RedisStore(CacheStore):
     def __init__(self, spec: StoreSpec) -> None:
         self._server = RedisServer(spec, "the store of the cache", "calls go to their targets")
         self._seconds = LOOK_UP_SECONDS + spec.timeout
-        """Limits a look-up, most of all its wait for a connection. This wait is no failure of the server."""
+        """Limits a look-up, most of all its wait for a connection. This wait does not count as a failure."""
         self._writing: set[asyncio.Task[None]] = set()
 
     async def get(self, key: bytes) -> StoredAnswer | None:
