@@ -340,6 +340,10 @@ FOLDED: dict[str, tuple[TemplateSpec, tuple[str, ...]]] = {
     "the end of a text and the template": (CUT, ("a<\u200beo",)),
     "the end of a text in capital letters": (CUT, ("a<EO",)),
     "a chat template": (jinja(CHATML), ("<|im\u2060_end|>",)),
+    "a chat template that removes a word": (
+        jinja(CHATML.replace("m.content", "m.content.replace('~', '')")),
+        ("<|IM~_END|>",),
+    ),
 }
 
 
@@ -349,7 +353,7 @@ def test_normalize_finds_markers_as_a_tokenizer_that_normalizes_reads_them(case:
     for action in ("escape", "reject"):
         with pytest.raises(SpecialTokenInContent):
             prepared(normalizing(spec, action, action), *texts)
-    if not case.startswith("the end of a text"):
+    if not case.startswith("the end of a text") and "removes" not in case:
         counted = prepared(normalizing(spec, "report", "report"), *texts)
         assert counted.markers == (("report", 1),)
         assert str(counted.notices[0]).startswith("markers_reported: ")

@@ -76,10 +76,25 @@ class MarkerRule:
         if folded is not None:  # the tokenizer may undo a change
             actions |= {kind: "reject" for kind, action in actions.items() if action in CHANGES}
         self.actions: Mapping[Kind, MarkerAction] = actions
-        self.changes = not {"allow", "report"}.issuperset(self.actions.values())
+        self._enforced = [kind for kind, action in actions.items() if action not in ("allow", "report")]
+        self.changes = bool(self._enforced)
         """False if the policy never changes or refuses a request."""
-        self.verified: set[tuple[Any, ...]] = set()
-        """The conversation shapes for which a prompt of a chat template was searched and had no forged marker."""
+        self.expected: dict[Any, tuple[str, ...]] = {}
+        """Shape of a conversation → the markers that a chat template writes for this shape. Texts of requests have no
+        effect on these entries."""
+
+    def may_be_made_of(self, texts: Sequence[str]) -> bool:
+        """Return whether a chat template that changes these texts may make a marker of them."""
+        if self.folded is not None:
+            return self.folded.may_be_made_of(list(map(fold, texts)))
+        return self.markers.may_be_made_of(texts)
+
+    def in_order(self, text: str) -> tuple[str, ...]:
+        """Return the markers of a prompt, in order, of the kinds that the policy changes or refuses."""
+        markers = self.markers
+        if self.folded is not None:
+            markers, text = self.folded, fold(text)
+        return tuple([marker for kind in self._enforced for marker in markers.in_order(text, kind)])
 
     def apply(self, segments: Sequence[Segment], counts: MarkerCounts) -> SafeSegments:
         """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent`` to refuse the request."""
