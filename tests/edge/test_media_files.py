@@ -93,6 +93,9 @@ def make_world(folder: Path, up: FaultyUpstream, keys: str = "") -> str:
     for name, (images, videos, sounds) in PREFIXES.items():
         prompt = PARTS.format(image=images, video=videos, audio=sounds)
         (folder / "prompts" / f"{name}.yaml").write_text(prompt)
+    shipped = (folder / "prompts" / "files.yaml").read_text().replace("{anything}\\n", "")
+    shipped = shipped.replace("[anything, question]", "[question, image, video, audio]")
+    (folder / "prompts" / "shipped.yaml").write_text(shipped)
     if keys:
         (folder / "keys.yaml").write_text(keys)
         keys = "keys: {file: keys.yaml}\n"
@@ -257,6 +260,17 @@ def test_the_example_with_base64_gives_the_parts_that_are_shown(world: World, mo
     """AISBench's documentation, multimodal prompts: base64. A video is a list of JPEG frames."""
     expected = media("data:image/jpeg;base64,QUJD", "data:audio/wav;base64,REVG", "data:video/jpeg;base64,R0hJ,SktM")
     assert ask(world, model, "base64", tagged("QUJD", "REVG", "R0hJ,SktM")) == expected
+
+
+@pytest.mark.parametrize("prompt", ["files", "shipped"])
+def test_a_row_as_aisbench_loads_it_has_only_tagged_text(world: World, prompt: str) -> None:
+    """AISBench's loaders write rows of ``content`` and ``answer``, and its configs list the columns of the pieces."""
+    content = tagged("deep/a.png", "s.wav", "v.mp4")
+    variables = {"content": content, "answer": "a cat", **({"anything": "blabla"} if prompt == "files" else {})}
+    answer = world.post("pass", gateway={"prompt": {"id": prompt, "variables": variables}})
+    assert answer.status_code == 200, answer.text
+    assert [part["type"] for part in world.sent()] == ["text", "image_url", "audio_url", "video_url"]
+    assert "unfilled_column" not in answer.headers.get("x-gateway-notice", "")
 
 
 @pytest.mark.parametrize("piece", ["deep/a.png", "file://deep/a.png", "https://example.com/a.png",
