@@ -172,7 +172,7 @@ def test_other_files_never_reach_the_target(world: World, model: str, url: str) 
 
 @pytest.mark.parametrize("model", ["plain", "litellm"])
 def test_other_models_take_no_files(world: World, model: str) -> None:
-    """``plain``: the policy has the default. ``litellm``: LiteLLM would open the address itself."""
+    """``plain``: the policy has the default. ``litellm``: LiteLLM would fetch media itself."""
     for url in ("file://deep/a.png", "deep/a.png"):
         answer = world.chat(model, url)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "media_not_allowed")

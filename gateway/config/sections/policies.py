@@ -93,7 +93,7 @@ def _media_folders(files: Files, document: YamlDocument, media: Mapping[str, Any
             files.looked_at[folder] = None
             message = f"no folder {names[number]}; the path is relative to the folder of gateway.yaml"
             document.refuse(("media", "folders", number), message)
-    if media["file"] in ("pass", "inline") and not folders:
+    if media["file"] in ("pass", "inline") and media["folders"] == ():
         message = "needs media.folders; name the folders whose files may be sent, such as folders: [/data/images]"
         document.refuse(("media", "file"), message)
     return folders
