@@ -121,7 +121,8 @@ def _route_and_call(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot |
 
 
 def _call(model: ModelSpec, body: dict[str, Any]) -> Call:
-    return read_chat({**body, "model": model.name}, request_id="cli", received=time.monotonic(), answered=False)
+    call = read_chat({**body, "model": model.name}, request_id="cli", received=time.monotonic(), answered=False)
+    return replace(call, media_files=True)
 
 
 def _dialogue(model: ModelSpec, body: dict[str, Any]) -> Dialogue:

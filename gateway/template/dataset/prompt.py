@@ -12,7 +12,7 @@ from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.dataset.few_shot import FewShotPrompt
 from gateway.template.dataset.messages import MessagesTemplate
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION, InferMode, multi_turn_dialogue, turn_requests
-from gateway.template.dataset.multimodal import multimodal_prompt
+from gateway.template.dataset.multimodal import multimodal_prompt, piece_columns
 from gateway.template.dataset.prompt_list import Fill, PromptItems, Row, columns_in
 from gateway.template.dataset.spec import PromptSpec, TemplateEntry
 from gateway.template.dataset.template import DatasetTemplate
@@ -34,7 +34,8 @@ class DatasetPrompt:
         """Whether the prompt is a list of OpenAI messages. If False, the prompt is a text, or turns with roles such as
         HUMAN."""
         self._is_multimodal = isinstance(main.template, Mapping) and "prompt_mm" in json.dumps(main.template)
-        self._columns = frozenset(columns_in(main.template or main.messages))
+        self._piece_columns = piece_columns(main.template) if self._is_multimodal else frozenset()
+        self._columns = frozenset(columns_in(main.template or main.messages)) - self._piece_columns
         self._has_place = spec.ice_template is not None and bool(main.ice_token)
         shown = spec.ice_template or main
         self._shot_columns = frozenset(columns_in(shown.template or shown.messages))
@@ -129,7 +130,8 @@ class DatasetPrompt:
         return examples is None and self._has_place and not count
 
     def _check(self, variables: Row) -> None:
-        missing = [column for column in self.spec.input_columns if column not in variables]
+        present = variables.keys() | self._piece_columns
+        missing = [column for column in self.spec.input_columns if column not in present]
         if missing:
             raise InvalidValue(
                 f"prompt {self.spec.name} needs the variables {', '.join(self.spec.input_columns)}; "

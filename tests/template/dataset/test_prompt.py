@@ -235,6 +235,13 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Any, str]] = {
         {"prompt_template": {"template": "{a}{b}"}, "input_columns": ["a", "b"]}, {"a": "1"}, None,
         "prompt p needs the variables a, b; the request lacks b",
     ),
+    "a variable beside tagged text is missing": (
+        {"input_columns": ["question", "image"], "prompt_template": {"template": {
+            "begin": [{"role": "SYSTEM", "prompt": "{question}"}], "round": [{"role": "HUMAN", "prompt_mm": {
+                "image": {"type": "image_url", "image_url": {"url": "{image}"}}}}]}}},
+        {"content": "<AIS_IMAGE_START>https://a/b.png<AIS_CONTENT_TAG>"}, None,
+        "prompt p needs the variables question, image; the request lacks question",
+    ),
     "examples without a place": (
         {"prompt_template": {"template": "{a}"}, "ice_template": {"template": "{a}"}}, {"a": "1"}, [{"a": "2"}],
         "the template has no place for examples: write ice_token, or leave the examples out",
