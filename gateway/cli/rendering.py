@@ -103,7 +103,7 @@ def prompt_text(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | Non
 def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segment, ...]:
     """Return the segments of the complete conversation, with no turn left open."""
     dialogue = _dialogue(model, {**body, "add_generation_prompt": False})
-    if model.template.kind == "meta" and model.template.generating is None:  # such a template renders nothing else
+    if model.template.kind == "meta" and not model.template.round:
         return full_segments(model.template, dialogue)
     segments = route_of(model).template.render(dialogue).segments
     if segments is None:

@@ -17,6 +17,7 @@ from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
+from gateway.template.validation.meta import SCORES_ONLY
 
 META = "meta_template"
 TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
@@ -135,6 +136,8 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
                 for number, one in enumerate(keys[part])
             ]
     _make_generating(keys, notes)
+    if not any(one.get("generate") for one in keys.get("round") or () if isinstance(one, dict)):
+        notes.append(SCORES_ONLY)
     stops = _stops(model, keys, notes)
     if stops:
         keys["stop"] = stops
@@ -166,8 +169,11 @@ def _without_secrets(name: str, value: Any) -> str:
 
 
 def _port(spec: TemplateSpec) -> Reference | None:
-    """Return OpenCompass's ported parser as a reference; None if this parser renders the template anyway."""
-    if spec.api or spec.turns == "opencompass":
+    """Return OpenCompass's ported parser as a reference; None if this parser renders the template anyway.
+
+    A template for complete conversations only is not compared either, because the comparison needs prompts for answers.
+    """
+    if spec.api or spec.scores_only or spec.turns == "opencompass":
         return None
     template = build(replace(spec, turns="opencompass"))
     return Reference(

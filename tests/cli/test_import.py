@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gateway.cli.importing.build import ImportedFile
 from gateway.cli.importing.output import write_files
@@ -483,13 +484,29 @@ def test_a_file_that_nests_without_end_is_refused_in_one_line(home: Path, name: 
     assert b"Traceback" not in ended.stderr
 
 
-def test_a_round_without_a_generating_role_is_refused_as_by_check(home: Path) -> None:
+def test_a_round_without_a_generating_role_is_imported_for_scoring(home: Path) -> None:
+    """The template of the document, as it is printed before ``generate`` is explained."""
     (home / "mute.py").write_text(
-        "models = [dict(abbr='m', meta_template=dict(round=[dict(role='HUMAN'), dict(role='BOT')]))]"
+        "meta_template = dict(round=[dict(role='HUMAN', begin='<HUMAN>: ', end='<eoh>\\n'), "
+        "dict(role='BOT', begin='<BOT>: ', end='<eob>\\n')])"
     )
     ended = gateway(home, "mute.py")
-    assert ended.returncode == 1
-    assert b"no role has generate: true" in ended.stderr
+    assert ended.returncode == 0, ended.stderr
+    assert b"note: no role has generate: true, so the template only scores complete conversations" in ended.stderr
+    assert b"Answers end at" not in ended.stderr
+    example = yaml.safe_load((home / "meta_templates" / "mute.yaml").read_text())["examples"][0]
+    assert example["prompt"] == "<HUMAN>: 1+1=?<eoh>\n<BOT>: 4<eob>\n"
+    assert [message["role"] for message in example["messages"]] == ["user", "assistant"]
+
+
+def test_no_end_of_answers_is_asked_for_an_api_template(home: Path) -> None:
+    (home / "api.py").write_text(
+        "meta_template = dict(round=[dict(role='HUMAN', api_role='HUMAN'), "
+        "dict(role='BOT', api_role='BOT', generate=True)])"
+    )
+    ended = gateway(home, "api.py")
+    assert ended.returncode == 0, ended.stderr
+    assert b"Answers end at" not in ended.stderr
 
 
 def test_a_link_out_of_the_folder_is_not_followed(home: Path) -> None:

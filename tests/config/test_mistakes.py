@@ -578,7 +578,6 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a template with a misspelled key": (
         {"meta_templates/plain.yaml": TEMPLATE.replace("generate", "generates")},
         [
-            "meta_templates/plain.yaml:2 round: no role has generate: true; add it to the role of the model's answer",
             "meta_templates/plain.yaml:4 round[1].generates: unknown key 'generates' (did you mean \"generate\"?)",
         ],
     ),

@@ -99,6 +99,72 @@ def test_fill_is_opencompass_if_once_writes_another_prompt() -> None:
     assert draft.keys["examples"][0]["prompt"][0]["prompt"] == "{content}"
 
 
+def test_a_config_without_an_answer_column_is_warned_of() -> None:
+    (draft,) = drafts("'Q: {question}\\nA: {answer}'")
+    assert draft.notes[0] == (
+        "output_column is missing, so the prompt contains the value of {answer} if a request sends it; if this is the "
+        "answer, write output_column: answer, else list the column under input_columns"
+    )
+    assert "output_column" not in draft.keys
+
+
+def test_the_answer_is_left_out_of_messages_that_have_its_column() -> None:
+    text = (
+        "q_reader_cfg = dict(input_columns=['q'], output_column='a')\n"
+        "q_infer_cfg = dict(prompt_template=dict(type=RawPromptTemplate, messages=["
+        "dict(role='user', content='{q} {a}')]))"
+    )
+    (draft,) = read_dataset(source("q.py", text))
+    assert "fill" not in draft.keys
+    assert draft.keys["examples"] == [
+        {"variables": {"q": "(the q)"}, "prompt": [{"role": "user", "content": "(the q) "}]}
+    ]
+    assert any(note.startswith("the gateway leaves the answer out of the messages") for note in draft.notes)
+
+
+def test_the_column_in_the_models_turn_becomes_the_answer_column() -> None:
+    (draft,) = drafts("dict(round=[dict(role='HUMAN', prompt='{question}'), dict(role='BOT', prompt='A: {answer}')])")
+    assert draft.keys["output_column"] == "answer"
+    assert draft.notes[0].startswith("output_column: answer was added, because the config has none")
+    assert [turn["prompt"] for turn in draft.keys["examples"][0]["prompt"]] == ["(the question)", "A: "]
+
+
+AS_PRINTED: dict[str, tuple[str, str]] = {
+    "an inferencer with **args": (
+        "infer_cfg = dict(prompt_template=dict(type=PromptTemplate, template='{question}'), retriever=...,\n"
+        "    inferencer=dict(type=GenInferencer, **args))",
+        "inferencer was not read, because it is a mapping with keys that are not plain values (line 2)",
+    ),
+    "a template alone": ("prompt_template = dict(type='PromptTemplate', template='{question}')", "fill: once"),
+    "an infer_cfg of a named template": (
+        "prompt_template = dict(template='{question}')\ninfer_cfg = dict(prompt_template=prompt_template)",
+        "fill: once",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "note"), AS_PRINTED.values(), ids=AS_PRINTED)
+def test_a_config_is_read_as_the_documents_print_it(text: str, note: str) -> None:
+    file = source("q.py", text)
+    assert kind_of(file) == "dataset"
+    (draft,) = read_dataset(file)
+    assert draft.keys["prompt_template"] == {"template": "{question}"}
+    assert any(one.startswith(note) for one in draft.notes)
+
+
+def test_the_templates_of_one_name_make_one_prompt() -> None:
+    text = "a_prompt_template = dict(template='</E>{q}', ice_token='</E>')\na_ice_template = dict(template='{q}')"
+    (draft,) = read_dataset(source("q.py", text))
+    assert (draft.name, draft.keys["ice_template"]) == ("a", {"template": "{q}"})
+
+
+def test_the_end_of_examples_is_kept_without_a_retriever_of_examples() -> None:
+    text = ("q_infer_cfg = dict(prompt_template=dict(template='</E>{q}', ice_token='</E>'), "
+            "retriever=dict(type=ZeroRetriever, ice_eos_token='@@'))")  # fmt: skip
+    (draft,) = read_dataset(source("q.py", text))
+    assert draft.keys["examples"][0]["prompt"] == "@@(the q)"
+
+
 def test_labels_that_are_numbers_become_texts_with_a_note() -> None:
     (draft,) = drafts("{i: f'{{question}} {i}' for i in range(2)}")
     assert list(draft.keys["prompt_template"]["template"]) == ["0", "1"]
@@ -106,6 +172,10 @@ def test_labels_that_are_numbers_become_texts_with_a_note() -> None:
 
 
 REFUSED = {
+    "a template beside datasets that are not read": (
+        "q_prompt_template = dict(template='{q}')\nq_datasets = make(q_prompt_template)",
+        "q.py: the file has no dataset with a plain infer_cfg",
+    ),
     "nothing": ("x = 1", "q.py: the file has no dataset with a plain infer_cfg"),
     "a class of the file's own": (
         "q_infer_cfg = dict(prompt_template=dict(type=MyTemplate))",
@@ -131,6 +201,14 @@ REFUSED = {
         "q_datasets = [dict(infer_cfg=dict())]\nfor q in q_datasets:\n    q['infer_cfg']['a'] = 1",
         "q.py:3: q_datasets[0] contains",
     ),
+    "a retriever of unknown examples": (
+        "q_infer_cfg = dict(prompt_template=dict(template='</E>{a}', ice_token='</E>'), retriever=make())",
+        "retriever contains make(…)",
+    ),
+    "several columns in the model's turn": (
+        "q_infer_cfg = dict(prompt_template=dict(template=dict(round=[dict(role='BOT', prompt='{a}{b}')])))",
+        "output_column: is missing, and the model's own turn has {a}, {b}",
+    ),
     "an infer_cfg made by a function": ("q_datasets = [dict(infer_cfg=make())]", "q.py:1: infer_cfg contains make(…)"),
 }  # fmt: skip
 
@@ -146,6 +224,11 @@ DATASET = "q_datasets = [dict(infer_cfg=dict(prompt_template=dict(template='{a}'
 KINDS: dict[str, tuple[str, Any, str]] = {
     "a list of datasets": ("q.py", DATASET, "dataset"),
     "a list that code assembles": ("q.py", "q_datasets = make()", "dataset"),
+    "a list that code assembles from a template": (
+        "q.py",
+        "q_prompt_template = dict(template='{q}')\nq_datasets = make(q_prompt_template)",
+        "dataset",
+    ),
     "models and the name of datasets": ("q.py", "models = [dict(abbr='m')]\ndatasets = make()", "opencompass"),
     "JSON": ("q.json", '{"infer_cfg": {}}', "dataset"),
     "YAML": ("q.yaml", "prompt_template: {template: x}", "dataset"),

@@ -87,6 +87,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "output_column: no template has {answr}, and the template's {answer} is not a column; use the same name",
     ),
+    "the model's turn without an answer column": (
+        {"prompt_template": {"template": {"round": [{"role": "BOT", "prompt": "A: {answer}"}]}}},
+        "output_column: is missing, and the model's own turn has {answer}, so a value there would be the answer; "
+        "write output_column: answer, or list the column under input_columns if it is not the answer",
+    ),
+    "the model's message without an answer column": (
+        {"prompt_template": {"messages": [{"role": "assistant", "content": "{answer}"}]}},
+        "output_column: is missing, and the model's own turn has {answer}",
+    ),
     "several turns of a text": (
         {**TEXT, "multi_turn": True},
         "multi_turn: needs a template that is a dialogue with the key round",
