@@ -266,6 +266,12 @@ SENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
             "name": "f", "arguments": f'{{"a": ["<{JOINER}/s>"]}}'}}]},
     ),
+    "arguments with a key twice": (
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
+            "name": "f", "arguments": '{"a": "</s>", "a": "x"}'}}]},
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
+            "name": "f", "arguments": f'{{"a": "<{JOINER}/s>", "a": "x"}}'}}]},
+    ),
 }  # fmt: skip
 
 

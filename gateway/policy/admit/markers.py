@@ -50,6 +50,13 @@ class MarkerCounts:
         number, first = self.found.get(kind, (0, origin))
         self.found[kind] = number + 1, first
 
+    def add_larger(self, *counts: MarkerCounts) -> None:
+        """Add the numbers of several searches of one text: for each kind, the largest number."""
+        for kind in dict.fromkeys([kind for one in counts for kind in one.found]):
+            number, first = self.found.get(kind, (0, ""))
+            more, origin = max(one.found.get(kind, (0, "")) for one in counts)
+            self.found[kind] = number + more, first or origin
+
     def of(self, kind: Kind) -> int:
         """Return the number of markers of one kind."""
         return self.found.get(kind, (0, ""))[0]
@@ -120,8 +127,9 @@ class MarkerRule:
     def apply_to_json(self, value: Any, path: str, counts: MarkerCounts, key: str = "") -> Any:
         """Apply the policy to every text in a JSON value, for targets that accept messages.
 
-        The texts of a list of content parts are searched as one text. The JSON in ``arguments`` is parsed, because
-        templates also parse it. Raises ``SpecialTokenInContent`` to refuse the request, such as for a marker in a name.
+        The texts of a list of content parts are searched as one text. The JSON in ``arguments`` is searched as text and
+        parsed, because some templates parse it and others write the text. Raises ``SpecialTokenInContent`` to refuse
+        the request, such as for a marker in a name.
         """
         if isinstance(value, str):
             return self._json_text(value, path, counts, key)
@@ -162,8 +170,13 @@ class MarkerRule:
             if isinstance(parsed, (dict, list)):
                 if deeper_than(parsed, MAX_DEPTH):
                     raise InvalidValue(f"the JSON in arguments nests deeper than {MAX_DEPTH} levels", param=path)
-                safe = self.apply_to_json(parsed, path, counts)
-                return text if safe == parsed else json.dumps(safe, ensure_ascii=False)
+                in_values, in_text = MarkerCounts(), MarkerCounts()
+                safe = self.apply_to_json(parsed, path, in_values)
+                text = text if safe == parsed else json.dumps(safe, ensure_ascii=False)
+                # An object may have a key twice. The parsed object has only the last value.
+                text = self.apply([Segment(text, "", path, False)], in_text).segments[0].text
+                counts.add_larger(in_values, in_text)
+                return text
         return self.apply([Segment(text, "", path, False)], counts).segments[0].text
 
     def check_variables(self, value: Any, path: str, counts: MarkerCounts) -> None:
@@ -270,13 +283,15 @@ def refusal(path: str, found: str = "a marker that separates") -> SpecialTokenIn
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Return every text in a JSON value, including the keys. The JSON in ``arguments`` is parsed."""
+    """Return every text in a JSON value, including the keys. The JSON in ``arguments`` is also parsed."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
             yield name
-            yield from texts_in(_parsed(inner) if name == "arguments" and isinstance(inner, str) else inner)
+            yield from texts_in(inner)
+            if name == "arguments" and isinstance(inner, str):
+                yield from texts_in(_parsed(inner))
     elif isinstance(value, (list, tuple)):
         for inner in value:
             yield from texts_in(inner)
