@@ -8,8 +8,9 @@ no forged marker.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,18 @@ OUTCOMES: Mapping[MarkerAction, str] = {
     "escape": "escaped", "strip": "stripped", "report": "reported", "token_ids": "as_token_ids",
 }  # fmt: skip
 """Action → the last part of the name of its notice. ``allow`` gives no notice, and ``reject`` gives an error."""
+
+
+FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
+"""Code point of an ASCII character → code point of its full-width form."""
+DISGUISES: tuple[Callable[[str], str], ...] = (
+    lambda marker: marker[0] + JOINER + marker[1:],
+    lambda marker: marker.translate(FULL_WIDTH),
+    str.upper,
+    str.lower,
+    lambda marker: re.sub("([A-Za-z])", "\\1\u0301", marker, count=1),
+)
+"""The changes after which a tokenizer that normalizes texts may still read a marker. The last adds an accent."""
 
 
 class MarkerCounts:
@@ -308,16 +321,18 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def unbroken(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
-    """Return the first marker that the tokenizer still reads as one token after ``escape``, or an empty string.
+def disguised(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
+    """Return the first changed form of a marker that the tokenizer still reads as this marker, or an empty string.
 
-    Some tokenizers remove invisible characters, including the character that ``escape`` inserts.
+    Some tokenizers normalize texts: they remove invisible characters, including the character that ``escape`` inserts,
+    or replace characters by their plain forms.
     """
     added = tokenizer.added_tokens()
     for marker in markers:
-        names = tokenizer.names(tokenizer.tokenize(marker[0] + JOINER + marker[1:], False)) if marker in added else ()
-        if marker in names:
-            return marker
+        for change in DISGUISES if marker in added else ():
+            form = change(marker)
+            if form != marker and marker in tokenizer.names(tokenizer.tokenize(form, False)):
+                return form
     return ""
 
 
