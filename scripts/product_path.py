@@ -112,6 +112,8 @@ def comparable(kind: str, result: Any) -> Any:
         return result
     if kind == "multiturn":
         return {"requests": [one["input"] for one in result.get("requests", ())]}
+    if kind == "mm":
+        return {"prompt": without_markers(result["prompt"])}
     if "labels" in result:
         return {"labels": {str(label): _prompt(one) for label, one in result["labels"].items()}}
     return _prompt(result)
