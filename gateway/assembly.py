@@ -45,7 +45,7 @@ from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.admit.api_keys import Keyring
 from gateway.policy.admit.limits import Concurrency, Limiter
 from gateway.policy.admit.marker_set import MarkerSet, fold, texts_of
-from gateway.policy.admit.markers import MarkerRule, splits_exactly, unbroken
+from gateway.policy.admit.markers import MarkerRule, disguised, splits_exactly
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
@@ -337,10 +337,11 @@ def _all(known: list[bool | None]) -> bool | None:
 
 
 def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | None) -> MarkersPolicy:
-    """Return the model's policy for markers, with ``reject`` in place of ``escape`` if ``escape`` has no effect.
+    """Return the model's policy for markers, with ``normalize`` if the model's tokenizer normalizes texts.
 
-    ``escape`` has no effect if the tokenizer removes the character that breaks a marker. Such a tokenizer may remove
-    other invisible characters too, so these characters are removed before a text is searched for markers.
+    Such a tokenizer reads changed forms of a marker as the marker: a marker with the character that ``escape`` inserts,
+    with full-width letters, in other letter case or with accents. These forms are then markers too, and are refused,
+    because the tokenizer may undo a change.
 
     Raises ``ConfigError`` if the policy has ``token_ids``, and the tokenizer or a target does not support this action.
     """
@@ -358,13 +359,15 @@ def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | Non
         if reason:
             message = f"markers: token_ids is not possible for this model: {reason}"
             raise ConfigError((Problem(f"policies/{model.policy.name}.yaml", 0, "policy", message),))
-    if tokens is not None and policy.token_like == "escape" and (marker := unbroken(tokens, markers.token_like)):
+    if tokens is None or policy.token_like == "allow" or policy.normalize != "none":
+        return policy
+    if form := disguised(tokens, markers.token_like):
         LOG.warning(
-            "model %s: markers.token_like: escape has no effect, because the tokenizer removes the character that is "
-            "inserted into a marker such as %s; the gateway refuses requests with markers instead (reject)",
-            model.name, ascii(marker),
+            "model %s: the tokenizer normalizes texts, and reads %s as a marker; the gateway uses markers.normalize: "
+            "nfkc, and refuses markers in place of changing them; keys with allow_markers may send them",
+            model.name, ascii(form),
         )  # fmt: skip
-        return replace(policy, token_like="reject", normalize="nfkc")
+        return replace(policy, normalize="nfkc")
     return policy
 
 

@@ -3,6 +3,9 @@
 ``MarkerSet.may_occur`` reads the texts of the client once, and finds no marker in almost every request. If a text may
 have a marker, the segments of the prompt show which markers are forged. A chat template that changes texts gives no
 exact segments. For such a template, the texts of the request are changed, and the conversation is rendered again.
+
+A chat template is a program, and can make a marker of texts that contain none, such as by removing a word. So the
+markers of its prompt are compared with those of a conversation of the same shape that has other texts.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from typing import Any
 
 from gateway.backend.tokenizer import MIN_THREADED, Tokenizer
 from gateway.calls.route import Route
-from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
-from gateway.core.errors import SpecialTokenInContent
+from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages, render_options
+from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateError
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segments
 from gateway.policy.admit.markers import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
@@ -23,8 +26,11 @@ from gateway.template.opencompass.prompt_lists import DATASET_PARAM
 from gateway.template.passthrough import as_sent
 from gateway.wire.requests import read_messages
 
-MAX_VERIFIED = 1024
+MAX_SHAPES = 256
 """The maximum number of conversation shapes that a rule remembers. It is limited because clients choose the shapes."""
+
+Shape = tuple[tuple[str, ...], bool, bool]
+"""The roles of a conversation, and its options ``continue_final`` and ``whole``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +67,12 @@ async def render_safely(
         return SafePrompt(prompt)
     for name, value in variables.items():
         rule.check_variables(value, name, MarkerCounts())
-    texts, shape = _texts_of(dialogue, prompt), None
+    texts = _texts_of(dialogue, prompt)
     folded: MarkerCounts | None = None
     if rule.folded is not None:
         folded = rule.count_folded([*texts, *texts_in(list(variables.values()))])
-    if isinstance(prompt.source, DeferredSegments) and rule.changes and rule.markers.has_rare_character(texts):
-        shape = _shape(rule, dialogue, prompt)
-    if not rule.may_occur(texts) and (shape is None or shape in rule.verified):
+    is_changed = isinstance(prompt.source, DeferredSegments) and rule.changes and rule.may_be_made_of(texts)
+    if not rule.may_occur(texts) and not (is_changed and await _has_other_markers(route, rule, dialogue, prompt)):
         if folded is None:
             return SafePrompt(prompt)
         return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
@@ -93,24 +98,55 @@ async def render_safely(
             breaks = safe.breaks
             if safe.segments != segments:
                 prompt = _prompt_of(prompt, safe.segments)
-    if shape is not None and not counts.found:
-        if len(rule.verified) >= MAX_VERIFIED:
-            rule.verified.clear()
-        rule.verified.add(shape)
     if folded is not None:
         counts.found = folded.found | counts.found
     return SafePrompt(prompt, rule.notices(counts), rule.actions_taken(counts), breaks, tools)
 
 
-def _shape(rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> tuple[Any, ...]:
-    """Return the shape of a conversation: its roles and options, and the number of markers in its prompt.
+async def _has_other_markers(route: Route, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> bool:
+    """Return whether a chat template has made other markers than for a conversation of the same shape.
 
-    A chat template is a program, so only a costly search of a prompt shows which markers the template wrote. Only one
-    of the prompts with the same shape is searched.
+    The expected markers of messages with only a role and a text depend on the shape of the conversation alone, so they
+    are computed once for each shape, with fixed texts. Other conversations are rendered a second time.
     """
-    options, messages = dialogue.options, dialogue.messages
-    roles = messages.roles if type(messages) is PlainMessages else tuple([message.role for message in messages])
-    return roles, options.continue_final, options.whole, len(options.tools), rule.markers.count(prompt.text)
+    shape = _shape(dialogue)
+    try:
+        if shape is None:
+            return not await _has_markers_without_texts(rule, prompt)
+        expected = rule.expected.get(shape)
+        if expected is None:
+            if len(rule.expected) >= MAX_SHAPES:
+                rule.expected.clear()
+            rule.expected[shape] = expected = rule.in_order((await route.render(_example(shape))).text)
+    except (InvalidValue, TemplateError):
+        return True  # the template refuses other texts
+    return rule.in_order(prompt.text) != expected
+
+
+async def _has_markers_without_texts(rule: MarkerRule, prompt: Prompt) -> bool:
+    """Return whether a prompt has exactly the markers of the same conversation with numbers as texts."""
+    assert isinstance(prompt.source, DeferredSegments)
+    return rule.in_order(prompt.text) == rule.in_order(await prompt.source.render_without_texts())
+
+
+def _shape(dialogue: Dialogue) -> Shape | None:
+    """Return the shape of a conversation. None for an empty text, and for fields in addition to roles and texts.
+
+    Templates often compare a text with the empty text.
+    """
+    messages, options = dialogue.messages, dialogue.options
+    if type(messages) is not PlainMessages or options.tools or options.template_kwargs:
+        return None
+    if any(not text or text.isspace() for text in messages.texts):
+        return None
+    return messages.roles, options.continue_final, options.whole
+
+
+def _example(shape: Shape) -> Dialogue:
+    """Return a conversation of a shape, with texts that contain no marker."""
+    roles, continue_final, whole = shape
+    messages = [{"role": role, "content": f"text{number}"} for number, role in enumerate(roles)]
+    return Dialogue(read_messages(messages), render_options(continue_final=continue_final, whole=whole))
 
 
 def _field(rule: MarkerRule, dialogue: Dialogue, origin: str) -> str:
@@ -149,15 +185,19 @@ async def token_prompt(tokenizer: Tokenizer, safe: SafePrompt, *, special: bool)
 async def _rendered_again(route: Route, rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -> Prompt:
     """Change the texts of a conversation by the policy and render it again, for a chat template without exact segments.
 
-    Raises ``SpecialTokenInContent`` if the policy needs the segments: for the action ``token_ids``, and for a text that
-    may form a marker together with text of the template.
+    Raises ``SpecialTokenInContent`` if the policy needs the segments (``token_ids``), and if the template still writes
+    other markers than for the same conversation with numbers as texts.
     """
     changed = _safe_dialogue(rule, dialogue, counts)
     if "token_ids" in [action for action, _ in rule.actions_taken(counts)]:
         raise refusal("messages")
     prompt = await route.render(changed)
-    if rule.markers.may_join(_texts_of(changed, prompt)):
-        raise refusal("messages")
+    try:
+        is_safe = await _has_markers_without_texts(rule, prompt)
+    except (InvalidValue, TemplateError):
+        is_safe = False  # the template refuses other texts
+    if not is_safe:
+        raise refusal("messages", "characters from which this model's chat template makes a marker that separates")
     return prompt
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Any, Literal
 
@@ -76,6 +76,8 @@ class DeferredSegments:
     """Segments that are computed on request, because they need further renderings of the template."""
 
     segments: Callable[[], Segments] = field(compare=False, repr=False)
+    render_without_texts: Callable[[], Awaitable[str]] = field(compare=False, repr=False)
+    """Renders the conversation with numbers in place of the client's texts. Raises ``GatewayError``."""
 
 
 @dataclass(frozen=True, slots=True)

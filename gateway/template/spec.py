@@ -194,6 +194,8 @@ class JinjaSpec:
     """The texts of the tokens that end an answer."""
     end_ids: tuple[int, ...] = ()
     """The ids of the tokens that end an answer."""
+    further_special_tokens: tuple[str, ...] = ()
+    """The texts of the special tokens that have no variable in the template."""
     files: tuple[str, ...] = ()
     """The paths of the files that were read, relative to the template file."""
     names: tuple[str, ...] = ()

@@ -209,7 +209,8 @@ def test_a_template_that_writes_tools_has_a_note_and_declares_nothing(home: Path
 
 def test_a_large_tokenizer_configuration_is_copied_without_what_decides_no_prompt(home: Path) -> None:
     path = home / "my-model" / "tokenizer_config.json"
-    tokens = {str(number): {"content": f"<unused{number}>" + "x" * 40} for number in range(20_000)}
+    tokens: dict[str, object] = {str(number): {"content": f"<unused{number}>" + "x" * 40} for number in range(20_000)}
+    tokens |= {"8": {"content": "<|user|>", "special": True, "lstrip": False}}
     path.write_text(
         json.dumps({"eos_token": "<|im_end|>", "added_tokens_decoder": {**tokens, "7": {"content": "</s>"}}})
     )
@@ -217,7 +218,8 @@ def test_a_large_tokenizer_configuration_is_copied_without_what_decides_no_promp
     assert ended.returncode == 0, ended.stderr.decode()
     assert b"tokenizer_config.json is larger than 1024 KiB" in ended.stderr
     copied = json.loads((home / "meta_templates" / "my-model" / "tokenizer_config.json").read_text())
-    assert copied == {"eos_token": "<|im_end|>", "added_tokens_decoder": {"7": {"content": "</s>"}}}
+    kept = {"7": {"content": "</s>"}, "8": {"content": "<|user|>", "special": True}}
+    assert copied == {"eos_token": "<|im_end|>", "added_tokens_decoder": kept}
     assert b"Answers end at: '<|im_end|>', '</s>'" in ended.stderr
 
 

@@ -23,7 +23,7 @@ from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, Poli
 from gateway.core.answer_markers import Thinking
 from gateway.core.errors import ConfigError, SpecialTokenInContent
 from gateway.policy.admit.marker_set import JOINER, MarkerSet, fold, texts_of
-from gateway.policy.admit.markers import MAX_MARKERS, unbroken
+from gateway.policy.admit.markers import MAX_MARKERS, disguised
 from gateway.template.registry import build
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.validation.template import parse_spec
@@ -295,6 +295,12 @@ SENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
             "name": "f", "arguments": f'{{"a": ["<{JOINER}/s>"]}}'}}]},
     ),
+    "arguments with a key twice": (
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
+            "name": "f", "arguments": '{"a": "</s>", "a": "x"}'}}]},
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
+            "name": "f", "arguments": f'{{"a": "<{JOINER}/s>", "a": "x"}}'}}]},
+    ),
 }  # fmt: skip
 
 
@@ -333,7 +339,7 @@ def test_the_joiner_breaks_every_marker_for_the_demo_tokenizer() -> None:
     tokens = LocalTokenizer(DEMO_MODEL)
     markers = MarkerSet(texts_of(build(DEMO)), tokens.added_tokens()).token_like
     assert {"<eoh>", "<BOT>", "</s>", "<pad>"} <= set(markers)
-    assert unbroken(tokens, markers) == ""
+    assert disguised(tokens, markers) == ""
 
 
 def test_a_tokenizer_that_removes_the_joiner_makes_escape_a_refusal(tmp_path: Path) -> None:
@@ -343,6 +349,34 @@ def test_a_tokenizer_that_removes_the_joiner_makes_escape_a_refusal(tmp_path: Pa
     for text in ("<eoh>", f"<e{JOINER}oh>"):
         with pytest.raises(SpecialTokenInContent):
             prepared(removes, text)
+
+
+NORMALIZERS: dict[str, tuple[Any, str]] = {  # a normalizer, and a form of the marker that its tokenizer reads
+    "full width": (normalizers.NFKC(), "\uff1ceoh\uff1e"),
+    "capital letters": (normalizers.Lowercase(), "<EOH>"),
+    "accents": (normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents()]), "<\u00e9oh>"),
+    "invisible characters": (normalizers.Replace(JOINER, ""), f"<eo{JOINER}h>"),
+    "all": (normalizers.BertNormalizer(lowercase=True), "<\u00c9OH>"),
+}
+
+
+@pytest.mark.parametrize("action", ["escape", "strip", "reject", "report", "allow"])
+@pytest.mark.parametrize("case", NORMALIZERS)
+def test_forms_that_a_normalizing_tokenizer_reads_as_a_marker_are_markers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str, action: MarkerAction
+) -> None:
+    normalizer, form = NORMALIZERS[case]
+    path = tokenizer_file(tmp_path, normalizer)
+    tokens = LocalTokenizer(path)
+    assert "<eoh>" in tokens.names(tokens.tokenize(form, False))
+    route = model(DEMO, action, action, tokenizer=path)
+    assert ("the tokenizer normalizes texts" in caplog.text) == (action != "allow")
+    if action in ("report", "allow"):
+        assert prepared(route, form).markers == ((("report", 1),) if action == "report" else ())
+        return
+    with pytest.raises(SpecialTokenInContent, match="allow_markers"):
+        prepared(route, form)
+    assert prompt_of(route, "caf\u00e9 \uff1ca\uff1e") == "<HUMAN>: caf\u00e9 \uff1ca\uff1e<eoh>\n<BOT>: "
 
 
 def normalizing(spec: TemplateSpec, token_like: MarkerAction, text_like: MarkerAction) -> Route:
@@ -369,6 +403,10 @@ FOLDED: dict[str, tuple[TemplateSpec, tuple[str, ...]]] = {
     "the end of a text and the template": (CUT, ("a<\u200beo",)),
     "the end of a text in capital letters": (CUT, ("a<EO",)),
     "a chat template": (jinja(CHATML), ("<|im\u2060_end|>",)),
+    "a chat template that removes a word": (
+        jinja(CHATML.replace("m.content", "m.content.replace('~', '')")),
+        ("<|IM~_END|>",),
+    ),
 }
 
 
@@ -378,7 +416,7 @@ def test_normalize_finds_markers_as_a_tokenizer_that_normalizes_reads_them(case:
     for action in ("escape", "reject"):
         with pytest.raises(SpecialTokenInContent):
             prepared(normalizing(spec, action, action), *texts)
-    if not case.startswith("the end of a text"):
+    if not case.startswith("the end of a text") and "removes" not in case:
         counted = prepared(normalizing(spec, "report", "report"), *texts)
         assert counted.markers == (("report", 1),)
         assert str(counted.notices[0]).startswith("markers_reported: ")

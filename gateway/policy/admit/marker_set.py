@@ -77,6 +77,10 @@ class TemplateTexts:
     """All other texts of the template. Only token-like markers are taken from these texts."""
     inline: bool = False
     """True if a text before a message may follow another text on the same line."""
+    special: tuple[str, ...] = ()
+    """Special tokens of the model's tokenizer, as the files of the template list them. They are token-like markers."""
+    inserted: tuple[str, ...] = ()
+    """Texts that a chat template may write inside a text of the client, such as the new text of ``replace``."""
     searched: tuple[str, ...] = ()
     """Texts such as ``</think>`` that the template or the parser searches for in an answer. They are not markers,
     because a client may send them back as part of an earlier answer."""
@@ -96,7 +100,8 @@ class MarkerSet:
         ``write``: changes each marker; ``fold`` for markers as a normalizing tokenizer may read them.
         """
         every = [text for text in (*texts.before, *texts.after, *texts.further) if text]
-        special = [token.strip() for token, is_special in added_tokens.items() if is_special]
+        special = [token for token, is_special in added_tokens.items() if is_special]
+        special = [token.strip() for token in (*special, *texts.special)]
         tokens = dict.fromkeys(special)
         tokens.update(dict.fromkeys([token for token in added_tokens if TOKEN_LIKE.fullmatch(token)]))
         lines: dict[str, bool] = {}
@@ -131,6 +136,9 @@ class MarkerSet:
         self._groups = tuple([(key, _contains_any(cores)) for key, cores in groups.items()])
         """Pairs (rare character, function that finds the markers with this character in a text)."""
         self._seams = _seams((*self.token_like, *self.text_like), list(map(write, every)))
+        inserted = "".join(texts.inserted)
+        self._is_completed = bool(self._seams) or any(key in inserted for key, _ in self._groups)
+        """True if the template may add the rare character of a marker to a text of the client."""
 
     def may_occur(self, texts: Sequence[str]) -> bool:
         """Return whether a prompt with these texts of the client may have a forged marker.
@@ -152,9 +160,12 @@ class MarkerSet:
         """Return the parts of markers at the edges of a text that a text of the template may complete."""
         return {seam for seam in self._seams if seam in f"{EDGE}{_edges(text)}{EDGE}"} if self._seams else set()
 
-    def has_rare_character(self, texts: Sequence[str]) -> bool:
-        """Return whether a text contains the rare character of a marker, such as ``<``."""
-        return any(key in text for key, _ in self._groups for text in texts)
+    def may_be_made_of(self, texts: Sequence[str]) -> bool:
+        """Return whether a chat template that changes these texts may make a marker of them.
+
+        False if no text has the rare character of a marker, such as ``<``, and if the template cannot add it.
+        """
+        return self._is_completed or any(key in text for key, _ in self._groups for text in texts)
 
     def find(self, text: str, kind: Kind) -> Iterator[Hit]:
         """Find every marker of one kind in a text. Overlapping markers are included.
@@ -170,11 +181,11 @@ class MarkerSet:
             yield Hit(found.start(), found.end(), kind)
             found = self._tokens.search(text, found.start() + 1)
 
-    def count(self, text: str) -> int:
-        """Return the number of token-like markers in a text. The number is used only to compare two prompts."""
-        if len(self.token_like) > MAX_SEPARATE:
-            return len(self._tokens.findall(text))
-        return sum(map(text.count, self.token_like))
+    def in_order(self, text: str, kind: Kind) -> list[str]:
+        """Return the markers of one kind in a text, as a tokenizer reads them: from left to right, without overlaps."""
+        if kind == "token_like":
+            return self._tokens.findall(text) if self.token_like else []
+        return [match[match.lastindex or 0] for match in self._lines.finditer(text)] if self.text_like else []
 
 
 class _Folding(dict[int, str]):
@@ -237,7 +248,8 @@ def texts_of(template: Template) -> TemplateTexts:
 
 
 def _jinja_texts(template: Template, thinking: tuple[str, ...], further: tuple[str, ...]) -> TemplateTexts:
-    from gateway.template.huggingface.renderer import JinjaTemplate  # imports jinja2, which is optional
+    from gateway.template.huggingface.probes import texts_around_messages  # imports jinja2, which is optional
+    from gateway.template.huggingface.renderer import JinjaTemplate
 
     assert isinstance(template, JinjaTemplate)
     jinja = template.spec.jinja
@@ -245,12 +257,17 @@ def _jinja_texts(template: Template, thinking: tuple[str, ...], further: tuple[s
     written = [text for compiled in template.compiled for text in (*compiled.written, *compiled.constants)]
     # A chat template does not show which of its lines are next to a message: a line that ends with a colon is.
     headers = [line for text in written for line in text.splitlines() if HEADER.fullmatch(line)]
+    probed = [text for texts in texts_around_messages(template) for text in texts if text]
+    headers += [line for text in probed for line in text.splitlines()[-1:] if HEADER.fullmatch(line)]
+    probed_tokens = [token for text in probed for token in TOKEN_LIKE.findall(text)]
     tokens = tuple(jinja.special_tokens.values())
     searched = {text for compiled in template.compiled for text in compiled.searched}.difference(tokens, jinja.ends)
     return TemplateTexts(
         before=tuple(headers),
-        further=(*written, *tokens, *further),
+        further=(*written, *probed_tokens, *further),
+        special=(*tokens, *jinja.further_special_tokens),
         inline=True,
+        inserted=tuple([text for compiled in template.compiled for text in compiled.inserted]),
         searched=(*thinking, *searched),
     )
 

@@ -8,8 +8,9 @@ no forged marker.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +38,18 @@ OUTCOMES: Mapping[MarkerAction, str] = {
 """Action → the last part of the name of its notice. ``allow`` gives no notice, and ``reject`` gives an error."""
 
 
+FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
+"""Code point of an ASCII character → code point of its full-width form."""
+DISGUISES: tuple[Callable[[str], str], ...] = (
+    lambda marker: marker[0] + JOINER + marker[1:],
+    lambda marker: marker.translate(FULL_WIDTH),
+    str.upper,
+    str.lower,
+    lambda marker: re.sub("([A-Za-z])", "\\1\u0301", marker, count=1),
+)
+"""The changes after which a tokenizer that normalizes texts may still read a marker. The last adds an accent."""
+
+
 class MarkerCounts:
     """The forged markers of one request: for each kind, their number and the origin of the first marker."""
 
@@ -49,6 +62,13 @@ class MarkerCounts:
         """Count one marker."""
         number, first = self.found.get(kind, (0, origin))
         self.found[kind] = number + 1, first
+
+    def add_larger(self, *counts: MarkerCounts) -> None:
+        """Add the numbers of several searches of one text: for each kind, the largest number."""
+        for kind in dict.fromkeys([kind for one in counts for kind in one.found]):
+            number, first = self.found.get(kind, (0, ""))
+            more, origin = max(one.found.get(kind, (0, "")) for one in counts)
+            self.found[kind] = number + more, first or origin
 
     def of(self, kind: Kind) -> int:
         """Return the number of markers of one kind."""
@@ -76,10 +96,25 @@ class MarkerRule:
         if folded is not None:  # the tokenizer may undo a change
             actions |= {kind: "reject" for kind, action in actions.items() if action in CHANGES}
         self.actions: Mapping[Kind, MarkerAction] = actions
-        self.changes = not {"allow", "report"}.issuperset(self.actions.values())
+        self._enforced = [kind for kind, action in actions.items() if action not in ("allow", "report")]
+        self.changes = bool(self._enforced)
         """False if the policy never changes or refuses a request."""
-        self.verified: set[tuple[Any, ...]] = set()
-        """The conversation shapes for which a prompt of a chat template was searched and had no forged marker."""
+        self.expected: dict[Any, tuple[str, ...]] = {}
+        """Shape of a conversation → the markers that a chat template writes for this shape. Texts of requests have no
+        effect on these entries."""
+
+    def may_be_made_of(self, texts: Sequence[str]) -> bool:
+        """Return whether a chat template that changes these texts may make a marker of them."""
+        if self.folded is not None:
+            return self.folded.may_be_made_of(list(map(fold, texts)))
+        return self.markers.may_be_made_of(texts)
+
+    def in_order(self, text: str) -> tuple[str, ...]:
+        """Return the markers of a prompt, in order, of the kinds that the policy changes or refuses."""
+        markers = self.markers
+        if self.folded is not None:
+            markers, text = self.folded, fold(text)
+        return tuple([marker for kind in self._enforced for marker in markers.in_order(text, kind)])
 
     def apply(self, segments: Sequence[Segment], counts: MarkerCounts) -> SafeSegments:
         """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent`` to refuse the request."""
@@ -105,8 +140,9 @@ class MarkerRule:
     def apply_to_json(self, value: Any, path: str, counts: MarkerCounts, key: str = "") -> Any:
         """Apply the policy to every text in a JSON value, for targets that accept messages.
 
-        The texts of a list of content parts are searched as one text. The JSON in ``arguments`` is parsed, because
-        templates also parse it. Raises ``SpecialTokenInContent`` to refuse the request, such as for a marker in a name.
+        The texts of a list of content parts are searched as one text. The JSON in ``arguments`` is searched as text and
+        parsed, because some templates parse it and others write the text. Raises ``SpecialTokenInContent`` to refuse
+        the request, such as for a marker in a name.
         """
         if isinstance(value, str):
             return self._json_text(value, path, counts, key)
@@ -147,8 +183,13 @@ class MarkerRule:
             if isinstance(parsed, (dict, list)):
                 if deeper_than(parsed, MAX_DEPTH):
                     raise InvalidValue(f"the JSON in arguments nests deeper than {MAX_DEPTH} levels", param=path)
-                safe = self.apply_to_json(parsed, path, counts)
-                return text if safe == parsed else json.dumps(safe, ensure_ascii=False)
+                in_values, in_text = MarkerCounts(), MarkerCounts()
+                safe = self.apply_to_json(parsed, path, in_values)
+                text = text if safe == parsed else json.dumps(safe, ensure_ascii=False)
+                # An object may have a key twice. The parsed object has only the last value.
+                text = self.apply([Segment(text, "", path, False)], in_text).segments[0].text
+                counts.add_larger(in_values, in_text)
+                return text
         return self.apply([Segment(text, "", path, False)], counts).segments[0].text
 
     def check_variables(self, value: Any, path: str, counts: MarkerCounts) -> None:
@@ -255,13 +296,15 @@ def refusal(path: str, found: str = "a marker that separates") -> SpecialTokenIn
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Return every text in a JSON value, including the keys. The JSON in ``arguments`` is parsed."""
+    """Return every text in a JSON value, including the keys. The JSON in ``arguments`` is also parsed."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
             yield name
-            yield from texts_in(_parsed(inner) if name == "arguments" and isinstance(inner, str) else inner)
+            yield from texts_in(inner)
+            if name == "arguments" and isinstance(inner, str):
+                yield from texts_in(_parsed(inner))
     elif isinstance(value, (list, tuple)):
         for inner in value:
             yield from texts_in(inner)
@@ -278,16 +321,18 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def unbroken(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
-    """Return the first marker that the tokenizer still reads as one token after ``escape``, or an empty string.
+def disguised(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
+    """Return the first changed form of a marker that the tokenizer still reads as this marker, or an empty string.
 
-    Some tokenizers remove invisible characters, including the character that ``escape`` inserts.
+    Some tokenizers normalize texts: they remove invisible characters, including the character that ``escape`` inserts,
+    or replace characters by their plain forms.
     """
     added = tokenizer.added_tokens()
     for marker in markers:
-        names = tokenizer.names(tokenizer.tokenize(marker[0] + JOINER + marker[1:], False)) if marker in added else ()
-        if marker in names:
-            return marker
+        for change in DISGUISES if marker in added else ():
+            form = change(marker)
+            if form != marker and marker in tokenizer.names(tokenizer.tokenize(form, False)):
+                return form
     return ""
 
 

@@ -4,6 +4,7 @@
 ``variables``               the messages as the chat template gets them
 ``in_process``              decides which conversations are rendered in this process, and which in a subprocess
 ``attribution``             finds out whether a piece of the prompt comes from the client or from the template
+``probes``                  finds the texts around messages when a template is loaded
 ``transformers_reference``  renders a dialogue with ``transformers``, so that the two prompts can be compared
 ``sandbox/``                the Jinja environment, the compiled template and the subprocess
 ``folder``                  reads the chat templates, the special tokens and the end token ids in a model's folder

@@ -79,15 +79,30 @@ def segments_of(
     return (Segment(text, "", MIXED, False),)
 
 
+def without_texts(
+    variables: Mapping[str, Any], request_variables: Collection[str], keys: frozenset[str], end_mark: str
+) -> Mapping[str, Any]:
+    """Return the variables with a number in place of each text of the client, for a prompt of the same shape.
+
+    Equal texts are replaced by equal numbers, because a template may compare texts. See ``segments_of``.
+    """
+    return _Placeholders(keys, [end_mark], keeps_equal=True).replace_variables(variables, request_variables)
+
+
 class _Placeholders:
     """Replaces the texts of a request with placeholders, and finds these texts in a prompt."""
 
-    def __init__(self, keys: frozenset[str], constants: Iterable[str]) -> None:
-        """Create the object. ``keys``: the keys that the template reads. ``constants``: texts that are not replaced."""
+    def __init__(self, keys: frozenset[str], constants: Iterable[str], *, keeps_equal: bool = False) -> None:
+        """Create the object. ``keys``: the keys that the template reads. ``constants``: texts that are not replaced.
+
+        ``keeps_equal``: give equal texts the same number. Their origins can then not be told apart.
+        """
         self._keys = keys | STANDARD_KEYS
         self._constants = _any_of([text for text in constants if len(text) > 1 and text.strip()])
         self._prefix = str(secrets.randbelow(10**20)).zfill(20)
         self._numbers = count()
+        self._known: dict[str, str] | None = {} if keeps_equal else None
+        """Text → its number. None if each text gets its own number."""
         self._replaced: dict[str, Segment] = {}
         """Number of the placeholder → the replaced text with its origin and role."""
         self._found_constants: set[str] = set()
@@ -133,6 +148,8 @@ class _Placeholders:
         if not core:
             return text
         number = str(next(self._numbers)).zfill(SERIAL_DIGITS)
+        if self._known is not None:
+            number = self._known.setdefault(core, number)
         self._replaced[number] = Segment(core, role, origin, False)
         before, _, after = text.partition(core)
         return f"{before}{self._prefix}{number}{after}"

@@ -88,6 +88,8 @@ class ChatFiles:
     """The ids of the tokens that end an answer."""
     ends: tuple[str, ...] = ()
     """The texts of the tokens that end an answer, if the files contain the texts."""
+    special: tuple[str, ...] = ()
+    """The texts of the special tokens that the files list, in addition to ``tokens``."""
     used: tuple[str, ...] = ()
     """Paths of the files that were used."""
     notes: tuple[str, ...] = ()
@@ -134,6 +136,7 @@ def read_chat_files(name: str, fetch: Fetch, names: Names) -> ChatFiles:
         tokens=tokens,
         end_ids=end_ids,
         ends=tuple([text for text in texts if text]),
+        special=_special_texts(added, config, reader.object(join(folder, TOKENS_MAP))),
         used=tuple([path for path in dict.fromkeys(used) if reader.data(path) is not None]),
         notes=(*_disagreements(name, templates, reader), *token_notes),
     )
@@ -144,8 +147,23 @@ def _end_ids(generation: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple([one for one in (value if isinstance(value, list) else [value]) if type(one) is int and one >= 0])
 
 
+def _special_texts(added: Any, *files: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the texts of the special tokens in ``added_tokens_decoder``, and in the lists of further special tokens.
+
+    ``files``: the content of ``tokenizer_config.json`` and of ``special_tokens_map.json``.
+    """
+    found = [token for token in _mapping(added).values() if _is_special(token)]
+    for value in [file.get(group) for file in files for group in GROUPS]:
+        found += value if isinstance(value, list) else _mapping(value).values()
+    return tuple(dict.fromkeys([text for text in map(_text_of, found) if text]))
+
+
+def _is_special(token: Any) -> bool:
+    return isinstance(token, dict) and token.get("special") is True
+
+
 def shortened(config: bytes, generation: bytes | None) -> bytes:
-    """Return a large ``tokenizer_config.json`` with only the keys that affect a prompt or the end of an answer.
+    """Return a large ``tokenizer_config.json`` with only the keys for prompts, their markers and the end of an answer.
 
     The content is unchanged if its size is at most ``MOST_BYTES``, or if one of the files is not a JSON object.
     """
@@ -159,8 +177,13 @@ def shortened(config: bytes, generation: bytes | None) -> bytes:
         return config
     kept = {key: value for key, value in given.items() if key == KEY or key.endswith("_token") or key in GROUPS}
     if isinstance(given.get(ADDED), dict):
-        wanted = [str(number) for number in _end_ids(ends)]
-        kept[ADDED] = {number: given[ADDED][number] for number in wanted if number in given[ADDED]}
+        added, wanted = given[ADDED], [str(number) for number in _end_ids(ends)]
+        special = {
+            number: {"content": token.get("content"), "special": True}
+            for number, token in added.items()
+            if _is_special(token)
+        }
+        kept[ADDED] = special | {number: added[number] for number in wanted if number in added}
     elif ADDED in given:
         kept[ADDED] = given[ADDED]  # a newer folder has this key
     return json.dumps(kept, ensure_ascii=False).encode("utf-8", "surrogatepass")  # the reader reports a surrogate

@@ -17,7 +17,7 @@ from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.errors import ForbiddenParameter, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
 from gateway.core.words import in_ascii
-from gateway.template.huggingface.attribution import segments_of
+from gateway.template.huggingface.attribution import segments_of, without_texts
 from gateway.template.huggingface.folder import TOOL_USE
 from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, has_number, message_limits, size_of
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate, RenderedText
@@ -88,9 +88,12 @@ class JinjaTemplate:
     async def render_async(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt without blocking the event loop. See ``render``. Also raises Overloaded."""
         job = self._job(dialogue)
+        return self._prompt(dialogue, job, await self._rendered_async(job))
+
+    async def _rendered_async(self, job: _Job) -> RenderedText:
         if job.in_process:
-            return self._prompt(dialogue, job, self._rendered(job))
-        return self._prompt(dialogue, job, await self._subprocess.render_async(job.template, job.variables))
+            return self.compiled[job.template].render(job.variables)
+        return await self._subprocess.render_async(job.template, job.variables)
 
     def _rendered(self, job: _Job) -> RenderedText:
         if job.in_process:
@@ -169,7 +172,8 @@ class JinjaTemplate:
             notices=self._notices(dialogue, job, rendered, text),
             opened=forced_call,
         )
-        return Prompt(text + forced_call, metadata, DeferredSegments(lambda: self._segments(job, text)))
+        source = DeferredSegments(lambda: self._segments(job, text), lambda: self._render_without_texts(job))
+        return Prompt(text + forced_call, metadata, source)
 
     def _notices(self, dialogue: Dialogue, job: _Job, rendered: RenderedText, text: str) -> tuple[Notice, ...]:
         template = self.compiled[job.template]
@@ -197,6 +201,13 @@ class JinjaTemplate:
             render=render,
         )
         return (*segments, *job.forced_call)
+
+    async def _render_without_texts(self, job: _Job) -> str:
+        keys = self.compiled[job.template].keys
+        variables = without_texts(job.variables, job.request_variables, keys, job.end_mark.strip())
+        text = (await self._rendered_async(replace(job, variables=variables))).text
+        text = _cut(text, job.end_mark) if job.end_mark else text
+        return text + "".join([segment.text for segment in job.forced_call])
 
 
 # ---------------------------------------------------------------- a message that is continued

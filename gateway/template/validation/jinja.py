@@ -66,6 +66,7 @@ def read_jinja(
         clock_given="clock" in keys,
         ends=tuple(dict.fromkeys([text for text in (tokens.get("eos_token", ""), *files.ends) if text.strip()])),
         end_ids=files.end_ids,
+        further_special_tokens=files.special,
         files=files.used,
         names=tuple(files.templates),
         disagreements=files.notes,

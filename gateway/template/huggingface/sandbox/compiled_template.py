@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,8 @@ class CompiledTemplate:
         """The texts outside the template's expressions."""
         self.searched = tuple(dict.fromkeys(_searched(tree)))
         """The constant texts that the template looks for in other texts, such as the end of reasoning."""
+        self.inserted = tuple(dict.fromkeys(_inserted(tree, self.constants)))
+        """The constant texts that the template may write inside a text of the client."""
 
     def mentions(self, field: str) -> bool:
         """Return whether the template's source contains ``field``. If not, the field cannot be in the prompt."""
@@ -133,6 +135,20 @@ def _searched(tree: nodes.Template) -> Iterator[str]:
     for call in tree.find_all(nodes.Call):
         if isinstance(call.node, nodes.Getattr):
             yield from _texts(call.args)
+
+
+def _inserted(tree: nodes.Template, constants: Sequence[str]) -> Iterator[str]:
+    """Yield the texts that ``replace`` and ``join`` write: all ``constants`` if such a text is not constant."""
+    written: list[nodes.Node] = []
+    for one in tree.find_all(nodes.Filter):
+        if one.name in ("replace", "join"):
+            written += [*one.args[one.name == "replace" :][:1], *[pair.value for pair in one.kwargs]]
+    for call in tree.find_all(nodes.Call):
+        if isinstance(call.node, nodes.Getattr) and call.node.attr == "replace":
+            written += [*call.args[1:2], *[pair.value for pair in call.kwargs]]
+        elif isinstance(call.node, nodes.Getattr) and call.node.attr == "join":
+            written.append(call.node.node)
+    yield from _texts(written) if all(isinstance(text, nodes.Const) for text in written) else constants
 
 
 def _texts(expressions: Any) -> list[str]:
