@@ -34,7 +34,9 @@ def _knows_special_tokens(model: ModelSpec) -> bool:
         return True
     if BACKEND_KINDS[model.targets[0].speaks].in_process:
         return True
-    markers = model.template.markers
+    markers, jinja = model.template.markers, model.template.jinja
+    if jinja is not None and jinja.further_special_tokens:
+        return True
     return markers is not None and markers.source != UNKNOWN_SOURCE
 
 
