@@ -71,8 +71,10 @@ async def render_safely(
     folded: MarkerCounts | None = None
     if rule.folded is not None:
         folded = rule.count_folded([*texts, *texts_in(list(variables.values()))])
-    is_changed = isinstance(prompt.source, DeferredSegments) and rule.changes and rule.may_be_made_of(texts)
-    if not rule.may_occur(texts) and not (is_changed and await _has_other_markers(route, rule, dialogue, prompt)):
+    is_program = isinstance(prompt.source, DeferredSegments) and rule.changes
+    if not rule.may_occur(texts) and not (
+        is_program and rule.may_be_made_of(texts) and await _has_other_markers(route, rule, dialogue, prompt)
+    ):
         if folded is None:
             return SafePrompt(prompt)
         return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
