@@ -188,7 +188,9 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template, prompter = build(model.template), model.template.prompter
-    texts, added = texts_of(template), tokens.added_tokens() if tokens is not None else EMPTY_MAPPING
+    texts, added = texts_of(template), dict(tokens.added_tokens()) if tokens is not None else {}
+    if model.template.markers is not None:
+        added |= dict.fromkeys(model.template.markers.tokens, True)
     markers = MarkerSet(texts, added)
     policy, folded = _marker_policy(model, markers, tokens), None
     if policy.normalize == "nfkc":

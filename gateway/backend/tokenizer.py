@@ -25,6 +25,7 @@ class Tokenizer:
             import tokenizers  # slow to import
 
             self._tokenizer = tokenizers.Tokenizer.from_file(str(file))
+            self._added = self._tokenizer.get_added_tokens_decoder()
         except Exception as error:  # tokenizers raises plain exceptions, for a missing and for an invalid file
             message = f"cannot be read as a tokenizer.json: {error}"
             raise ConfigError((Problem(str(file), 0, "tokenizer", message),)) from None
@@ -47,11 +48,14 @@ class Tokenizer:
 
     def added_tokens(self) -> dict[str, bool]:
         """Return the added tokens, which are matched before all other tokens. Token → True for a special token."""
-        return {token.content: token.special for token in self._tokenizer.get_added_tokens_decoder().values()}
+        return {token.content: token.special for token in self._added.values()}
 
     def names(self, ids: Sequence[int]) -> list[str | None]:
-        """Return the name of each token in the vocabulary; None for an id without a token."""
-        return [self._tokenizer.id_to_token(one) for one in ids]
+        """Return the name of each token in the vocabulary; None for an id without a token.
+
+        The library would return the normalized name of an added token, such as ``<user>`` for ``<USER>``.
+        """
+        return [self._added[one].content if one in self._added else self._tokenizer.id_to_token(one) for one in ids]
 
 
 async def token_ids(tokenizer: Tokenizer, text: str, *, special: bool = True) -> list[int]:

@@ -3,6 +3,7 @@
 ``verbs/``              the verbs
 ``options``             arguments, errors and notes that several verbs share
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
+``marker_notes``        notes on models whose turns are protected only in part
 ``terminal``            tables, colours, escaped text and differences between texts
 ``connecting/``         the steps of ``ask``, ``init`` and ``check --live``
 ``chat_folders``        the chat template in a model's folder, for ``parity`` and ``import``

@@ -264,7 +264,8 @@ def print_note(note: object) -> None:
 
 
 def print_notes(snapshot: Snapshot, notes: Iterable[Problem]) -> None:
-    """Print ``notes`` on standard error, and a note about models that every worker loads."""
+    """Print ``notes`` on standard error, and notes on models that every worker loads and on markers of models."""
+    from gateway.cli.marker_notes import marker_notes
     from gateway.config.schema.backend_kinds import BACKEND_KINDS
 
     workers = snapshot.server.workers
@@ -275,5 +276,5 @@ def print_notes(snapshot: Snapshot, notes: Iterable[Problem]) -> None:
     ]
     if workers > 1 and embedded:
         print_note(f"each of the {workers} workers loads its own copy of the embedded models: {', '.join(embedded)}")
-    for note in notes:
+    for note in (*notes, *marker_notes(snapshot.models.values())):
         print_note(note)

@@ -133,7 +133,7 @@ class MarkersPolicy:
 
     token_like: MarkerAction = "escape"
     """The action for markers such as ``<|im_end|>``, and for the special tokens of the tokenizer."""
-    text_like: MarkerAction = "report"
+    text_like: MarkerAction = "escape"
     """The action for markers such as ``USER:``."""
     normalize: Literal["none", "nfkc"] = "none"
     """``nfkc`` to search the normalized texts of a request too, for a tokenizer that normalizes its input."""

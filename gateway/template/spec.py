@@ -16,6 +16,8 @@ from gateway.template.lazyllm.tokens import SpecialTokens
 
 ApiRole = Literal["HUMAN", "BOT", "SYSTEM", "TOOL"]
 """OpenCompass's names for the roles of an API model."""
+UNKNOWN_SOURCE = "unknown"
+"""The value of ``markers.source`` if no public source of a family's special tokens was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,15 @@ class RoleSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class FamilyMarkers:
+    """The value of the key ``markers``: the special tokens of the model family, for models without a tokenizer here."""
+
+    source: NonEmpty
+    """The public source of the tokens; ``unknown`` if no source was found."""
+    tokens: tuple[NonEmpty, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
     """A conversation and the exact prompt that must result. Every example is rendered when the file is loaded."""
 
@@ -224,6 +235,8 @@ class TemplateSpec:
     """How tools are written into the prompt; None if requests with tools are refused."""
     thinking: Thinking | None = None
     """How reasoning is separated from the answer; None: the whole text of the model is the answer."""
+    markers: FamilyMarkers | None = None
+    """The special tokens of the model family, which are markers; None if the file does not name them."""
     prompter: PrompterSpec | None = None
     """The settings of ``kind: prompter``; None for other kinds."""
     examples: tuple[Example, ...] = ()

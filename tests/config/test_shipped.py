@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.files.reader import POLICIES, TEMPLATES, Files
-from gateway.config.library import Library, shipped_folder
+from gateway.config.library import Library, find_template, shipped_folder
 from gateway.config.schema.names import FILE_NAME
 
 FOLDERS = (TEMPLATES, POLICIES)
@@ -23,6 +23,12 @@ def test_a_shipped_file_loads_and_its_examples_come_out(kind: str, name: str, tm
     assert [str(problem) for problem in files.problems] == []
     assert found is not None
     assert found.description
+
+
+@pytest.mark.parametrize("name", [name for kind, name in NAMES if kind == TEMPLATES])
+def test_a_shipped_template_names_the_special_tokens_of_its_family_or_says_that_they_are_unknown(name: str) -> None:
+    spec = find_template(name)
+    assert spec.makes_messages == (spec.markers is None)
 
 
 def test_the_folders_hold_nothing_else() -> None:

@@ -50,8 +50,8 @@ def command(config: Path, quiet: bool, live: bool) -> int:
     if problems or snapshot is None:
         print_problems(problems)
         return 1
-    print_notes(snapshot, outcome.notes)
     if not quiet:
+        print_notes(snapshot, outcome.notes)
         models = len(snapshot.models)
         print(f"{config}: no problems ({models} models, {len(outcome.files)} files read, all examples correct)")
     return _check_targets(snapshot, quiet) if live else 0

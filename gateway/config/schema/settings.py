@@ -186,7 +186,7 @@ ROWS: Final[tuple[Row, ...]] = (
         "The maximum number of calls that wait for a model; further calls are refused with 503 `overloaded`."),
     Row(POLICY, "markers.token_like", MARKER_ACTION, "escape",
         "The action for markers of the template such as `</s>`, and for special tokens, in the texts of a request."),
-    Row(POLICY, "markers.text_like", MARKER_ACTION, "report",
+    Row(POLICY, "markers.text_like", MARKER_ACTION, "escape",
         "The action for markers of the template such as `USER:`, at the beginning of a line in a text of a request."),
     Row(POLICY, "markers.normalize", choice("none", "nfkc"), "none",
         "`nfkc`: also find markers with invisible characters or other forms of letters; changes become refusals."),

@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.core.words import shown
 from gateway.template.huggingface.folder import Fetch, Names
-from gateway.template.spec import SpecProblem, TemplateSpec
+from gateway.template.spec import UNKNOWN_SOURCE, FamilyMarkers, SpecProblem, TemplateSpec
 from gateway.template.validation.jinja import JINJA_KEYS, check_rendering, read_jinja
 from gateway.template.validation.meta import META_KEYS, read_meta
 from gateway.template.validation.problems import Path, Problems, SpecError
@@ -22,12 +22,15 @@ from gateway.template.validation.tools import check_tools
 __all__ = ["SpecError", "parse_spec"]
 
 KEYS = {
-    "meta": META_KEYS,
-    "prompter": PROMPTER_KEYS,
-    "jinja": JINJA_KEYS,
+    "meta": (*META_KEYS, "markers"),
+    "prompter": (*PROMPTER_KEYS, "markers"),
+    "jinja": (*JINJA_KEYS, "markers"),
     "chat": ("kind", "description", "stop", "eos_token_id", "examples", *TOOL_KEYS),
-    "base": ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples"),
+    "base": ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples", "markers"),
 }
+
+MIN_TOKEN = 3
+"""The minimum length of a token under ``markers``. The search for markers leaves out shorter texts."""
 
 OTHER_NAMES = {
     **dict.fromkeys(("hf", "huggingface", "transformers", "chat_template"), "jinja"),
@@ -76,16 +79,34 @@ def parse_spec(
             "text is not possible with kind: base, because the prompt has no text of the template: use engine or none",
         )
     if kind == "chat" or spec.api:
-        for key in [key for key in TOOL_KEYS if key in keys]:
+        for key in [key for key in (*TOOL_KEYS, "markers") if key in keys]:
             problems.add((key,), f"has no effect, because this template makes messages; remove {key}")
     else:
         check_tools(spec, problems)
+    if spec.markers is not None:
+        _check_markers(spec.markers, problems)
     _check_examples(spec, problems)
     if kind == "jinja" and not problems.found:
         spec = check_rendering(spec, keys, problems)
     if problems.found:
         raise SpecError(problems.found)
     return spec
+
+
+def _check_markers(markers: FamilyMarkers, problems: Problems) -> None:
+    """Check that the tokens have a source, and that no token is a part of ordinary words."""
+    known = markers.source != UNKNOWN_SOURCE
+    if known and not markers.tokens:
+        problems.add(("markers",), f"has no `tokens`: list them, or write source: {UNKNOWN_SOURCE}")
+    if not known and markers.tokens:
+        problems.add(("markers", "source"), "must name the source of the tokens: write where they are listed")
+    for number, token in enumerate(markers.tokens):
+        if token and (len(token.strip()) < MIN_TOKEN or token.replace("_", "a").isalnum()):
+            problems.add(
+                ("markers", "tokens", number),
+                f"{shown(token)} can be a part of ordinary text: list only tokens of at least {MIN_TOKEN} characters "
+                "with a character such as <, | or [",
+            )
 
 
 # ---------------------------------------------------------------- examples
