@@ -156,7 +156,8 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
         settings |= {f"{GENERATION}.{key}": one for key, one in settings.pop(GENERATION).items()}
     for key, value in settings.items():
         if key not in IGNORED:
-            place_here = PLACES.get(key, "not imported, because a template cannot contain it").format(value=value)
+            short = shown(value) if isinstance(value, list | dict) else value
+            place_here = PLACES.get(key, "not imported, because a template cannot contain it").format(value=short)
             notes.append(f"{key} = {_without_secrets(key, value)}: {place_here}")
     return Draft(
         name=name.lower(),

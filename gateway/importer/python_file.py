@@ -15,6 +15,8 @@ from gateway.importer.source import Source
 
 RESOLVED = "mmengine's Config.fromfile(FILE).dump('resolved.json')"
 """The way to write a config with all its values, for messages."""
+MAX_PARTS = 300_000
+"""Maximum number of texts, numbers, lists and mappings in a value. A list counts each time that it occurs."""
 
 
 class PythonFile:
@@ -75,7 +77,9 @@ class PythonFile:
 
     def check_plain(self, value: Any, what: str) -> None:
         """Raise ``ConfigError`` if a value was not read completely, or if a statement may have changed the value."""
-        for part in parts(value):
+        for number, part in enumerate(parts(value, repeated=True)):
+            if number > MAX_PARTS:
+                raise self._source.refuse(0, f"{what} has more than {MAX_PARTS} parts; import a smaller config")
             self.check_unchanged(part, what)
             if isinstance(part, PythonExpression):
                 raise self._refusal(part, what)

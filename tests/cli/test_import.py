@@ -561,7 +561,6 @@ DEEP = {
     "closed.json": "[" * 100_000 + "]" * 100_000,
     "deep.yaml": "[" * 100_000,
     "deep.py": "x = " + "[" * 100_000 + "]" * 100_000,
-    "values.py": "x = []\n" + "x = [x]\n" * 20_000 + "models = [dict(abbr='m', meta_template=dict(round=[]), other=x)]",
     "template.py": "x = []\n" + "x = [x]\n" * 20_000 + "meta_template = dict(round=x)",
 }
 

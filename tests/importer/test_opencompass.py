@@ -224,3 +224,11 @@ def test_a_string_template_that_generates_nowhere_stays_as_it_is() -> None:
     text = "meta_template = dict(round=[dict(role='HUMAN'), dict(role='BOT', generate=False)])"
     (draft,) = read_opencompass(source("x.py", text))
     assert draft.keys["round"][1] == {"role": "BOT", "generate": False}
+
+
+@pytest.mark.parametrize("bomb", ["x = [x]\n" * 20_000, "x = [x, x]\n" * 40], ids=["deep", "wide"])
+@pytest.mark.parametrize("key", ["other", "path"])
+def test_a_setting_of_any_size_is_noted_in_short(bomb: str, key: str) -> None:
+    (draft,) = models(f"x = []\n{bomb}models = [dict(meta_template=dict({ROUND}), {key}=x)]")
+    (note,) = [note for note in draft.notes if note.startswith(f"{key} = [[[[")]
+    assert len(note) < 250

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
+from gateway.core.words import MAX_QUOTED, shown
 from gateway.importer.python.values import CallExpression, NameReference, Unsupported
 from gateway.importer.python_file import PythonFile
 from tests.growth import assert_linear
@@ -157,6 +158,9 @@ UNSUPPORTED = {
     "a replacement that grows beyond all bounds": f"y = '{'a' * 1000}'\nx = y.replace('a', y)",
     "a join that grows beyond all bounds": f"y = '{'a' * 1000}'\nx = y.join(y)",
     "a range beyond all bounds": "x = list(range(1000000000))",
+    "a join of long texts": "y = ['a' * 100000] * 100000\nx = ''.join(y)",
+    "a format that repeats a long text": "y = 'a' * 100000\nx = ('{y}' * 10000).format(y=y)",
+    "% that repeats a long text": "y = {'a': 'a' * 100000}\nx = ('%(a)s' * 10000) % y",
     "a product of lists beyond all bounds": "import itertools\nx = itertools.product(range(1000), repeat=1000000)",
     "a list that grows beyond all bounds": "x = [1]\n" + "x = [*x, *x]\n" * 18,
     "a list that extends itself": "x = [1]\n" + "x.extend(x)\n" * 18,
@@ -301,6 +305,14 @@ def test_a_problem_in_a_base_names_the_base_and_its_line() -> None:
         file.check_plain(file.names["a"], "a")
 
 
+def test_a_base_that_a_base_does_not_find_is_listed_with_both_places() -> None:
+    file = read(
+        "with read_base():\n    from .sub.base import a", sub__base="\nwith read_base():\n    from .gone import a"
+    )
+    reason = ".gone was not found in the config's folder; name the folder of its package with --root"
+    assert file.unread("a") == [f"a: sub/base.py, line 3: {reason}"]
+
+
 def test_a_base_that_reads_itself_ends() -> None:
     again = "a = 1\nwith read_base():\n    from .base import a as b\n"
     assert read("with read_base():\n    from .base import a\nx = a", base=again).names["x"] == 1
@@ -335,9 +347,12 @@ def test_a_file_that_cannot_be_read_is_refused(text: str | bytes, message: str) 
     assert str(caught.value).startswith(message)
 
 
-def test_lists_that_hold_each_other_many_times_are_searched_once() -> None:
-    file = read("x = [1]\n" + "x = [x, x, x, x]\n" * 30)
-    file.check_plain(file.names["x"], "x")
+@pytest.mark.parametrize("text", ["x = [1]\n" + "x = [x, x, x, x]\n" * 30, "x = []\nx.append(x)"])
+def test_lists_that_hold_each_other_many_times_are_refused_and_shown_in_short(text: str) -> None:
+    file = read(text)
+    assert len(shown(file.names["x"])) == MAX_QUOTED + 1
+    with pytest.raises(ConfigError, match="x has more than 300000 parts; import a smaller config"):
+        file.check_plain(file.names["x"], "x")
 
 
 def test_many_values_are_searched_for_calls_in_linear_time() -> None:

@@ -75,7 +75,7 @@ class ImportOptions:
 def read_drafts(options: ImportOptions) -> list[Draft]:
     """Return the chosen drafts of a source, with their names. Raises ``CommandError`` or ``ConfigError``."""
     path = _file_of(options)
-    source = _source(options, path)
+    source = source_of(options, path)
     kind = kind_of(source) if options.kind == "auto" else options.kind
     _check_options(options, kind)
     match kind:
@@ -111,7 +111,7 @@ def kind_hint(options: ImportOptions) -> str | None:
     if options.kind == "auto":
         return None
     with suppress(ConfigError, CommandError):
-        kind = kind_of(_source(options, _file_of(options)))
+        kind = kind_of(source_of(options, _file_of(options)))
         if kind != options.kind:
             return f"{options.source} looks like {KINDS[kind]}; use --kind {kind}, or leave --kind out"
     return None
@@ -180,7 +180,8 @@ def _file_of(options: ImportOptions) -> Path:
     return file
 
 
-def _source(options: ImportOptions, path: Path) -> Source:
+def source_of(options: ImportOptions, path: Path) -> Source:
+    """Return a source file, which can read the files in its folder and in the roots."""
     folder = Path(os.path.realpath(path.parent))
     roots = [Path(os.path.realpath(root)) for root in options.root] or _installed()
 

@@ -212,9 +212,11 @@ class Evaluator:
             self._set(bound, NameReference(alias.name, node.lineno, self._source, full), node)
 
     def _with(self, node: ast.With) -> None:
-        context = node.items[0].context_expr
-        if not isinstance(context, ast.Call) or ast.unparse(context.func).split(".")[-1] != "read_base":
-            raise UnknownValue
+        match node.items[0].context_expr:
+            case ast.Call(func=ast.Name(id="read_base") | ast.Attribute(attr="read_base")):
+                pass
+            case _:
+                raise UnknownValue
         for one in node.body:
             if isinstance(one, ast.ImportFrom):
                 self._read_base(one)
@@ -287,11 +289,13 @@ class Evaluator:
 
     def _read_base(self, node: ast.ImportFrom) -> None:
         where = "." * node.level + (node.module or "")
+        file = f"{self._source.short_name}, " if len(self._progress.paths) > 1 else ""
+        at = f"{file}line {node.lineno}"
         base = self._read_module(node)
         found = {} if isinstance(base, str) else base.names
         if isinstance(base, str):
             names = ", ".join([alias.name for alias in node.names])
-            self._progress.note(f"line {node.lineno}: {where} {base}, so {names} was not read")
+            self._progress.note(f"{at}: {where} {base}, so {names} was not read")
         for alias in node.names:
             chosen = list(found) if alias.name == "*" and found else [alias.name]
             self._count(len(chosen), node.lineno)
@@ -302,7 +306,7 @@ class Evaluator:
                     missing = Unsupported(f"{name} of {where}, which was not read", node.lineno, self._source)
                     self._set(alias.asname or name, missing, node)
                     reason = base if isinstance(base, str) else f"has no {name}"
-                    self._progress.not_read[alias.asname or name] = f"line {node.lineno}: {where} {reason}"
+                    self._progress.not_read[alias.asname or name] = f"{at}: {where} {reason}"
 
     def _read_module(self, node: ast.ImportFrom) -> Evaluator | str:
         """Evaluate the file of a ``read_base`` import, or return the reason why it is not read.

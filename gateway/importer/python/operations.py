@@ -12,7 +12,7 @@ import operator
 import re
 import string
 from collections.abc import Callable, Mapping
-from itertools import chain, islice, product
+from itertools import chain, product
 from typing import Any
 
 MAX_LENGTH = 200_000
@@ -21,8 +21,8 @@ MAX_INTEGER = 10**15
 """Maximum absolute value of an integer that an expression in the file computes."""
 Scalar = str | int | float | None
 Operation = Callable[..., Any]
-FORMAT_SPEC = re.compile(r"(.?[<>=^])?[-+ ]?#?0?\d{0,3}[,_]?(\.\d{1,2})?[bcdeEfFgGnosxX%]?")
-PERCENT = re.compile(r"%(?:\((\w+)\))?([-+ 0]?\d{0,3}(?:\.\d{1,2})?[sdifg]|%)")
+FORMAT_SPEC = re.compile(r"(.?[<>=^])?[-+ ]?#?0?\d{0,2}[,_]?(\.\d{1,2})?[bcdeEfFgGnosxX%]?")
+PERCENT = re.compile(r"%(?:\((\w+)\))?([-+ 0]?\d{0,2}(?:\.\d{1,2})?[sdifg]|%)")
 
 
 class UnknownValue(Exception):
@@ -90,9 +90,17 @@ def _percent(text: str, values: Any) -> str:
     """Return ``text % values``. A list of values is a tuple in the file."""
     if PERCENT.sub("", text).count("%"):
         raise UnknownValue
-    names = any(match[1] for match in PERCENT.finditer(text))
-    return text % ({key: scalar(one) for key, one in values.items()} if names else
-                   tuple(_scalars(values)) if isinstance(values, list) else scalar(values))  # fmt: skip
+    fields = list(PERCENT.finditer(text))
+    if isinstance(values, dict) and any(match[1] for match in fields):
+        given: Any = {key: scalar(one) for key, one in values.items()}
+        texts = [one for one in given.values() if isinstance(one, str)]
+    else:
+        given = tuple(_scalars(values if isinstance(values, list) else [values]))
+        texts = [one for one in given if isinstance(one, str)]
+    if len(fields) * max(map(len, texts), default=0) > MAX_LENGTH:
+        raise UnknownValue
+    found: str = text % given
+    return found
 
 
 OPERATORS: Mapping[type[ast.operator | ast.unaryop], Operation] = {
@@ -143,12 +151,16 @@ def formatted(value: Any, conversion: int, spec: str) -> str:
 def _format(text: str, *args: Any, **keywords: Any) -> str:
     """Return ``text.format(…)``. Fields are only names and numbers, without attributes and entries."""
     pieces: list[str] = []
+    length = 0
     for number, (literal, name, spec, conversion) in enumerate(_fields(text)):
         pieces.append(literal)
         if name is not None:
             value = keywords[name] if name in keywords else args[int(name) if name else number]
             pieces.append(formatted(value, ord(conversion) if conversion else -1, spec or ""))
-    return _limited(pieces)
+            length += len(pieces[-1])
+        if length > MAX_LENGTH:
+            raise UnknownValue
+    return "".join(pieces)
 
 
 def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
@@ -160,17 +172,11 @@ def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
     return found
 
 
-def _limited(pieces: list[str]) -> str:
-    if sum(map(len, pieces)) > MAX_LENGTH:
-        raise UnknownValue
-    return "".join(pieces)
-
-
 def _join(text: str, items: Any) -> str:
     items = _scalars(items)
-    if len(text) * len(items) > MAX_LENGTH:
+    if len(text) * len(items) + sum(map(len, items)) > MAX_LENGTH:
         raise UnknownValue
-    return _limited([text.join(items)])
+    return text.join(items)
 
 
 def _replace(text: str, old: str, new: str, *count: int) -> str:
@@ -215,8 +221,10 @@ def _total(items: Any, start: Any = 0) -> Any:
 
 
 def _products(*lists: Any, repeat: int = 1) -> list[Any]:
-    found = product(*map(_listed, lists), repeat=repeat if repeat < 10 else 10)
-    return [list(one) for one in islice(found, MAX_LENGTH + 1)]
+    given = list(map(_listed, lists))
+    if repeat > 10 or len(given) > 10 or math.prod(map(len, given)) ** repeat > MAX_LENGTH // 10:
+        raise UnknownValue
+    return [list(one) for one in product(*given, repeat=repeat)]
 
 
 def store(owner: Any, key: Any, value: Any) -> None:
@@ -279,7 +287,7 @@ FUNCTIONS: Mapping[str, Operation] = {
     "zip": lambda *lists: [list(one) for one in zip(*map(_listed, lists), strict=False)],
     "copy.copy": lambda value: value.copy() if isinstance(value, list | dict) else scalar(value),
     "itertools.product": _products,
-    "itertools.chain": lambda *lists: list(chain.from_iterable(map(_listed, lists))),
+    "itertools.chain": lambda *lists: _total(list(map(_listed, lists)), []),
     "math.exp": math.exp,
     "numpy.exp": math.exp,
 }

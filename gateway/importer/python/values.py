@@ -75,10 +75,11 @@ class MethodCall:
     args: tuple[Any, ...]
 
 
-def parts(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
+def parts(value: Any, seen: set[int] | None = None, *, repeated: bool = False) -> Iterator[Any]:
     """Yield a value and all values inside it, in file order. Lists, mappings and calls are yielded only once.
 
-    ``seen``: the ``id`` of each value that is left out.
+    ``seen``: the ``id`` of each value that is left out. ``repeated``: yield values as often as they occur; this never
+    ends for a list that contains itself.
     """
     seen = set() if seen is None else seen
     waiting = [value]
@@ -86,7 +87,7 @@ def parts(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
         one = waiting.pop()
         if id(one) in seen:
             continue
-        if not isinstance(one, str | int | float | None):
+        if not repeated and not isinstance(one, str | int | float | None):
             seen.add(id(one))
         yield one
         if isinstance(one, CallExpression):
