@@ -7,13 +7,14 @@ and 9). The notes list all other keys. The example in a prompt file has values s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.core.words import shown
 from gateway.importer.draft import Draft
-from gateway.importer.python_file import PythonExpression, PythonFile
+from gateway.importer.python.values import PythonExpression
+from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.dataset.answer_columns import columns_of_answer, makes_turns, note_on_answer
 from gateway.template.dataset.messages import EXPAND
@@ -87,20 +88,27 @@ def read_dataset(source: Source) -> list[Draft]:
     if not source.name.endswith(".py"):
         return [_Reader(source, one).draft() for one in _of_value(source)]
     file = PythonFile(source)
-    found = find_datasets(file, source.stem)
+    not_read: list[str] = []
+    found = find_datasets(file, source.stem, not_read)
     if not found:
-        notes = f" ({'; '.join(file.notes)})" if file.notes else ""
+        reasons = not_read or file.notes
+        notes = f" ({'; '.join(reasons)})" if reasons else ""
         raise source.refuse(0, f"the file has no dataset with a plain {INFER}, and no {INFER} or "
                             f"{PROMPT} outside a dataset{notes}")  # fmt: skip
-    return [_Reader(source, one, file).draft() for one in found]
+    return [replace(_Reader(source, one, file).draft(), not_read=tuple(not_read)) for one in found]
 
 
-def find_datasets(file: PythonFile, stem: str = "") -> list[_Dataset]:
+def find_datasets(file: PythonFile, stem: str = "", not_read: list[str] | None = None) -> list[_Dataset]:
     """Return every dataset of a Python file; without datasets every named ``infer_cfg``, else every named template.
 
-    ``stem``: the name for a dataset without ``abbr``. Raises ``ConfigError`` if a statement may have changed a dataset.
+    ``stem``: the name for a dataset without ``abbr``. ``not_read`` gets a line for each dataset that was not read.
+    Raises ``ConfigError`` if a statement may have changed a dataset.
     """
-    found = list(_listed(file, stem)) or list(_assigned(file, stem, INFER))
+    not_read = [] if not_read is None else not_read
+    found = list(_listed(file, stem, not_read))
+    if not isinstance(file.names.get(DATASETS), list):
+        not_read += file.unread(DATASETS)
+    found = found or list(_assigned(file, stem, INFER))
     if not found and not any(name.endswith(DATASETS) for name in file.names):
         found = list(_assigned(file, stem, PROMPT, ICE))
     return found
@@ -108,7 +116,8 @@ def find_datasets(file: PythonFile, stem: str = "") -> list[_Dataset]:
 
 def _of_value(source: Source) -> Iterator[_Dataset]:
     value = source.value()
-    value = value.get(DATASETS, value) if isinstance(value, dict) else value
+    if isinstance(value, dict) and (listed := [one for key, one in value.items() if key.endswith(DATASETS)]):
+        value = value.get(DATASETS) or [entry for one in listed if isinstance(one, list) for entry in one]
     for entry in value if isinstance(value, list) else [value]:
         if isinstance(entry, dict) and INFER not in entry and any(key in entry for key in TEMPLATES):
             entry = {INFER: entry}
@@ -117,10 +126,12 @@ def _of_value(source: Source) -> Iterator[_Dataset]:
         yield _Dataset(name=_abbr(entry, source.stem), place="", line=0, entry=entry)
 
 
-def _listed(file: PythonFile, stem: str) -> Iterator[_Dataset]:
+def _listed(file: PythonFile, stem: str, not_read: list[str]) -> Iterator[_Dataset]:
     lists = {name: one for name, one in file.names.items() if isinstance(one, list)}
     # Without a list of this name, code assembles the datasets from other lists.
     names = [DATASETS] if lists.get(DATASETS) else [name for name in lists if name.endswith(DATASETS)]
+    if not names:
+        names = [name for name, one in lists.items() if any(isinstance(part, dict) and INFER in part for part in one)]
     seen: set[int] = set()
     for name in names:
         file.check_unchanged(lists[name], name)
@@ -128,7 +139,7 @@ def _listed(file: PythonFile, stem: str) -> Iterator[_Dataset]:
             place = f"{name}[{number}]"
             file.check_unchanged(entry, place)
             if not isinstance(entry, dict) or INFER not in entry:
-                file.note(f"{place} was not read, because it is not a mapping with {INFER} but {shown(entry)}")
+                not_read.append(f"{place}: it is not a mapping with {INFER} but {shown(entry)}")
             elif id(entry) not in seen:
                 seen.add(id(entry))
                 yield _Dataset(name=_abbr(entry, stem), place=place, line=file.lines[name], entry=entry)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.importer.draft import Draft
-from gateway.importer.python_file import CallExpression, PythonFile
+from gateway.importer.python.values import CallExpression
+from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.lazyllm.instruction import slots_of
 from gateway.template.lazyllm.tokens import family, family_names, family_of_model, online_system

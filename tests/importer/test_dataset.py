@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -171,6 +172,71 @@ def test_labels_that_are_numbers_become_texts_with_a_note() -> None:
     assert any("the labels [0, 1] were changed to texts" in note for note in draft.notes)
 
 
+ENTRY = "dict(abbr='{}', infer_cfg=dict(prompt_template=dict(template='{{a}}')))"
+GIVEN = f"a_datasets = [{ENTRY.format('a')}]\n"
+NOT_READ = {
+    "a call": (f"{GIVEN}b_datasets = make()", ["b_datasets: make(…) (line 2)"]),
+    "a call in a list": (
+        f"a_datasets = [{ENTRY.format('a')}, make()]",
+        ["a_datasets[1]: it is not a mapping with infer_cfg but make(…) (line 1)"],
+    ),
+    "a condition": (
+        f"{GIVEN}if other:\n    b_datasets = []",
+        ["b_datasets: a value that a statement may change (line 2)"],
+    ),
+    "a base that is missing": (
+        f"with read_base():\n    from .b import b_datasets\n{GIVEN}",
+        ["b_datasets: line 2: .b was not found in the config's folder; name the folder of its package with --root"],
+    ),
+    "all names of a base that is missing": (
+        f"with read_base():\n    from .b import *\n{GIVEN}",
+        ["*: line 2: .b was not found in the config's folder; name the folder of its package with --root"],
+    ),
+    "a list that was deleted": (f"{GIVEN}b_datasets = make()\ndel b_datasets", []),
+    "a list beside datasets": (f"datasets = [{ENTRY.format('a')}]\nb_datasets = make()", []),
+    "a class and a function": (f"{GIVEN}import datasets\ndef make_datasets():\n    return []", []),
+}
+
+
+@pytest.mark.parametrize(("text", "lines"), NOT_READ.values(), ids=NOT_READ)
+def test_datasets_that_were_found_and_not_read_are_listed(text: str, lines: list[str]) -> None:
+    (draft,) = read_dataset(source("q.py", text))
+    assert draft.name == "a"
+    assert list(draft.not_read) == lines
+
+
+def test_an_infer_cfg_is_not_read_instead_of_datasets_that_were_not_read() -> None:
+    text = "q_infer_cfg = dict(prompt_template=dict(template='{a}'))\nq_datasets = make(q_infer_cfg)"
+    (draft,) = read_dataset(source("q.py", text))
+    assert draft.not_read == ("q_datasets: make(…) (line 2)",)
+
+
+def test_datasets_in_a_list_of_another_name_are_all_read() -> None:
+    loop = (
+        "for n in 'ab':\n    q_infer_cfg = dict(prompt_template=dict(template=n))\n"
+        "    sums.append(dict(abbr=n, infer_cfg=q_infer_cfg))"
+    )
+    assert [draft.name for draft in read_dataset(source("q.py", f"sums = list()\n{loop}"))] == ["a", "b"]
+
+
+RESOLVED = [
+    {
+        "abbr": name,
+        "infer_cfg": {"prompt_template": {"type": "opencompass.x.PromptTemplate", "template": f"{name} {{a}}"}},
+    }
+    for name in ("a", "b")
+]
+
+
+@pytest.mark.parametrize("value", [{"datasets": RESOLVED}, {"a_datasets": RESOLVED[:1], "b_datasets": RESOLVED[1:]}])
+@pytest.mark.parametrize("form", ["json", "py"])
+def test_a_resolved_config_is_read(value: dict[str, Any], form: str) -> None:
+    text = json.dumps(value) if form == "json" else "\n".join([f"{name} = {one!r}" for name, one in value.items()])
+    read = source(f"resolved.{form}", text)
+    assert kind_of(read) == "dataset"
+    assert [draft.keys["prompt_template"]["template"] for draft in read_dataset(read)] == ["a {a}", "b {a}"]
+
+
 REFUSED = {
     "a template beside datasets that are not read": (
         "q_prompt_template = dict(template='{q}')\nq_datasets = make(q_prompt_template)",
@@ -198,7 +264,7 @@ REFUSED = {
         "messages=[dict(role='user', content='{a}')]))", "has format_variables=False",
     ),
     "datasets changed by code": (
-        "q_datasets = [dict(infer_cfg=dict())]\nfor q in q_datasets:\n    q['infer_cfg']['a'] = 1",
+        "q_datasets = [dict(infer_cfg=dict())]\nfor q in q_datasets:\n    q['infer_cfg'][a] = 1",
         "q.py:3: q_datasets[0] contains",
     ),
     "a retriever of unknown examples": (
@@ -238,6 +304,10 @@ KINDS: dict[str, tuple[str, Any, str]] = {
 @pytest.mark.parametrize(("name", "text", "kind"), KINDS.values(), ids=KINDS)
 def test_a_dataset_config_is_recognised(name: str, text: str, kind: str) -> None:
     assert kind_of(source(name, text)) == kind
+
+
+def test_a_template_beside_datasets_is_the_judges() -> None:
+    assert kind_of(source("q.py", f"api_meta_template = dict(round=[])\n{DATASET}")) == "dataset"
 
 
 def test_a_config_with_models_and_datasets_needs_a_kind() -> None:
