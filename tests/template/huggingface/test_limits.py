@@ -68,6 +68,8 @@ HUNGRY = {  # what the template does with a message that it was not measured wit
     "a filter in a loop": FAR + "{% for b in range(99999) | map('string') | select %}" + END + END,
     "constants in a long loop": FAR + "x" * 60_000 + END,
     "constants in a macro": "{% macro m() %}" + FAR + "x" * 60_000 + END + "{% endmacro %}{{ m() | length }}",
+    "a long output of parts": FAR + "{{ content[1:] }}" * 9 + END,
+    "a long output of safe parts": "{% set x = ('x' * 99999) | safe %}" + FAR + "{{ x[1:] }}" + END,
     "a long output": FAR + "{{ content[1:] }}{{ 'x' * 99999 }}" + END,
 }  # fmt: skip
 

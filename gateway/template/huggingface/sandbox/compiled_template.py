@@ -13,14 +13,12 @@ from jinja2.exceptions import TemplateSyntaxError
 
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment, ConversationRefused
-from gateway.template.huggingface.sandbox.limits import LimitReached, has_known_operations
+from gateway.template.huggingface.sandbox.limits import MAX_SECONDS, LimitReached, has_known_operations
 
 MAX_SOURCE = 64 * 1024
 """The largest number of characters of a chat template. The longest known templates have a third of this number."""
 MAX_OUTPUT = 8 * 1024 * 1024
 """The largest number of characters of one rendered text."""
-MAX_SECONDS = 0.1
-"""The time limit of one render in the gateway's process; see ``limits.py``."""
 MAX_ERROR_TEXT = 300
 """The client sees at most this many characters of an error that was raised inside a template."""
 

@@ -315,7 +315,7 @@ def _formatted(context: LimitedContext, method: Callable[..., Any]) -> Callable[
 @pass_context
 def _printed(context: LimitedContext, value: Any) -> Any:
     """Count and return a printed value. See ``note_undefined``."""
-    if type(value) is not str:
+    if not isinstance(value, str):
         return note_undefined(context, value)
     context.room -= len(value)
     if context.room < 0:
