@@ -16,7 +16,7 @@ from gateway.importer.draft import Draft
 from gateway.importer.python.values import PythonExpression
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
-from gateway.template.dataset.answer_columns import columns_of_answer, makes_turns, note_on_answer
+from gateway.template.dataset.answer_columns import columns_of_answer, is_certain, note_on_answer
 from gateway.template.dataset.messages import EXPAND
 from gateway.template.dataset.multimodal import CONTENT, END_TAG, KINDS
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -300,11 +300,9 @@ class _Reader:
         except GatewayError as error:
             raise self._refuse(error.message) from None
         main, found = spec.prompt_template or spec.ice_template, columns_of_answer(spec)
-        if len(found) == 1 and makes_turns(spec):
+        if len(found) == 1 and is_certain(spec):
             self.keys = {"description": "", "output_column": found[0], **self.keys}
-            note = (
-                "was added, because the config has none; this column is in the model's turn, and its value is left out"
-            )
+            note = "was added, because the config has none and the model answers there; its value is left out"
             self.notes.insert(0, f"output_column: {found[0]} {note}")
         elif main is not None and spec.output_column in columns_in(main.messages):
             self.notes.append("the gateway leaves the answer out of the messages; OpenCompass does not; for the same "

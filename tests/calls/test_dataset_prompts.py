@@ -54,6 +54,7 @@ PROMPTS: Mapping[str, Any] = {
                        "fill": "opencompass"},
     "answered messages": {"prompt_template": {"messages": [{"role": "user", "content": "{q} {a}"}]},
                           "output_column": "a"},
+    "unnamed": {"prompt_template": {"template": "Q: {q}\nA: {a}"}},
     "few-shot": {"ice_template": {"template": "</E>{q}={a};", "ice_token": "</E>"}, "output_column": "a"},
 }  # fmt: skip
 
@@ -121,6 +122,13 @@ def test_a_notice_names_an_answer_inside_the_prompt() -> None:
     ]
     made = prepared(MODELS["chat"], "answered messages", row)
     assert made.exchange.messages == ({"role": "user", "content": "What is {a}? "},)
+    assert not [notice for notice in made.notices if notice.rule == "answer_in_prompt"]
+
+
+def test_a_notice_names_the_column_at_the_end_of_a_text_without_an_answer_column() -> None:
+    made = prepared(MODELS["meta"], "unnamed", {"q": "1+1=?", "a": "2"})
+    assert "answer_in_prompt: unnamed: a" in [str(notice) for notice in made.notices]
+    made = prepared(MODELS["meta"], "unnamed", {"q": "1+1=?"})
     assert not [notice for notice in made.notices if notice.rule == "answer_in_prompt"]
 
 

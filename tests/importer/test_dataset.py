@@ -130,6 +130,16 @@ def test_the_column_in_the_models_turn_becomes_the_answer_column() -> None:
     assert [turn["prompt"] for turn in draft.keys["examples"][0]["prompt"]] == ["(the question)", "A: "]
 
 
+def test_the_column_that_ends_the_examples_becomes_the_answer_column() -> None:
+    """The first config of the document, which has no ``reader_cfg``."""
+    (draft,) = drafts(
+        "'Solve the following questions.\\n</E>{question}\\n{answer}', ice_token='</E>'), "
+        "ice_template=dict(template='{question}\\n{answer}'"
+    )
+    assert draft.keys["output_column"] == "answer"
+    assert draft.keys["examples"][0]["prompt"] == "Solve the following questions.\n(the question)\n"
+
+
 AS_PRINTED: dict[str, tuple[str, str]] = {
     "an inferencer with **args": (
         "infer_cfg = dict(prompt_template=dict(type=PromptTemplate, template='{question}'), retriever=...,\n"
@@ -273,7 +283,7 @@ REFUSED = {
     ),
     "several columns in the model's turn": (
         "q_infer_cfg = dict(prompt_template=dict(template=dict(round=[dict(role='BOT', prompt='{a}{b}')])))",
-        "output_column: is missing, and the model's own turn has {a}, {b}",
+        "output_column: is missing, and the model answers where the template has {a}, {b}",
     ),
     "an infer_cfg made by a function": ("q_datasets = [dict(infer_cfg=make())]", "q.py:1: infer_cfg contains make(…)"),
 }  # fmt: skip

@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from gateway.template.dataset.multi_turn import ANSWERING
 from gateway.template.dataset.prompt_list import columns_in
-from gateway.template.dataset.spec import PromptSpec
+from gateway.template.dataset.spec import PromptSpec, TemplateEntry
 
 
-def makes_turns(spec: PromptSpec) -> bool:
-    """Return whether the question is written as turns or messages, and not as one text."""
-    main = spec.prompt_template or spec.ice_template
-    return main is not None and not isinstance(main.template, str)
+def is_certain(spec: PromptSpec) -> bool:
+    """Return whether the columns of ``columns_of_answer`` are certainly the answer's.
+
+    They are if they stand in the model's own turn, and if the examples before a text end in the same column.
+    """
+    main, shown = spec.prompt_template or spec.ice_template, spec.ice_template
+    if main is None or not isinstance(main.template, str):
+        return main is not None
+    return shown is not None and isinstance(shown.template, str) and _at_end(shown) == _at_end(main) != []
 
 
 def columns_of_answer(spec: PromptSpec) -> list[str]:
@@ -26,14 +31,19 @@ def columns_of_answer(spec: PromptSpec) -> list[str]:
         return []
     tokens, template, found = main.column_token_map, main.template, list[str]()
     if isinstance(template, str):
-        ends = {name: (f"{{{name}}}", tokens.get(name, f"{{{name}}}")) for name in main.columns}
-        found = [name for name in ends if len(ends) > 1 and template.rstrip().endswith(ends[name])]
+        found = _at_end(main) if len(main.columns) > 1 else []
     else:
         turns = template.get("round") if isinstance(template, Mapping) else main.messages
         last = turns[-1] if isinstance(turns, list | tuple) and turns else None
         if isinstance(last, Mapping) and last.get("role") in ANSWERING:
             found = columns_in([last.get("prompt"), last.get("content")], tokens)
     return [name for name in found if name not in spec.input_columns]
+
+
+def _at_end(entry: TemplateEntry) -> list[str]:
+    """Return the column at the end of a template that is a text, as a list; empty if it ends otherwise."""
+    text, tokens = str(entry.template).rstrip(), entry.column_token_map
+    return [name for name in entry.columns if text.endswith((f"{{{name}}}", tokens.get(name, f"{{{name}}}")))]
 
 
 def note_on_answer(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.words import shown
-from gateway.template.dataset.answer_columns import columns_of_answer, makes_turns, shown_columns
+from gateway.template.dataset.answer_columns import columns_of_answer, is_certain, shown_columns
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import without_markers
@@ -87,11 +87,11 @@ def _check_columns(spec: PromptSpec, problems: Problems) -> None:
         if near and column not in columns:  # a misspelt name would stay in the prompt, or leave the answer there
             other = f"the template's {{{near[0]}}} is not a column"
             problems.add((key,), f"no template has {{{column}}}, and {other}; use the same name in both")
-    if spec.fill == "once" and makes_turns(spec) and (answers := columns_of_answer(spec)):
+    if spec.fill == "once" and is_certain(spec) and (answers := columns_of_answer(spec)):
         problems.add(
             ("output_column",),
-            f"is missing, and the model's own turn has {shown_columns(answers)}, so a value there would be the answer; "
-            f"write output_column: {answers[0]}, or list the column under input_columns if it is not the answer",
+            f"is missing, and the model answers where the template has {shown_columns(answers)}; write output_column: "
+            f"{answers[0]}, so that its value is left out, or list the column under input_columns if it is no answer",
         )
 
 
