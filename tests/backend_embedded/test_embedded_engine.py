@@ -109,7 +109,52 @@ def test_a_cancelled_choice_does_not_wait_for_its_delay(demo: EmbeddedBackend) -
         async with slow(demo, 60.0).open(ENDLESS):
             while not demo.engine.active:  # noqa: ASYNC110 - the engine has no event for this
                 await asyncio.sleep(0.002)
-        assert await until_idle(demo.engine, limit=59) < 59
+        await until_idle(demo.engine, limit=30)
+
+    asyncio.run(story())
+
+
+def test_a_step_of_the_prompt_has_no_delay(demo: EmbeddedBackend) -> None:
+    """A prompt of three chunks gets its first token before a short prompt gets its second one."""
+    delayed, first = slow(demo, 2.0), list[str]()
+
+    async def listen(name: str, prompt: str, deltas: int) -> None:
+        asked = exchange(prompt, temperature=0, max_tokens=3, ignore_eos=True)
+        async with delayed.open(asked) as batches:
+            events = each_event(batches)
+            for _ in range(1 + deltas):
+                await anext(events)
+            first.append(name)
+
+    async def story() -> None:
+        await asyncio.gather(listen("long", "1+1=?" * 60, 1), listen("short", "1+1=?", 2))
+        await until_idle(demo.engine)
+
+    asyncio.run(story())
+    assert first == ["long", "short"]
+
+
+def test_delayed_choices_take_no_place_of_others(demo: EmbeddedBackend) -> None:
+    crowd = exchange(RIGHT.format("2+2"), n=100, temperature=0)
+
+    async def story() -> None:
+        async with slow(demo, 60.0).open(crowd):
+            assert (await hear(demo, exchange(RIGHT.format("1+1"), temperature=0, stops=["<eob>"]))).text() == "2"
+        await until_idle(demo.engine)
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_choice_leaves_the_queue(demo: EmbeddedBackend) -> None:
+    async def story() -> None:
+        patient = slow(demo, 60.0)
+        async with patient.open(exchange(RIGHT.format("2+2"), n=32, temperature=0)):
+            async with patient.open(exchange(RIGHT.format("2+2"), n=4096, temperature=0)):
+                pass
+            async with asyncio.timeout(60):
+                while demo.engine.active > 32:  # noqa: ASYNC110 - the engine has no event for this
+                    await asyncio.sleep(0.002)
+        await until_idle(demo.engine)
 
     asyncio.run(story())
 

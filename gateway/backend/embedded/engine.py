@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from gateway.core.errors import Overloaded, UpstreamError
 from gateway.core.events import Event, Finish, Usage
 
 MAX_RUNNING = 32
-"""The maximum number of choices that are computed together."""
+"""The maximum number of running choices with a ``token_delay``, and of running choices without."""
 MAX_WAITING = 4096
 """The maximum number of choices that wait to be computed."""
 MAX_STEP_TOKENS = 512
@@ -108,7 +108,8 @@ class Engine:
             events: dict[RunningRequest, list[Event]] = {running: [] for running in requests}
             for choice, running, output in zip(batch, requests, outputs, strict=True):
                 events[running] += output
-                choice.due = now() + running.request.token_delay
+                if choice.generated:  # a step of the prompt chooses no token
+                    choice.due = now() + running.request.token_delay
                 if output and isinstance(output[-1], Finish):
                     del self._running[choice]
                     running.unfinished -= 1
@@ -131,12 +132,19 @@ class Engine:
     def _update_running(self, now: float) -> bool:
         """Remove cancelled choices, start waiting choices, and return whether any choice runs."""
         self._running = {choice: running for choice, running in self._running.items() if not running.cancelled}
-        while self._waiting and len(self._running) < MAX_RUNNING:
-            running, index = self._waiting.popleft()
-            if not running.cancelled:
-                choice = Generation(running.request, index, self._config, self.vocabulary)
-                choice.due = now + running.request.token_delay
-                self._running[choice] = running
+        places = Counter(running.request.token_delay > 0 for running in self._running.values())
+        waiting, self._waiting = self._waiting, deque()
+        for running, index in waiting:
+            is_delayed = running.request.token_delay > 0
+            if running.cancelled:
+                continue
+            if places[is_delayed] == MAX_RUNNING:
+                self._waiting.append((running, index))
+                continue
+            places[is_delayed] += 1
+            choice = Generation(running.request, index, self._config, self.vocabulary)
+            choice.due = now + running.request.token_delay
+            self._running[choice] = running
         return bool(self._running)
 
     def _next_batch(self, now: float) -> list[Generation]:
