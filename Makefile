@@ -4,7 +4,7 @@ PORT ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test extras coverage check bench bench-smoke lock clean
+.PHONY: run test test-quick extras coverage check bench bench-smoke lock clean
 
 ## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
 run: $(VENV)/.run-ready
@@ -14,6 +14,11 @@ run: $(VENV)/.run-ready
 test: $(VENV)/.test-ready
 	@$(if $(GENERAL),GATEWAY_FAST_PATHS=0) $(BIN)/python -m pytest -n auto --dist loadfile \
 		$(if $(COVERAGE),--cov --cov-append --cov-report=)
+
+## For daily work, at most 90 seconds: the suite without the folders that start many processes or play whole stories.
+SLOW := journeys providers faults bench reliability deploy docs
+test-quick: $(VENV)/.test-ready
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(SLOW:%=--ignore=tests/%)
 
 ## Print the coverage of the runs with COVERAGE=1; fail below the limits.
 coverage: $(VENV)/.test-ready

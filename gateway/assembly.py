@@ -242,7 +242,7 @@ def _route(
         backend = Recording(backend)
     media = model.policy.media
     if not all(row.media_addresses for row in rows):
-        media = replace(media, https="refuse")
+        media = replace(media, https="refuse", file="refuse" if media.file == "pass" else media.file)
     with problems.of(model):  # may load the first target's engine, which then also counts tokens
         route = bare_route(model, shared.engines, prompts)
         if route.marker_rule is not None and (short := route.marker_rule.markers.dropped):

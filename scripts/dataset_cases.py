@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.core.errors import TemplateError
 from gateway.template.dataset.few_shot import FewShotPrompt
+from gateway.template.dataset.messages import MessagesTemplate
 from gateway.template.dataset.multi_turn import multi_turn_dialogue, turn_requests
 from gateway.template.dataset.multimodal import multimodal_prompt
 from gateway.template.dataset.prompt_list import marker
@@ -59,7 +60,22 @@ def prompt_template(case: Input, dialect: Dialect) -> Any:
         return as_reference(template.candidate(case["label"], entry, case.get("ice", "")))
     if method == "generate_ice_item":
         return as_reference(template.shot(entry, case.get("label")))
-    return as_reference(template.generation(entry, case.get("ice", ""), mask=case.get("output_field")))
+    mask_text = case.get("output_field_replace_token", "")
+    return as_reference(
+        template.generation(entry, case.get("ice", ""), mask=case.get("output_field"), mask_text=mask_text)
+    )
+
+
+def raw_template(case: Input, dialect: Dialect) -> Any:
+    """The messages of a RawPromptTemplate; only a list of messages is inserted at the place of the examples."""
+    given = case["template"]
+    if not given.get("format_variables", True):
+        raise TemplateError("the gateway always fills columns")
+    template = MessagesTemplate(given["messages"], ice_token=given.get("ice_token", "</E>"), exact=True)
+    if case.get("method") == "generate_ice_item":
+        return template.generation(case["entry"])
+    ice = case.get("ice", "")
+    return template.generation(case["entry"], ice if isinstance(ice, list) else ())
 
 
 def fewshot(case: Input, dialect: Dialect) -> Any:
@@ -71,7 +87,12 @@ def fewshot(case: Input, dialect: Dialect) -> Any:
     if template is None:
         raise TemplateError("a dataset prompt needs prompt_template or ice_template")
     prompts = FewShotPrompt(
-        template, ice, output_column=case["output_column"], mask_text="", has_examples=True, **separators
+        template,
+        ice,
+        output_column=case["output_column"],
+        mask_text=case.get("gen_field_replace_token", ""),
+        has_examples=True,
+        **separators,
     )
     sample, mode = case["test"][0], case.get("mode", "gen")
     shown = [] if zero else [case["train"][number] for number in case["ids"]]
@@ -91,7 +112,8 @@ def labels_of(templates: tuple[DatasetTemplate | None, ...], case: Input) -> tup
     for template in templates:
         if template is not None and isinstance(template.template, Mapping):
             return tuple(template.template)
-    return tuple(dict.fromkeys(row[case["output_column"]] for row in case["test"]))
+    answers = [row[case["output_column"]] for row in case["test"]]
+    return tuple(answer for at, answer in enumerate(answers) if answer not in answers[:at])
 
 
 def shown_prompt(case: Input, dialect: Dialect, prompt: Any, mode: str) -> dict[str, Any]:
@@ -122,14 +144,21 @@ def multiturn(case: Input, dialect: Dialect) -> Any:
             prompt = next(requests)
             while True:
                 parsed = parse(case, dialect, prompt, "gen")
-                sent.append({"input": parsed, "type": type(parsed).__name__, "max_out_len": 16})
+                length = case.get("max_out_len", 16)
+                sent.append({"input": parsed, "type": type(parsed).__name__, "max_out_len": length})
                 if len(sent) - 1 in case.get("failures", ()):
                     break
-                prompt = requests.send(f"answer{len(sent)}")
+                prompt = requests.send(answer_of(case, len(sent) - 1))
         except StopIteration:
             pass
         result["requests"] = sent
     return result
+
+
+def answer_of(case: Input, turn: int) -> str:
+    """The model's answer of a turn: that of the case, or ``answer1`` and so on."""
+    answers = case.get("model_answers", ())
+    return str(answers[turn]) if turn < len(answers) else f"answer{turn + 1}"
 
 
 def saved_row(case: Input, chat: list[Any], messages: list[Any], answer: str) -> dict[str, Any]:
@@ -151,7 +180,7 @@ def chat_infer(case: Input, dialect: Dialect) -> Any:
         messages = next(requests)
         while True:
             sent.append(parser.parse(messages))
-            answer = f"answer{len(sent)}"
+            answer = answer_of(case, len(sent) - 1)
             saved.append(saved_row(case, chat, messages, answer))
             messages = requests.send(answer)
     except StopIteration:
@@ -161,6 +190,7 @@ def chat_infer(case: Input, dialect: Dialect) -> Any:
 KINDS: Mapping[str, Callable[[Input, Dialect], Any]] = {
     "prompt_template": prompt_template,
     "fewshot": fewshot,
+    "raw_template": raw_template,
     "mm": mm,
     "multiturn": multiturn,
     "chat_infer": chat_infer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -60,6 +61,18 @@ class HttpGateway:
         """The number of calls in flight."""
         families = text_string_to_metric_families(self.http.get("/metrics").text)
         return sum(one.value for family in families for one in family.samples if one.name == "gateway_in_flight")
+
+    def disconnect(self, body: Mapping[str, object], when: Callable[[], bool], **headers: str) -> None:
+        """Send a chat request on a connection of its own, and close the connection as soon as ``when()`` is true.
+
+        A client's timeout would be shorter than the time that a busy machine needs to read the request.
+        """
+        content = json.dumps(body)
+        fields = {"host": "127.0.0.1", "content-type": "application/json", "content-length": len(content), **headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as link:
+            link.sendall(f"POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n{content}".encode())
+            assert eventually(when)
 
     def wait_until_idle(self, seconds: float = WAIT_SECONDS) -> bool:
         """Wait until no call is in flight; False if one still is after ``seconds``."""

@@ -90,6 +90,7 @@ def test_an_example_configuration_has_no_problems(text: str, tmp_path: Path) -> 
     for file, other in [*EXAMPLES, (GATEWAY, text)]:
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(other, encoding="utf-8")
+    (tmp_path / "images").mkdir()
     env = {"OPENAI_API_KEY": "sk-example", "ENGINE_KEY": "example"}
     assert read_configuration(tmp_path / GATEWAY, env, everything=True).problems == ()
 

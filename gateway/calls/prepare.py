@@ -98,13 +98,15 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     text = route.form == "text"
     try:
         if not text and type(dialogue.messages) is not PlainMessages:
-            route.media.check(dialogue.messages)
+            route.media.check(dialogue.messages, files=call.media_files)
         variables = EMPTY_MAPPING if text else _written_by_target(call)
         safe = await render_safely(route, dialogue, prompt, allow=call.allow_markers, variables=variables)
+        prompt = safe.prompt
+        if call.media_files and prompt.messages:
+            prompt = replace(prompt, source=await route.media.with_files(prompt.messages))
     except RequestError as error:
         name_prompt(error, prompt_id)
         raise
-    prompt = safe.prompt
     if safe.tools:
         call = replace(call, params={**call.params, "tools": safe.tools})
     render_seconds = time.perf_counter() - started

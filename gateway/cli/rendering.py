@@ -103,7 +103,7 @@ def prompt_text(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | Non
 def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segment, ...]:
     """Return the segments of the complete conversation, with no turn left open."""
     dialogue = _dialogue(model, {**body, "add_generation_prompt": False})
-    if model.template.kind == "meta" and model.template.generating is None:  # such a template renders nothing else
+    if model.template.kind == "meta" and not model.template.round:
         return full_segments(model.template, dialogue)
     segments = route_of(model).template.render(dialogue).segments
     if segments is None:
@@ -121,7 +121,8 @@ def _route_and_call(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot |
 
 
 def _call(model: ModelSpec, body: dict[str, Any]) -> Call:
-    return read_chat({**body, "model": model.name}, request_id="cli", received=time.monotonic(), answered=False)
+    call = read_chat({**body, "model": model.name}, request_id="cli", received=time.monotonic(), answered=False)
+    return replace(call, media_files=True)
 
 
 def _dialogue(model: ModelSpec, body: dict[str, Any]) -> Dialogue:

@@ -106,6 +106,8 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         keys = read_keys(files, files.home / key_file, list(values["models"] or ()), add_problem)
     server = read_server(document, values["server"], files, env, has_keys=key_file is not None)
     models = read_models(document, values["models"], library, env)
+    if key_file is None:
+        _note_open_files(document, files, models)
     if server is None:
         return None
     return Snapshot(
@@ -120,6 +122,18 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         revision=files.revision(),
         notes=tuple(files.notes),
     )
+
+
+def _note_open_files(document: YamlDocument, files: Files, models: Mapping[str, ModelSpec]) -> None:
+    """Add a note for each model whose policy accepts media files, because the gateway has no client keys."""
+    for name, model in models.items():
+        if model.policy.media.file != "refuse":
+            note = (
+                f"policy {model.policy.name} has media.file: {model.policy.media.file}, and there are no client keys, "
+                "so every client that can connect, also through a proxy, may send the files of media.folders to the "
+                "model; write `keys: {file: keys.yaml}`"
+            )
+            files.notes.append(document.problem(("models", name, "policy"), note))
 
 
 def _cache(document: YamlDocument, values: Any, files: Files, store: Any) -> CacheSpec:

@@ -115,6 +115,13 @@ class MediaPolicy:
     """Whether media may be given as https URLs, which the target fetches."""
     data: Literal["allow", "refuse"] = "allow"
     """Whether media may be given as ``data:`` URIs or base64."""
+    file: Literal["refuse", "pass", "inline"] = "refuse"
+    """Whether media may be given as files. ``pass``: the target reads the file. ``inline``: the gateway reads the file
+    and sends its content as a ``data:`` URI."""
+    folders: tuple[Path, ...] = ()
+    """The folders whose files may be named. A relative path in a message is looked up in each folder, in order."""
+    max_size: int = 16 * 1024 * 1024
+    """The largest size in bytes of all files of one request together."""
 
 
 MarkerAction = Literal["escape", "reject", "strip", "allow", "report", "token_ids"]
@@ -305,6 +312,8 @@ class KeySpec:
     """Whether calls with this key may be recorded. False overrides the policy of the model."""
     allow_markers: bool = False
     """Whether requests with this key may contain markers of templates. True has the effect of the action ``allow``."""
+    allow_media_files: bool = False
+    """Whether requests with this key may name media files, where the policy allows files (``media.file``)."""
 
 
 @dataclass(frozen=True, slots=True)

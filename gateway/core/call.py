@@ -102,6 +102,8 @@ class Call:
     """The candidates of a log-likelihood request."""
     allow_markers: bool = False
     """True: the client's key allows texts that contain markers of the model's template."""
+    media_files: bool = False
+    """True: the call may name media files. The policy of the model decides which files are accepted."""
     explain: bool = False
     """True: the response body must contain the provenance and the prompt under the key ``gateway``."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 MAX_WORD = 128
 """The maximum length of a word that gets a suggestion. Comparing longer words takes too long."""
@@ -39,8 +39,28 @@ def quoted(text: str, limit: int = MAX_QUOTED) -> str:
 
 def shown(value: object) -> str:
     """Return a value as Python writes it, with at most ``MAX_QUOTED`` characters."""
-    text = repr(value)
-    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
+    text = ""
+    for piece in _written(value):
+        text += piece
+        if len(text) > MAX_QUOTED:
+            return f"{text[:MAX_QUOTED]}…"
+    return text
+
+
+def _written(value: object) -> Iterator[str]:
+    """Yield the pieces of ``repr(value)``. The whole text may be too long, because a list can occur many times."""
+    if type(value) is list:
+        for number, one in enumerate(value):
+            yield ", " if number else "["
+            yield from _written(one)
+        yield "]" if value else "[]"
+    elif type(value) is dict:
+        for number, (key, one) in enumerate(value.items()):
+            yield f"{', ' if number else '{'}{key!r}: "
+            yield from _written(one)
+        yield "}" if value else "{}"
+    else:
+        yield repr(value)
 
 
 def in_ascii(text: object, limit: int | None = None) -> str:

@@ -7,6 +7,7 @@ A source file is parsed, but never executed. The result is a ``Draft``.
 - ``huggingface``, ``opencompass``, ``lazyllm``, ``ollama``, ``fastchat``: read one format each.
 - ``dataset``: reads the datasets of an OpenCompass or AISBench config.
 - ``python_file``, ``go_template``: parse Python files and Go templates, in which some of these formats are written.
+- ``python``: evaluates the syntax tree of a Python file as far as its values are known.
 - ``turns``: finds the begin and end of every role by probing a renderer.
 - ``draft``: the keys, notes and reference of a template file before it is written.
 - ``yaml_writer``: writes a draft as YAML.

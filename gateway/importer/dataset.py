@@ -7,14 +7,16 @@ and 9). The notes list all other keys. The example in a prompt file has values s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.core.words import shown
 from gateway.importer.draft import Draft
-from gateway.importer.python_file import PythonExpression, PythonFile
+from gateway.importer.python.values import PythonExpression
+from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
+from gateway.template.dataset.answer_columns import columns_of_answer, is_certain, note_on_answer
 from gateway.template.dataset.messages import EXPAND
 from gateway.template.dataset.multimodal import CONTENT, END_TAG, KINDS
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -23,6 +25,7 @@ from gateway.template.dataset.template import SECTIONS
 from gateway.template.dataset.validation import TEMPLATES, parse_prompt
 
 DATASETS, INFER, READER = "datasets", "infer_cfg", "reader_cfg"
+PROMPT, ICE = "prompt_template", "ice_template"
 MULTI_TURN = "MultiTurnPromptTemplate"
 CLASSES = ("PromptTemplate", MULTI_TURN, "MMPromptTemplate", "RawPromptTemplate")
 RAW_ICE_TOKEN = "</E>"
@@ -67,7 +70,7 @@ INFERENCERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _Dataset:
-    """A dataset of the source file, or an ``infer_cfg`` and ``reader_cfg`` outside a dataset."""
+    """A dataset of the source file, or an ``infer_cfg`` or template outside a dataset, with its ``reader_cfg``."""
 
     name: str
     place: str
@@ -79,29 +82,42 @@ class _Dataset:
 def read_dataset(source: Source) -> list[Draft]:
     """Return a draft for each dataset. If the file has no datasets, return a draft for each ``infer_cfg``.
 
-    Raises ``ConfigError`` if the file cannot be imported.
+    Without both, the templates that are assigned to a name are used. Raises ``ConfigError`` if the file cannot be
+    imported.
     """
     if not source.name.endswith(".py"):
         return [_Reader(source, one).draft() for one in _of_value(source)]
     file = PythonFile(source)
-    found = find_datasets(file, source.stem)
+    not_read: list[str] = []
+    found = find_datasets(file, source.stem, not_read)
     if not found:
-        notes = f" ({'; '.join(file.notes)})" if file.notes else ""
-        raise source.refuse(0, f"the file has no dataset with a plain {INFER}, and no {INFER} outside a dataset{notes}")
-    return [_Reader(source, one, file).draft() for one in found]
+        reasons = not_read or file.notes
+        notes = f" ({'; '.join(reasons)})" if reasons else ""
+        raise source.refuse(0, f"the file has no dataset with a plain {INFER}, and no {INFER} or "
+                            f"{PROMPT} outside a dataset{notes}")  # fmt: skip
+    return [replace(_Reader(source, one, file).draft(), not_read=tuple(not_read)) for one in found]
 
 
-def find_datasets(file: PythonFile, stem: str = "") -> list[_Dataset]:
-    """Return every dataset of a Python file. If the file has no datasets, return every ``infer_cfg`` with a name.
+def find_datasets(file: PythonFile, stem: str = "", not_read: list[str] | None = None) -> list[_Dataset]:
+    """Return every dataset of a Python file; without datasets every named ``infer_cfg``, else every named template.
 
-    ``stem``: the name for a dataset without ``abbr``. Raises ``ConfigError`` if a statement may have changed a dataset.
+    ``stem``: the name for a dataset without ``abbr``. ``not_read`` gets a line for each dataset that was not read.
+    Raises ``ConfigError`` if a statement may have changed a dataset.
     """
-    return list(_listed(file, stem)) or list(_assigned(file, stem))
+    not_read = [] if not_read is None else not_read
+    found = list(_listed(file, stem, not_read))
+    if not isinstance(file.names.get(DATASETS), list):
+        not_read += file.unread(DATASETS)
+    found = found or list(_assigned(file, stem, INFER))
+    if not found and not any(name.endswith(DATASETS) for name in file.names):
+        found = list(_assigned(file, stem, PROMPT, ICE))
+    return found
 
 
 def _of_value(source: Source) -> Iterator[_Dataset]:
     value = source.value()
-    value = value.get(DATASETS, value) if isinstance(value, dict) else value
+    if isinstance(value, dict) and (listed := [one for key, one in value.items() if key.endswith(DATASETS)]):
+        value = value.get(DATASETS) or [entry for one in listed if isinstance(one, list) for entry in one]
     for entry in value if isinstance(value, list) else [value]:
         if isinstance(entry, dict) and INFER not in entry and any(key in entry for key in TEMPLATES):
             entry = {INFER: entry}
@@ -110,10 +126,12 @@ def _of_value(source: Source) -> Iterator[_Dataset]:
         yield _Dataset(name=_abbr(entry, source.stem), place="", line=0, entry=entry)
 
 
-def _listed(file: PythonFile, stem: str) -> Iterator[_Dataset]:
+def _listed(file: PythonFile, stem: str, not_read: list[str]) -> Iterator[_Dataset]:
     lists = {name: one for name, one in file.names.items() if isinstance(one, list)}
     # Without a list of this name, code assembles the datasets from other lists.
     names = [DATASETS] if lists.get(DATASETS) else [name for name in lists if name.endswith(DATASETS)]
+    if not names:
+        names = [name for name, one in lists.items() if any(isinstance(part, dict) and INFER in part for part in one)]
     seen: set[int] = set()
     for name in names:
         file.check_unchanged(lists[name], name)
@@ -121,18 +139,23 @@ def _listed(file: PythonFile, stem: str) -> Iterator[_Dataset]:
             place = f"{name}[{number}]"
             file.check_unchanged(entry, place)
             if not isinstance(entry, dict) or INFER not in entry:
-                file.note(f"{place} was not read, because it is not a mapping with {INFER} but {shown(entry)}")
+                not_read.append(f"{place}: it is not a mapping with {INFER} but {shown(entry)}")
             elif id(entry) not in seen:
                 seen.add(id(entry))
                 yield _Dataset(name=_abbr(entry, stem), place=place, line=file.lines[name], entry=entry)
 
 
-def _assigned(file: PythonFile, stem: str) -> Iterator[_Dataset]:
+def _assigned(file: PythonFile, stem: str, *keys: str) -> Iterator[_Dataset]:
+    """Yield a dataset for each prefix of names that end in one of the keys, such as ``infer_cfg``."""
+    found: dict[str, dict[str, Any]] = {}
     for name, value in file.names.items():
-        if name.endswith(INFER) and isinstance(value, dict):
-            prefix = name.removesuffix(INFER)
-            entry = {INFER: value, READER: file.names.get(prefix + READER, {})}
-            yield _Dataset(name=prefix.strip("_") or stem, place=name, line=file.lines[name], entry=entry)
+        for key in keys:
+            if name.endswith(key) and isinstance(value, dict):
+                found.setdefault(name.removesuffix(key), {})[key] = value
+    for prefix, parts in found.items():
+        infer = parts.get(INFER, parts)
+        entry, place = {INFER: infer, READER: file.names.get(prefix + READER, {})}, prefix + next(iter(parts))
+        yield _Dataset(name=prefix.strip("_") or stem, place=place, line=file.lines[place], entry=entry)
 
 
 @dataclass(slots=True)
@@ -150,7 +173,7 @@ class _Reader:
     def draft(self) -> Draft:
         """Return the draft of the prompt file."""
         infer, reader = self._part(self.dataset.entry, INFER), self._part(self.dataset.entry, READER)
-        inferencer = self._part(infer, "inferencer")
+        inferencer = self._part(infer, "inferencer", "if it has gen_field_replace_token, add this key to the file")
         short, place = self.source.short_name, self.dataset.place
         self.keys["description"] = f"Imported from the dataset config {short}."
         self.keys |= self._plain(reader, READER_KEYS)
@@ -160,11 +183,14 @@ class _Reader:
         for key in reversed(TEMPLATES):
             if infer.get(key) is not None:
                 self.keys[key] = self._template(key, self._part(infer, key))
-        has_rows = self._read_retriever(self._part(infer, "retriever"), inferencer)
+        has_place = any("ice_token" in self.keys.get(key, ()) for key in TEMPLATES)
+        unread = "" if has_place else "without an ice_token, it does not change the prompt"
+        has_rows = self._read_retriever(self._part(infer, "retriever", unread), inferencer)
         self._read_inferencer(inferencer)
         self._add_notes("", self.dataset.entry, ("abbr", INFER, READER))
         self._add_notes(f"{READER}.", reader, READER_KEYS)
         self._add_notes("", infer, (*TEMPLATES, "retriever", "inferencer"))
+        self._check_answer()
         self._add_example(has_rows)
         return Draft(
             name=self.dataset.name.lower(),
@@ -180,9 +206,15 @@ class _Reader:
         what = f"{self.dataset.place}.{key}" if self.dataset.place and key else key or self.dataset.place
         return self.source.refuse(self.dataset.line, message, what)
 
-    def _part(self, owner: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        """Return the mapping under a key; an empty mapping if the key is absent."""
+    def _part(self, owner: Mapping[str, Any], key: str, unread: str = "") -> Mapping[str, Any]:
+        """Return the mapping under a key; an empty mapping if the key is absent.
+
+        ``unread``: the note about an expression whose value is not known; empty if such an expression is refused.
+        """
         value = owner.get(key)
+        if unread and isinstance(value, PythonExpression):
+            self.notes.append(f"{key} was not read, because it is {shown(value)}; {unread}")
+            return {}
         if self.file is not None:
             self.file.check_unchanged(value, key)
             if isinstance(value, PythonExpression):
@@ -234,11 +266,12 @@ class _Reader:
         The config does not contain the rows of the examples, so a note describes how to supply these rows.
         """
         name = _class(retriever) or "ZeroRetriever"
-        known = ("type", *RETRIEVER_KEYS, "fix_id_list", "ice_num", "seed")
-        self._add_notes("retriever.", retriever, known)
+        kept = ("ice_eos_token",) if name == "ZeroRetriever" else RETRIEVER_KEYS
+        self.keys |= self._plain(retriever, kept)
         if name == "ZeroRetriever":
+            self._add_notes("retriever.", retriever, ("type", *kept))
             return False
-        self.keys |= self._plain(retriever, RETRIEVER_KEYS)
+        self._add_notes("retriever.", retriever, ("type", *kept, "fix_id_list", "ice_num", "seed"))
         if name == "FixKRetriever":
             ids = retriever.get("fix_id_list", inferencer.get("fix_id_list"))
             rows, written = f"the rows {ids}", f"retriever: {{kind: fixed, ids: {ids}}}"
@@ -260,12 +293,35 @@ class _Reader:
             self.notes.append(f"{name}: {note}")
         self._add_notes("inferencer.", inferencer, ("type", "gen_field_replace_token", "fix_id_list"))
 
+    def _check_answer(self) -> None:
+        """Add ``output_column`` if the config has none and the model's turn has one column; else add a warning."""
+        try:
+            spec = parse_prompt({**self.keys, "fill": "opencompass"}, name="imported", rows=lambda name: ())
+        except GatewayError as error:
+            raise self._refuse(error.message) from None
+        main, found = spec.prompt_template or spec.ice_template, columns_of_answer(spec)
+        if len(found) == 1 and is_certain(spec):
+            self.keys = {"description": "", "output_column": found[0], **self.keys}
+            note = "was added, because the config has none and the model answers there; its value is left out"
+            self.notes.insert(0, f"output_column: {found[0]} {note}")
+        elif main is not None and spec.output_column in columns_in(main.messages):
+            self.notes.append("the gateway leaves the answer out of the messages; OpenCompass does not; for the same "
+                              "prompt with the answer, add fill: opencompass")  # fmt: skip
+        elif found:
+            self.notes.insert(0, f"output_column {note_on_answer(found)}")
+
     # ---------------------------------------------------------------- the example
 
     def _add_example(self, has_rows: bool) -> None:
         """Check the keys and add an example. ``fill`` is set only if its default makes a different prompt."""
         try:
-            exact, once = [_example({**self.keys, "fill": fill}, has_rows) for fill in ("opencompass", "once")]
+            once = _example({**self.keys, "fill": "once"}, has_rows)
+            # In messages, the gateway leaves the answer out and fills content parts; notes name both differences.
+            exact = (
+                once
+                if any("messages" in self.keys.get(key, ()) for key in TEMPLATES)
+                else _example({**self.keys, "fill": "opencompass"}, has_rows)
+            )
         except GatewayError as error:
             raise self._refuse(error.message) from None
         if exact != once:

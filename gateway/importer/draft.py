@@ -69,6 +69,8 @@ class Draft:
     """Makes the reference from the checked template, for formats whose original renderer is ported to the gateway."""
     examples_by: str = ""
     """The name of the renderer that writes the examples of a draft without a reference."""
+    not_read: tuple[str, ...] = ()
+    """A line for each model or dataset that was found in the source and not read, with the reason."""
     is_prompt: bool = False
     """True: a dataset's prompt file, whose keys already contain the examples. False: a template file."""
 

@@ -28,7 +28,8 @@ from typing import Any
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
 from gateway.importer.draft import EMPTY, NO_SYSTEM, STRICT_TURNS, SUBSETS, Draft, Reference
-from gateway.importer.python_file import CallExpression, NameReference, PythonFile
+from gateway.importer.python.values import CallExpression, NameReference
+from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer
 

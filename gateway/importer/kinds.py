@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.core.errors import ConfigError
-from gateway.importer.dataset import DATASETS, INFER, find_datasets
+from gateway.importer.dataset import DATASETS, INFER, PROMPT, find_datasets
 from gateway.importer.fastchat import CLASSES as FASTCHAT_CLASSES
 from gateway.importer.lazyllm import CLASSES as LAZYLLM_CLASSES
 from gateway.importer.ollama import INSTRUCTIONS
-from gateway.importer.opencompass import META
+from gateway.importer.opencompass import META, MODELS
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.dataset.validation import TEMPLATES
@@ -32,9 +32,9 @@ INSTRUCTION = re.compile(rf"^[^\S\n]*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECAS
 BY_KEYS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "hf": lambda value: "chat_template" in value,
     "fastchat": lambda value: "sep_style" in value or "system_template" in value,
-    "opencompass": lambda value: META in value or "round" in value,
+    "opencompass": lambda value: META in value or "round" in value or isinstance(value.get(MODELS), list),
     "lazyllm": lambda value: "class" in value or "prompter" in value,
-    "dataset": lambda value: any(key in value for key in (DATASETS, INFER, *TEMPLATES)),
+    "dataset": lambda value: any(key.endswith(DATASETS) or key in (INFER, *TEMPLATES) for key in value),
 }
 """Format → test whether a mapping from a JSON or YAML file has the keys of this format."""
 
@@ -62,14 +62,19 @@ def kind_of(source: Source) -> str:
 def _kinds_of_python(file: PythonFile) -> list[str]:
     classes = {"fastchat": FASTCHAT_CLASSES, "lazyllm": tuple(LAZYLLM_CLASSES)}
     found = [kind for kind, names in classes.items() if any(True for _ in file.find_calls(names))]
-    if any(META in name or name == "models" or name.endswith("_models") for name in file.names):
+    if any(name == MODELS or name.endswith(f"_{MODELS}") for name in file.names):
         found.append("opencompass")
-    return [*found, "dataset"] if _has_datasets(file, alone=not found) else found
+    has_datasets = _has_datasets(file, alone=not found and not any(META in name for name in file.names))
+    if not found and not has_datasets and any(META in name for name in file.names):
+        return ["opencompass"]  # beside datasets, a template with a name is the judge's
+    return [*found, "dataset"] if has_datasets else found
 
 
 def _has_datasets(file: PythonFile, *, alone: bool) -> bool:
     """Return whether a file has datasets. ``alone``: no other format matches, so the names of variables are enough."""
     try:
-        return bool(find_datasets(file)) or (alone and any(name.endswith((DATASETS, INFER)) for name in file.names))
+        return bool(find_datasets(file)) or (
+            alone and any(name.endswith((DATASETS, INFER, PROMPT)) for name in file.names)
+        )
     except ConfigError:
         return True

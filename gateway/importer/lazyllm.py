@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.importer.draft import Draft
-from gateway.importer.python_file import CallExpression, PythonFile
+from gateway.importer.python.values import CallExpression
+from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.lazyllm.instruction import slots_of
 from gateway.template.lazyllm.tokens import family, family_names, family_of_model, online_system
@@ -148,14 +149,16 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, model: _M
 def _add_tools(tools: Any, keys: dict[str, Any], model: _Model, notes: list[str]) -> None:
     if not tools:
         return
+    if keys["class"] == "empty":
+        notes.append("tools: not imported, because a prompter of this class sends the user message unchanged")
+        return
     family_name = model.marks_of if model.marks_of in family_names() else family_of_model(model.marks_of)
     marks = family(family_name) if family_name else {}
     if all(marks.get(name) for name in CALL_MARKS):
         keys["tools"] = {"parser": "lazyllm"}
     elif not model.online:
-        notes.append("tools: the template accepts no tools, because it has no marks for tool calls; "
-                     "write them under marks, and add `tools: {parser: lazyllm}`")  # fmt: skip
-        return
+        notes.append("tools: only API models get the tools, because the template has no marks for tool calls; for "
+                     "models that take a string, write marks, and add `tools: {parser: lazyllm}`")  # fmt: skip
     if isinstance(tools, list):
         keys["default_tools"] = tools
     else:

@@ -17,8 +17,9 @@ from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
+from gateway.template.validation.meta import SCORES_ONLY
 
-META = "meta_template"
+META, MODELS = "meta_template", "models"
 TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 ROLE_KEYS = ("role", "begin", "end", "prompt", "generate", "api_role", "fallback_role")
 STOPS = ("end_str", "stop_words", "stop")
@@ -60,23 +61,30 @@ def read_opencompass(source: Source, *, turns: str = "natural") -> list[Draft]:
 
     ``turns``: the key ``turns`` of the template file. Raises ``ConfigError`` if no template can be imported.
     """
-    drafts = _of_python(source) if source.name.endswith(".py") else [_of_value(source)]
+    drafts = _of_python(source) if source.name.endswith(".py") else _of_value(source)
     further = {} if turns == "natural" else {"turns": turns}
     return [replace(draft, keys={**draft.keys, **further}) for draft in drafts]
 
 
-def _of_value(source: Source) -> Draft:
+def _of_value(source: Source) -> list[Draft]:
     value = source.value()
+    if isinstance(value, dict) and isinstance(value.get(MODELS), list):
+        models = [(f"{MODELS}[{number}]", one) for number, one in enumerate(value[MODELS])]
+        found = [(place, one) for place, one in models if isinstance(one, dict) and isinstance(one.get(META), dict)]
+        if not found:
+            raise source.refuse(0, f"no model has a {META}", MODELS)
+        return [_draft(one[META], one, str(one.get("abbr") or source.stem), place, source) for place, one in found]
     template = value.get(META, value) if isinstance(value, dict) else value
     if not isinstance(template, dict) or "round" not in template:
         raise source.refuse(0, f"the file has no {META}; expected a mapping with the key round")
     model = {} if template is value else {key: one for key, one in value.items() if key != META}
-    return _draft(template, model, str(model.get("abbr") or source.stem), "", source)
+    return [_draft(template, model, str(model.get("abbr") or source.stem), "", source)]
 
 
 def _of_python(source: Source) -> list[Draft]:
     file = PythonFile(source)
-    drafts = [_of_model(model, place, file, source) for place, model in _models(file)]
+    not_read: list[str] = []
+    drafts = [_of_model(model, place, file, source) for place, model in _models(file, not_read)]
     if not drafts:
         found = {name: value for name, value in file.names.items() if META in name and isinstance(value, dict)}
         for name, value in found.items():
@@ -84,17 +92,23 @@ def _of_python(source: Source) -> list[Draft]:
             place = f"{name}, line {file.lines[name]}"
             drafts.append(_draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), place, source))
     if not drafts:
-        notes = f" ({'; '.join(file.notes)})" if file.notes else ""
+        reasons = not_read or file.notes
+        notes = f" ({'; '.join(reasons)})" if reasons else ""
         raise source.refuse(0, f"the file has no {META} of plain values{notes}; "
                             "to import a model's chat template, give its tokenizer folder")  # fmt: skip
-    return [replace(draft, notes=(*draft.notes, *file.notes)) for draft in drafts]
+    return [replace(draft, notes=(*draft.notes, *file.notes), not_read=tuple(not_read)) for draft in drafts]
 
 
-def _models(file: PythonFile) -> list[tuple[str, dict[str, Any]]]:
-    """Return (place, model) for every model with a meta template. A place in the file is such as ``models[0]``."""
+def _models(file: PythonFile, not_read: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Return (place, model) for every model with a meta template. A place in the file is such as ``models[0]``.
+
+    ``not_read`` gets a line for each model that was not read.
+    """
     lists = {name: one for name, one in file.names.items() if isinstance(one, list)}
     # Without a list of this name, code assembles the models from other lists.
-    names = ["models"] if lists.get("models") else [name for name in lists if name.endswith(("models", "_model"))]
+    names = [MODELS] if lists.get(MODELS) else [name for name in lists if name.endswith((MODELS, "_model"))]
+    if MODELS not in names:
+        not_read += file.unread(MODELS)
     found: list[tuple[str, dict[str, Any]]] = []
     for name in names:
         entries = lists[name]
@@ -103,7 +117,7 @@ def _models(file: PythonFile) -> list[tuple[str, dict[str, Any]]]:
             place = f"{name}[{number}]"
             file.check_unchanged(entry, place)
             if not isinstance(entry, dict):
-                file.note(f"{place} was not read, because it is not a plain mapping but {entry}")
+                not_read.append(f"{place}: it is not a plain mapping but {entry}")
             elif entry.get(META) is None:
                 file.note(f"{place} ({entry.get('abbr', 'without abbr')}) was not imported, because it has no {META}")
             else:
@@ -135,6 +149,8 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
                 for number, one in enumerate(keys[part])
             ]
     _make_generating(keys, notes)
+    if not any(one.get("generate") for one in keys.get("round") or () if isinstance(one, dict)):
+        notes.append(SCORES_ONLY)
     stops = _stops(model, keys, notes)
     if stops:
         keys["stop"] = stops
@@ -143,7 +159,8 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
         settings |= {f"{GENERATION}.{key}": one for key, one in settings.pop(GENERATION).items()}
     for key, value in settings.items():
         if key not in IGNORED:
-            place_here = PLACES.get(key, "not imported, because a template cannot contain it").format(value=value)
+            short = shown(value) if isinstance(value, list | dict) else value
+            place_here = PLACES.get(key, "not imported, because a template cannot contain it").format(value=short)
             notes.append(f"{key} = {_without_secrets(key, value)}: {place_here}")
     return Draft(
         name=name.lower(),
@@ -166,8 +183,11 @@ def _without_secrets(name: str, value: Any) -> str:
 
 
 def _port(spec: TemplateSpec) -> Reference | None:
-    """Return OpenCompass's ported parser as a reference; None if this parser renders the template anyway."""
-    if spec.api or spec.turns == "opencompass":
+    """Return OpenCompass's ported parser as a reference; None if this parser renders the template anyway.
+
+    A template for complete conversations only is not compared either, because the comparison needs prompts for answers.
+    """
+    if spec.api or spec.scores_only or spec.turns == "opencompass":
         return None
     template = build(replace(spec, turns="opencompass"))
     return Reference(

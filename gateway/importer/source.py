@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.core.errors import ConfigError, Problem
@@ -13,21 +13,29 @@ from gateway.core.errors import ConfigError, Problem
 MAX_BYTES = 1024 * 1024
 """Maximum bytes of a source file."""
 
-ReadBeside = Callable[[str], bytes | None]
-"""Returns the bytes of a file in the source's folder; None if the file is missing or is outside the folder."""
+ReadFile = Callable[[str], bytes | None]
+"""Returns the bytes of a file by its path; None if the file is missing, or is outside the source's folder and roots."""
 ParseYaml = Callable[[bytes, str], Any]
 """(bytes, name) of a YAML file → parsed value. Raises ``ConfigError`` for invalid YAML. ``config`` has the parser."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source file to import, with access to its folder."""
+    """A source file to import, with access to its folder and to the folders that the user named as roots."""
 
     name: str
     """The path of the file, as messages show it."""
     data: bytes
-    read_beside: ReadBeside
+    read_file: ReadFile
     parse_yaml: ParseYaml
+    path: str = ""
+    """The path of the file, with `/` between folders, from which the paths of other files are made."""
+    roots: tuple[str, ...] = ()
+    """The folders from which a Python config may read packages, such as ``…/site-packages/opencompass``."""
+
+    def other(self, path: str, data: bytes) -> Source:
+        """Return another file that this file reads."""
+        return replace(self, name=path, path=path, data=data)
 
     @property
     def sha256(self) -> str:

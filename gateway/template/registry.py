@@ -75,7 +75,7 @@ def run_examples(template: Template) -> list[SpecProblem]:
             # The targets of a model decide whether a prompter makes a string or messages.
             renderer = build(for_messages(spec)) if key == "sent" and spec.kind == "prompter" else template
             try:
-                message = _difference(renderer.render(dialogue_of(example)), wanted)
+                message = _difference(renderer.render(dialogue_of(example, whole=spec.scores_only)), wanted)
             except GatewayError as error:
                 key, message = "messages", f"this example cannot be rendered: {error.message}"
             if message:

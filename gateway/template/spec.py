@@ -260,6 +260,11 @@ class TemplateSpec:
         """The role of the model's answer; None if no role has ``generate``, as with ``kind: chat``."""
         return next((entry for entry in self.round if isinstance(entry, RoleSpec) and entry.generate), None)
 
+    @property
+    def scores_only(self) -> bool:
+        """Whether the template renders only complete conversations: ``kind: meta`` without a generating role."""
+        return self.kind == "meta" and self.generating is None
+
 
 @dataclass(frozen=True, slots=True)
 class SpecProblem:

@@ -87,6 +87,33 @@ def test_a_cancelled_task_frees_the_place(demo: EmbeddedBackend) -> None:
     asyncio.run(story())
 
 
+def test_a_delayed_choice_is_computed_at_its_pace(demo: EmbeddedBackend) -> None:
+    """The engine does not compute ahead of the delay, so the choice still runs while the client reads it."""
+    delayed = exchange(RIGHT.format("1+1"), temperature=0, max_tokens=30, ignore_eos=True)
+
+    async def story() -> None:
+        async with slow(demo, 2.0).open(delayed) as batches:
+            events = each_event(batches)
+            assert isinstance(await anext(events), Begun)
+            assert isinstance(await anext(events), Delta)
+            # More steps than the delayed choice has tokens: without the pace it would have ended with these.
+            await hear(demo, exchange(RIGHT.format("1+1"), temperature=0, max_tokens=60, ignore_eos=True))
+            assert demo.engine.active == 1
+        await until_idle(demo.engine)
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_choice_does_not_wait_for_its_delay(demo: EmbeddedBackend) -> None:
+    async def story() -> None:
+        async with slow(demo, 60.0).open(ENDLESS):
+            while not demo.engine.active:  # noqa: ASYNC110 - the engine has no event for this
+                await asyncio.sleep(0.002)
+        assert await until_idle(demo.engine, limit=59) < 59
+
+    asyncio.run(story())
+
+
 def test_tokens_come_one_by_one_and_a_slow_target_slows_nobody_else(demo: EmbeddedBackend) -> None:
     async def story() -> None:
         async with slow(demo, 1.0).open(ENDLESS) as batches:

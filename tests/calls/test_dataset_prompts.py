@@ -40,7 +40,7 @@ HUMAN, BOT = {"role": "HUMAN", "prompt": "{q}"}, {"role": "BOT", "prompt": "Answ
 PROMPTS: Mapping[str, Any] = {
     "text": {"prompt_template": {"template": "Q: {q}"}},
     "dialogue": {"prompt_template": {"template": {"begin": [SYSTEM], "round": [HUMAN, BOT]}}, "output_column": "a"},
-    "loose text": {"prompt_template": {"template": {"begin": ["Solve."], "round": [HUMAN, BOT]}}},
+    "loose text": {"prompt_template": {"template": {"begin": ["Solve."], "round": [HUMAN, BOT]}}, "output_column": "a"},
     "own frame": {"prompt_template": {"template": {"round": [{**HUMAN, "begin": "(", "end": ")"}]}}},
     "other role": {"prompt_template": {"template": {"round": [{"role": "JUDGE", "prompt": "{q}"}]}}},
     "messages": {"prompt_template": {"messages": [{"role": "system", "content": "Solve."},
@@ -50,6 +50,11 @@ PROMPTS: Mapping[str, Any] = {
         "image": {"type": "image_url", "image_url": {"url": "{image}"}}}}]}}},
     "picture": {"prompt_template": {"messages": [{"role": "user", "content": [
         {"type": "image_url", "image_url": {"url": "https://example.com/{q}.png"}}]}]}},
+    "exact messages": {"prompt_template": {"messages": [{"role": "user", "content": "{q}"}]}, "output_column": "a",
+                       "fill": "opencompass"},
+    "answered messages": {"prompt_template": {"messages": [{"role": "user", "content": "{q} {a}"}]},
+                          "output_column": "a"},
+    "unnamed": {"prompt_template": {"template": "Q: {q}\nA: {a}"}},
     "few-shot": {"ice_template": {"template": "</E>{q}={a};", "ice_token": "</E>"}, "output_column": "a"},
 }  # fmt: skip
 
@@ -105,6 +110,26 @@ def test_notices_name_what_the_model_does_not_get() -> None:
     assert [str(notice) for notice in made.notices if notice.rule == "dropped_turn"] == ["dropped_turn: prompt[2]"]
     made = prepared(MODELS["meta"], "text", {})
     assert [str(notice) for notice in made.notices if notice.rule == "unfilled_column"] == ["unfilled_column: text: q"]
+
+
+def test_a_notice_names_an_answer_inside_the_prompt() -> None:
+    """The file asks for OpenCompass's bytes, which contain the answer if a value contains the column in braces."""
+    row = {"q": "What is {a}?", "a": "2"}
+    made = prepared(MODELS["chat"], "exact messages", row)
+    assert made.exchange.messages == ({"role": "user", "content": "What is 2?"},)
+    assert [str(notice) for notice in made.notices if notice.rule == "answer_in_prompt"] == [
+        "answer_in_prompt: exact messages: a"
+    ]
+    made = prepared(MODELS["chat"], "answered messages", row)
+    assert made.exchange.messages == ({"role": "user", "content": "What is {a}? "},)
+    assert not [notice for notice in made.notices if notice.rule == "answer_in_prompt"]
+
+
+def test_a_notice_names_the_column_at_the_end_of_a_text_without_an_answer_column() -> None:
+    made = prepared(MODELS["meta"], "unnamed", {"q": "1+1=?", "a": "2"})
+    assert "answer_in_prompt: unnamed: a" in [str(notice) for notice in made.notices]
+    made = prepared(MODELS["meta"], "unnamed", {"q": "1+1=?"})
+    assert not [notice for notice in made.notices if notice.rule == "answer_in_prompt"]
 
 
 EXAMPLES: Mapping[str, tuple[dict[str, Any], list[str]]] = {

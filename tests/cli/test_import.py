@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gateway.cli.importing.build import ImportedFile
 from gateway.cli.importing.output import write_files
@@ -231,12 +232,106 @@ def test_a_prompter_with_several_slots_gets_examples_with_variables(home: Path) 
     assert 'variables: {context: "(the context)", question: "(the question)", more: "(the more)"}' in text
 
 
-def test_two_models_of_one_name_are_refused(home: Path) -> None:
-    (home / "twins.py").write_text(TWO_MODELS.replace("Two/2", "one"))
-    for words in ([], ["--model", "one"]):
-        ended = gateway(home, "twins.py", "--out", "made/", *words)
-        assert ended.returncode == 2
-        assert b"abbr" in ended.stderr
+def test_models_of_one_name_are_numbered(home: Path) -> None:
+    more = ", dict(abbr='one-2', meta_template=m), dict(abbr='one', meta_template=m)]"
+    (home / "twins.py").write_text(TWO_MODELS.replace("Two/2", "one").rstrip()[:-1] + more)
+    ended = gateway(home, "twins.py", "--out", "made/")
+    assert ended.returncode == 0
+    assert sorted(path.name for path in (home / "made").iterdir()) == [
+        "one-2.yaml", "one-3.yaml", "one-4.yaml", "one.yaml",
+    ]  # fmt: skip
+    assert b"the name one-3 has a number, because several models or datasets are named one" in ended.stderr
+
+
+SUMS = """
+with read_base():
+    from .base import template
+sums_datasets = [dict(abbr="sums", infer_cfg=dict(prompt_template=dict(template=template)))]
+"""
+EVAL = """
+with read_base():
+    from opencompass.configs.datasets.sums.sums_gen import sums_datasets
+    {further}
+datasets = sums_datasets
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with an installed package that has dataset configs. The package fails if it is imported."""
+    sums = tmp_path / "site" / "opencompass" / "configs" / "datasets" / "sums"
+    sums.mkdir(parents=True)
+    (tmp_path / "site" / "opencompass" / "__init__.py").write_text("raise SystemExit('imported')")
+    (sums / "sums_gen.py").write_text(SUMS)
+    (sums / "base.py").write_text("template = 'Q: {question}'")
+    (tmp_path / "secret.py").write_text("template = 'secret'")
+    return tmp_path / "site"
+
+
+def test_a_config_reads_packages_in_its_roots_alone(home: Path, site: Path) -> None:
+    (home / "eval.py").write_text(EVAL.format(further=""))
+    ended = gateway(home, "eval.py")
+    assert ended.returncode == 1
+    assert b"was not found in the config's folder; name the folder of its package with --root" in ended.stderr
+    for root in (site, site / "opencompass"):
+        ended = gateway(home, "eval.py", "--force", "--root", str(home), "--root", str(root))
+        assert (ended.returncode, ended.stderr.splitlines()[-1]) == (0, b"wrote prompts/sums.yaml")
+    assert "Q: {question}" in (home / "prompts" / "sums.yaml").read_text()
+
+
+def test_the_installed_package_is_a_root_and_is_not_imported(home: Path, site: Path) -> None:
+    (home / "eval.py").write_text(EVAL.format(further=""))
+    ended = run(home, "import", "eval.py", PYTHONPATH=str(site))
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (0, b"wrote prompts/sums.yaml")
+
+
+def test_a_config_of_a_package_reads_other_folders_of_its_root(home: Path, site: Path) -> None:
+    demo = site / "opencompass" / "configs" / "datasets" / "demo"
+    demo.mkdir()
+    (demo / "demo.py").write_text("with read_base():\n    from ..sums.sums_gen import sums_datasets\n")
+    assert gateway(home, str(demo / "demo.py")).returncode == 1
+    assert gateway(home, str(demo / "demo.py"), "--root", str(site / "opencompass")).returncode == 0
+
+
+@pytest.mark.parametrize("how", ["a link", "dots", "a link to a folder"])
+def test_no_file_outside_of_the_roots_is_read(home: Path, site: Path, how: str) -> None:
+    sums = site / "opencompass" / "configs" / "datasets" / "sums"
+    (sums / "base.py").unlink()
+    if how == "a link":
+        (sums / "base.py").symlink_to(site.parent / "secret.py")
+    elif how == "dots":
+        (sums / "sums_gen.py").write_text(SUMS.replace(".base", "......secret"))
+    else:
+        (sums / "out").symlink_to(site.parent)
+        (sums / "sums_gen.py").write_text(SUMS.replace(".base", ".out.secret"))
+    mine = home / "mine"
+    mine.mkdir()
+    (mine / "eval.py").write_text(EVAL.format(further=""))
+    ended = gateway(mine, "eval.py", "--root", str(site))
+    assert ended.returncode == 1
+    assert b"template of " in ended.stderr
+    assert not (mine / "prompts").exists()
+
+
+def test_a_part_that_was_not_read_is_listed_and_the_exit_code_is_1(home: Path, site: Path) -> None:
+    (home / "eval.py").write_text(
+        EVAL.format(further="from .gone import gone_datasets").replace("datasets = ", "a_datasets = ")
+    )
+    ended = gateway(home, "eval.py", "--root", str(site))
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-4:-2] == [
+        b"wrote prompts/sums.yaml",
+        b"eval.py: not imported: gone_datasets: line 4: .gone was not found in the config's folder and "
+        + str(site).encode() + b"; name the folder of its package with --root",
+    ]  # fmt: skip
+    assert b"1 imported, 1 found and not read" in ended.stderr.splitlines()[-1]
+    assert gateway(home, "eval.py", "--root", str(site), "--model", "sums", "--force").returncode == 0
+
+
+def test_a_root_is_a_folder_and_only_for_configs(home: Path) -> None:
+    model_folder(home / "plain", CHATML)
+    for words in (["plain", "--root", "gone"], ["plain", "--root", "."]):
+        assert gateway(home, *words).returncode == 2
 
 
 def test_turns_of_a_template_that_writes_the_day_have_a_note(home: Path) -> None:
@@ -469,7 +564,6 @@ DEEP = {
     "closed.json": "[" * 100_000 + "]" * 100_000,
     "deep.yaml": "[" * 100_000,
     "deep.py": "x = " + "[" * 100_000 + "]" * 100_000,
-    "values.py": "x = []\n" + "x = [x]\n" * 20_000 + "models = [dict(abbr='m', meta_template=dict(round=[]), other=x)]",
     "template.py": "x = []\n" + "x = [x]\n" * 20_000 + "meta_template = dict(round=x)",
 }
 
@@ -483,13 +577,29 @@ def test_a_file_that_nests_without_end_is_refused_in_one_line(home: Path, name: 
     assert b"Traceback" not in ended.stderr
 
 
-def test_a_round_without_a_generating_role_is_refused_as_by_check(home: Path) -> None:
+def test_a_round_without_a_generating_role_is_imported_for_scoring(home: Path) -> None:
+    """The template of the document, as it is printed before ``generate`` is explained."""
     (home / "mute.py").write_text(
-        "models = [dict(abbr='m', meta_template=dict(round=[dict(role='HUMAN'), dict(role='BOT')]))]"
+        "meta_template = dict(round=[dict(role='HUMAN', begin='<HUMAN>: ', end='<eoh>\\n'), "
+        "dict(role='BOT', begin='<BOT>: ', end='<eob>\\n')])"
     )
     ended = gateway(home, "mute.py")
-    assert ended.returncode == 1
-    assert b"no role has generate: true" in ended.stderr
+    assert ended.returncode == 0, ended.stderr
+    assert b"note: no role has generate: true, so the template only scores complete conversations" in ended.stderr
+    assert b"Answers end at" not in ended.stderr
+    example = yaml.safe_load((home / "meta_templates" / "mute.yaml").read_text())["examples"][0]
+    assert example["prompt"] == "<HUMAN>: 1+1=?<eoh>\n<BOT>: 4<eob>\n"
+    assert [message["role"] for message in example["messages"]] == ["user", "assistant"]
+
+
+def test_no_end_of_answers_is_asked_for_an_api_template(home: Path) -> None:
+    (home / "api.py").write_text(
+        "meta_template = dict(round=[dict(role='HUMAN', api_role='HUMAN'), "
+        "dict(role='BOT', api_role='BOT', generate=True)])"
+    )
+    ended = gateway(home, "api.py")
+    assert ended.returncode == 0, ended.stderr
+    assert b"Answers end at" not in ended.stderr
 
 
 def test_a_link_out_of_the_folder_is_not_followed(home: Path) -> None:
@@ -500,4 +610,4 @@ def test_a_link_out_of_the_folder_is_not_followed(home: Path) -> None:
     (home / "configs" / "c.py").write_text("with read_base():\n    from .base import models\n")
     ended = gateway(home, "configs/c.py", "--kind", "opencompass")
     assert ended.returncode == 1
-    assert b".base does not exist" in ended.stderr
+    assert b".base was not found in the config's folder" in ended.stderr

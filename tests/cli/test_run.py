@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.command import command
 from tests.serving import ROOT, Gateway, gateway
+from tests.upstream.server import FaultyUpstream
 
 CONFIG = """\
 keys: {file: keys.yaml}
@@ -64,7 +65,10 @@ def test_every_row_has_one_line_with_answer_and_provenance(folder: Path) -> None
     ids = write_rows(folder, 20)
     ended = command(folder, *RUN)
     assert (ended.returncode, ended.stdout) == (0, b""), ended.stderr
-    assert ended.stderr == b"20 of 20 rows answered, 0 failed: out.jsonl, out.manifest.json\n"
+    assert ended.stderr.decode().splitlines() == [
+        "20 of 20 rows answered, 0 failed: out.jsonl, out.manifest.json",
+        "notices: default_parameter (20)",
+    ]
     lines = output(folder)
     assert sorted(line["custom_id"] for line in lines) == sorted(ids)
     assert {line["response"]["body"]["choices"][0]["message"]["content"] for line in lines} == {"Hello"}
@@ -252,3 +256,116 @@ def test_a_key_is_sent(folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     with gateway(place, CONFIG.partition("  broken:")[0]) as keyed:
         assert b"invalid_api_key" in command(folder, *RUN, "--base-url", keyed.url).stderr
         assert command(folder, *RUN, "--base-url", keyed.url, "--key", "env:KEY", KEY="key").returncode == 0
+
+
+# ---------------------------------------------------------------- the columns that an engine gets
+
+ANSWER = "the expected answer"
+CHAT = {"model": "talk", "messages": [{"role": "user", "content": "hi"}]}
+BATCH = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions"}
+
+SENT: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
+    # row, arguments, what the engine gets in addition
+    "a kept column": ({**CHAT, "answer": ANSWER}, ["--keep", "answer"], {}),
+    "a sent column": ({**CHAT, "answer": ANSWER}, ["--send", "answer"], {"answer": ANSWER}),
+    "a column that is kept and sent": (
+        {**CHAT, "answer": ANSWER}, ["--keep", "answer", "--send", "answer"], {"answer": ANSWER},
+    ),
+    "fields of OpenAI's API and of engines": (
+        {**CHAT, "seed": 7, "top_k": 3, "min_p": 0.5, "answer": ANSWER}, ["--keep", "answer"],
+        {"seed": 7, "top_k": 3, "min_p": 0.5},
+    ),
+    "a text": ({"model": "talk", "prompt": "hi", "answer": ANSWER}, ["--keep", "answer"], {}),
+    "a kept column in the body of a batch line": (
+        {**BATCH, "body": {**CHAT, "answer": ANSWER}}, ["--keep", "answer"], {},
+    ),
+    "a sent column in the body of a batch line": (
+        {**BATCH, "body": {**CHAT, "answer": ANSWER}}, ["--send", "answer"], {"answer": ANSWER},
+    ),
+    "a parameter": (CHAT, ["--param", "custom=1"], {"custom": 1}),
+}  # fmt: skip
+WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
+    # row, arguments, message
+    "an expected answer": ({**CHAT, "answer": ANSWER}, [], "data.jsonl:1: \"answer\" is not a field of a request to "
+                           "/v1/chat/completions, and may be an expected answer; copy it to the output with "
+                           "--keep answer, or send it with --send answer"),
+    "an answer beside a text": ({"model": "talk", "prompt": "hi", "target": "x"}, [], "with --keep target"),
+    "a field of another endpoint": ({**CHAT, "input": "x"}, [], "with --keep input"),
+    "a field that the gateway never accepts": ({**CHAT, "metadata": {}}, [], "with --keep metadata"),
+    "a second column": ({**CHAT, "answer": ANSWER, "level": 5}, ["--keep", "answer"], "with --keep level"),
+    "an answer in the body of a batch line": ({**BATCH, "body": {**CHAT, "answer": ANSWER}}, [], "with --keep answer"),
+    "an answer in a row of candidates": (
+        {"model": "talk", "candidates": {"A": "x"}, "gold": "A"}, ["--infer", "ppl"], "with --keep gold",
+    ),
+    "an answer in a dialogue": (
+        {"model": "talk", "questions": ["x"], "gold": "A"}, ["--infer", "multiturn"], "with --keep gold",
+    ),
+    "a kept column with a typo": (
+        {**CHAT, "top_k": 1}, ["--keep", "topk"], 'no row of data.jsonl has the column "topk" (did you mean "top_k"?)',
+    ),
+    "a sent column that no row has": (CHAT, ["--send", "custom"], '--send custom: no row of data.jsonl has the column'),
+    "a kept variable with a typo": (
+        {"question": "1+1=?", "answer": "2"}, ["--model", "talk", "--prompt", "sums", "--keep", "anwser"],
+        '(did you mean "answer"?)',
+    ),
+    "a sent variable": (
+        {"question": "1+1=?"}, ["--model", "talk", "--prompt", "sums", "--send", "question"], "--send does not apply",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[FaultyUpstream]:
+    with FaultyUpstream() as one:
+        yield one
+
+
+@pytest.fixture
+def beside(engine: FaultyUpstream, tmp_path: Path) -> Path:
+    """A folder whose model ``talk`` is served by ``engine``."""
+    target = f'{{speaks: chat, engine: vllm, model: tiny, url: "{engine.url("ok")}"}}'
+    (tmp_path / "gateway.yaml").write_text(f"models: {{talk: {{template: chat, targets: [{target}]}}}}\n")
+    engine.requests.clear()
+    return tmp_path
+
+
+@pytest.mark.parametrize(("row", "arguments", "added"), SENT.values(), ids=SENT)
+def test_an_engine_gets_fields_and_the_columns_that_are_named(
+    row: dict[str, Any], arguments: list[str], added: dict[str, Any], beside: Path, engine: FaultyUpstream
+) -> None:
+    plain = CHAT
+    if "prompt" in row:
+        plain = {"model": "talk", "prompt": "hi"}
+        config = beside / "gateway.yaml"
+        config.write_text(config.read_text().replace("speaks: chat", "speaks: completions").replace(": chat", ": base"))
+    (beside / "data.jsonl").write_text(json.dumps(row))
+    (beside / "plain.jsonl").write_text(json.dumps(plain))
+    assert command(beside, "run", "plain.jsonl", "--out", "plain-out.jsonl").returncode == 0
+    ended = command(beside, *RUN, *arguments)
+    assert ended.returncode == 0, ended.stderr
+    bodies = [dict(request.body) for request in engine.requests]
+    without, sent = [body for body in bodies if "stream" in body]  # the others count tokens
+    assert sent == without | added
+    assert ANSWER in added.values() or ANSWER not in str(bodies)
+    if "--keep" in arguments:
+        assert output(beside)[0]["row"] == {"answer": ANSWER}
+
+
+@pytest.mark.parametrize(("row", "arguments", "message"), WITHHELD.values(), ids=WITHHELD)
+def test_a_column_that_nobody_asked_to_send_is_refused_before_the_first_request(
+    row: dict[str, Any], arguments: list[str], message: str, beside: Path, engine: FaultyUpstream
+) -> None:
+    (beside / "data.jsonl").write_text(json.dumps(row))
+    ended = command(beside, *RUN, *arguments)
+    assert ended.returncode == 2, ended.stderr
+    assert message in ended.stderr.decode()
+    assert not engine.requests
+    assert not (beside / "out.jsonl").exists()
+
+
+def test_the_notices_are_counted_by_kind(beside: Path) -> None:
+    rows = [{**CHAT, "custom": 1}, {**CHAT, "custom": 2}]
+    (beside / "data.jsonl").write_text("".join([f"{json.dumps(row)}\n" for row in rows]))
+    ended = command(beside, *RUN, "--send", "custom")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.decode().splitlines()[1:] == ["notices: unverified_parameter (2)"]

@@ -201,6 +201,21 @@ def test_render_json_shows_every_turn_of_a_dataset_prompt(folder: Path) -> None:
     ]  # fmt: skip
 
 
+def test_render_shows_the_content_of_a_media_file(tmp_path: Path) -> None:
+    files = {
+        "gateway.yaml": 'models: {m: {template: chat, targets: [{speaks: chat, url: "http://127.0.0.1:9/v1"}]}}',
+        "policies/default.yaml": "media: {file: inline, folders: [images]}",
+        "images/a.png": "A",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    content = [{"type": "image_url", "image_url": {"url": "file://a.png"}}]
+    ended = command(tmp_path, "render", "m", stdin=json.dumps([{"role": "user", "content": content}]).encode())
+    (message,) = json.loads(ended.stdout)
+    assert message["content"] == [{"type": "image_url", "image_url": {"url": "data:image/png;base64,QQ=="}}]
+
+
 def test_render_json_is_the_result_of_v1_render(folder: Path) -> None:
     body = b'{"messages": ' + USER + b', "temperature": 0.5, "stop": "x", "n": 2}'
     ended = command(folder, "render", "mine", "--json", stdin=body)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.config.load import load, read_configuration
-from gateway.config.snapshot import DeliveryPolicy, ParamsPolicy, PolicySpec, ServerSpec, TargetSpec
+from gateway.config.snapshot import DeliveryPolicy, MediaPolicy, ParamsPolicy, PolicySpec, ServerSpec, TargetSpec
 from gateway.core.errors import ConfigError
 
 from .conftest import GATEWAY, PLAIN
@@ -372,3 +372,26 @@ def test_everything_includes_what_no_model_names(write: Write) -> None:
 
 def test_everything_of_a_good_configuration_finds_nothing(write: Write) -> None:
     assert read_configuration(write({}), {}, everything=True).problems == ()
+
+
+# ---------------------------------------------------------------- media files
+
+FILES_ALLOWED = "media: {file: inline, folders: [images]}\n"
+
+
+def test_media_folders_are_relative_to_the_folder_of_the_gateway_file(write: Write) -> None:
+    path = write({"policies/default.yaml": FILES_ALLOWED, "images/a.png": ""})
+    assert load(path, {}).models["demo"].policy.media == MediaPolicy(file="inline", folders=(path.parent / "images",))
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "with keys"])
+def test_media_files_without_client_keys_are_noted(write: Write, keyed: bool) -> None:
+    files = {"policies/default.yaml": FILES_ALLOWED, "images/a.png": ""}
+    if keyed:
+        files |= {"gateway.yaml": f"keys: {{file: keys.yaml}}\n{GATEWAY}", "keys.yaml": f"me: {{sha256: {DIGEST}}}\n"}
+    path = write(files)
+    notes = [str(note) for note in read_configuration(path, {}, everything=True).notes]
+    assert notes == [str(note) for note in load(path, {}).notes]
+    assert len(notes) == (not keyed)
+    assert all("policy default has media.file: inline, and there are no client keys" in note for note in notes)
+    assert all(note.startswith("gateway.yaml:2 models.demo") for note in notes)

@@ -43,6 +43,17 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(template="plian"),
         ['gateway.yaml:3 models.demo.template: no template "plian" (did you mean "plain"?)'],
     ),
+    "a folder of media that is not there": (
+        policy("media:\n  file: pass\n  folders: [meta_templates, gone]\n"),
+        ["policies/mine.yaml:3 media.folders[1]: no folder gone; the path is relative to the folder of gateway.yaml"],
+    ),
+    "media files without a folder": (
+        policy("media: {file: inline}\n"),
+        [
+            "policies/mine.yaml:1 media.file: needs media.folders; name the folders whose files may be sent, such as "
+            "folders: [/data/images]"
+        ],
+    ),
     "a policy that is not there": (
         gateway(more="    policy: evil\n"),
         ['gateway.yaml:4 models.demo.policy: no policy "evil" (did you mean "eval"?)'],
@@ -567,7 +578,6 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
     "a template with a misspelled key": (
         {"meta_templates/plain.yaml": TEMPLATE.replace("generate", "generates")},
         [
-            "meta_templates/plain.yaml:2 round: no role has generate: true; add it to the role of the model's answer",
             "meta_templates/plain.yaml:4 round[1].generates: unknown key 'generates' (did you mean \"generate\"?)",
         ],
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
 CASES = HERE / "opencompass.jsonl"
 
+REFERENCE_ONLY = ("chat_infer", "chat_parse", "default_chat_meta", "extract", "extract_role_pred", "promptlist",
+                  "response", "to_chat", "to_messages")  # fmt: skip
 KINDS = {
     "lm_parse": 48,
     "api_parse": 29,
@@ -39,6 +42,15 @@ LAZYLLM = {  # file: how many cases of each kind
 }  # fmt: skip
 
 
+def lines_of(counts: Mapping[str, int]) -> list[str]:
+    """The lines of the kinds, in alphabetical order, and the total, if every case passes."""
+    marks = dict.fromkeys(REFERENCE_ONLY, " (code of tests/reference)")
+    apart = sum(count for kind, count in counts.items() if kind in marks)
+    total = f"total {sum(counts.values())}/{sum(counts.values())}"
+    lines = sorted([f"{kind} {count}/{count}{marks.get(kind, '')}" for kind, count in counts.items()])
+    return [*lines, total + (f", {apart} of them code of tests/reference" if apart else "")]
+
+
 def conformance(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "scripts" / "conformance"), *arguments]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, encoding="utf-8", check=False)
@@ -47,15 +59,21 @@ def conformance(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProces
 def test_every_public_case_passes_from_any_folder(tmp_path: Path) -> None:
     done = conformance(str(CASES), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert sorted(lines[:-1]) == sorted(f"{kind} {count}/{count}" for kind, count in KINDS.items())
-    assert lines[-1] == "total 180/180"
+    *kinds, total = done.stdout.splitlines()
+    assert [*sorted(kinds), total] == lines_of(KINDS)
+    assert total.startswith("total 180/180")
+
+
+def test_the_further_cases_of_messages_separators_and_answers_pass() -> None:
+    counts = {"raw_template": 10, "fewshot": 4, "prompt_template": 1, "multiturn": 1, "chat_infer": 1}
+    *kinds, total = conformance(str(HERE / "opencompass-further.jsonl")).stdout.splitlines()
+    assert [*sorted(kinds), total] == lines_of(counts)
 
 
 @pytest.mark.parametrize("kind", ["fewshot", "promptlist"])
 def test_a_kind_can_be_run_alone(kind: str) -> None:
     done = conformance("--kinds", kind, str(CASES))
-    assert done.stdout.splitlines() == [f"{kind} {KINDS[kind]}/{KINDS[kind]}", f"total {KINDS[kind]}/{KINDS[kind]}"]
+    assert done.stdout.splitlines() == lines_of({kind: KINDS[kind]})
 
 
 @pytest.mark.parametrize("name", LAZYLLM)
@@ -63,9 +81,7 @@ def test_every_case_of_a_lazyllm_release_passes(name: str) -> None:
     done = conformance(str(HERE / name))
     assert done.returncode == 0, done.stdout + done.stderr
     *kinds, total = done.stdout.splitlines()
-    counts = LAZYLLM[name]
-    assert sorted(kinds) == sorted(f"{kind} {count}/{count}" for kind, count in counts.items())
-    assert total == f"total {sum(counts.values())}/{sum(counts.values())}"
+    assert [*sorted(kinds), total] == lines_of(LAZYLLM[name])
 
 
 def test_a_lazyllm_error_counts_by_its_words_unless_they_are_the_interpreters(tmp_path: Path) -> None:
@@ -108,7 +124,7 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
                 case("rule", "extract_role_pred", text, {"error": "ValueError: no", "explicit": True}),
                 case("accident", "extract_role_pred", text, {"error": "IndexError: no", "explicit": False}),
                 case("bad-case", "extract_role_pred", {}, {"result": "x", "type": "str"}),
-                case("later", "raw_template", {}, {"result": "x", "type": "str"}),
+                case("later", "later_kind", {}, {"result": "x", "type": "str"}),
             ]
         ),
         encoding="utf-8",
@@ -116,8 +132,8 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
     done = conformance("--verbose", str(file))
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
-        "extract_role_pred 2/6",
-        "raw_template 0/1 not implemented",
+        "extract_role_pred 2/6 (code of tests/reference)",
+        "later_kind 0/1 not implemented",
         "FAILED extract_role_pred wrong",
         '  expected {"result": "y", "type": "str"}',
         '  got      {"result": "x", "type": "str"}',
@@ -130,8 +146,8 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
         "FAILED extract_role_pred bad-case",
         '  expected {"result": "x", "type": "str"}',
         """  got      {"crash": "KeyError('text')"}""",
-        "NOT IMPLEMENTED raw_template later",
-        "total 2/7",
+        "NOT IMPLEMENTED later_kind later",
+        "total 2/7, 2 of them code of tests/reference",
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.core.words import MANY, MAX_NAMES, MAX_WORD, quoted, suggest
+from gateway.core.words import MANY, MAX_NAMES, MAX_QUOTED, MAX_WORD, quoted, shown, suggest
 
 CASES: dict[str, tuple[object, Sequence[object], str]] = {
     "one letter": ("defalt", ["default", "eval"], ' (did you mean "default"?)'),
@@ -43,6 +43,15 @@ QUOTED = {
 }
 
 
-@pytest.mark.parametrize(("name", "shown"), QUOTED.values(), ids=QUOTED)
-def test_a_name_from_a_client_is_shown_as_short_and_printable(name: str, shown: str) -> None:
-    assert quoted(name) == shown
+@pytest.mark.parametrize("value", [[], {}, [1, [], {"a": None, 2: ["b", {}]}], "c", 0.5, ("d", [1])], ids=repr)
+def test_a_short_value_is_shown_as_python_writes_it(value: object) -> None:
+    assert shown(value) == repr(value)
+
+
+def test_a_long_value_is_cut() -> None:
+    assert shown(list(range(100))) == repr(list(range(100)))[:MAX_QUOTED] + "…"
+
+
+@pytest.mark.parametrize(("name", "text"), QUOTED.values(), ids=QUOTED)
+def test_a_name_from_a_client_is_shown_as_short_and_printable(name: str, text: str) -> None:
+    assert quoted(name) == text

@@ -189,6 +189,31 @@ def test_only_the_tokens_after_a_context_are_scored(world: World, model: str) ->
     assert {one["prompt"] for one in world.sent(3)} == {"1+1=", "1+1=2", "1+1=11"}
 
 
+EQUAL: dict[str, tuple[str, dict[str, Any], int]] = {  # the model, the request, the number of requests to the engine
+    "strings": ("no-bos", {"candidates": {"a": "1+1=2", "b": "1+1=11", "c": "1+1=2"}}, 2),
+    "answers after a context": ("vllm", {"context": "1+1=", "candidates": {"a": "2", "b": "2"}}, 2),
+    "conversations": ("shown", {"candidates": {"a": TALKS["a"], "b": TALKS["a"], "c": TALKS["b"]}}, 2),
+    "conversations that the engine renders": ("vllm-chat", {"candidates": {"a": TALKS["a"], "b": TALKS["a"]}}, 1),
+    "answers that the engine writes after a conversation": (
+        "vllm-chat", {"context": TALKS["a"][:1], "candidates": {"a": "2", "b": "2", "c": "11"}}, 3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EQUAL)
+def test_equal_candidates_are_scored_once_and_the_first_wins(world: World, case: str) -> None:
+    model, fields, requests = EQUAL[case]
+    before = world.up.request_count
+    answer = world.ask(model, normalize="none", **fields)
+    body = answer.json()
+    assert world.up.request_count - before == requests
+    assert answer.headers["x-gateway-attempts"] == str(requests)
+    equal = [label for label, value in fields["candidates"].items() if value == fields["candidates"]["a"]]
+    assert len({json.dumps(body["candidates"][label]) for label in equal}) == 1
+    assert body["prediction"] == "a"
+    assert body["usage"]["completion_tokens"] == requests
+
+
 @pytest.mark.parametrize("model", ["pairs", "vllm-pairs"])
 def test_a_token_across_the_context_is_scored_with_the_candidate(world: World, model: str) -> None:
     answer = world.ask(model, context="1+1", candidates={"a": "=2", "b": "5"})  # 1+|1=|2 and 1+|15

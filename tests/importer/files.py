@@ -24,7 +24,7 @@ def source(name: str, text: str | bytes, beside: Mapping[str, str] | None = None
     """A source that is not on disk."""
     data = text if isinstance(text, bytes) else text.encode()
     neighbours = {one: content.encode() for one, content in (beside or {}).items()}
-    return Source(name=name, data=data, read_beside=neighbours.get, parse_yaml=parse_yaml)
+    return Source(name=name, data=data, read_file=neighbours.get, parse_yaml=parse_yaml, path=name)
 
 
 def shipped(name: str) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -99,13 +100,158 @@ def test_fill_is_opencompass_if_once_writes_another_prompt() -> None:
     assert draft.keys["examples"][0]["prompt"][0]["prompt"] == "{content}"
 
 
+def test_a_config_without_an_answer_column_is_warned_of() -> None:
+    (draft,) = drafts("'Q: {question}\\nA: {answer}'")
+    assert draft.notes[0] == (
+        "output_column is missing, so the prompt contains the value of {answer} if a request sends it; if this is the "
+        "answer, write output_column: answer, else list the column under input_columns"
+    )
+    assert "output_column" not in draft.keys
+
+
+def test_the_answer_is_left_out_of_messages_that_have_its_column() -> None:
+    text = (
+        "q_reader_cfg = dict(input_columns=['q'], output_column='a')\n"
+        "q_infer_cfg = dict(prompt_template=dict(type=RawPromptTemplate, messages=["
+        "dict(role='user', content='{q} {a}')]))"
+    )
+    (draft,) = read_dataset(source("q.py", text))
+    assert "fill" not in draft.keys
+    assert draft.keys["examples"] == [
+        {"variables": {"q": "(the q)"}, "prompt": [{"role": "user", "content": "(the q) "}]}
+    ]
+    assert any(note.startswith("the gateway leaves the answer out of the messages") for note in draft.notes)
+
+
+def test_the_column_in_the_models_turn_becomes_the_answer_column() -> None:
+    (draft,) = drafts("dict(round=[dict(role='HUMAN', prompt='{question}'), dict(role='BOT', prompt='A: {answer}')])")
+    assert draft.keys["output_column"] == "answer"
+    assert draft.notes[0].startswith("output_column: answer was added, because the config has none")
+    assert [turn["prompt"] for turn in draft.keys["examples"][0]["prompt"]] == ["(the question)", "A: "]
+
+
+def test_the_column_that_ends_the_examples_becomes_the_answer_column() -> None:
+    """The first config of the document, which has no ``reader_cfg``."""
+    (draft,) = drafts(
+        "'Solve the following questions.\\n</E>{question}\\n{answer}', ice_token='</E>'), "
+        "ice_template=dict(template='{question}\\n{answer}'"
+    )
+    assert draft.keys["output_column"] == "answer"
+    assert draft.keys["examples"][0]["prompt"] == "Solve the following questions.\n(the question)\n"
+
+
+AS_PRINTED: dict[str, tuple[str, str]] = {
+    "an inferencer with **args": (
+        "infer_cfg = dict(prompt_template=dict(type=PromptTemplate, template='{question}'), retriever=...,\n"
+        "    inferencer=dict(type=GenInferencer, **args))",
+        "inferencer was not read, because it is a mapping with keys that are not plain values (line 2)",
+    ),
+    "a template alone": ("prompt_template = dict(type='PromptTemplate', template='{question}')", "fill: once"),
+    "an infer_cfg of a named template": (
+        "prompt_template = dict(template='{question}')\ninfer_cfg = dict(prompt_template=prompt_template)",
+        "fill: once",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "note"), AS_PRINTED.values(), ids=AS_PRINTED)
+def test_a_config_is_read_as_the_documents_print_it(text: str, note: str) -> None:
+    file = source("q.py", text)
+    assert kind_of(file) == "dataset"
+    (draft,) = read_dataset(file)
+    assert draft.keys["prompt_template"] == {"template": "{question}"}
+    assert any(one.startswith(note) for one in draft.notes)
+
+
+def test_the_templates_of_one_name_make_one_prompt() -> None:
+    text = "a_prompt_template = dict(template='</E>{q}', ice_token='</E>')\na_ice_template = dict(template='{q}')"
+    (draft,) = read_dataset(source("q.py", text))
+    assert (draft.name, draft.keys["ice_template"]) == ("a", {"template": "{q}"})
+
+
+def test_the_end_of_examples_is_kept_without_a_retriever_of_examples() -> None:
+    text = ("q_infer_cfg = dict(prompt_template=dict(template='</E>{q}', ice_token='</E>'), "
+            "retriever=dict(type=ZeroRetriever, ice_eos_token='@@'))")  # fmt: skip
+    (draft,) = read_dataset(source("q.py", text))
+    assert draft.keys["examples"][0]["prompt"] == "@@(the q)"
+
+
 def test_labels_that_are_numbers_become_texts_with_a_note() -> None:
     (draft,) = drafts("{i: f'{{question}} {i}' for i in range(2)}")
     assert list(draft.keys["prompt_template"]["template"]) == ["0", "1"]
     assert any("the labels [0, 1] were changed to texts" in note for note in draft.notes)
 
 
+ENTRY = "dict(abbr='{}', infer_cfg=dict(prompt_template=dict(template='{{a}}')))"
+GIVEN = f"a_datasets = [{ENTRY.format('a')}]\n"
+NOT_READ = {
+    "a call": (f"{GIVEN}b_datasets = make()", ["b_datasets: make(…) (line 2)"]),
+    "a call in a list": (
+        f"a_datasets = [{ENTRY.format('a')}, make()]",
+        ["a_datasets[1]: it is not a mapping with infer_cfg but make(…) (line 1)"],
+    ),
+    "a condition": (
+        f"{GIVEN}if other:\n    b_datasets = []",
+        ["b_datasets: a value that a statement may change (line 2)"],
+    ),
+    "a base that is missing": (
+        f"with read_base():\n    from .b import b_datasets\n{GIVEN}",
+        ["b_datasets: line 2: .b was not found in the config's folder; name the folder of its package with --root"],
+    ),
+    "all names of a base that is missing": (
+        f"with read_base():\n    from .b import *\n{GIVEN}",
+        ["*: line 2: .b was not found in the config's folder; name the folder of its package with --root"],
+    ),
+    "a list that was deleted": (f"{GIVEN}b_datasets = make()\ndel b_datasets", []),
+    "a list beside datasets": (f"datasets = [{ENTRY.format('a')}]\nb_datasets = make()", []),
+    "a class and a function": (f"{GIVEN}import datasets\ndef make_datasets():\n    return []", []),
+}
+
+
+@pytest.mark.parametrize(("text", "lines"), NOT_READ.values(), ids=NOT_READ)
+def test_datasets_that_were_found_and_not_read_are_listed(text: str, lines: list[str]) -> None:
+    (draft,) = read_dataset(source("q.py", text))
+    assert draft.name == "a"
+    assert list(draft.not_read) == lines
+
+
+def test_an_infer_cfg_is_not_read_instead_of_datasets_that_were_not_read() -> None:
+    text = "q_infer_cfg = dict(prompt_template=dict(template='{a}'))\nq_datasets = make(q_infer_cfg)"
+    (draft,) = read_dataset(source("q.py", text))
+    assert draft.not_read == ("q_datasets: make(…) (line 2)",)
+
+
+def test_datasets_in_a_list_of_another_name_are_all_read() -> None:
+    loop = (
+        "for n in 'ab':\n    q_infer_cfg = dict(prompt_template=dict(template=n))\n"
+        "    sums.append(dict(abbr=n, infer_cfg=q_infer_cfg))"
+    )
+    assert [draft.name for draft in read_dataset(source("q.py", f"sums = list()\n{loop}"))] == ["a", "b"]
+
+
+RESOLVED = [
+    {
+        "abbr": name,
+        "infer_cfg": {"prompt_template": {"type": "opencompass.x.PromptTemplate", "template": f"{name} {{a}}"}},
+    }
+    for name in ("a", "b")
+]
+
+
+@pytest.mark.parametrize("value", [{"datasets": RESOLVED}, {"a_datasets": RESOLVED[:1], "b_datasets": RESOLVED[1:]}])
+@pytest.mark.parametrize("form", ["json", "py"])
+def test_a_resolved_config_is_read(value: dict[str, Any], form: str) -> None:
+    text = json.dumps(value) if form == "json" else "\n".join([f"{name} = {one!r}" for name, one in value.items()])
+    read = source(f"resolved.{form}", text)
+    assert kind_of(read) == "dataset"
+    assert [draft.keys["prompt_template"]["template"] for draft in read_dataset(read)] == ["a {a}", "b {a}"]
+
+
 REFUSED = {
+    "a template beside datasets that are not read": (
+        "q_prompt_template = dict(template='{q}')\nq_datasets = make(q_prompt_template)",
+        "q.py: the file has no dataset with a plain infer_cfg",
+    ),
     "nothing": ("x = 1", "q.py: the file has no dataset with a plain infer_cfg"),
     "a class of the file's own": (
         "q_infer_cfg = dict(prompt_template=dict(type=MyTemplate))",
@@ -128,8 +274,16 @@ REFUSED = {
         "messages=[dict(role='user', content='{a}')]))", "has format_variables=False",
     ),
     "datasets changed by code": (
-        "q_datasets = [dict(infer_cfg=dict())]\nfor q in q_datasets:\n    q['infer_cfg']['a'] = 1",
+        "q_datasets = [dict(infer_cfg=dict())]\nfor q in q_datasets:\n    q['infer_cfg'][a] = 1",
         "q.py:3: q_datasets[0] contains",
+    ),
+    "a retriever of unknown examples": (
+        "q_infer_cfg = dict(prompt_template=dict(template='</E>{a}', ice_token='</E>'), retriever=make())",
+        "retriever contains make(…)",
+    ),
+    "several columns in the model's turn": (
+        "q_infer_cfg = dict(prompt_template=dict(template=dict(round=[dict(role='BOT', prompt='{a}{b}')])))",
+        "output_column: is missing, and the model answers where the template has {a}, {b}",
     ),
     "an infer_cfg made by a function": ("q_datasets = [dict(infer_cfg=make())]", "q.py:1: infer_cfg contains make(…)"),
 }  # fmt: skip
@@ -146,6 +300,11 @@ DATASET = "q_datasets = [dict(infer_cfg=dict(prompt_template=dict(template='{a}'
 KINDS: dict[str, tuple[str, Any, str]] = {
     "a list of datasets": ("q.py", DATASET, "dataset"),
     "a list that code assembles": ("q.py", "q_datasets = make()", "dataset"),
+    "a list that code assembles from a template": (
+        "q.py",
+        "q_prompt_template = dict(template='{q}')\nq_datasets = make(q_prompt_template)",
+        "dataset",
+    ),
     "models and the name of datasets": ("q.py", "models = [dict(abbr='m')]\ndatasets = make()", "opencompass"),
     "JSON": ("q.json", '{"infer_cfg": {}}', "dataset"),
     "YAML": ("q.yaml", "prompt_template: {template: x}", "dataset"),
@@ -155,6 +314,10 @@ KINDS: dict[str, tuple[str, Any, str]] = {
 @pytest.mark.parametrize(("name", "text", "kind"), KINDS.values(), ids=KINDS)
 def test_a_dataset_config_is_recognised(name: str, text: str, kind: str) -> None:
     assert kind_of(source(name, text)) == kind
+
+
+def test_a_template_beside_datasets_is_the_judges() -> None:
+    assert kind_of(source("q.py", f"api_meta_template = dict(round=[])\n{DATASET}")) == "dataset"
 
 
 def test_a_config_with_models_and_datasets_needs_a_kind() -> None:

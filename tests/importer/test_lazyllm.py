@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.core.dialogue import Dialogue, Message, RenderOptions
-from gateway.core.errors import ConfigError
+from gateway.core.dialogue import Dialogue, Message, RenderOptions, plain_messages
+from gateway.core.errors import ConfigError, UnsupportedParameter
 from gateway.importer.lazyllm import read_lazyllm
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.registry import build
@@ -59,8 +59,27 @@ def test_tools_are_taken_where_the_family_has_tokens_for_them() -> None:
     (with_marks,) = read_lazyllm(source("p.json", text), marks_of="qwen")
     (without,) = read_lazyllm(source("p.json", text))
     assert (with_marks.keys["tools"], with_marks.keys["default_tools"]) == ({"parser": "lazyllm"}, [TOOL])
-    assert not {"tools", "default_tools"} & without.keys.keys()
-    assert any(note.startswith("tools: the template accepts no tools") for note in without.notes)
+    assert (without.keys.get("tools"), without.keys["default_tools"]) == (None, [TOOL])
+    assert any(note.startswith("tools: only API models get the tools") for note in without.notes)
+
+
+def test_the_tools_of_the_documents_prompter_are_sent_to_an_api_model() -> None:
+    """The document's example ends without a model; its ``return_dict`` has the tools."""
+    text = "tools = [dict(type='function', function=dict(name='example'))]\np = AlpacaPrompter('{q}', tools=tools)"
+    (draft,) = read_lazyllm(source("p.py", text))
+    template = build(for_messages(parse_spec(draft.keys, name="p")))
+    assert template.spec.prompter is not None
+    assert [tool["function"]["name"] for tool in template.spec.prompter.default_tools] == ["example"]
+    with pytest.raises(UnsupportedParameter, match="default_tools, but no marks for tool calls"):
+        build(parse_spec(draft.keys, name="p")).render(
+            Dialogue(plain_messages([{"role": "user", "content": "hi"}]) or ())
+        )
+
+
+def test_tools_of_an_empty_prompter_are_noted() -> None:
+    (draft,) = read_lazyllm(source("p.py", "p = EmptyPrompter(tools=[dict(type='function', function=dict(name='f'))])"))
+    assert "default_tools" not in draft.keys
+    assert any(note.startswith("tools: not imported") for note in draft.notes)
 
 
 def test_tools_that_a_function_makes_stay_with_the_clients() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -98,7 +99,19 @@ def test_a_base_beside_is_read_and_another_is_told() -> None:
     )
     (draft,) = models(text, base=f"models = [dict(abbr='a', meta_template=dict({ROUND}))]")
     assert draft.name == "a"
-    assert any("..far is in another folder" in note for note in draft.notes)
+    (line,) = draft.not_read
+    assert line.startswith(
+        "far_models: line 3: ..far was not found in the config's folder; name the folder of its pack"
+    )
+
+
+def test_the_models_of_a_resolved_config_are_read() -> None:
+    template = {"round": [{"role": "HUMAN", "begin": "H:"}, {"role": "BOT", "begin": "B:", "generate": True}]}
+    resolved = [{"abbr": "api"}, {"abbr": "a", "type": "opencompass.models.HF", "meta_template": template}]
+    (draft,) = read_opencompass(source("resolved.json", json.dumps({"models": resolved})))
+    assert (draft.name, draft.keys["round"]) == ("a", template["round"])
+    with pytest.raises(ConfigError, match=r"resolved\.json models: no model has a meta_template"):
+        read_opencompass(source("resolved.json", json.dumps({"models": resolved[:1]})))
 
 
 REFUSED = {
@@ -108,11 +121,11 @@ REFUSED = {
                         "config.py:1: meta_template contains"),
     "a function": (f"models = [dict(meta_template=make({ROUND}))]", "meta_template is not a plain mapping but make(…)"),
     "models changed by a loop": (
-        f"models = [dict(meta_template=dict({ROUND}))]\nfor m in models:\n    m['meta_template']['begin'] = 'x'",
+        f"models = [dict(meta_template=dict({ROUND}))]\nfor m in models:\n    m['meta_template'][a] = 'x'",
         "config.py:3: models[0] contains",
     ),
     "a template changed by a method": (
-        f"t = dict({ROUND})\nt.update(begin='x')\nmodels = [dict(meta_template=t)]", "config.py:2: meta_template",
+        f"t = dict({ROUND})\nt.update(other)\nmodels = [dict(meta_template=t)]", "config.py:2: meta_template",
     ),
     "a model changed by a method": (
         f"m = dict(meta_template=dict({ROUND}))\nm.update(other)\nmodels = [m]", "config.py:2: models[0] contains",
@@ -122,7 +135,7 @@ REFUSED = {
         "config.py:2: models[0] contains a value that a statement may change",
     ),
     "a base that is gone": ("with read_base():\n    from .gone import models\n",
-                            ".gone does not exist, so models was not read"),
+                            ".gone was not found in the config's folder; name the folder of its package"),
 }  # fmt: skip
 
 
@@ -211,3 +224,11 @@ def test_a_string_template_that_generates_nowhere_stays_as_it_is() -> None:
     text = "meta_template = dict(round=[dict(role='HUMAN'), dict(role='BOT', generate=False)])"
     (draft,) = read_opencompass(source("x.py", text))
     assert draft.keys["round"][1] == {"role": "BOT", "generate": False}
+
+
+@pytest.mark.parametrize("bomb", ["x = [x]\n" * 20_000, "x = [x, x]\n" * 40], ids=["deep", "wide"])
+@pytest.mark.parametrize("key", ["other", "path"])
+def test_a_setting_of_any_size_is_noted_in_short(bomb: str, key: str) -> None:
+    (draft,) = models(f"x = []\n{bomb}models = [dict(meta_template=dict({ROUND}), {key}=x)]")
+    (note,) = [note for note in draft.notes if note.startswith(f"{key} = [[[[")]
+    assert len(note) < 250

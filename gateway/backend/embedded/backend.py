@@ -48,7 +48,7 @@ class EmbeddedBackend:
         try:
             yield IteratorEvents(self._events(running, bos.notices))
         finally:
-            running.cancelled = True
+            self.engine.cancel(running)
 
     async def _events(self, running: RunningRequest, notices: tuple[str, ...]) -> AsyncIterator[Event]:
         yield Begun(self._label, notices=notices)
@@ -57,7 +57,6 @@ class EmbeddedBackend:
             output = await running.outputs.get()
             if isinstance(output, UpstreamError):
                 raise output
-            await asyncio.sleep(self._token_delay)
             for event in output:
                 yield event
                 usage = isinstance(event, Usage)
@@ -66,7 +65,7 @@ class EmbeddedBackend:
         params = read_params({**exchange.params, **bos}, self.engine.vocabulary_size)
         add = self._adds_bos if params.add_special_tokens is None else params.add_special_tokens
         prompts = tuple(self._tokenize(prompt, add, params.max_tokens) for prompt in exchange.prompts)
-        return EngineRequest(exchange=exchange, params=params, prompts=prompts)
+        return EngineRequest(exchange=exchange, params=params, prompts=prompts, token_delay=self._token_delay)
 
     def _tokenize(self, prompt: RawPrompt, add_special_tokens: bool, max_tokens: int) -> PromptTokens:
         limit, size = self.engine.max_model_len, self.engine.vocabulary_size

@@ -1,7 +1,8 @@
 """One loaded model and the task that computes all its requests, in steps (continuous batching).
 
 A step advances each running choice by one token, or by one chunk of its prompt, in a thread; choices join and leave
-between steps. The task starts with the first request and ends when there is nothing to do.
+between steps. A choice with a ``token_delay`` takes part in a step only when its delay has passed; the other choices
+do not wait for it. The task starts with the first request and ends when there is nothing to do.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +62,8 @@ class Engine:
         """The choices that have not started, each as (request, index of the choice)."""
         self._running: dict[Generation, RunningRequest] = {}
         self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        """Set when a request is submitted or cancelled. Belongs to the event loop of the task."""
 
     @property
     def active(self) -> int:
@@ -74,11 +78,23 @@ class Engine:
         running = RunningRequest(request, asyncio.Queue(), unfinished=choices)
         self._waiting.extend((running, index) for index in range(choices))
         if self._task is None or self._task.done():
+            self._changed = asyncio.Event()
             self._task = asyncio.create_task(self._run())
+        self._changed.set()
         return running
 
+    def cancel(self, running: RunningRequest) -> None:
+        """Drop the choices of a request before the next step. A finished request stays as it is."""
+        running.cancelled = True
+        self._changed.set()
+
     async def _run(self) -> None:
-        while batch := self._next_batch():
+        now = asyncio.get_running_loop().time
+        while self._update_running(now()):
+            batch = self._next_batch(now())
+            if not batch:
+                await self._wait_until_due()
+                continue
             requests = [self._running[choice] for choice in batch]
             try:
                 outputs = await asyncio.to_thread(self._step, batch)
@@ -92,6 +108,7 @@ class Engine:
             events: dict[RunningRequest, list[Event]] = {running: [] for running in requests}
             for choice, running, output in zip(batch, requests, outputs, strict=True):
                 events[running] += output
+                choice.due = now() + running.request.token_delay
                 if output and isinstance(output[-1], Finish):
                     del self._running[choice]
                     running.unfinished -= 1
@@ -104,16 +121,29 @@ class Engine:
                 if together:
                     running.outputs.put_nowait(together)
 
-    def _next_batch(self) -> list[Generation]:
-        """Remove cancelled choices, start waiting choices, and return the choices of the next step, prompts last."""
+    async def _wait_until_due(self) -> None:
+        """Wait until a running choice is due, or a request is submitted or cancelled."""
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(min(choice.due for choice in self._running)):
+                await self._changed.wait()
+
+    def _update_running(self, now: float) -> bool:
+        """Remove cancelled choices, start waiting choices, and return whether any choice runs."""
         self._running = {choice: running for choice, running in self._running.items() if not running.cancelled}
         while self._waiting and len(self._running) < MAX_RUNNING:
             running, index = self._waiting.popleft()
             if not running.cancelled:
                 choice = Generation(running.request, index, self._config, self.vocabulary)
+                choice.due = now + running.request.token_delay
                 self._running[choice] = running
+        return bool(self._running)
+
+    def _next_batch(self, now: float) -> list[Generation]:
+        """Return the choices of the next step, prompts last. Empty if no choice is due."""
         batch, tokens = [], 0
-        for choice in sorted(self._running, key=lambda choice: len(choice.next_tokens) > 1):
+        due = (choice for choice in self._running if choice.due <= now)
+        for choice in sorted(due, key=lambda choice: len(choice.next_tokens) > 1):
             tokens += len(choice.next_tokens)
             if tokens > MAX_STEP_TOKENS:
                 break

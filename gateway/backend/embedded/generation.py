@@ -50,6 +50,8 @@ class Generation:
         self._cutter = ChoiceCutter(index, stop_set(exchange.stops))
         self._decoded = 0
         """The number of characters decoded, including an echo."""
+        self.due = 0.0
+        """The time of the event loop, in seconds, before which the engine does not compute the next step."""
         self.cache = KeyValueCache(config)
         self.generated = 0
         """The number of tokens chosen, including a token that ended the answer."""

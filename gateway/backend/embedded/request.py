@@ -81,6 +81,8 @@ class EngineRequest:
     exchange: Exchange
     params: CallParams
     prompts: tuple[PromptTokens, ...]
+    token_delay: float = 0.0
+    """Seconds that the engine waits before each step of each choice."""
 
 
 def read_params(params: Mapping[str, Any], vocabulary_size: int) -> CallParams:

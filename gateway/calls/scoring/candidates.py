@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from gateway.calls.dataset_prompts import dataset_prompt, make_conversation, name_prompt
@@ -157,7 +158,7 @@ async def _prompts(
                 prompts[label] = await _rendered(route, call, Dialogue(messages, options), found)
             else:
                 prompts[label] = replace(before, text=before.text + answer, source=Pieces())
-    return prompts
+    return await _with_files(route, call, prompts)
 
 
 async def dataset_candidates(
@@ -174,10 +175,11 @@ async def dataset_candidates(
         for label, items in dataset.candidates(reference.variables, reference.examples).items():
             made = make_conversation(route, dataset, reference, items, RenderOptions(whole=True), "ppl")
             if route.form == "messages":
-                route.media.check(made.dialogue.messages)
+                route.media.check(made.dialogue.messages, files=call.media_files)
             prompt = await _rendered(route, call, made.dialogue, found, made.prompt)
             metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
             prompts[label], prompt_id = replace(prompt, metadata=metadata), made.prompt_id
+        prompts = await _with_files(route, call, prompts)
     except RequestError as error:  # other endpoints have the dataset prompt in ``gateway``
         name_prompt(error, reference.id)
         error.param = (error.param or "prompt").removeprefix("gateway.")
@@ -189,12 +191,23 @@ async def _rendered(
     route: Route, call: Call, dialogue: Dialogue, found: list[SafePrompt], prompt: Prompt | None = None
 ) -> Prompt:
     if route.form == "messages":
-        route.media.check(dialogue.messages)
+        route.media.check(dialogue.messages, files=call.media_files)
     safe = await render_safely(route, dialogue, prompt, allow=call.allow_markers)
     if safe.breaks:
         raise refusal("candidates")  # candidates are scored as text, so no token ids can be sent
     found.append(safe)
     return safe.prompt
+
+
+async def _with_files(route: Route, call: Call, prompts: dict[str | None, Prompt]) -> dict[str | None, Prompt]:
+    """Return the prompts with the final addresses of media files."""
+    if not call.media_files or route.form == "text":
+        return prompts
+    messages = iter(await route.media.with_files([one for prompt in prompts.values() for one in prompt.messages or ()]))
+    return {
+        label: replace(prompt, source=tuple(islice(messages, len(prompt.messages or ()))))
+        for label, prompt in prompts.items()
+    }
 
 
 def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, params: Mapping[str, Any]) -> ScoredText:

@@ -1,7 +1,8 @@
 """Computes the log-likelihoods of labelled candidates, for multiple-choice tasks and perplexity.
 
-Each text is sent as one ordinary request, with retries, failover and timeouts. All tokens of the text are scored except
-the first token, which has no log probability. If the request has a context, the tokens of the context are not scored.
+Each text is sent as one ordinary request, with retries, failover and timeouts. Equal texts are sent once, because an
+engine may compute slightly different numbers for the same text in another batch. All tokens of the text are scored
+except the first token, which has no log probability. If the request has a context, its tokens are not scored.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+import orjson
 
 from gateway.calls.route import Route
 from gateway.calls.run import policy_changes
@@ -20,7 +23,7 @@ from gateway.core.completion import Completion
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
 from gateway.core.events import Begun, Document, Event, Usage, total_usage
-from gateway.core.exchange import Exchange
+from gateway.core.exchange import Exchange, RawPrompt
 from gateway.core.frozen import dataclass
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.prompt_logprobs import PromptTokens, echoed_logprobs, listed_logprobs
@@ -95,8 +98,9 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
         raise
     finally:
         timeline.backend_closed()
-    usage = total_usage([completion.usage for completion in completions])
-    notices = [notice for completion in completions if completion.begun for notice in completion.begun.notices]
+    answers = list({id(completion): completion for completion in completions}.values())
+    usage = total_usage([completion.usage for completion in answers])
+    notices = [notice for completion in answers if completion.begun for notice in completion.begun.notices]
     events: list[Event] = [Begun("", notices=tuple(dict.fromkeys(notices))), Document(EMPTY_MAPPING)]
     timeline.events_received([*events, usage] if usage is not None else events)
     texts = candidates.texts
@@ -115,9 +119,11 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
 
 
 async def _completions(route: Route, texts: Sequence[ScoredText]) -> list[Completion]:
-    """Send a request for each text, and return the answers in the order of the texts."""
+    """Send a request for each different text, and return the answers in the order of the texts."""
     end, room = asyncio.get_running_loop().time() + route.spec.policy.delivery.total, asyncio.Semaphore(AT_ONCE)
     attempts = texts[0].exchange.attempts
+    keys = [_key(text.exchange) for text in texts]
+    tasks: dict[object, asyncio.Task[Completion]] = {}
 
     async def completion(exchange: Exchange) -> Completion:
         builder = CompletionBuilder()
@@ -129,10 +135,17 @@ async def _completions(route: Route, texts: Sequence[ScoredText]) -> list[Comple
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(completion(text.exchange)) for text in texts]
+            for key, text in zip(keys, texts, strict=True):
+                if key not in tasks:
+                    tasks[key] = group.create_task(completion(text.exchange))
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]
+    return [tasks[key].result() for key in keys]
+
+
+def _key(exchange: Exchange) -> tuple[tuple[RawPrompt, ...], bytes]:
+    """Return a key that is equal for exchanges with the same prompt and the same parameters."""
+    return exchange.prompts, orjson.dumps([exchange.messages, exchange.params])
 
 
 def _tokens(exchange: Exchange, completion: Completion) -> PromptTokens:

@@ -34,6 +34,8 @@ from gateway.template.spec import Example, TemplateSpec
 SYSTEM = {"role": "system", "content": "Answer with a number."}
 QUESTION = {"role": "user", "content": "1+1=?"}
 FOLLOW_UP = (QUESTION, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2+2=?"})
+ANSWER = {"role": "assistant", "content": "4"}
+"""The last message of the examples of a template that renders only complete conversations."""
 CONVERSATIONS = ((QUESTION,), FOLLOW_UP, (SYSTEM, QUESTION), (SYSTEM, *FOLLOW_UP))
 """The conversations of the examples. A conversation that the reference excludes or refuses is left out."""
 Spec = TypeVar("Spec", TemplateSpec, PromptSpec)
@@ -122,8 +124,10 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
     for messages in CONVERSATIONS:
         if reference is not None and any(one.matches(_dialogue(messages)) for one in reference.excluded):
             continue
+        if template.spec.scores_only:
+            messages = (*messages, ANSWER)
         for variables in _variables(template.spec):
-            dialogue = _dialogue(messages, variables)
+            dialogue = dialogue_of(Example(tuple(messages), variables=variables), whole=template.spec.scores_only)
             result: dict[str, Any] = {}
             for renderer in renderers:
                 try:
@@ -158,11 +162,17 @@ def _dialogue(messages: Sequence[Mapping[str, str]], variables: Mapping[str, str
 
 
 def _ends(template: Template) -> list[str]:
-    """Return a line that lists the texts that end an answer."""
+    """Return a line that lists the texts that end an answer; none if the server of an API model ends it."""
+    spec = template.spec
+    if spec.makes_messages or spec.scores_only:
+        return []
+    unknown = "unknown; list the texts under stop"
+    if spec.kind == "prompter":
+        unknown += " for models that take a string (an API model ends its answers itself)"
     for variables in _variables(template.spec):
         with suppress(GatewayError):
             stops = template.render(_dialogue((QUESTION,), variables)).metadata.stops
-            return [f"Answers end at: {', '.join(map(repr, stops)) or 'unknown; list the texts under stop'}"]
+            return [f"Answers end at: {', '.join(map(repr, stops)) or unknown}"]
     return []
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,10 @@ from gateway.parity.sides import chat_reference
 
 STDOUT = "-"
 MODELFILE = "Modelfile"
+MAX_NAME = 64
+"""The maximum length of a name that is made from the source."""
+PACKAGES = ("opencompass", "ais_bench")
+"""The packages whose configs a Python config reads by their full names, such as ``opencompass.configs.datasets.…``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class ImportOptions:
     marks_of: str = ""
     turns: str = "natural"
     variant: str | None = None
+    root: tuple[Path, ...] = ()
+    """The folders from which a Python config may read packages. Without one: the installed packages in ``PACKAGES``."""
 
     @property
     def is_folder(self) -> bool:
@@ -67,7 +75,7 @@ class ImportOptions:
 def read_drafts(options: ImportOptions) -> list[Draft]:
     """Return the chosen drafts of a source, with their names. Raises ``CommandError`` or ``ConfigError``."""
     path = _file_of(options)
-    source = _source(path)
+    source = source_of(options, path)
     kind = kind_of(source) if options.kind == "auto" else options.kind
     _check_options(options, kind)
     match kind:
@@ -83,7 +91,7 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
             drafts = read_dataset(source)
         case _:
             drafts = read_fastchat(source, subset=options.without)
-    drafts = [replace(draft, name=_as_name(draft.name)) for draft in drafts]
+    drafts = _numbered([replace(draft, name=_as_name(draft.name)) for draft in drafts])
     names = ", ".join([draft.name for draft in drafts])
     if options.model is not None:
         drafts = [draft for draft in drafts if draft.name == _as_name(options.model)]
@@ -103,7 +111,7 @@ def kind_hint(options: ImportOptions) -> str | None:
     if options.kind == "auto":
         return None
     with suppress(ConfigError, CommandError):
-        kind = kind_of(_source(_file_of(options)))
+        kind = kind_of(source_of(options, _file_of(options)))
         if kind != options.kind:
             return f"{options.source} looks like {KINDS[kind]}; use --kind {kind}, or leave --kind out"
     return None
@@ -115,6 +123,7 @@ def _check_options(options: ImportOptions, kind: str) -> None:
         (options.form != "jinja", "--as", ("hf",)),
         (options.variant is not None, "--variant", ("hf",)),
         (options.turns != "natural", "--turns", ("opencompass",)),
+        (options.root, "--root", ("opencompass", "dataset")),
         (options.without and options.form == "jinja" and kind == "hf", "--without", ("hf with --as meta",)),
         (options.without, "--without", ("hf", "ollama", "fastchat")),
     ):
@@ -127,12 +136,28 @@ def _check_names(names: list[str]) -> None:
         if not FILE_NAME.fullmatch(name) or name == CHAT.name:
             form = f'use lower-case letters, digits, ".", "_" and "-", and not "{CHAT.name}"'
             raise CommandError(f"{quoted(name)} is not a valid template name; {form}")
-        if names.count(name) > 1:
-            raise CommandError(f"several models or datasets have the name {quoted(name)}; give each a different abbr")
+
+
+def _numbered(drafts: list[Draft]) -> list[Draft]:
+    """Return the drafts with different names: the second with the same name ends in ``-2``."""
+    used = {draft.name for draft in drafts}
+    numbers = Counter[str]()
+    found: list[Draft] = []
+    for draft in drafts:
+        numbers[draft.name] += 1
+        name = draft.name
+        while numbers[draft.name] > 1 and name in used:
+            end = f"-{numbers[draft.name]}"
+            name = draft.name[: MAX_NAME - len(end)] + end
+            numbers[draft.name] += name in used
+        used.add(name)
+        note = f"the name {name} has a number, because several models or datasets are named {draft.name}"
+        found.append(draft if name == draft.name else replace(draft, name=name, notes=(note, *draft.notes)))
+    return found
 
 
 def _as_name(text: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:64] or "imported"
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:MAX_NAME] or "imported"
 
 
 # ---------------------------------------------------------------- files
@@ -155,14 +180,24 @@ def _file_of(options: ImportOptions) -> Path:
     return file
 
 
-def _source(path: Path) -> Source:
+def source_of(options: ImportOptions, path: Path) -> Source:
+    """Return a source file, which can read the files in its folder and in the roots."""
     folder = Path(os.path.realpath(path.parent))
+    roots = [Path(os.path.realpath(root)) for root in options.root] or _installed()
 
-    def read_beside(name: str) -> bytes | None:
-        target = Path(os.path.realpath(folder / name))
-        return _read(target) if target.is_relative_to(folder) and target.is_file() else None
+    def read_file(name: str) -> bytes | None:
+        target = Path(os.path.realpath(name))
+        is_inside = any(target.is_relative_to(one) for one in (folder, *roots))
+        return _read(target) if is_inside and target.is_file() else None
 
-    return Source(str(path), _read(path), read_beside, _parse_yaml)
+    where = (folder / path.name).as_posix()
+    return Source(str(path), _read(path), read_file, _parse_yaml, where, tuple([root.as_posix() for root in roots]))
+
+
+def _installed() -> list[Path]:
+    """Return the folders of the installed packages in ``PACKAGES``. No code of a package is run."""
+    found = [PathFinder.find_spec(name) for name in PACKAGES]
+    return [Path(os.path.realpath(one.origin)).parent for one in found if one is not None and one.origin is not None]
 
 
 def _read(path: Path) -> bytes:

@@ -49,6 +49,7 @@ async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, li
         "examples_sha256": sha256(orjson.dumps(form.examples)).hexdigest() if form.examples else None,
         "params": dict(form.params),
         "keep": list(form.keep),
+        **({"send": list(form.send)} if form.send else {}),
         "models": models,
     }
 

@@ -11,7 +11,9 @@ from typing import Any, BinaryIO
 import orjson
 
 from gateway.cli.options import CommandError
+from gateway.cli.running.fields import fields_of
 from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.words import printable, suggest
 
 CHAT, COMPLETIONS, LOGLIKELIHOOD = "/v1/chat/completions", "/v1/completions", "/v1/loglikelihood"
 
@@ -58,14 +60,18 @@ class RowForm:
     """Fields of the request for lines that do not set them."""
     keep: tuple[str, ...] = ()
     """Columns that are copied to the output line. If the line is a request, the columns are not sent."""
+    send: tuple[str, ...] = ()
+    """Columns that are sent, although they are not fields that ``fields_of`` knows."""
 
     def row(self, number: int, value: dict[str, Any]) -> DataRow:
         """Return line ``number`` as a request. Raises ``RowProblem``."""
         custom_id = value.get("custom_id", f"line-{number}")
         if not isinstance(custom_id, str) or not custom_id:
             raise RowProblem("custom_id must be a text that is not empty")
-        kept = {name: value[name] for name in self.keep if name in value}
+        columns = self.columns(value)
+        kept = {name: columns[name] for name in self.keep if name in columns}
         url, body = INFER[self.infer](self, value)
+        self._check_fields(url, body)
         body = self._with_params(body)
         if self.model is not None and body.setdefault("model", self.model) != self.model:
             raise RowProblem(f"the line names another model than --model {self.model}; remove one of them")
@@ -74,6 +80,25 @@ class RowForm:
         if body.get("stream"):
             raise RowProblem('a row cannot be streamed; remove "stream"')
         return DataRow(custom_id=custom_id, line=number, url=url, body=body, kept=kept)
+
+    def _check_fields(self, url: str, body: Mapping[str, Any]) -> None:
+        """Raise ``RowProblem`` for a column that an engine would get, such as the expected answer."""
+        unknown = [name for name in body if name not in fields_of(url) and name not in self.send]
+        if unknown:
+            first = printable(unknown[0])
+            raise RowProblem(
+                f'"{first}" is not a field of a request to {url}, and may be an expected answer; copy it to the output '
+                f"with --keep {first}, or send it with --send {first}"
+            )
+
+    def columns(self, value: dict[str, Any]) -> Mapping[str, Any]:
+        """Return the columns that ``keep`` and ``send`` can name. A batch line has those of its body too."""
+        body = value.get("body") if self.is_batch_line(value) else None
+        return {**body, **value} if isinstance(body, dict) else value
+
+    def is_batch_line(self, value: Mapping[str, Any]) -> bool:
+        """Return whether a line is a line of OpenAI's batch files."""
+        return self.prompt is None and self.infer == "gen" and "url" in value
 
     def _with_params(self, body: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of ``params`` that a request lacks. The fields inside ``gateway`` are added separately."""
@@ -92,7 +117,7 @@ def _generate(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]
     """Return URL and body of a request for an answer."""
     if form.prompt is not None:
         return CHAT, {"gateway": {"prompt": _prompt(form, value)}}
-    if "url" in value:
+    if form.is_batch_line(value):
         return _batch_line(form, value)
     if "messages" in value:
         return CHAT, _bare(form, value)
@@ -140,7 +165,11 @@ def _prompt(form: RowForm, value: dict[str, Any]) -> dict[str, Any]:
 
 def _bare(form: RowForm, value: dict[str, Any]) -> dict[str, Any]:
     """Return a line that is itself the body of a request, without the columns that are not sent."""
-    return {name: field for name, field in value.items() if name != "custom_id" and name not in form.keep}
+    return {name: field for name, field in value.items() if name != "custom_id" and _is_sent(form, name)}
+
+
+def _is_sent(form: RowForm, name: str) -> bool:
+    return name not in form.keep or name in form.send
 
 
 def _batch_line(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -156,7 +185,7 @@ def _batch_line(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, An
         raise RowProblem('"url" must be a path that begins with "/v1/"')
     if not isinstance(body, dict):
         raise RowProblem('"body" must be an object')
-    return url, dict(body)
+    return url, {name: field for name, field in body.items() if _is_sent(form, name)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +202,16 @@ def survey(path: Path, form: RowForm) -> DataSurvey:
     """Read and check a whole data file. Raises ``CommandError`` with the problems found."""
     digest, lines, first = hashlib.sha256(), dict[str, int](), dict[tuple[str, str], DataRow]()
     problems: list[str] = []
+    columns: set[str] = set()
     with _open(path) as file:
         for number, line in enumerate(file, 1):
             digest.update(line)
             try:
-                row = _parse(form, number, line)
-                if row is None:
+                value = _object(line)
+                if value is None:
                     continue
+                columns.update(form.columns(value))
+                row = form.row(number, value)
                 if row.custom_id in lines:
                     raise RowProblem(f'line {lines[row.custom_id]} also has custom_id "{row.custom_id}"; change one')
             except RowProblem as problem:
@@ -192,6 +224,10 @@ def survey(path: Path, form: RowForm) -> DataSurvey:
         raise CommandError("\n".join([count, *problems[:MOST_PROBLEMS]]))
     if not lines:
         raise CommandError(f"{path}: the file has no rows")
+    for option, names in (("--keep", form.keep), ("--send", form.send)):
+        if unused := set(names) - columns:
+            name = min(unused)
+            raise CommandError(f'{option} {name}: no row of {path} has the column "{name}"{suggest(name, columns)}')
     return DataSurvey(rows=len(lines), sha256=digest.hexdigest(), first=first)
 
 
@@ -199,15 +235,9 @@ def read_rows(path: Path, form: RowForm) -> Iterator[DataRow]:
     """Yield the rows of a file that ``survey`` has checked."""
     with _open(path) as file:
         for number, line in enumerate(file, 1):
-            row = _parse(form, number, line)
-            if row is not None:
-                yield row
-
-
-def _parse(form: RowForm, number: int, line: bytes) -> DataRow | None:
-    """Return the row of a line; None: the line is blank."""
-    value = _object(line)
-    return None if value is None else form.row(number, value)
+            value = _object(line)
+            if value is not None:
+                yield form.row(number, value)
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

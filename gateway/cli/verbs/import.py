@@ -7,13 +7,14 @@ The source is parsed and never executed. The new template's prompts are compared
 conversations of gateway parity. Examples with exact prompts are added, and the template is checked before it is
 written. Settings of the source that a template cannot contain are listed.
 
-Exit code 0: the files are written. 1: the source cannot be imported exactly. 2: the command line is wrong, or an
-output file exists.
+Exit code 0: the files are written. 1: the source cannot be imported exactly, or a part of it was found and not read;
+the other parts are written. 2: the command line is wrong, or an output file exists.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,8 +25,9 @@ from gateway.cli.importing.sources import ImportOptions, kind_hint, read_drafts
 from gateway.cli.options import FILE, print_note, print_problems, verb
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.words import printable
-from gateway.importer.draft import SUBSETS
+from gateway.importer.draft import SUBSETS, Draft
 from gateway.importer.kinds import KINDS
+from gateway.importer.python_file import RESOLVED
 
 EXAMPLES = r"""Examples:
   gateway import ~/models/my-chat-7b                        a chat template, with the files it needs
@@ -58,6 +60,9 @@ FORMATS = "".join([f"  {kind:<12} {description}\n" for kind, description in KIND
               "messages, empty messages, odd turns, messages to be continued; may be repeated")  # fmt: skip
 @click.option("--turns", type=click.Choice(["natural", "opencompass"]), default="natural",
               help='the setting "turns" of a template that is made from an OpenCompass config')  # fmt: skip
+@click.option("--root", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+              metavar="DIR", show_default="the installed opencompass and ais_bench",
+              help="a folder from which read_base blocks of a config may read files; may be repeated")  # fmt: skip
 @click.option("--marks-of", default="", metavar="NAME", show_default=False,
               help="use the tokens of this model or model family in LazyLLM's table")  # fmt: skip
 def command(**options: Any) -> int:
@@ -76,6 +81,7 @@ def command(**options: Any) -> int:
             for removed in write_files(file, path):
                 print(f"removed {printable(str(removed))}, a file of an earlier import", file=sys.stderr)
             print(f"wrote {path}", file=sys.stderr)
+        return _report_not_read(chosen, drafts)
     except ConfigError as error:
         print_problems(error.problems)
         if hint := kind_hint(chosen):
@@ -84,4 +90,14 @@ def command(**options: Any) -> int:
     except RecursionError:  # a foreign file can nest to any depth
         print_problems([Problem(str(chosen.source), 0, "", "the file is nested too deeply; simplify it")])
         return 1
-    return 0
+
+
+def _report_not_read(chosen: ImportOptions, drafts: list[Draft]) -> int:
+    """Print what was found in the source and not read, and return the exit code."""
+    not_read = dict.fromkeys([line for draft in drafts for line in draft.not_read])
+    if not not_read or chosen.model is not None:
+        return 0
+    print_problems([Problem(str(chosen.source), 0, "", f"not imported: {line}") for line in not_read])
+    print_note(f"{len(drafts)} imported, {len(not_read)} found and not read; read the rest from the resolved config "
+               f"({RESOLVED}), or choose one with --model")  # fmt: skip
+    return 1

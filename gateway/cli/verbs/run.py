@@ -63,6 +63,7 @@ class RunOptions:
     param: tuple[tuple[str, Any], ...]
     """Fields of the requests with their values."""
     keep: tuple[str, ...]
+    send: tuple[str, ...]
     config: Path
     base_url: str | None
     key: str | None
@@ -92,6 +93,8 @@ class RunOptions:
               "VALUE is JSON or a text; may be repeated")  # fmt: skip
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="copy a column to the output, and do not send it as a field; may be repeated")  # fmt: skip
+@click.option("--send", multiple=True, metavar="COLUMN",
+              help="send a column that is not a known field of a request; may be repeated")  # fmt: skip
 @config_option()
 @click.option("--base-url", metavar="URL", help="a running gateway, such as http://127.0.0.1:8000/v1")
 @click.option("--key", metavar="env:NAME", help="the environment variable with the client key for --base-url")
@@ -120,6 +123,8 @@ def command(context: click.Context, /, **options: Any) -> int:
         raise CommandError("--turns applies only to --infer multiturn; add this option, or remove --turns")
     if chosen.examples is not None and chosen.prompt is None:
         raise CommandError("--examples applies only to a dataset prompt; add --prompt, or remove --examples")
+    if chosen.send and chosen.prompt is not None:
+        raise CommandError("--send does not apply to --prompt, which has all columns as variables; remove --send")
     form = RowForm(
         model=chosen.model,
         prompt=chosen.prompt,
@@ -127,7 +132,8 @@ def command(context: click.Context, /, **options: Any) -> int:
         turns=chosen.turns,
         examples=() if chosen.examples is None else read_examples(chosen.examples),
         params=dict(chosen.param),
-        keep=tuple(chosen.keep),
+        keep=chosen.keep,
+        send=chosen.send,
     )
     found = survey(chosen.data, form)
     with OutputFile(chosen.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -203,14 +209,19 @@ def _report(out: Path, results: dict[str, Any], missing: int) -> None:
     left = f", {missing} not asked yet" if missing else ""
     print(f"{results['answered']} of {results['rows'] + missing} rows answered, {results['failed']} failed{left}: "
           f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
+    if results["notices"]:
+        print(f"notices: {_counts(results['notices'])}", file=sys.stderr)
     if results["errors"]:
-        codes = ", ".join([f"{code} ({count})" for code, count in results["errors"].items()])
-        print(f"errors: {printable(codes)}; {out} contains the error of each failed row\n"
+        print(f"errors: {_counts(results['errors'])}; {out} contains the error of each failed row\n"
               f"the first error is {printable(results['first_error'])}", file=sys.stderr)  # fmt: skip
     for name, model in results["models"].items():
         for kind in ("templates", "dataset_prompts"):
             if len(model[kind].keys() - {"none"}) > 1:
                 print_note(f"the {kind} of {printable(name)} differ between rows: {', '.join(model[kind])}")
+
+
+def _counts(numbers: dict[str, int]) -> str:
+    return printable(", ".join([f"{name} ({number})" for name, number in numbers.items()]))
 
 
 def _is_given(context: click.Context, option: str) -> bool:

@@ -166,6 +166,14 @@ ROWS: Final[tuple[Row, ...]] = (
         "Whether messages may contain `https` addresses of media; the target fetches them, the gateway does not."),
     Row(POLICY, "media.data", choice("allow", "refuse"), "allow",
         "Whether messages may contain media as `data:` URIs or in base64."),
+    Row(POLICY, "media.file", choice("refuse", "pass", "inline"), "refuse",
+        "Whether messages may name media files in `media.folders`: `pass`, the target reads the file; `inline`, the "
+        "gateway reads it and sends a `data:` URI; a client key needs `allow_media_files`."),
+    Row(POLICY, "media.folders", list_of(kinds.TEXT), [],
+        "The folders whose files may be named, relative to the folder of `gateway.yaml`; links out of them are "
+        "refused."),
+    Row(POLICY, "media.max_size", kinds.SIZE, "16MiB",
+        "The largest size of all files of a request together."),
     Row(POLICY, "limits.requests_per_minute", integer(1), None,
         "The maximum calls per minute to a model with this policy; further ones get 429 `rate_limit_exceeded`."),
     Row(POLICY, "limits.tokens_per_minute", integer(1), None,
@@ -232,6 +240,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "`false`: calls with this key are never recorded, under any policy."),
     Row(KEYS, "<name>.allow_markers", kinds.SWITCH, False,
         "Send markers of templates in requests with this key unchanged; for evaluations and trusted tools."),
+    Row(KEYS, "<name>.allow_media_files", kinds.SWITCH, False,
+        "Accept the names of media files in requests with this key, where the policy's `media.file` allows files."),
     Row(KEYS, "<name>.expires", kinds.MOMENT, None,
         "The last day on which the key is valid (in UTC), or the time at which it expires; by default, never."),
     Row(KEYS, "<name>.limits.requests_per_minute", integer(1), None,

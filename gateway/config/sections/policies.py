@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -55,6 +56,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
         where = ("delivery", "timeout", clock)
         if document.has(where) and timeout[clock] and total and timeout[clock] > total:
             document.refuse(where, f"has no effect, because it is longer than total ({total:g}s); make it shorter")
+    folders = _media_folders(files, document, values["media"])
     if len(files.problems) > before:
         return None
     frozen = {section: MappingProxyType(params[section]) for section in ("force", "default", "clamp")}
@@ -62,7 +64,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
         name=name,
         description=values["description"],
         params=ParamsPolicy(**{**params, **frozen}),
-        media=MediaPolicy(**values["media"]),
+        media=MediaPolicy(**{**values["media"], "folders": folders}),
         limits=LimitsPolicy(**values["limits"]),
         markers=MarkersPolicy(**values["markers"]),
         cache=CachePolicy(**values["cache"]),
@@ -80,6 +82,21 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
             stream_upstream=delivery["stream_upstream"],
         ),
     )
+
+
+def _media_folders(files: Files, document: YamlDocument, media: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the folders of ``media.folders``, and add a problem for each one that is not a folder."""
+    names = media["folders"] or ()
+    folders = tuple([files.home / name for name in names])
+    for number, folder in enumerate(folders):
+        if not os.path.isdir(folder):
+            files.looked_at[folder] = None
+            message = f"no folder {names[number]}; the path is relative to the folder of gateway.yaml"
+            document.refuse(("media", "folders", number), message)
+    if media["file"] in ("pass", "inline") and media["folders"] == ():
+        message = "needs media.folders; name the folders whose files may be sent, such as folders: [/data/images]"
+        document.refuse(("media", "file"), message)
+    return folders
 
 
 def _check_params(document: YamlDocument, params: Mapping[str, Any]) -> None:

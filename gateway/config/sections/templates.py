@@ -10,6 +10,7 @@ from typing import Literal
 from gateway.config.files.reader import AddProblem, Files, FolderFiles, digest, digest_of
 from gateway.template.registry import build, run_examples
 from gateway.template.spec import TemplateSpec
+from gateway.template.validation.meta import SCORES_ONLY
 from gateway.template.validation.template import SpecError, parse_spec
 
 CHAT = TemplateSpec(name="chat", kind="chat", description="Messages, unchanged.", digest=digest(b"kind: chat\n")[:12])
@@ -21,8 +22,7 @@ def read_template(
 ) -> TemplateSpec | None:
     """Read the template of a file and run its examples. Returns None if the file has problems.
 
-    ``generates``: False if the template is only compared with another one. Then no role needs ``generate``, and a
-    template without such a role runs no examples.
+    ``generates``: False if the template only renders complete conversations. Then ``round`` may be missing.
     """
     before = len(files.problems)
     document = files.document(path, add_problem)
@@ -39,8 +39,10 @@ def read_template(
         for problem in error.problems:
             document.refuse(problem.path, problem.message)
         return None
-    for problem in run_examples(build(spec)) if generates or spec.generating is not None else ():
+    for problem in run_examples(build(spec)) if spec.kind != "meta" or spec.round else ():
         document.refuse(problem.path, problem.message)
+    if spec.scores_only and generates:
+        files.notes.append(document.problem(("round",), SCORES_ONLY))
     files.notes += [document.problem(("file",), note) for note in (spec.jinja.notes if spec.jinja is not None else ())]
     for key, roles in (("round", spec.round), ("reserved_roles", spec.reserved_roles)):
         for number, role in enumerate(roles):

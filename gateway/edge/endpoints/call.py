@@ -146,6 +146,8 @@ class CallHandler:
         if key is not None and key.allow_markers:
             call = replace(call, allow_markers=True)
         route = authorized_route(stack, key, call.model)
+        if route.media.takes_files and (key is None or key.allow_media_files):
+            call = replace(call, media_files=True)
         if route.fallbacks:
             call = replace(call, fallbacks=tuple([name for name in route.fallbacks if stack.keyring.allows(key, name)]))
         if key is not None and stack.has_cache:

@@ -8,6 +8,7 @@
 ``markers``         the policy for markers of the template in texts of the client
 ``marker_set``      the markers of a model, and the search for them
 ``media``           the policy for media in messages (images, audio, video, files)
+``media_files``     reads the media files that messages name
 ``parameters``      the policy for request parameters
 ``output_parsing``  chooses how the answer is parsed
 """

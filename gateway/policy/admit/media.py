@@ -3,19 +3,24 @@
 The gateway fetches no address, but a target may fetch an address inside its network, a ``file:`` URI or a path (row
 A19 of ``docs/spec/reliability.md``; vLLM CVE-2025-6242). So each string of a message must be one of these: text, media
 (a ``data:`` URI, or an ``https`` address in strict form), or a plain word that is not an address or a path.
-Addresses are never rewritten. An address with characters that a parser would remove or skip is refused.
+These addresses are never rewritten. An address with characters that a parser would remove or skip is refused.
+
+If the policy allows files (``media.file``), media may also be a ``file:`` URI or a path. Such an address is never sent
+as the client wrote it: ``with_files`` replaces it by the file's content, or by the ``file:`` URI of its resolved path.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 
 from gateway.config.snapshot import MediaPolicy
 from gateway.core.dialogue import Message
 from gateway.core.errors import MediaNotAllowed
+from gateway.policy.admit.media_files import MediaFiles, path_of
 
 HTTPS = re.compile(
     r"https://(\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?)\.?(?::[0-9]{1,5})?(?:[/?#]|$)"
@@ -43,7 +48,8 @@ TEXT: Final = "text"
 BASE64: Final = "base64"
 """The slot of a field that contains media in base64."""
 IMAGE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-VIDEO: Final = ("video/mp4", "video/webm", "video/mpeg")
+VIDEO: Final = ("video/mp4", "video/webm", "video/mpeg", "video/jpeg")
+"""``video/jpeg``: frames of a video as JPEG images in base64, separated by commas, as AISBench and vLLM write them."""
 AUDIO: Final = ("audio/wav", "audio/mpeg", "audio/mp3", "audio/ogg")
 FILE: Final = ()
 """The slot of a file. It must be a ``data:`` URI of any type. The other media slots list the types that are allowed."""
@@ -86,9 +92,18 @@ class MediaRule:
     def __init__(self, policy: MediaPolicy) -> None:
         self._https = policy.https == "allow"
         self._data = policy.data == "allow"
+        self._files = None if policy.file == "refuse" else MediaFiles(policy)
 
-    def check(self, messages: Sequence[Message]) -> None:
-        """Raise ``MediaNotAllowed`` if a string of the messages may not be sent to a target."""
+    @property
+    def takes_files(self) -> bool:
+        """Whether messages may name files. If so, ``with_files`` must be applied to the messages that are sent."""
+        return self._files is not None
+
+    def check(self, messages: Sequence[Message], *, files: bool = False) -> None:
+        """Raise ``MediaNotAllowed`` if a string of the messages may not be sent to a target.
+
+        ``files``: whether the client has the right to name files.
+        """
         for number, message in enumerate(messages):
             for field, value in message.raw.items():
                 if field != "content":
@@ -96,6 +111,18 @@ class MediaRule:
                 elif isinstance(value, list):
                     for index, part in enumerate(value):
                         self._part(part, f"messages[{number}].content[{index}]")
+                        if self._files is not None and not files:
+                            _refuse_files(part, f"messages[{number}].content[{index}]")
+
+    async def with_files(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+        """Return the messages with the final address of each file. Files are read in a thread.
+
+        Raises ``MediaNotAllowed`` for a file that may not be sent, and if all files together are too large.
+        """
+        parts = [part for message in messages for part in _parts(message)]
+        if self._files is None or not any(next(_files_in(part), None) for part in parts):
+            return tuple(messages)
+        return await asyncio.to_thread(_with_files, self._files, messages)
 
     def _part(self, part: Mapping[str, Any], where: str) -> None:
         slots = PARTS.get(part["type"], {})
@@ -135,6 +162,8 @@ class MediaRule:
         if isinstance(value, str) and self._takes(value, slot, where):
             return
         forms = []
+        if self._files is not None and slot not in (BASE64, FILE):
+            forms.append("a file: URI or a path")
         if self._https and slot not in (BASE64, FILE):
             forms.append("an https address")
         if self._data:
@@ -153,7 +182,47 @@ class MediaRule:
         if self._https and slot != FILE and value[:8].lower() == "https://":
             refuse_unsafe_address(value, where)
             return True
-        return False
+        # a file's path is checked when the file is opened
+        return self._files is not None and slot != FILE and len(value) <= MAX_ADDRESS and path_of(value) is not None
+
+
+def _parts(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the content parts of a message as received."""
+    content = message.get("content")
+    return content if isinstance(content, list) else ()
+
+
+def _files_in(part: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield (field, path, allowed media types) for each field of a content part that names a file."""
+    for field, slot in PARTS.get(part["type"], {}).items():
+        value = part.get(field)
+        url = value.get("url") if isinstance(value, Mapping) else value
+        if isinstance(slot, tuple) and slot != FILE and isinstance(url, str) and (path := path_of(url)) is not None:
+            yield field, path, slot
+
+
+def _refuse_files(part: Mapping[str, Any], where: str) -> None:
+    for field, _, _ in _files_in(part):
+        raise MediaNotAllowed(
+            f"{where}.{field} names a file, and the client's key has no right to name files; send the media as a "
+            "data: URI, or ask the operator for a key with allow_media_files",
+            param=f"{where}.{field}",
+        )
+
+
+def _with_files(files: MediaFiles, messages: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    sent, left = [], files.max_size
+    for number, message in enumerate(messages):
+        parts = []
+        for index, part in enumerate(_parts(message)):
+            for field, path, types in _files_in(part):
+                address, size = files.address(path, types, left, f"messages[{number}].content[{index}].{field}")
+                left -= size
+                value = part[field]
+                part = {**part, field: {**value, "url": address} if isinstance(value, Mapping) else address}
+            parts.append(part)
+        sent.append({**message, "content": parts} if parts else message)
+    return tuple(sent)
 
 
 def refuse_unsafe_address(url: str, where: str) -> None:

@@ -4,6 +4,7 @@ The package implements OpenCompass's and AISBench's prompt templates (``docs/spe
 
 - ``spec``         the keys of a prompt file
 - ``validation``   checks a prompt file
+- ``answer_columns``  finds the columns of the answer in a file that does not name them
 - ``prompt_list``  strings, turns and section markers, and the columns in their text
 - ``template``     string templates, dialogue templates, and one template for each label
 - ``messages``     templates written as OpenAI messages

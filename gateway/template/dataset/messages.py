@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
-from gateway.template.dataset.prompt_list import Change, Fill, Row
+from gateway.template.dataset.prompt_list import Change, Fill, FillLikeOpenCompass, Row
 
 ROLES = ("system", "user", "assistant")
 EXPAND = "expand_column"
@@ -19,10 +20,22 @@ EXPAND = "expand_column"
 class MessagesTemplate:
     """One template of messages. Raises ``TemplateError`` for a template that is not valid."""
 
-    def __init__(self, messages: Sequence[Any], *, ice_token: str = "", fill: Fill) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Any],
+        *,
+        ice_token: str = "",
+        column_tokens: Mapping[str, str] = EMPTY_MAPPING,
+        exact: bool = False,
+    ) -> None:
+        """Create the template. ``column_tokens``: column → a text that is replaced with the column's value.
+
+        ``exact``: the columns are filled as in OpenCompass: also inside values, but not in content parts.
+        """
         self._messages = messages
         self._ice_token = ice_token
-        self._fill = fill
+        self._exact = exact
+        self._fill = FillLikeOpenCompass(column_tokens) if exact else Fill(column_tokens)
         for entry in messages:
             if isinstance(entry, str) and entry != ice_token:
                 raise TemplateError(f"{entry!r} is neither a message nor the ice_token: write {{role: …, content: …}}")
@@ -40,8 +53,13 @@ class MessagesTemplate:
             elif EXPAND in entry:
                 found += _expanded(row, entry[EXPAND])
             else:
-                found.append({**entry, "content": _filled(entry["content"], lambda text: self._fill(text, row))})
+                found.append({**entry, "content": self._content(entry["content"], row)})
         return found
+
+    def _content(self, content: Any, row: Row) -> Any:
+        if self._exact and not isinstance(content, str):
+            return content
+        return _filled(content, lambda text: self._fill(text, row))
 
 
 def _expanded(row: Row, column: str) -> list[Any]:

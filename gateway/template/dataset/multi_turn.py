@@ -34,7 +34,8 @@ def multi_turn_dialogue(template: DatasetTemplate, row: Row) -> list[Any]:
         rounds += mapped(items[start + 1 : end], lambda text, turn=turn: template.fill(text, turn))  # type: ignore[misc]
     before, after = items[: start + 1], items[end:]
     if not template.exact:  # OpenCompass leaves the columns of these sections unfilled
-        before, after = [list(mapped(part, lambda text: template.fill(text, row))) for part in (before, after)]
+        outside = {**row, ANSWER: ""}
+        before, after = [list(mapped(part, lambda text: template.fill(text, outside))) for part in (before, after)]
     return [*before, *rounds, *after]
 
 

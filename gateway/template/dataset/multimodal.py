@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.template.dataset.prompt_list import Row
+from gateway.template.dataset.prompt_list import Row, columns_in
 from gateway.template.dataset.template import DatasetTemplate
 
 END_TAG = "<AIS_CONTENT_TAG>"
@@ -37,6 +37,19 @@ def multimodal_prompt(template: DatasetTemplate, row: Row) -> list[Any]:
             f"the variable {CONTENT} is missing; send it with tagged text, such as <AIS_TEXT_START>…{END_TAG}"
         )
     return [_with_parts(item, row, str(row[column]), template) for item in items]
+
+
+def piece_columns(template: Any) -> frozenset[str]:
+    """Return the columns that only the pieces of a tagged text fill, so that a row need not have them."""
+    columns = {column for _, column in KINDS.values()}
+    return frozenset(columns.difference(columns_in(_outside_parts(template))))
+
+
+def _outside_parts(template: Any) -> Any:
+    """Return a template without the content parts of its turns."""
+    if isinstance(template, Mapping):
+        return {key: _outside_parts(value) for key, value in template.items() if key != "prompt_mm"}
+    return [_outside_parts(item) for item in template] if isinstance(template, list | tuple) else template
 
 
 def _with_parts(item: Any, row: Row, tagged: str, template: DatasetTemplate) -> Any:

@@ -9,11 +9,12 @@ from typing import Any
 
 from gateway.core.call import MAX_TURNS
 from gateway.core.errors import InvalidValue, TemplateError
+from gateway.template.dataset.answer_columns import columns_of_answer
 from gateway.template.dataset.few_shot import FewShotPrompt
 from gateway.template.dataset.messages import MessagesTemplate
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION, InferMode, multi_turn_dialogue, turn_requests
-from gateway.template.dataset.multimodal import multimodal_prompt
-from gateway.template.dataset.prompt_list import Fill, PromptItems, Row, columns_in
+from gateway.template.dataset.multimodal import multimodal_prompt, piece_columns
+from gateway.template.dataset.prompt_list import PromptItems, Row, texts
 from gateway.template.dataset.spec import PromptSpec, TemplateEntry
 from gateway.template.dataset.template import DatasetTemplate
 
@@ -34,13 +35,16 @@ class DatasetPrompt:
         """Whether the prompt is a list of OpenAI messages. If False, the prompt is a text, or turns with roles such as
         HUMAN."""
         self._is_multimodal = isinstance(main.template, Mapping) and "prompt_mm" in json.dumps(main.template)
-        self._columns = frozenset(columns_in(main.template or main.messages))
+        self._piece_columns = piece_columns(main.template) if self._is_multimodal else frozenset()
+        self._exact = spec.fill == "opencompass"
+        self._columns = frozenset(main.columns) - self._piece_columns
         self._has_place = spec.ice_template is not None and bool(main.ice_token)
+        self._unnamed_answers = tuple(columns_of_answer(spec))
         shown = spec.ice_template or main
-        self._shot_columns = frozenset(columns_in(shown.template or shown.messages))
+        self._shot_columns = frozenset(shown.columns)
         if self.makes_messages:
-            self._messages = _messages_template(main)
-            self._shot_messages = None if spec.ice_template is None else _messages_template(spec.ice_template)
+            self._messages = _messages_template(spec, main)
+            self._shot_messages = None if spec.ice_template is None else _messages_template(spec, spec.ice_template)
             return
         self._template = _template(spec, main)
         ice = spec.ice_template
@@ -77,9 +81,9 @@ class DatasetPrompt:
             )
         try:
             if self.makes_messages:
-                return self._messages.generation(variables, self._message_shots(variables, examples))
+                return self._messages.generation(self._masked(variables), self._message_shots(variables, examples))
             if self._is_multimodal:
-                return multimodal_prompt(self._template, variables)
+                return multimodal_prompt(self._template, self._masked(variables))
             return self._few_shot.generation(variables, self._shots(variables, examples))
         except TemplateError as error:
             raise InvalidValue(error.message, param=PARAM) from None
@@ -122,6 +126,23 @@ class DatasetPrompt:
         lacking = self._columns - variables.keys() - {self.spec.output_column}
         return sorted(lacking.union(*[self._shot_columns - row.keys() for row in examples or ()]))
 
+    def shown_answer(self, variables: Row, examples: Examples = None) -> str:
+        """Return the column whose value is, or may be, an answer inside the prompt; empty if the answer is left out.
+
+        The answer is not masked in the prompts of labels. With ``fill: opencompass``, it is masked only in prompts of
+        one turn that are a text or a dialogue; in all others, values that contain ``{answer}`` are filled too.
+        """
+        spec, answer = self.spec, self.spec.output_column
+        is_unmasked = self._exact and (self.makes_messages or self._is_multimodal or spec.multi_turn)
+        if not answer:
+            return next((name for name in self._unnamed_answers if name in variables), "")
+        if answer not in variables or not (self.labels or is_unmasked):
+            return ""
+        if answer in self._columns and not spec.multi_turn:  # a dialogue masks the answer of the turn itself
+            return answer
+        values = [list(variables.values()), [list(row.values()) for row in self._rows(variables, examples)]]
+        return answer if self._exact and any(f"{{{answer}}}" in text for text in texts(values)) else ""
+
     def lacks_examples(self, examples: Examples) -> bool:
         """Return whether the prompt has a place for examples, but no examples. Returns False for ``examples: []``."""
         retriever = self.spec.retriever
@@ -129,13 +150,20 @@ class DatasetPrompt:
         return examples is None and self._has_place and not count
 
     def _check(self, variables: Row) -> None:
-        missing = [column for column in self.spec.input_columns if column not in variables]
+        present = variables.keys() | self._piece_columns
+        missing = [column for column in self.spec.input_columns if column not in present]
         if missing:
             raise InvalidValue(
                 f"prompt {self.spec.name} needs the variables {', '.join(self.spec.input_columns)}; "
                 f"the request lacks {', '.join(missing)}",
                 param=PARAM,
             )
+
+    def _masked(self, variables: Row) -> Row:
+        """Return the variables without the answer; unchanged for the prompts in which OpenCompass does not mask it."""
+        spec = self.spec
+        masked = spec.output_column and not self._exact
+        return {**variables, spec.output_column: spec.gen_field_replace_token} if masked else variables
 
     def _rows(self, variables: Row, examples: Examples) -> Sequence[Row]:
         retriever, train = self.spec.retriever, self.spec.train
@@ -152,7 +180,8 @@ class DatasetPrompt:
         rows = self._rows(variables, examples)
         if rows and not self._template.ice_token:
             raise TemplateError("the template has no place for examples: write ice_token, or leave the examples out")
-        return self._few_shot.shots(rows) if rows or self.spec.retriever.kind != "zero" else ""
+        has_end = self.spec.retriever.kind != "zero" or self.spec.ice_eos_token is not None
+        return self._few_shot.shots(rows) if rows or has_end else ""
 
     def _message_shots(self, variables: Row, examples: Examples) -> list[Any]:
         rows, template = self._rows(variables, examples), self._shot_messages
@@ -175,7 +204,12 @@ def _template(spec: PromptSpec, entry: TemplateEntry) -> DatasetTemplate:
     )
 
 
-def _messages_template(entry: TemplateEntry) -> MessagesTemplate:
+def _messages_template(spec: PromptSpec, entry: TemplateEntry) -> MessagesTemplate:
     if entry.template is not None:
         raise TemplateError("prompt_template and ice_template must both have messages, or both have template")
-    return MessagesTemplate(entry.messages, ice_token=entry.ice_token, fill=Fill(entry.column_token_map))
+    return MessagesTemplate(
+        entry.messages,
+        ice_token=entry.ice_token,
+        column_tokens=entry.column_token_map,
+        exact=spec.fill == "opencompass",
+    )

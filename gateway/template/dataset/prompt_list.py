@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
 
 PromptItems = str | list[Any]
@@ -137,10 +138,12 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(item)
 
 
-def columns_in(value: Any) -> list[str]:
-    """Return the names of the columns inside a template, in the order of the text."""
-    names = [name for text in texts(value) for name in COLUMN_PATTERN.findall(text)]
-    return [name for name in dict.fromkeys(names) if name.isidentifier()]
+def columns_in(value: Any, column_tokens: Mapping[str, str] = EMPTY_MAPPING) -> list[str]:
+    """Return the names of the columns inside a template, in the order of the text, then the columns of the tokens."""
+    found = list(texts(value))
+    names = [name for text in found for name in COLUMN_PATTERN.findall(text) if name.isidentifier()]
+    names += [column for column, token in column_tokens.items() if any(token in text for text in found)]
+    return list(dict.fromkeys(names))
 
 
 def _mapped_item(item: Any, change: Change) -> Any:

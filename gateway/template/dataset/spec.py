@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from gateway.core.answer_markers import NonEmpty
 from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.template.dataset.prompt_list import columns_in
 
 Entries = tuple[Mapping[str, Any] | str, ...]
 """Turns or messages, and texts between them."""
@@ -30,6 +31,11 @@ class TemplateEntry:
     """The text between the context and the answer of a scored prompt. It is removed from the prompt."""
     column_token_map: Mapping[str, NonEmpty] = field(default=EMPTY_MAPPING)
     """Column → a text that is replaced with the column's value, in addition to ``{column}``."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns inside the template, in the order of the text; last the columns of tokens."""
+        return columns_in(self.template or self.messages, self.column_token_map)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,11 +59,11 @@ class DatasetTemplate:
     ) -> PromptItems:
         """Return the prompt that the model continues. ``mask_text`` replaces the value of the column ``mask``."""
         label = self.labels[0] if self.labels else None
-        return self._filled(label, row if mask is None else {**row, mask: mask_text}, shots)
+        return self._filled(label, row if mask is None else {**row, mask: mask_text}, shots, generates=True)
 
     def candidate(self, label: Any, row: Row, shots: PromptItems = "") -> PromptItems:
         """Return the prompt that is scored for one label. No column is masked."""
-        return self._filled(label, row, shots)
+        return self._filled(label, row, shots, generates=False)
 
     def shot(self, row: Row, label: Any = None) -> PromptItems:
         """Return one example. ``label`` selects the template if each label has a template."""
@@ -83,12 +83,15 @@ class DatasetTemplate:
             )
         return self.template[label]
 
-    def _filled(self, label: Any, row: Row, shots: PromptItems) -> PromptItems:
+    def _filled(self, label: Any, row: Row, shots: PromptItems, *, generates: bool) -> PromptItems:
         prompt = self._encoded(self._of_label(label))
+        if not (self.exact and generates):  # OpenCompass removes it from the examples of a generation too
+            prompt = replaced(prompt, self.sep_token, "")
         if self.exact:  # the examples are inserted first, so their text is searched for columns too
-            prompt = replaced(with_shots(prompt, self.ice_token, shots), self.sep_token, "")
-            return mapped(prompt, lambda text: self.fill(text, row))
-        prompt = replaced(prompt, self.sep_token, "")
+            prompt = with_shots(prompt, self.ice_token, shots)
+            return mapped(
+                replaced(prompt, self.sep_token, "") if generates else prompt, lambda text: self.fill(text, row)
+            )
         return with_shots(prompt, self.ice_token, shots, lambda text: self.fill(text, row))
 
     @staticmethod

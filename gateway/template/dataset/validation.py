@@ -9,9 +9,10 @@ from typing import Any
 
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.words import shown
+from gateway.template.dataset.answer_columns import columns_of_answer, is_certain, shown_columns
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
 from gateway.template.dataset.prompt import DatasetPrompt
-from gateway.template.dataset.prompt_list import columns_in, without_markers
+from gateway.template.dataset.prompt_list import without_markers
 from gateway.template.dataset.spec import PromptExample, PromptSpec, TemplateEntry
 from gateway.template.dataset.template import SECTIONS
 from gateway.template.validation.problems import Path, Problems, SpecError
@@ -58,17 +59,7 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
             problems.add(("train_file",), error.message)
     if not problems.found:
         _check_retriever(spec, problems)
-    entries = [entry for entry in (spec.prompt_template, spec.ice_template) if entry is not None]
-    columns = [column for entry in entries for column in columns_in(entry.template or entry.messages)]
-    listed = {*spec.input_columns, spec.output_column}
-    for key, column in (
-        *[("input_columns", name) for name in spec.input_columns],
-        ("output_column", spec.output_column),
-    ):
-        near = get_close_matches(column, set(columns) - listed, n=1)
-        if near and column not in columns:  # a misspelt name would stay in the prompt, or leave the answer there
-            other = f"the template's {{{near[0]}}} is not a column"
-            problems.add((key,), f"no template has {{{column}}}, and {other}; use the same name in both")
+    _check_columns(spec, problems)
     if spec.multi_turn and not {QUESTION, ANSWER} >= {*spec.input_columns, spec.output_column or ANSWER}:
         problems.add(
             ("multi_turn",), f"allows only the columns {QUESTION} and {ANSWER}, which are lists; remove others"
@@ -81,6 +72,27 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     if problems.found:
         raise SpecError(problems.found)
     return spec
+
+
+def _check_columns(spec: PromptSpec, problems: Problems) -> None:
+    """Check the names of the columns, and that no value of the answer gets into a prompt by accident."""
+    entries = [entry for entry in (spec.prompt_template, spec.ice_template) if entry is not None]
+    columns = [column for entry in entries for column in entry.columns]
+    listed = {*spec.input_columns, spec.output_column}
+    for key, column in (
+        *[("input_columns", name) for name in spec.input_columns],
+        ("output_column", spec.output_column),
+    ):
+        near = get_close_matches(column, set(columns) - listed, n=1)
+        if near and column not in columns:  # a misspelt name would stay in the prompt, or leave the answer there
+            other = f"the template's {{{near[0]}}} is not a column"
+            problems.add((key,), f"no template has {{{column}}}, and {other}; use the same name in both")
+    if spec.fill == "once" and is_certain(spec) and (answers := columns_of_answer(spec)):
+        problems.add(
+            ("output_column",),
+            f"is missing, and the model answers where the template has {shown_columns(answers)}; write output_column: "
+            f"{answers[0]}, so that its value is left out, or list the column under input_columns if it is no answer",
+        )
 
 
 def _check_template(template: Any, path: Path, problems: Problems) -> None:

@@ -2,14 +2,15 @@
 
 Rendering in this process blocks the event loop, so each conversation must take a short time. The time grows with the
 length of the conversation or with the square of the length. Each template is measured once, at load. All templates are
-measured in a subprocess, because a subprocess can be killed if a template never ends.
+measured in a subprocess, because a subprocess can be killed if a template never ends. A template that is slow only for
+other conversations is stopped in this process by ``sandbox/limits.py``.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -21,8 +22,6 @@ CHARACTERS_PER_MESSAGE = 1024
 """The limit in characters is the limit in messages times this number: 256 Ki characters for 256 messages."""
 MAX_SECONDS = 0.05
 """The longest processor time that is fast enough. Typical templates need a few milliseconds for 256 messages."""
-VALUE_SIZE = 16
-"""Each JSON value counts as this many characters, in addition to the characters of texts and keys."""
 IDLE_SECONDS = 5.0
 """The measuring process ends this many seconds after the last measurement."""
 
@@ -48,40 +47,19 @@ def message_limits(name: str, sources: tuple[str, ...], clock: str, variables: s
 def _message_limit(template: int, variables: Mapping[str, Any]) -> int:
     limit = 0
     for number in MESSAGE_LIMITS:
-        messages = [
-            {
-                "role": ("user", "assistant")[place % 2],
-                "content": ("word " * CHARACTERS_PER_MESSAGE)[:CHARACTERS_PER_MESSAGE],
-            }
-            for place in range(number - 1)
-        ]
-        values = {**variables, "messages": messages, "tools": None, "add_generation_prompt": True}
-        if _measuring.seconds(template, values) > MAX_SECONDS:
+        seconds = (_measuring.seconds(template, {**variables, **probe}) for probe in _probes(number))
+        if next((one for one in seconds if one is not None), float("inf")) > MAX_SECONDS:
             break
         limit = number
     return limit
 
 
-def has_number(value: Any) -> bool:
-    """Return whether a JSON value is or contains a number. A template could repeat a text that number of times."""
-    if isinstance(value, (list, tuple)):
-        return any(map(has_number, value))
-    if isinstance(value, Mapping):
-        return any(map(has_number, value.values()))
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def size_of(value: Any, limit: int) -> int:
-    """Return the size of a JSON value in characters. Counting stops when the size is above ``limit``."""
-    size, waiting = 0, [value]
-    while waiting and size <= limit:
-        one = waiting.pop()
-        size += VALUE_SIZE
-        if isinstance(one, str):
-            size += len(one)
-        elif isinstance(one, (list, tuple)):
-            waiting += one
-        elif isinstance(one, (dict, Mapping)):
-            size += sum(map(len, one))
-            waiting += one.values()
-    return size
+def _probes(number: int) -> Iterator[dict[str, Any]]:
+    """Yield conversations of ``number`` messages and fewer. A template may refuse some of them."""
+    turns = [("user", "assistant")[place % 2] for place in range(number - 1)]
+    for roles in (turns, ["system", *turns], ["system", *turns[:-1]], turns[:-1], ["system", "user"], ["user"]):
+        size = number * CHARACTERS_PER_MESSAGE // len(roles)
+        text = ("word " * size)[:size]
+        for content in (text, [{"type": "text", "text": text}]):
+            messages = [{"role": role, "content": content} for role in roles]
+            yield {"messages": messages, "tools": None, "add_generation_prompt": True}

@@ -19,9 +19,9 @@ from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata
 from gateway.core.words import in_ascii
 from gateway.template.huggingface.attribution import segments_of, without_texts
 from gateway.template.huggingface.folder import TOOL_USE
-from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, has_number, message_limits, size_of
+from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, message_limits
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate, RenderedText
-from gateway.template.huggingface.sandbox.environment import ChatEnvironment
+from gateway.template.huggingface.sandbox.limits import LimitedEnvironment, LimitReached, size_of
 from gateway.template.huggingface.sandbox.subprocess_renderer import SubprocessRenderer
 from gateway.template.huggingface.variables import (
     changed_messages,
@@ -68,11 +68,14 @@ class JinjaTemplate:
         self._names, sources = zip(*self._jinja.sources, strict=True)
         self._fixed = {"documents": None, **self._jinja.special_tokens, **self._jinja.kwargs}
         variables = json.dumps(self._fixed, default=dict)
-        self._message_limits = message_limits(spec.name, sources, self._jinja.clock, variables)
+        limits = message_limits(spec.name, sources, self._jinja.clock, variables)
         fixed_time = datetime.fromisoformat(self._jinja.clock) if self._jinja.clock else None
-        environment = ChatEnvironment(lambda: fixed_time or datetime.now())
+        environment = LimitedEnvironment(lambda: fixed_time or datetime.now())
         self.compiled = tuple([CompiledTemplate(source, environment) for source in sources])
         """The compiled template, and the compiled template for requests with tools if there is such a template."""
+        self._message_limits = [
+            limit if compiled.has_known_operations else 0 for limit, compiled in zip(limits, self.compiled, strict=True)
+        ]
         self._subprocess = SubprocessRenderer(spec.name, sources, self._jinja.clock)
         self._stops = tuple(dict.fromkeys([*self._jinja.ends, *spec.stop]))
         self._stop_token_ids = tuple(dict.fromkeys([*stop_token_ids(spec), *self._jinja.end_ids]))
@@ -90,15 +93,20 @@ class JinjaTemplate:
         job = self._job(dialogue)
         return self._prompt(dialogue, job, await self._rendered_async(job))
 
-    async def _rendered_async(self, job: _Job) -> RenderedText:
-        if job.in_process:
-            return self.compiled[job.template].render(job.variables)
-        return await self._subprocess.render_async(job.template, job.variables)
-
     def _rendered(self, job: _Job) -> RenderedText:
-        if job.in_process:
+        return self._rendered_here(job) or self._subprocess.render(job.template, job.variables)
+
+    async def _rendered_async(self, job: _Job) -> RenderedText:
+        return self._rendered_here(job) or await self._subprocess.render_async(job.template, job.variables)
+
+    def _rendered_here(self, job: _Job) -> RenderedText | None:
+        """Render in this process; None if the subprocess has to render."""
+        if not job.in_process:
+            return None
+        try:
             return self.compiled[job.template].render(job.variables)
-        return self._subprocess.render(job.template, job.variables)
+        except LimitReached:
+            return None
 
     # ------------------------------------------------------------ the variables
 
@@ -130,7 +138,7 @@ class JinjaTemplate:
                 "tools": list(tools) or None,
                 "add_generation_prompt": not (options.continue_final or options.whole),
             },
-            in_process=len(messages) <= limit and size <= max_size and not has_number(request_variables),
+            in_process=len(messages) <= limit and size <= max_size,
             forced_call=forced_call,
             request_variables=tuple([name for name in request_variables if name not in ATTRIBUTED_BY_NAME]),
             end_mark=end_mark,

@@ -76,6 +76,12 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
     field.
     """
     if dialogue.options.tools and not spec.tools:
+        if dialogue.options.tools is spec.default_tools:
+            raise UnsupportedParameter(
+                "this model's template has default_tools, but no marks for tool calls, which a model that takes a "
+                "string needs: write marks and `tools: {parser: lazyllm}` in the template, or use an API model",
+                param="model",
+            )
         raise UnsupportedParameter(
             "this model's template does not support tools: it has no key `tools`. Leave tools out of the request.",
             param="tools",

@@ -16,7 +16,7 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Prompt
-from gateway.template.messages import check_open_turn
+from gateway.template.messages import check_generates, check_open_turn, no_answers
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.opencompass.parsers import APIParser, Mode
@@ -38,11 +38,10 @@ class ApiTemplate:
     """Renders dialogues into OpenAI messages, which may have media and tool calls."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        assert spec.generating is not None
         self.spec = spec
         self._roles = RoleMap(spec)
         self._names = role_names(spec)
-        self._order = NaturalOrder(spec, spec.generating, self._roles)
+        self._order = NaturalOrder(spec, self._roles)
         self._parser = APIParser(meta_template(spec))
         self._begin: list[Numbered] = [((), {"role": "system", "content": spec.begin})] if spec.begin else []
         self._metadata = prompt_metadata(spec)
@@ -50,6 +49,7 @@ class ApiTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``."""
         check_open_turn(dialogue)
+        check_generates(self.spec.generating, dialogue)
         turns = self._parsed(dialogue) if self.spec.turns == "opencompass" else self._natural(dialogue)
         merged = _merged(turns)
         if not merged:
@@ -61,6 +61,8 @@ class ApiTemplate:
         """Return the messages for a prompt list (``prompt_lists.py``). A text becomes one user message."""
         if isinstance(items, str):
             return Prompt("", self._metadata, ({"role": "user", "content": items},))
+        if mode == "gen" and self.spec.generating is None:
+            raise no_answers(DATASET_PARAM)
         for position, item in enumerate(items):
             if isinstance(item, str) and item.strip():
                 raise InvalidValue(

@@ -14,7 +14,7 @@ from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Mess
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
 from gateway.core.words import in_ascii
 from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, PromptLayout, Roles
-from gateway.template.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
+from gateway.template.messages import check_dialogue, check_generates, content_of, has_fields, origin_of, unread_fields
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.roles import RoleMap, RoleMapping
 from gateway.template.spec import RoleSpec, TemplateSpec
@@ -27,11 +27,10 @@ class MetaTemplate:
     """Renders dialogues into segments. The messages keep their order."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        assert spec.generating is not None
         self.spec = spec
         self.generating = spec.generating
         self.roles = RoleMap(spec)
-        self.order = NaturalOrder(spec, self.generating, self.roles)
+        self.order = NaturalOrder(spec, self.roles)
         self.metadata = prompt_metadata(spec, self._segments)
         self._layouts = lru_cache(maxsize=MAX_LAYOUTS)(self._lay_out)
 
@@ -51,6 +50,7 @@ class MetaTemplate:
 
     def _render_general(self, dialogue: Dialogue) -> Prompt:
         check_dialogue(dialogue)
+        check_generates(self.generating, dialogue)
         return Rendering(self, dialogue).prompt()
 
     def _segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
@@ -98,7 +98,7 @@ class Rendering:
         if options.whole:
             if self.template.spec.end:
                 self.add(self.template.spec.end, TEMPLATE_LABEL)
-        elif not options.continue_final:
+        elif not options.continue_final and self.generating is not None:
             self.add(self.generating.begin, (self.generating.role, "generate", True))
         self.after_turns()
         metadata = self.template.metadata

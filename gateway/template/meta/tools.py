@@ -32,7 +32,8 @@ class ToolTemplate(MetaTemplate):
     def __init__(self, spec: TemplateSpec) -> None:
         super().__init__(spec)
         assert spec.tools is not None
-        self.tools = spec.tools
+        assert spec.generating is not None
+        self.tools, self.generating_role = spec.tools, spec.generating.role
 
     def _render_general(self, dialogue: Dialogue) -> Prompt:
         choice = choice_of(dialogue)
@@ -42,7 +43,7 @@ class ToolTemplate(MetaTemplate):
             return super()._render_general(Dialogue(dialogue.messages, without))
         check_open_turn(dialogue)
         tools = () if choice.mode == "none" else tools_of(dialogue)
-        opened = forced(self.tools, dialogue, choice, self.generating.role)
+        opened = forced(self.tools, dialogue, choice, self.generating_role)
         return ToolRendering(self, dialogue, self.tools, tools, opened).prompt()
 
 

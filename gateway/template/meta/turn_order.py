@@ -23,9 +23,9 @@ Turn = tuple[RoleMapping | None, RoleSpec | str, int]
 class NaturalOrder:
     """Puts the turns of a dialogue in the order that one template requires."""
 
-    def __init__(self, spec: TemplateSpec, generating: RoleSpec, roles: RoleMap) -> None:
+    def __init__(self, spec: TemplateSpec, roles: RoleMap) -> None:
         self._roles = roles
-        self._generating_place = spec.round.index(generating)
+        self._generating_place = None if spec.generating is None else spec.round.index(spec.generating)
         filled_places = [roles[role].place for role in ("user", "assistant") if role in roles]
         self._own_entries = [
             (place, entry)
@@ -49,7 +49,7 @@ class NaturalOrder:
             yield mapping, mapping.role, number
         if dialogue.options.whole:
             yield from self._own(last_place + 1, None, system_places)
-        elif not dialogue.options.continue_final:
+        elif not dialogue.options.continue_final and self._generating_place is not None:
             yield from self._between(last_place, self._generating_place, system_places)
 
     def _between(self, place: int, next_place: int, filled: set[int]) -> Iterator[Turn]:

@@ -13,11 +13,17 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment
-from gateway.template.messages import check_dialogue, content_of, origin_of, unread_fields
+from gateway.template.messages import check_dialogue, check_generates, content_of, no_answers, origin_of, unread_fields
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.opencompass.joined import joined_segments
 from gateway.template.opencompass.parsers import LMParser, Mode
-from gateway.template.opencompass.prompt_lists import dropped_items, origin_of_item, role_errors, with_texts
+from gateway.template.opencompass.prompt_lists import (
+    DATASET_PARAM,
+    dropped_items,
+    origin_of_item,
+    role_errors,
+    with_texts,
+)
 from gateway.template.roles import FALLBACKS, SYSTEM, RoleMap, mapping_of, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
@@ -36,6 +42,7 @@ class OpenCompassTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``."""
         texts = self._texts(dialogue)
+        check_generates(self.spec.generating, dialogue)
         segments = self._segments(dialogue, texts, "ppl" if dialogue.options.whole else "gen")
         if dialogue.options.continue_final:
             segments = self._continued(segments, texts[-1], len(texts) - 1)
@@ -48,6 +55,8 @@ class OpenCompassTemplate:
         """Return the prompt for a prompt list (``prompt_lists.py``). A text is returned unchanged."""
         if isinstance(items, str):
             return Prompt(items, self._metadata, Pieces((items,), (("", "prompt", False),)))
+        if mode == "gen" and self.spec.generating is None:
+            raise no_answers(DATASET_PARAM)
         items = with_texts(items, self.spec.media)
         with role_errors(items, self.spec.name):
             pieces = self._parser.pieces(items, mode)

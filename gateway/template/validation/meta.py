@@ -16,6 +16,11 @@ META_KEYS = (
     "bos", "bos_text", "turns", "media", "tools", "thinking", "markers",
 )  # fmt: skip
 NEEDED_ROLES = ("user", "assistant")
+SCORES_ONLY = (
+    "no role has generate: true, so the template only scores complete conversations; for answers, add it to the role "
+    "of the model's answer"
+)
+"""The note about a template without a generating role."""
 
 Placed = list[tuple[Path, RoleSpec]]
 """The roles of a file, each with the path of keys in the file."""
@@ -24,7 +29,7 @@ Placed = list[tuple[Path, RoleSpec]]
 def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *, generates: bool) -> TemplateSpec:
     """Check the keys of ``kind: meta`` and return the spec with ``begin``. Mistakes are added to ``problems``.
 
-    ``generates``: False if the template is not used for answers, so that no role needs the key ``generate``.
+    ``generates``: False if ``round`` may be missing, because the template only renders complete conversations.
     """
     if "round" not in keys and generates:
         problems.add((), "`round` is missing: list the roles of a turn, such as {role: HUMAN, begin: …, end: …}")
@@ -42,7 +47,7 @@ def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *
     spec = replace(spec, begin=_begin(keys.get("begin", ""), problems, makes_messages=makes_messages))
     check_bos(spec, spec.begin, "begin", problems)
     _check_roles(placed, problems)
-    _check_generating(placed, problems, needed=generates)
+    _check_generating(spec, placed, problems)
     _check_mappings(spec, [role.role for _, role in placed], problems)
     return spec
 
@@ -98,11 +103,11 @@ def _check_roles(placed: Placed, problems: Problems) -> None:
             )
 
 
-def _check_generating(placed: Placed, problems: Problems, *, needed: bool) -> None:
-    """Check that exactly one role of the round has ``generate``."""
+def _check_generating(spec: TemplateSpec, placed: Placed, problems: Problems) -> None:
+    """Check that at most one role of the round has ``generate``. Without one, the template is only for scoring."""
     generating = [(path, role) for path, role in placed if path[0] == "round" and role.generate]
-    if needed and placed and not generating:
-        problems.add(("round",), "no role has generate: true; add it to the role of the model's answer")
+    if not generating and spec.tools is not None:
+        problems.add(("tools",), "needs a role with generate: true; add it to the role of the model's answer")
     for path, _ in generating[1:]:
         problems.add(
             (*path, "generate"),

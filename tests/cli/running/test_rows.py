@@ -169,6 +169,11 @@ def test_a_file_without_rows_is_refused(lines: list[str], tmp_path: Path) -> Non
         survey(write(tmp_path, *lines), PLAIN)
 
 
+def test_a_kept_column_may_be_in_some_rows_only(tmp_path: Path) -> None:
+    path = write(tmp_path, {"messages": ASK}, {"messages": ASK, "answer": 1})
+    assert survey(path, RowForm(model="m", keep=("answer",))).rows == 2
+
+
 def test_rows_are_equal_values() -> None:
     assert PLAIN.row(1, {"prompt": "x"}) == DataRow("line-1", 1, "/v1/completions", {"prompt": "x", "model": "m"})
 

@@ -31,11 +31,12 @@ def to_messages(prompt: PromptItems) -> Messages:
 def conversation(
     sample: Row, columns: Sequence[str], output_column: str, template: DatasetTemplate | None = None
 ) -> Messages:
-    """The conversation of a sample, the dataset's answers included.
+    """The conversation of a sample, the dataset's answers included. Other columns than these are not filled.
 
     Columns of strings give one exchange, columns of lists one exchange for each position. A single column that holds
     messages is the conversation itself.
     """
+    sample = {name: value for name, value in sample.items() if name in columns or name == output_column}
     values = [sample.get(column) for column in columns]
     if len(values) == 1 and _holds(values[0], dict):
         return list(values[0] or ())

@@ -19,6 +19,9 @@ FIXED = {"retriever": {"kind": "fixed", "ids": [0, 1]}, "train": TRAIN, "output_
 STRING = "Solve the following questions.\n</E>{question}\n{answer}"
 
 
+SUMS_WITH_COLUMN = {"question": ["{answer}"], "answer": ["2"]}
+
+
 def turn(role: str, prompt: str) -> dict[str, str]:
     return {"role": role, "prompt": prompt}
 
@@ -72,7 +75,7 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
         [SYSTEM, turn("HUMAN", "1+1=?"), turn("BOT", "")],
     ),
     "a dialogue with an end": (
-        {"prompt_template": {"template": {**TURNS, "end": ["Bye."]}}},
+        {"prompt_template": {"template": {**TURNS, "end": ["Bye."]}}, "input_columns": ["question", "answer"]},
         {"question": "1+1=?", "answer": "2"},
         [turn("HUMAN", "1+1=?"), turn("BOT", "2"), "Bye."],
     ),
@@ -133,6 +136,44 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
          {"role": "user", "content": [{"type": "text", "text": "What?"},
                                       {"type": "image_url", "image_url": {"url": "https://a/b.png"}}]}],
     ),
+    "the answer is left out of messages": (
+        {"prompt_template": {"messages": [{"role": "user", "content": "{question} {answer}"},
+                                          {"role": "assistant", "content": "A: {answer}"}]},
+         "output_column": "answer", "gen_field_replace_token": "?"},
+        {"question": "{answer}", "answer": "2"},
+        [{"role": "user", "content": "{answer} ?"}, {"role": "assistant", "content": "A: ?"}],
+    ),
+    "OpenCompass writes the answer into messages": (
+        {"prompt_template": {"messages": [{"role": "user", "content": "Q: {question} A: {answer}"}]},
+         "output_column": "answer", "fill": "opencompass"},
+        {"question": "x {answer}", "answer": "y"},
+        [{"role": "user", "content": "Q: x y A: y"}],
+    ),
+    "OpenCompass fills no content parts": (
+        {"prompt_template": {"messages": [{"role": "user", "content": [{"type": "text", "text": "{question}"}]}]},
+         "fill": "opencompass"},
+        {"question": "x"},
+        [{"role": "user", "content": [{"type": "text", "text": "{question}"}]}],
+    ),
+    "the end of the examples without examples": (
+        {"prompt_template": {"template": "</E>Q: {question}", "ice_token": "</E>"}, "ice_eos_token": "@@"},
+        {"question": "x"},
+        "@@Q: x",
+    ),
+    "the separator of a scored prompt is left out of the examples of a generation": (
+        {**FIXED, "train": [{"question": "a</S>b", "answer": "c"}] * 2, "ice_template": {"template": "{question}"},
+         "prompt_template": {"template": "</E>{question}", "ice_token": "</E>", "sep_token": "</S>"},
+         "fill": "opencompass"},
+        {"question": "x"},
+        "ab\nab\nx",
+    ),
+    "the answer is left out of the turns beside content parts": (
+        {"prompt_template": {"template": {"round": [
+            {"role": "HUMAN", "prompt_mm": {"text": {"type": "text", "text": "{question} {answer}"}}},
+            BOT]}}, "output_column": "answer"},
+        {"content": "<AIS_TEXT_START>What?<AIS_CONTENT_TAG>", "answer": "2"},
+        [{"role": "HUMAN", "prompt_mm": [{"type": "text", "text": "What? "}]}, turn("BOT", "")],
+    ),
     "examples that are messages": (
         {**FIXED, "ice_template": {"messages": [{"role": "user", "content": "{question}"},
                                                 {"role": "assistant", "content": "{answer}"}]},
@@ -171,6 +212,70 @@ def test_each_label_gets_its_own_prompt_with_the_answer() -> None:
         "A": [turn("HUMAN", "1+1=?"), turn("BOT", "2")],
         "B": [turn("HUMAN", "1+1=?"), turn("BOT", "3")],
     }
+
+
+def test_the_separator_stays_in_the_examples_of_a_scored_prompt() -> None:
+    prompt = made({
+        "ice_template": {"template": "{question}={answer}"},
+        "prompt_template": {"template": {label: f"</E>x</S>{label}" for label in "AB"}, "ice_token": "</E>",
+                            "sep_token": "</S>"},
+        "retriever": {"kind": "fixed", "ids": [0]}, "train": [{"question": "a</S>b", "answer": "A"}],
+        "output_column": "answer", "fill": "opencompass",
+    })  # fmt: skip
+    assert prompt.candidates({}) == {"A": "a</S>b=A\nxA", "B": "a</S>b=A\nxB"}
+
+
+MESSAGES = {"prompt_template": {"messages": [{"role": "user", "content": "{question}"}]}, "output_column": "answer"}
+LABELS = {
+    "prompt_template": {"template": {label: f"{{question}} {label}" for label in "AB"}},
+    "output_column": "answer",
+}
+SEVERAL = {"prompt_template": {"template": TURNS}, "output_column": "answer", "multi_turn": True}
+EXACT = {"fill": "opencompass"}
+# name: (file, variables, the column whose value may be in the prompt)
+SHOWN_ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "messages": (MESSAGES, {"question": "{answer}", "answer": "2"}, ""),
+    "a value of messages": ({**MESSAGES, **EXACT}, {"question": "{answer}", "answer": "2"}, "answer"),
+    "messages without the answer": ({**MESSAGES, **EXACT}, {"question": "{answer}"}, ""),
+    "messages of a plain value": ({**MESSAGES, **EXACT}, {"question": "1+1=?", "answer": "2"}, ""),
+    "a text masks the answer inside values": (
+        {"prompt_template": {"template": "{question}"}, "output_column": "answer", **EXACT},
+        {"question": "{answer}", "answer": "2"}, "",
+    ),
+    "labels": (LABELS, {"question": "{answer}", "answer": "A"}, ""),
+    "a value of labels": ({**LABELS, **EXACT}, {"question": "{answer}", "answer": "A"}, "answer"),
+    "labels with the answer": (
+        {"prompt_template": {"template": {"A": "{answer}"}}, "output_column": "answer"}, {"answer": "A"}, "answer",
+    ),
+    "a token of the answer": (
+        {"prompt_template": {"template": {"A": "</T>"}, "column_token_map": {"answer": "</T>"}},
+         "output_column": "answer"}, {"answer": "A"}, "answer",
+    ),
+    "several turns": (SEVERAL, SUMS_WITH_COLUMN, ""),
+    "a value of several turns": ({**SEVERAL, **EXACT}, SUMS_WITH_COLUMN, "answer"),
+    "no key names the answer": (
+        {"prompt_template": {"template": "Q: {question}\nA: {answer}"}}, {"question": "1", "answer": "2"}, "answer",
+    ),
+    "no key names the answer, which is not sent": (
+        {"prompt_template": {"template": "Q: {question}\nA: {answer}"}}, {"question": "1"}, "",
+    ),
+    "an input at the end": (
+        {"prompt_template": {"template": "{language}: {text}"}, "input_columns": ["language", "text"]},
+        {"language": "German", "text": "two"}, "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHOWN_ANSWERS)
+def test_an_answer_inside_the_prompt_is_known(case: str) -> None:
+    file, variables, column = SHOWN_ANSWERS[case]
+    assert made(file).shown_answer(variables) == column
+
+
+def test_the_sections_around_several_turns_never_list_the_answers() -> None:
+    file = {**SEVERAL, "prompt_template": {"template": {"begin": ["{question} {answer}"], **TURNS}}}
+    requests = made(file).turns({"question": ["1+1=?"], "answer": ["2"]}, "every")
+    assert without_markers(next(requests)) == ["['1+1=?'] ", turn("HUMAN", "1+1=?")]
 
 
 def test_the_rows_of_a_request_replace_the_rows_of_the_file() -> None:
@@ -234,6 +339,13 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Any, str]] = {
     "a variable is missing": (
         {"prompt_template": {"template": "{a}{b}"}, "input_columns": ["a", "b"]}, {"a": "1"}, None,
         "prompt p needs the variables a, b; the request lacks b",
+    ),
+    "a variable beside tagged text is missing": (
+        {"input_columns": ["question", "image"], "prompt_template": {"template": {
+            "begin": [{"role": "SYSTEM", "prompt": "{question}"}], "round": [{"role": "HUMAN", "prompt_mm": {
+                "image": {"type": "image_url", "image_url": {"url": "{image}"}}}}]}}},
+        {"content": "<AIS_IMAGE_START>https://a/b.png<AIS_CONTENT_TAG>"}, None,
+        "prompt p needs the variables question, image; the request lacks question",
     ),
     "examples without a place": (
         {"prompt_template": {"template": "{a}"}, "ice_template": {"template": "{a}"}}, {"a": "1"}, [{"a": "2"}],

@@ -87,6 +87,22 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "output_column: no template has {answr}, and the template's {answer} is not a column; use the same name",
     ),
+    "the model's turn without an answer column": (
+        {"prompt_template": {"template": {"round": [{"role": "BOT", "prompt": "A: {answer}"}]}}},
+        "output_column: is missing, and the model answers where the template has {answer}; write output_column: "
+        "answer, so that its value is left out, or list the column under input_columns if it is no answer",
+    ),
+    "the model's message without an answer column": (
+        {"prompt_template": {"messages": [{"role": "assistant", "content": "{answer}"}]}},
+        "output_column: is missing, and the model answers where the template has {answer}",
+    ),
+    "a text whose examples end in the same column": (
+        {
+            "ice_template": {"template": "{q}\n{a}"},
+            "prompt_template": {"template": "</E>{q}\n{a}", "ice_token": "</E>"},
+        },
+        "output_column: is missing, and the model answers where the template has {a}",
+    ),
     "several turns of a text": (
         {**TEXT, "multi_turn": True},
         "multi_turn: needs a template that is a dialogue with the key round",

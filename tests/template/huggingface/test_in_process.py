@@ -8,16 +8,28 @@ import pytest
 
 from gateway.core.errors import TemplateError
 from gateway.template.huggingface import in_process
-from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, MESSAGE_LIMITS, message_limits, size_of
+from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, MESSAGE_LIMITS, message_limits
+from gateway.template.huggingface.sandbox.limits import size_of
 from tests.template.huggingface.samples import CHATML, dialogue, jinja
 
 MOST = MESSAGE_LIMITS[-1]
 SPIN = "{% for i in range(99999) %}" + "{% set x = i %}" * 60 + "{% endfor %}"
+REFUSING = "{{% if {} %}}{{{{ raise_exception('no') }}}}{{% endif %}}"
 
 
 LIMITS = {  # name: (template, messages)
     "an ordinary template": (CHATML, MOST),
-    "one that refuses": ("{{ raise_exception('no') }}", MOST),
+    "one that refuses every conversation": ("{{ raise_exception('no') }}", 0),
+    "one that refuses a list of parts": (REFUSING.format("messages[0].content is not string") + CHATML, MOST),
+    "one that refuses a text": (REFUSING.format("messages[0].content is string") + "x", MOST),
+    "one that wants a system message": (REFUSING.format("messages[0].role != 'system'") + CHATML, MOST),
+    "one that refuses a system message": (REFUSING.format("messages[0].role == 'system'") + CHATML, MOST),
+    "one that wants an answer at the end": (REFUSING.format("messages[-1].role == 'user'") + CHATML, MOST),
+    "one that wants one message": (REFUSING.format("messages[1:]") + CHATML, MOST),
+    "one that is slow where it does not refuse": (REFUSING.format("messages[0].role != 'system'") + SPIN, 0),
+    "one that fails": ("{{ 'x' + 1 }}", 0),
+    "one that fails for many messages": ("{% if messages | length > 16 %}{{ 'x' + 1 }}{% endif %}", 16),
+    "one that needs all memory": ("{{ (messages[0].content * 10**9) | length }}", 0),
     "one that is slow": (SPIN, 0),
     "one that never ends": ("{% for a in range(9999) %}" * 4 + "x" + "{% endfor %}" * 4, 0),
     "one that is slow for many messages": ("{% if messages | length > 16 %}" + SPIN + "{% endif %}", 16),
@@ -69,9 +81,7 @@ PLACES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], bool]] = {
     "a long variable": (messages(1, 5), {"chat_template_kwargs": {"x": ["x"] * 20_000}}, False),
     "a text as variable": (messages(1, 5), {"chat_template_kwargs": {"x": "999999999"}}, True),
     "a truth value as variable": (messages(1, 5), {"chat_template_kwargs": {"x": True}}, True),
-    "a number as variable": (messages(1, 5), {"chat_template_kwargs": {"x": 999_999_999}}, False),
-    "a fraction as variable": (messages(1, 5), {"chat_template_kwargs": {"x": 1e9}}, False),
-    "a number inside a variable": (messages(1, 5), {"chat_template_kwargs": {"x": [{"y": [2]}]}}, False),
+    "a number as variable": (messages(1, 5), {"chat_template_kwargs": {"x": 999_999_999}}, True),
 }
 
 

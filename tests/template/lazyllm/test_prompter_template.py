@@ -506,14 +506,6 @@ def test_a_mistake_in_a_file_is_reported_with_its_place(name: str) -> None:
     assert part in told[path]
 
 
-def test_an_old_dialect_writes_what_the_documentation_prints() -> None:
-    raw = {"kind": "prompter", "class": "chat", "dialect": "0.1", "exact": True, "instruction": "请完成加法运算"}
-    assert rendered(raw, (U, "a+b")).text == (
-        "<|start_system|>You are an AI-Agent developed by LazyLLM.请完成加法运算\n\n<|end_system|>\n\n\n"
-        "<|Human|>:\na+b\n<|Assistant|>:\n"
-    )
-
-
 @pytest.mark.parametrize("name", ["internlm2-chat-7b", "org/InternLM2_5-20B", "internlm2"])
 def test_the_tokens_are_found_by_a_models_name(name: str) -> None:
     assert (

@@ -55,7 +55,15 @@ MISTAKES: dict[str, tuple[Any, tuple[str | int, ...], str]] = {  # name: (file, 
         ("reserved_roles", 0, "role"),
         "defined twice",
     ),
-    "no generating role": ({"round": [HUMAN, {"role": "BOT"}]}, ("round",), "no role has generate: true"),
+    "tools without a generating role": (
+        {
+            "round": [HUMAN, {"role": "BOT"}],
+            "roles": {"tool": "HUMAN"},
+            "tools": {"parser": "hermes", "declare": {"begin": "TOOLS", "turn": "first_user"}},
+        },
+        ("tools",),
+        "needs a role with generate: true",
+    ),
     "two generate": ({"round": [{**HUMAN, "generate": True}, BOT]}, ("round", 1, "generate"), "only one role may"),
     "generate as a word": (human(generate="yes"), ("round", 0, "generate"), "must be true or false"),
     "a reserved role generates": (
@@ -152,7 +160,6 @@ def test_all_mistakes_come_at_once() -> None:
         ("zz",),
         ("round", 0, "begin"),
         ("bos",),
-        ("round",),
     ]
     assert "round.0.begin: must be text" in str(caught.value)
 

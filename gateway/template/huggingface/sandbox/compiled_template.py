@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from jinja2 import nodes
@@ -12,6 +13,7 @@ from jinja2.exceptions import TemplateSyntaxError
 
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment, ConversationRefused
+from gateway.template.huggingface.sandbox.limits import MAX_SECONDS, LimitReached, has_known_operations
 
 MAX_SOURCE = 64 * 1024
 """The largest number of characters of a chat template. The longest known templates have a third of this number."""
@@ -68,6 +70,8 @@ class CompiledTemplate:
         """The constant texts that the template looks for in other texts, such as the end of reasoning."""
         self.inserted = tuple(dict.fromkeys(_inserted(tree, self.constants)))
         """The constant texts that the template may write inside a text of the client."""
+        self.has_known_operations = has_known_operations(tree)
+        """Whether the template may be rendered in the gateway's process, with a ``LimitedEnvironment``."""
 
     def mentions(self, field: str) -> bool:
         """Return whether the template's source contains ``field``. If not, the field cannot be in the prompt."""
@@ -76,13 +80,16 @@ class CompiledTemplate:
     def render(self, variables: Mapping[str, Any]) -> RenderedText:
         """Render the template with these variables.
 
-        Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if rendering fails.
+        Raises ``InvalidValue`` if the template refuses the conversation, ``TemplateError`` if rendering fails, and
+        ``LimitReached`` beyond a limit of a ``LimitedEnvironment``.
         """
         template = self._template
         context: Any = template.new_context(dict(variables))
-        context.undefined = {}
+        context.undefined, context.end = {}, monotonic() + MAX_SECONDS
         try:
-            text = "".join(template.root_render_func(context))
+            text = template.environment.concat(template.root_render_func(context))
+        except LimitReached:
+            raise
         except ConversationRefused as error:
             raise refusal(error_text(error)) from None
         except Exception as error:  # an expression may raise any error, for example ``+`` a TypeError

@@ -80,9 +80,12 @@ class DictFactory:
 
 
 class RenderContext(Context):
-    """The variables of one render, and the undefined names that the template printed."""
+    """The variables of one render."""
 
     undefined: dict[str, None]
+    """The undefined names that the template printed."""
+    end: float
+    """The time at which a render in the gateway's process becomes too slow."""
 
 
 class ChatEnvironment(ImmutableSandboxedEnvironment):

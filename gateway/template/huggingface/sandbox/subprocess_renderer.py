@@ -65,12 +65,15 @@ class SubprocessRenderer:
             else:
                 self._compile()
 
-    def seconds(self, template: int, variables: Mapping[str, Any]) -> float:
-        """Return the processor time in seconds, also of a failed render; infinity if the process was stopped."""
+    def seconds(self, template: int, variables: Mapping[str, Any]) -> float | None:
+        """Return the processor time in seconds: infinity for a render that failed, None for a refused conversation."""
         try:
-            return float(self._reply(template, variables)[0]["seconds"])
-        except TemplateError:
+            reply, _ = self._reply(template, variables)
+        except TemplateError:  # the process was stopped
             return float("inf")
+        if "refused" in reply:
+            return None
+        return float("inf") if "failed" in reply else float(reply["seconds"])
 
     async def render_async(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
         """Render without blocking the event loop. See ``render``. Raises ``Overloaded`` if too many calls wait."""

@@ -1,0 +1,321 @@
+"""The operators, functions and methods that are evaluated. Each is pure, or changes only its list or mapping.
+
+Operands are texts, numbers, ``None``, lists (tuples are lists here) and mappings. The result has a limited size. An
+operation that the file's own Python would refuse raises ``UnknownValue``, as does an operation beyond the limits.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+import string
+from collections.abc import Callable, Mapping
+from itertools import chain, product
+from typing import Any
+
+MAX_LENGTH = 200_000
+"""Maximum characters of a text, or entries of a list, that an expression in the file computes."""
+MAX_INTEGER = 10**15
+"""Maximum absolute value of an integer that an expression in the file computes."""
+Scalar = str | int | float | None
+Operation = Callable[..., Any]
+FORMAT_SPEC = re.compile(r"(.?[<>=^])?[-+ ]?#?0?\d{0,2}[,_]?(\.\d{1,2})?[bcdeEfFgGnosxX%]?")
+PERCENT = re.compile(r"%(?:\((\w+)\))?([-+ 0]?\d{0,2}(?:\.\d{1,2})?[sdifg]|%)")
+
+
+class UnknownValue(Exception):
+    """The value of an expression is not known."""
+
+
+def apply(operation: Operation, *args: Any, **keywords: Any) -> Any:
+    """Return the result of an operation. Raises ``UnknownValue`` if the operation fails or its result is too large."""
+    try:
+        result = operation(*args, **keywords)
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:  # the file's own Python would fail too
+        raise UnknownValue from error
+    if any(isinstance(one, str | list | dict) and len(one) > MAX_LENGTH for one in (result, *args[:1])):
+        raise UnknownValue
+    if isinstance(result, int) and abs(result) > MAX_INTEGER:
+        raise UnknownValue
+    return result
+
+
+def scalar(value: Any) -> Any:
+    """Return a text, number or ``None`` unchanged. Raises ``UnknownValue`` for any other value."""
+    if not isinstance(value, Scalar):
+        raise UnknownValue
+    return value
+
+
+def _scalars(items: Any) -> list[Any]:
+    """Return the entries of a list, or the keys of a mapping, all of which are texts, numbers or ``None``."""
+    return [scalar(item) for item in _listed(items)]
+
+
+def _listed(items: Any) -> list[Any]:
+    if not isinstance(items, str | list | dict):
+        raise UnknownValue
+    return list(items)
+
+
+# ---------------------------------------------------------------- operators
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if isinstance(one, str | list) and len(one) + len(other) > MAX_LENGTH:
+        raise UnknownValue
+    return one + other
+
+
+def _product(one: Any, other: Any) -> Any:
+    for text, times in ((one, other), (other, one)):
+        if isinstance(text, str | list) and (not isinstance(times, int) or len(text) * times > MAX_LENGTH):
+            raise UnknownValue
+    return one * other
+
+
+def _power(one: Any, other: Any) -> Any:
+    if abs(one) > 1000 or abs(other) > 64:
+        raise UnknownValue
+    return one**other
+
+
+def _remainder(one: Any, other: Any) -> Any:
+    return _percent(one, other) if isinstance(one, str) else one % other
+
+
+def _percent(text: str, values: Any) -> str:
+    """Return ``text % values``. A list of values is a tuple in the file."""
+    if PERCENT.sub("", text).count("%"):
+        raise UnknownValue
+    fields = list(PERCENT.finditer(text))
+    if isinstance(values, dict) and any(match[1] for match in fields):
+        given: Any = {key: scalar(one) for key, one in values.items()}
+        texts = [one for one in given.values() if isinstance(one, str)]
+    else:
+        given = tuple(_scalars(values if isinstance(values, list) else [values]))
+        texts = [one for one in given if isinstance(one, str)]
+    if len(fields) * max(map(len, texts), default=0) > MAX_LENGTH:
+        raise UnknownValue
+    found: str = text % given
+    return found
+
+
+OPERATORS: Mapping[type[ast.operator | ast.unaryop], Operation] = {
+    ast.Add: _sum,
+    ast.Sub: operator.sub,
+    ast.Mult: _product,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: _remainder,
+    ast.Pow: _power,
+    ast.BitOr: lambda one, other: one | other if isinstance(one, dict) else scalar(one) | other,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+}
+COMPARISONS: Mapping[type[ast.cmpop], Operation] = {
+    ast.Eq: lambda one, other: scalar(one) == scalar(other),
+    ast.NotEq: lambda one, other: scalar(one) != scalar(other),
+    ast.Lt: lambda one, other: scalar(one) < scalar(other),
+    ast.LtE: lambda one, other: scalar(one) <= scalar(other),
+    ast.Gt: lambda one, other: scalar(one) > scalar(other),
+    ast.GtE: lambda one, other: scalar(one) >= scalar(other),
+    ast.In: lambda one, other: scalar(one) in (other if isinstance(other, str) else _scalars(other)),
+    ast.NotIn: lambda one, other: scalar(one) not in (other if isinstance(other, str) else _scalars(other)),
+    ast.Is: lambda one, other: _same(one, other),
+    ast.IsNot: lambda one, other: not _same(one, other),
+}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether both values are the same of ``None``, ``True`` and ``False``. No other identity is known."""
+    if not any(value is known for value in (one, other) for known in (None, True, False)):
+        raise UnknownValue
+    return one is other
+
+
+# ---------------------------------------------------------------- texts
+
+
+def formatted(value: Any, conversion: int, spec: str) -> str:
+    """Return the text of a replacement field. ``conversion``: as in ``ast.FormattedValue``."""
+    if FORMAT_SPEC.fullmatch(spec) is None or conversion not in (-1, ord("s"), ord("r")):
+        raise UnknownValue
+    scalar(value)
+    return format(value if conversion == -1 else repr(value) if conversion == ord("r") else str(value), spec)
+
+
+def _format(text: str, *args: Any, **keywords: Any) -> str:
+    """Return ``text.format(…)``. Fields are only names and numbers, without attributes and entries."""
+    pieces: list[str] = []
+    length = 0
+    for number, (literal, name, spec, conversion) in enumerate(_fields(text)):
+        pieces.append(literal)
+        if name is not None:
+            value = keywords[name] if name in keywords else args[int(name) if name else number]
+            pieces.append(formatted(value, ord(conversion) if conversion else -1, spec or ""))
+            length += len(pieces[-1])
+        if length > MAX_LENGTH:
+            raise UnknownValue
+    return "".join(pieces)
+
+
+def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    """Return the literals and fields of a format text. Literals without a field stand before the fields' numbers."""
+    found = list(string.Formatter().parse(text))
+    literals = [field for field in found if field[1] is None]
+    if literals and any(field[1] == "" for field in found):  # such as {{, which would change the numbers
+        raise UnknownValue
+    return found
+
+
+def _join(text: str, items: Any) -> str:
+    items = _scalars(items)
+    if len(text) * len(items) + sum(map(len, items)) > MAX_LENGTH:
+        raise UnknownValue
+    return text.join(items)
+
+
+def _replace(text: str, old: str, new: str, *count: int) -> str:
+    if len(text) + (text.count(old) if old else len(text) + 1) * len(new) > MAX_LENGTH:
+        raise UnknownValue
+    return text.replace(old, new, *count)
+
+
+# ---------------------------------------------------------------- lists and mappings
+
+
+def _pairs(items: Mapping[Any, Any]) -> list[Any]:
+    return [list(item) for item in items.items()]
+
+
+def _dict(*args: Any, **keywords: Any) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for one in args:
+        found |= one if isinstance(one, dict) else dict(_listed(one))
+    return _with_plain_keys(found | keywords)
+
+
+def _with_plain_keys(found: dict[Any, Any]) -> dict[Any, Any]:
+    if not all(isinstance(key, str | int) for key in found):
+        raise UnknownValue
+    return found
+
+
+def _range(*numbers: int) -> list[int]:
+    found = range(*numbers)
+    if len(found) > MAX_LENGTH:
+        raise UnknownValue
+    return list(found)
+
+
+def _total(items: Any, start: Any = 0) -> Any:
+    if not isinstance(start, list):
+        return sum(_scalars(items), start)
+    if not all(isinstance(one, list) for one in items) or sum(map(len, items)) > MAX_LENGTH:
+        raise UnknownValue
+    return [*start, *chain.from_iterable(items)]
+
+
+def _products(*lists: Any, repeat: int = 1) -> list[Any]:
+    given = list(map(_listed, lists))
+    if repeat > 10 or len(given) > 10 or math.prod(map(len, given)) ** repeat > MAX_LENGTH // 10:
+        raise UnknownValue
+    return [list(one) for one in product(*given, repeat=repeat)]
+
+
+def store(owner: Any, key: Any, value: Any) -> None:
+    """Set an entry of a list or mapping."""
+    if not isinstance(key, str | int):
+        raise UnknownValue
+    owner[key] = value
+
+
+def _insert(owner: list[Any], index: int, value: Any) -> None:
+    owner.insert(index, value)
+
+
+def _set_default(owner: dict[Any, Any], key: str | int, value: Any = None) -> Any:
+    if key not in owner:
+        store(owner, key, value)
+    return owner[key]
+
+
+def delete(owner: Any, key: Any) -> None:
+    """Delete an entry of a list or mapping."""
+    if not isinstance(owner, list | dict) or not isinstance(key, str | int):
+        raise UnknownValue
+    found: Any = owner
+    del found[key]
+
+
+def entry(owner: Any, key: Any) -> Any:
+    """Return an entry of a list, mapping or text."""
+    if isinstance(owner, str | list | dict) and isinstance(key, str | int | slice):
+        found: Any = owner
+        return found[key]
+    raise UnknownValue
+
+
+FUNCTIONS: Mapping[str, Operation] = {
+    "abs": abs,
+    "all": lambda items: all(_scalars(items)),
+    "any": lambda items: any(_scalars(items)),
+    "bool": bool,
+    "chr": chr,
+    "dict": _dict,
+    "enumerate": lambda items, start=0: [list(one) for one in enumerate(_listed(items), start)],
+    "float": lambda value=0.0: float(scalar(value)),
+    "int": lambda value=0: int(scalar(value)),
+    "len": len,
+    "list": lambda items=(): list(items) if items == () else _listed(items),
+    "max": lambda *items: max(_scalars(items[0] if len(items) == 1 else list(items))),
+    "min": lambda *items: min(_scalars(items[0] if len(items) == 1 else list(items))),
+    "ord": ord,
+    "print": lambda *values, **settings: None,
+    "range": _range,
+    "reversed": lambda items: _listed(items)[::-1],
+    "round": lambda number, digits=None: round(number, digits),
+    "set": lambda items=(): list(dict.fromkeys(_scalars(list(items)))),
+    "sorted": lambda items, reverse=False: sorted(_scalars(items), reverse=reverse),
+    "str": lambda value="": str(scalar(value)),
+    "sum": _total,
+    "tuple": lambda items=(): list(items) if items == () else _listed(items),
+    "zip": lambda *lists: [list(one) for one in zip(*map(_listed, lists), strict=False)],
+    "copy.copy": lambda value: value.copy() if isinstance(value, list | dict) else scalar(value),
+    "itertools.product": _products,
+    "itertools.chain": lambda *lists: _total(list(map(_listed, lists)), []),
+    "math.exp": math.exp,
+    "numpy.exp": math.exp,
+}
+"""Name of a function → function with the same result. All arguments are known, but their entries may be unknown."""
+METHODS: Mapping[tuple[type, str], Operation] = {
+    **{(str, name): getattr(str, name) for name in (
+        "capitalize", "endswith", "find", "isdigit", "lower", "lstrip", "removeprefix", "removesuffix", "rsplit",
+        "rstrip", "split", "splitlines", "startswith", "strip", "title", "upper",
+    )},
+    (str, "format"): _format,
+    (str, "join"): _join,
+    (str, "replace"): _replace,
+    (dict, "copy"): dict,
+    (dict, "get"): lambda owner, key, default=None: owner.get(scalar(key), default),
+    (dict, "items"): _pairs,
+    (dict, "keys"): list,
+    (dict, "pop"): lambda owner, key, *default: owner.pop(scalar(key), *default),
+    (dict, "setdefault"): _set_default,
+    (dict, "update"): lambda owner, *args, **keywords: owner.update(_dict(*args, **keywords)),
+    (dict, "values"): lambda owner: list(owner.values()),
+    (list, "append"): list.append,
+    (list, "clear"): list.clear,
+    (list, "copy"): list,
+    (list, "extend"): lambda owner, items: owner.extend(_listed(items)),
+    (list, "insert"): _insert,
+    (list, "pop"): list.pop,
+    (list, "reverse"): list.reverse,
+}  # fmt: skip
+"""(type, name) of a method → function with the same effect and result."""
+STORING = frozenset({"append", "get", "insert", "pop", "setdefault"})
+"""The methods whose arguments may be unknown, because these methods do not look into the values they store."""

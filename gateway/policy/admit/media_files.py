@@ -1,0 +1,120 @@
+"""Reads the media files that messages name. Only regular files in the folders of a policy are read.
+
+A client's path is resolved first: percent-encoding, ``..`` and links. The resolved path must be in a folder of the
+policy. The file is then opened from this folder, one name after another, without following links. So a file that is
+replaced by a link in the meantime is not opened.
+
+An address is read as vLLM reads it (``--allowed-local-media-path``): ``file://a/b.png`` names the relative path
+``a/b.png``, because AISBench writes relative paths so. ``file://localhost/a.png`` is an absolute path (RFC 8089).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from base64 import b64encode
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+from gateway.config.snapshot import MediaPolicy
+from gateway.core.errors import MediaNotAllowed
+
+TYPES: Final = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".mp4": "video/mp4",
+    ".webm": "video/webm",
+    ".mpeg": "video/mpeg",
+    ".mpg": "video/mpeg",
+    ".wav": "audio/wav",
+    ".mp3": "audio/mpeg",
+    ".ogg": "audio/ogg",
+}
+"""Ending of a file's name → media type."""
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+FILE_ADDRESS = re.compile(r"file://(?:localhost(?=/))?([^?#\\]+)", re.IGNORECASE)
+"""Matches a ``file:`` address and finds its path. The path is relative if it does not begin with a slash."""
+
+
+def path_of(address: str) -> str | None:
+    """Return the path that an address names, or None if it is not a ``file:`` address or a path."""
+    if SCHEME.match(address) is None:
+        return address or None
+    found = FILE_ADDRESS.fullmatch(address)
+    return None if found is None else unquote(found[1], errors="surrogateescape")
+
+
+class MediaFiles:
+    """The media files in the folders of a policy."""
+
+    def __init__(self, policy: MediaPolicy) -> None:
+        self._folders = policy.folders
+        self._inline = policy.file == "inline"
+        self.max_size = policy.max_size
+
+    def address(self, path: str, types: Collection[str], left: int, where: str) -> tuple[str, int]:
+        """Return the address that is sent in place of a path, and the size of the file in bytes.
+
+        The address is a ``data:`` URI with the file's content, or the ``file:`` URI of the resolved path.
+        ``left``: the largest size that is accepted. Raises ``MediaNotAllowed`` if the file is not accepted.
+        """
+        try:
+            descriptor, real = self._open(path)
+        except (OSError, ValueError):  # one error for every path, so that it does not tell which files exist
+            message = f"{where} names no file in the folders that the model's policy allows (media.folders)"
+            raise MediaNotAllowed(message, param=where) from None
+        try:
+            return self._read(descriptor, real, types, left, where)
+        except OSError as error:
+            raise MediaNotAllowed(f"{where}: the file cannot be read ({error.strerror})", param=where) from None
+        finally:
+            os.close(descriptor)
+
+    def _open(self, path: str) -> tuple[int, str]:
+        """Return the file descriptor and the resolved path. A relative path is looked up in each folder, in order."""
+        folders = [os.path.realpath(folder) for folder in self._folders]
+        for start in folders:
+            real = os.path.realpath(os.path.join(start, path))
+            for folder in folders:
+                if Path(real).is_relative_to(folder) and os.path.exists(real):
+                    return open_beneath(folder, Path(real).relative_to(folder).parts), real
+        raise FileNotFoundError(path)
+
+    def _read(self, descriptor: int, real: str, types: Collection[str], left: int, where: str) -> tuple[str, int]:
+        state, media_type = os.fstat(descriptor), TYPES.get(os.path.splitext(real)[1].lower(), "")
+        if not stat.S_ISREG(state.st_mode):
+            raise MediaNotAllowed(f"{where} names something other than a regular file", param=where)
+        if media_type not in types:
+            endings = ", ".join([ending for ending, known in TYPES.items() if known in types])
+            raise MediaNotAllowed(f"{where} must name a file that ends in one of: {endings}", param=where)
+        if self._inline and state.st_size <= left:
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(left + 1)
+            size, address = len(data), f"data:{media_type};base64,{b64encode(data).decode('ascii')}"
+        else:
+            size, address = state.st_size, f"file://{quote(os.fsencode(real))}"
+        if size > left:
+            limit = f"the files of a request may have {self.max_size} bytes together (the policy's media.max_size)"
+            raise MediaNotAllowed(f"{where} is too large: {limit}", param=where)
+        return address, size
+
+
+def open_beneath(folder: str, names: Sequence[str]) -> int:
+    """Return the file descriptor of a file in a folder, opened without following links. Raises ``OSError``.
+
+    ``names``: the names of the folders on the way and of the file. A named pipe does not block.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    for name in names:
+        outer = descriptor
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=outer)
+        finally:
+            os.close(outer)
+    return descriptor
