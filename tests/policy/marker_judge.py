@@ -86,7 +86,10 @@ def harmless(text: str) -> str:
 
 def stripped(text: str) -> str:
     """Return the harmless form of a text from which ``strip`` removes tokens, which may leave nothing."""
-    return harmless(text) if TOKEN.sub("", text).strip() else ""
+    left, before = text, ""
+    while left != before:
+        left, before = TOKEN.sub("", left), left
+    return harmless(text) if left.strip() else ""
 
 
 def special_tokens(spec: TemplateSpec) -> tuple[str, ...]:

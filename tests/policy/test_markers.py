@@ -298,6 +298,16 @@ def test_a_marker_that_a_chat_template_makes_of_ordinary_text_is_found() -> None
     assert prompt_of(route, "B") == "<|end|>b"
 
 
+def test_a_part_of_a_text_that_a_chat_template_writes_alone_is_no_marker() -> None:
+    source = "{% for m in messages %}<|u|>{{ m.content }}{% endfor %}{{ '\\n' + messages[0].content[0] + 'Answer:' }}"
+    route = model(jinja(source))
+    assert route.marker_rule is not None
+    assert route.marker_rule.markers.text_like == ("Answer:",)
+    assert {prompt_of(route, f"<{number}") for number in range(40)} == {
+        f"<|u|><{number}\n<Answer:" for number in range(40)
+    }
+
+
 def test_reasoning_that_a_client_sends_back_is_unchanged() -> None:
     source = "{% for m in messages %}<|a|>{{ m.content.split('</think>')[-1] }}{% endfor %}"
     assert prompt_of(model(jinja(source)), "x", "no</think>yes", "z") == "<|a|>x<|a|>yes<|a|>z"

@@ -427,6 +427,7 @@ FIGURE_TESTS: dict[str, tuple[str, ...]] = {
         "tests/policy/test_markers.py::test_every_shipped_template_keeps_its_boundaries",
         "tests/policy/test_markers.py::test_a_chat_template_keeps_its_boundaries",
         "tests/policy/test_markers.py::test_escape_adds_joiners_and_nothing_else",
+        "tests/policy/test_markers.py::test_a_tokenizer_reads_no_forged_token_and_no_request_changes_the_verdict_on_another",
     ),
     "T15": ("tests/journeys/test_worst_bodies.py::test_the_worst_bodies_do_not_delay_health",),
 }

@@ -12,36 +12,44 @@ from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.core.errors import GatewayError
 from gateway.template.huggingface.renderer import JinjaTemplate
 
-PROBE = "7031948265"
-"""The text of each message. Digits stay the same in JSON and in upper case."""
+PROBES = ("7031948265", "2846157039")
+"""The text of each message, in two renderings. The two differ in every digit, so that a part of a text, which a
+template may write alone, differs too. Digits stay the same in JSON and in upper case."""
 ROLES = (
     ("user",), ("system", "user"), ("developer", "user"), ("user", "assistant", "user"), ("user", "assistant", "tool"),
     ("system", "user", "assistant", "user", "assistant"),
 )  # fmt: skip
 """The roles of the messages of each conversation."""
-CALL = {"id": PROBE, "type": "function", "function": {"name": PROBE, "arguments": f'{{"{PROBE}": "{PROBE}"}}'}}
-TOOL = {
-    "type": "function",
-    "function": {"name": PROBE, "description": PROBE, "parameters": {"type": "object", "properties": {}}},
-}
 
 
 def texts_around_messages(template: JinjaTemplate) -> Iterator[tuple[str, ...]]:
-    """Yield the texts around the messages of each probe conversation. A conversation that is refused is left out."""
-    for dialogue in _conversations():
+    """Yield the texts around the messages of each probe conversation, without lines that have a part of a message.
+
+    A conversation that is refused is left out.
+    """
+    for pair in zip(*map(_conversations, PROBES), strict=True):
         try:
-            text = template.render(dialogue).text
+            texts, others = [
+                template.render(dialogue).text.split(probe) for dialogue, probe in zip(pair, PROBES, strict=True)
+            ]
         except GatewayError:
             continue
-        yield tuple(text.split(PROBE))
+        yield tuple(["\n".join(_equal_lines(text, other)) for text, other in zip(texts, others, strict=False)])
 
 
-def _conversations() -> Iterator[Dialogue]:
+def _equal_lines(text: str, other: str) -> Iterator[str]:
+    for line, counterpart in zip(text.split("\n"), other.split("\n"), strict=False):
+        yield line if line == counterpart else ""
+
+
+def _conversations(probe: str) -> Iterator[Dialogue]:
     for roles in ROLES:
-        messages = tuple([Message(role, PROBE) for role in roles])
+        messages = tuple([Message(role, probe) for role in roles])
         yield Dialogue(messages, RenderOptions(whole=roles[-1] == "assistant"))
-    raw: Mapping[str, Any] = {"role": "assistant", "content": "", "tool_calls": [CALL]}
-    result: Mapping[str, Any] = {"role": "tool", "tool_call_id": PROBE, "content": PROBE}
-    call = (Message("user", PROBE), Message("assistant", "", (), raw), Message("tool", PROBE, (), result))
+    called = {"id": probe, "type": "function", "function": {"name": probe, "arguments": f'{{"{probe}": "{probe}"}}'}}
+    raw: Mapping[str, Any] = {"role": "assistant", "content": "", "tool_calls": [called]}
+    result: Mapping[str, Any] = {"role": "tool", "tool_call_id": probe, "content": probe}
+    call = (Message("user", probe), Message("assistant", "", (), raw), Message("tool", probe, (), result))
     yield Dialogue(call)
-    yield Dialogue(call, RenderOptions(tools=(TOOL,)))
+    function = {"name": probe, "description": probe, "parameters": {"type": "object", "properties": {}}}
+    yield Dialogue(call, RenderOptions(tools=({"type": "function", "function": function},)))

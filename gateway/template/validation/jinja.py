@@ -31,6 +31,7 @@ from gateway.template.validation.problems import Path, Problems
 JINJA_KEYS = (
     "kind", "description", "file", "template", "variant", "sha256", "special_tokens", "kwargs", "request_kwargs",
     "clock", "content", "tool_arguments", "stop", "eos_token_id", "bos", "examples", "tools", "thinking",
+    "markers",
 )  # fmt: skip
 WORDS = ("file", "template", "variant", "sha256")
 

@@ -13,7 +13,7 @@ from gateway.template.validation.problems import Path, Problems
 
 META_KEYS = (
     "kind", "description", "stop", "eos_token_id", "examples", "begin", "end", "round", "reserved_roles", "roles",
-    "bos", "bos_text", "turns", "media", "tools", "thinking",
+    "bos", "bos_text", "turns", "media", "tools", "thinking", "markers",
 )  # fmt: skip
 NEEDED_ROLES = ("user", "assistant")
 SCORES_ONLY = (

@@ -33,7 +33,7 @@ PARTS = ("system", "user")
 PROMPTER_KEYS = (
     "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "default_tools",
     "marks", "marks_of", "dialect", "exact", "get_response", "thinking", "stop", "eos_token_id", "bos", "bos_text",
-    "examples",
+    "examples", "markers",
 )  # fmt: skip
 WITHOUT_EFFECT = {
     "alpaca": {"history": "a prompt of this class has only one turn"},

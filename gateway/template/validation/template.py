@@ -22,9 +22,9 @@ from gateway.template.validation.tools import check_tools
 __all__ = ["SpecError", "parse_spec"]
 
 KEYS = {
-    "meta": (*META_KEYS, "markers"),
-    "prompter": (*PROMPTER_KEYS, "markers"),
-    "jinja": (*JINJA_KEYS, "markers"),
+    "meta": META_KEYS,
+    "prompter": PROMPTER_KEYS,
+    "jinja": JINJA_KEYS,
     "chat": ("kind", "description", "stop", "eos_token_id", "examples", *TOOL_KEYS),
     "base": ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples", "markers"),
 }
