@@ -51,10 +51,8 @@ def parse_spec(
 ) -> TemplateSpec:
     """Check the content of a template file. Raises SpecError with all problems.
 
-    ``generates``: False if the template only renders complete conversations. Then ``round`` may be missing, which means
-    that there is no meta template.
-    ``fetch``: reads a file next to the template file. ``names``: lists the files of a folder there. By default, no
-    other file exists.
+    ``generates``: False if the template only renders complete conversations; ``round`` may be missing then (no meta
+    template). ``fetch``: reads a file next to the template file. ``names``: lists the files of a folder there.
     """
     problems = Problems()
     keys = problems.mapping(raw, ())
