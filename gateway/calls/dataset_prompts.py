@@ -83,7 +83,7 @@ def make_conversation(
     notices = tuple([Notice("unfilled_column", f"{prompt.spec.name}: {in_ascii(name)}") for name in names])
     if prompt.lacks_examples(reference.examples):
         notices = (*notices, Notice("no_examples", prompt.spec.name))
-    if answer := prompt.shown_answer(reference.variables, reference.examples):
+    if answer := prompt.answer_column_in_prompt(reference.variables, reference.examples):
         notices = (*notices, Notice("answer_in_prompt", f"{prompt.spec.name}: {in_ascii(answer)}"))
     prompt_id = f"{prompt.spec.name}@sha256:{prompt.spec.digest}"
     made: Prompt | None = None

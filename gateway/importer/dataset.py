@@ -16,7 +16,7 @@ from gateway.importer.draft import Draft
 from gateway.importer.python.values import PythonExpression
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
-from gateway.template.dataset.answer_columns import columns_of_answer, is_certain, note_on_answer
+from gateway.template.dataset.answer_columns import certain_answers, note_on_answer, possible_answers
 from gateway.template.dataset.messages import EXPAND
 from gateway.template.dataset.multimodal import CONTENT, END_TAG, KINDS
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -299,16 +299,16 @@ class _Reader:
             spec = parse_prompt({**self.keys, "fill": "opencompass"}, name="imported", rows=lambda name: ())
         except GatewayError as error:
             raise self._refuse(error.message) from None
-        main, found = spec.prompt_template or spec.ice_template, columns_of_answer(spec)
-        if len(found) == 1 and is_certain(spec):
+        main, found = spec.prompt_template or spec.ice_template, certain_answers(spec)
+        if len(found) == 1:
             self.keys = {"description": "", "output_column": found[0], **self.keys}
             note = "was added, because the config has none and the model answers there; its value is left out"
             self.notes.insert(0, f"output_column: {found[0]} {note}")
         elif main is not None and spec.output_column in columns_in(main.messages):
             self.notes.append("the gateway leaves the answer out of the messages; OpenCompass does not; for the same "
                               "prompt with the answer, add fill: opencompass")  # fmt: skip
-        elif found:
-            self.notes.insert(0, f"output_column {note_on_answer(found)}")
+        elif possible := possible_answers(spec):
+            self.notes.insert(0, f"output_column {note_on_answer(possible)}")
 
     # ---------------------------------------------------------------- the example
 

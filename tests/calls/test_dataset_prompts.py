@@ -55,6 +55,10 @@ PROMPTS: Mapping[str, Any] = {
     "answered messages": {"prompt_template": {"messages": [{"role": "user", "content": "{q} {a}"}]},
                           "output_column": "a"},
     "unnamed": {"prompt_template": {"template": "Q: {q}\nA: {a}"}},
+    "unnamed earlier turn": {"input_columns": ["q"], "prompt_template": {"messages": [
+        {"role": "user", "content": "{q}"}, {"role": "assistant", "content": "{a}"},
+        {"role": "user", "content": "Explain."}]}},
+    "unnamed in a value": {"input_columns": ["q"], "prompt_template": {"template": "Q: {q}"}, "fill": "opencompass"},
     "few-shot": {"ice_template": {"template": "</E>{q}={a};", "ice_token": "</E>"}, "output_column": "a"},
 }  # fmt: skip
 
@@ -125,10 +129,12 @@ def test_a_notice_names_an_answer_inside_the_prompt() -> None:
     assert not [notice for notice in made.notices if notice.rule == "answer_in_prompt"]
 
 
-def test_a_notice_names_the_column_at_the_end_of_a_text_without_an_answer_column() -> None:
-    made = prepared(MODELS["meta"], "unnamed", {"q": "1+1=?", "a": "2"})
-    assert "answer_in_prompt: unnamed: a" in [str(notice) for notice in made.notices]
-    made = prepared(MODELS["meta"], "unnamed", {"q": "1+1=?"})
+@pytest.mark.parametrize("prompt", ["unnamed", "unnamed earlier turn", "unnamed in a value"])
+def test_a_notice_names_a_possible_answer_without_an_answer_column(prompt: str) -> None:
+    made = prepared(MODELS["chat"], prompt, {"q": "Is it {a}?", "a": "GOLD42"})
+    assert f"answer_in_prompt: {prompt}: a" in [str(notice) for notice in made.notices]
+    assert "GOLD42" in str(made.exchange.messages)
+    made = prepared(MODELS["chat"], prompt, {"q": "1+1=?"})
     assert not [notice for notice in made.notices if notice.rule == "answer_in_prompt"]
 
 

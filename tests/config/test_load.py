@@ -374,6 +374,14 @@ def test_everything_of_a_good_configuration_finds_nothing(write: Write) -> None:
     assert read_configuration(write({}), {}, everything=True).problems == ()
 
 
+def test_a_column_that_may_be_the_answer_is_noted(write: Write) -> None:
+    prompt = 'input_columns: [question]\nprompt_template: {template: "Q: {question}\\nA: {answer}."}\n'
+    (note,) = read_configuration(write({"prompts/sums.yaml": prompt}), {}, everything=True).notes
+    assert str(note).startswith(
+        "prompts/sums.yaml:1 output_column: is missing, so the prompt contains the value of {answer} if a request sends"
+    )
+
+
 # ---------------------------------------------------------------- media files
 
 FILES_ALLOWED = "media: {file: inline, folders: [images]}\n"

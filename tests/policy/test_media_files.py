@@ -42,10 +42,14 @@ def disk(tmp_path: Path) -> Disk:
     (root / "images" / "folder.png").mkdir()
     os.mkfifo(root / "images" / "pipe.png")
     (root / "images" / "to-a.png").symlink_to("deep/a.png")
-    (root / "images" / "to-more.png").symlink_to(root / "more" / "only.jpg")
+    (root / "images" / "to-more.jpg").symlink_to(root / "more" / "only.jpg")
     (root / "images" / "to-secret.png").symlink_to(root / "outside" / "secret.png")
     (root / "images" / "to-outside").symlink_to(root / "outside")
     (root / "images" / "loop.png").symlink_to("loop.png")
+    (root / "images" / "blobs").mkdir()
+    (root / "images" / "blobs" / "abc123").write_bytes(PIXELS)
+    (root / "images" / "blob.png").symlink_to("blobs/abc123")  # as in Hugging Face's cache
+    (root / "images" / "to-a.txt").symlink_to("deep/a.png")
     return Disk(root)
 
 
@@ -88,7 +92,11 @@ FORMS = {  # the address in the request: the file that is sent
     "b c%20ü.png": "images/b c%20ü.png",
     "ROOT/more/only.jpg": "more/only.jpg",
     "file://to-a.png": "images/deep/a.png",
-    "file://to-more.png": "more/only.jpg",
+    "file:ROOT/images/deep/a.png": "images/deep/a.png",
+    "File:ROOT/images/b%20c%2520%C3%BC.png": "images/b c%20ü.png",
+    "file://to-more.jpg": "more/only.jpg",
+    "file://blob.png": "images/blobs/abc123",
+    "ROOT/images/blob.png": "images/blobs/abc123",
 }
 
 
@@ -152,6 +160,11 @@ REFUSED: Mapping[str, str] = {  # the address: the reason
     "file://pipe.png": "names something other than a regular file",
     "file://folder.png": "names something other than a regular file",
     "file://ROOT/images": "names something other than a regular file",
+    "file:ROOT/outside/secret.png": NO_FILE,
+    "file:/etc/passwd": NO_FILE,
+    "file://to-a.txt": "must name a file that ends in one of: .png",
+    "file://blobs/abc123": "must name a file that ends in one of: .png",
+    "file://deep/a.png/": "must name a file that ends in one of: .png",
     "file://text.txt": "must name a file that ends in one of: .png, .jpg, .jpeg, .gif, .webp",
     "file://clip.mp4": "must name a file that ends in one of: .png, .jpg, .jpeg, .gif, .webp",
     "file:deep/a.png": "must be a file: URI or a path or an https address or a data: URI",

@@ -12,7 +12,7 @@ import orjson
 
 from gateway.config.files.reader import AddProblem, Files, FolderFiles, digest, digest_of
 from gateway.core.errors import TemplateError
-from gateway.template.dataset.answer_columns import columns_of_answer, note_on_answer
+from gateway.template.dataset.answer_columns import note_on_answer, possible_answers
 from gateway.template.dataset.spec import PromptSpec
 from gateway.template.dataset.validation import parse_prompt
 from gateway.template.validation.problems import SpecError
@@ -28,7 +28,7 @@ def read_prompt(files: Files, path: Path, name: str, add_problem: AddProblem) ->
     try:
         spec = parse_prompt(document.value, name=name, rows=partial(_rows, beside))
         own = files.contents[path] or b""
-        if answers := columns_of_answer(spec):
+        if answers := possible_answers(spec):
             files.notes.append(document.problem(("output_column",), note_on_answer(answers)))
         return replace(spec, digest=(digest_of({"": own, **beside.read}) if beside.read else digest(own))[:12])
     except SpecError as error:

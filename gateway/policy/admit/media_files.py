@@ -5,7 +5,9 @@ policy. The file is then opened from this folder, one name after another, withou
 replaced by a link in the meantime is not opened.
 
 An address is read as vLLM reads it (``--allowed-local-media-path``): ``file://a/b.png`` names the relative path
-``a/b.png``, because AISBench writes relative paths so. ``file://localhost/a.png`` is an absolute path (RFC 8089).
+``a/b.png``, because AISBench writes relative paths so. ``file://localhost/a.png`` and ``file:/a.png`` are absolute
+paths (RFC 8089). The media type is taken from the ending of the written path, because the file behind a link may have
+a name without ending.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ TYPES: Final = {
 }
 """Ending of a file's name → media type."""
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-FILE_ADDRESS = re.compile(r"file://(?:localhost(?=/))?([^?#\\]+)", re.IGNORECASE)
+FILE_ADDRESS = re.compile(r"file:(?://(?:localhost(?=/))?|(?=/(?!/)))([^?#\\]+)", re.IGNORECASE)
 """Matches a ``file:`` address and finds its path. The path is relative if it does not begin with a slash."""
 
 
@@ -64,13 +66,14 @@ class MediaFiles:
         The address is a ``data:`` URI with the file's content, or the ``file:`` URI of the resolved path.
         ``left``: the largest size that is accepted. Raises ``MediaNotAllowed`` if the file is not accepted.
         """
+        media_type = TYPES.get(os.path.splitext(path)[1].lower(), "")
         try:
             descriptor, real = self._open(path)
         except (OSError, ValueError):  # one error for every path, so that it does not tell which files exist
             message = f"{where} names no file in the folders that the model's policy allows (media.folders)"
             raise MediaNotAllowed(message, param=where) from None
         try:
-            return self._read(descriptor, real, types, left, where)
+            return self._read(descriptor, real, media_type, types, left, where)
         except OSError as error:
             raise MediaNotAllowed(f"{where}: the file cannot be read ({error.strerror})", param=where) from None
         finally:
@@ -86,8 +89,10 @@ class MediaFiles:
                     return open_beneath(folder, Path(real).relative_to(folder).parts), real
         raise FileNotFoundError(path)
 
-    def _read(self, descriptor: int, real: str, types: Collection[str], left: int, where: str) -> tuple[str, int]:
-        state, media_type = os.fstat(descriptor), TYPES.get(os.path.splitext(real)[1].lower(), "")
+    def _read(
+        self, descriptor: int, real: str, media_type: str, types: Collection[str], left: int, where: str
+    ) -> tuple[str, int]:
+        state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):
             raise MediaNotAllowed(f"{where} names something other than a regular file", param=where)
         if media_type not in types:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.core.call import MAX_TURNS
 from gateway.core.errors import InvalidValue, TemplateError
-from gateway.template.dataset.answer_columns import columns_of_answer
+from gateway.template.dataset.answer_columns import possible_answers
 from gateway.template.dataset.few_shot import FewShotPrompt
 from gateway.template.dataset.messages import MessagesTemplate
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION, InferMode, multi_turn_dialogue, turn_requests
@@ -39,7 +39,7 @@ class DatasetPrompt:
         self._exact = spec.fill == "opencompass"
         self._columns = frozenset(main.columns) - self._piece_columns
         self._has_place = spec.ice_template is not None and bool(main.ice_token)
-        self._unnamed_answers = tuple(columns_of_answer(spec))
+        self._possible_answers = frozenset(possible_answers(spec))
         shown = spec.ice_template or main
         self._shot_columns = frozenset(shown.columns)
         if self.makes_messages:
@@ -126,22 +126,22 @@ class DatasetPrompt:
         lacking = self._columns - variables.keys() - {self.spec.output_column}
         return sorted(lacking.union(*[self._shot_columns - row.keys() for row in examples or ()]))
 
-    def shown_answer(self, variables: Row, examples: Examples = None) -> str:
-        """Return the column whose value is, or may be, an answer inside the prompt; empty if the answer is left out.
+    def answer_column_in_prompt(self, variables: Row, examples: Examples = None) -> str:
+        """Return the column whose value is, or may be, an answer inside the prompt; empty if there is none.
 
         The answer is not masked in the prompts of labels. With ``fill: opencompass``, it is masked only in prompts of
         one turn that are a text or a dialogue; in all others, values that contain ``{answer}`` are filled too.
+        Without ``output_column`` no column is masked.
         """
         spec, answer = self.spec, self.spec.output_column
         is_unmasked = self._exact and (self.makes_messages or self._is_multimodal or spec.multi_turn)
         if not answer:
-            return next((name for name in self._unnamed_answers if name in variables), "")
+            return next((name for name in variables if self._may_show(name, variables, examples)), "")
         if answer not in variables or not (self.labels or is_unmasked):
             return ""
         if answer in self._columns and not spec.multi_turn:  # a dialogue masks the answer of the turn itself
             return answer
-        values = [list(variables.values()), [list(row.values()) for row in self._rows(variables, examples)]]
-        return answer if self._exact and any(f"{{{answer}}}" in text for text in texts(values)) else ""
+        return answer if self._exact and self._is_in_values(answer, variables, examples) else ""
 
     def lacks_examples(self, examples: Examples) -> bool:
         """Return whether the prompt has a place for examples, but no examples. Returns False for ``examples: []``."""
@@ -164,6 +164,24 @@ class DatasetPrompt:
         spec = self.spec
         masked = spec.output_column and not self._exact
         return {**variables, spec.output_column: spec.gen_field_replace_token} if masked else variables
+
+    def _may_show(self, name: str, variables: Row, examples: Examples) -> bool:
+        """Return whether a variable may be an answer inside the prompt of a file without ``output_column``."""
+        if name in self._possible_answers:
+            return True
+        is_input = name in self.spec.input_columns
+        return self._exact and not is_input and self._is_in_values(name, variables, examples)
+
+    def _is_in_values(self, name: str, variables: Row, examples: Examples) -> bool:
+        """Return whether the value of another variable, or an example, contains ``{name}``.
+
+        An example contains it also where its row has no value for the column.
+        """
+        rows, column = self._rows(variables, examples), "{" + name + "}"
+        if name in self._shot_columns and any(name not in row for row in rows):
+            return True
+        others = [value for other, value in variables.items() if other != name]
+        return any(column in text for text in texts([others, [list(row.values()) for row in rows]]))
 
     def _rows(self, variables: Row, examples: Examples) -> Sequence[Row]:
         retriever, train = self.spec.retriever, self.spec.train

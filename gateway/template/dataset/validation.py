@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.words import shown
-from gateway.template.dataset.answer_columns import columns_of_answer, is_certain, shown_columns
+from gateway.template.dataset.answer_columns import certain_answers, shown_columns
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import without_markers
@@ -87,7 +87,7 @@ def _check_columns(spec: PromptSpec, problems: Problems) -> None:
         if near and column not in columns:  # a misspelt name would stay in the prompt, or leave the answer there
             other = f"the template's {{{near[0]}}} is not a column"
             problems.add((key,), f"no template has {{{column}}}, and {other}; use the same name in both")
-    if spec.fill == "once" and is_certain(spec) and (answers := columns_of_answer(spec)):
+    if spec.fill == "once" and (answers := certain_answers(spec)):
         problems.add(
             ("output_column",),
             f"is missing, and the model answers where the template has {shown_columns(answers)}; write output_column: "

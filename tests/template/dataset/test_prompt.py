@@ -232,6 +232,12 @@ LABELS = {
 }
 SEVERAL = {"prompt_template": {"template": TURNS}, "output_column": "answer", "multi_turn": True}
 EXACT = {"fill": "opencompass"}
+INPUT = {"input_columns": ["question"]}
+QUESTION = {"prompt_template": {"template": "Q: {question}"}, **INPUT}
+ONE_ROUND = {"round": [turn("HUMAN", "{question}"), turn("BOT", "")]}
+FEW_SHOT = {"ice_template": {"template": "{question}={answer}."}, "retriever": {"kind": "fixed", "ids": [0]},
+            "prompt_template": {"template": "</E>{question}", "ice_token": "</E>"}, **INPUT}  # fmt: skip
+GOLD = {"question": "2+2?", "answer": "GOLD42"}
 # name: (file, variables, the column whose value may be in the prompt)
 SHOWN_ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "messages": (MESSAGES, {"question": "{answer}", "answer": "2"}, ""),
@@ -263,13 +269,66 @@ SHOWN_ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"prompt_template": {"template": "{language}: {text}"}, "input_columns": ["language", "text"]},
         {"language": "German", "text": "two"}, "",
     ),
+    "a text that ends after the answer": (
+        {"prompt_template": {"template": "Q: {question}\nA: {answer}."}, **INPUT}, GOLD, "answer",
+    ),
+    "an answer that is not sent": (
+        {"prompt_template": {"template": "Q: {question}\nA: {answer}."}, **INPUT}, {"question": "2+2?"}, "",
+    ),
+    "the answer in the user's turn": (
+        {"prompt_template": {"template": {"round": [turn("HUMAN", "Q: {question}\nA: {answer}")]}}, **INPUT},
+        GOLD, "answer",
+    ),
+    "the answer before the round": (
+        {"prompt_template": {"template": {"begin": [turn("SYSTEM", "The answer is {answer}")], **ONE_ROUND}}, **INPUT},
+        GOLD, "answer",
+    ),
+    "the answer in an earlier turn": (
+        {"prompt_template": {"template": {"round": [
+            turn("HUMAN", "{question}"), turn("BOT", "{answer}"), turn("HUMAN", "Explain.")]}}, **INPUT},
+        GOLD, "answer",
+    ),
+    "the answer in an earlier message": (
+        {"prompt_template": {"messages": [
+            {"role": "user", "content": "{question}"}, {"role": "assistant", "content": "{answer}"},
+            {"role": "user", "content": "Explain."}]}, **INPUT},
+        GOLD, "answer",
+    ),
+    "the answer's token": (
+        {"prompt_template": {"template": "Q: {question} </T>.", "column_token_map": {"answer": "</T>"}}, **INPUT},
+        GOLD, "answer",
+    ),
+    "the answer in a prompt of labels": (
+        {"prompt_template": {"template": {"A": "{question} {answer} A"}}, **INPUT}, GOLD, "answer",
+    ),
+    "a value names the answer": ({**QUESTION, **EXACT}, {"question": "x {answer}", "answer": "GOLD42"}, "answer"),
+    "a value of messages names the answer": (
+        {"prompt_template": MESSAGES["prompt_template"], **INPUT, **EXACT},
+        {"question": "x {answer}", "answer": "GOLD42"}, "answer",
+    ),
+    "a value names the answer, with fill: once": (QUESTION, {"question": "x {answer}", "answer": "GOLD42"}, ""),
+    "a value names an answer that is not sent": ({**QUESTION, **EXACT}, {"question": "x {answer}"}, ""),
+    "a value names itself or an input": (
+        {"prompt_template": {"template": "{question}{topic}"}, "input_columns": ["question", "topic"], **EXACT},
+        {"question": "{question} {topic}", "topic": "{question}"}, "",
+    ),
+    "an example names the answer": (
+        {**FEW_SHOT, **EXACT, "train": [{"question": "{answer}", "answer": "1"}]}, GOLD, "answer",
+    ),
+    "an example lacks the answer": ({**FEW_SHOT, **EXACT, "train": [{"question": "1"}]}, GOLD, "answer"),
+    "an example with its own answer": ({**FEW_SHOT, **EXACT, "train": [{"question": "1", "answer": "1"}]}, GOLD, ""),
+    "a piece of a tagged text": (
+        {"prompt_template": {"template": {"round": [{"role": "HUMAN", "prompt_mm": {
+            "text": {"type": "text", "text": "{question}"}}}]}}, "input_columns": ["content"]},
+        {"content": "<AIS_TEXT_START>2+2?<AIS_CONTENT_TAG>", "question": "2+2?"}, "",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", SHOWN_ANSWERS)
 def test_an_answer_inside_the_prompt_is_known(case: str) -> None:
     file, variables, column = SHOWN_ANSWERS[case]
-    assert made(file).shown_answer(variables) == column
+    assert made(file).answer_column_in_prompt(variables) == column
 
 
 def test_the_sections_around_several_turns_never_list_the_answers() -> None:
