@@ -11,13 +11,23 @@ markers of its prompt are compared with those of a conversation of the same shap
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gateway.backend.tokenizer import MIN_THREADED, Tokenizer
 from gateway.calls.route import Route
-from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages, render_options
+from gateway.core.dialogue import (
+    COMPARED_KEYS,
+    DEFAULT_OPTIONS,
+    EMPTY_MAPPING,
+    PLAIN_VALUE,
+    Dialogue,
+    PlainMessages,
+    render_options,
+)
 from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateError
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segments
@@ -28,6 +38,19 @@ from gateway.wire.requests import read_messages
 
 MAX_SHAPES = 256
 """The maximum number of conversation shapes that a rule remembers. It is limited because clients choose the shapes."""
+
+MAX_SHAPE = 32
+"""The maximum number of messages of a shape that a rule remembers."""
+MAX_NAMES = 8
+"""The maximum number of unusual names in a request. Each name costs one more rendering."""
+USUAL_NAMES = frozenset({
+    "user", "system", "developer", "assistant", "tool", "function", "observation", "ipython", "text", "object",
+    "string", "number", "integer", "boolean", "array", "null",
+})  # fmt: skip
+"""The roles of chats, and the types of tools, content parts and JSON Schema."""
+TEXT_KEYS = frozenset({"content", "text"})
+"""The keys of texts that templates may change."""
+LOG = logging.getLogger("gateway.calls")
 
 Shape = tuple[tuple[str, ...], bool, bool]
 """The roles of a conversation, and its options ``continue_final`` and ``whole``."""
@@ -72,74 +95,163 @@ async def render_safely(
     if rule.folded is not None:
         folded = rule.count_folded([*texts, *texts_in(list(variables.values()))])
     is_program = isinstance(prompt.source, DeferredSegments) and rule.changes
+    if is_program:
+        await _refuse_markers_of_names(route, rule, dialogue)
     if not rule.may_occur(texts) and not (
-        is_program and rule.may_be_made_of(texts) and await _has_other_markers(route, rule, dialogue, prompt)
+        is_program and rule.may_be_made_of(texts) and not await _has_markers_of_shape(route, rule, dialogue, prompt)
     ):
         if folded is None:
             return SafePrompt(prompt)
         return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
     counts = MarkerCounts()
-    tools: Sequence[Mapping[str, Any]] | None = None
-    breaks: tuple[int, ...] = ()
-    if prompt.messages is not None:
-        sent = [rule.apply_to_json(one, f"messages[{at}]", counts) for at, one in enumerate(prompt.messages)]
-        tools = _safe_tools(rule, dialogue, counts)
-        prompt = replace(prompt, source=tuple(sent))
-    elif isinstance(prompt.source, DeferredSegments) and not rule.changes:
-        _safe_dialogue(rule, dialogue, counts)  # only counts: the segments of a chat template are costly
-    else:
-        segments = await _segments_of(prompt)
-        if any(segment.origin == MIXED for segment in segments):
-            prompt = await _rendered_again(route, rule, dialogue, counts)
-        else:
-            try:
-                safe = rule.apply(segments, counts)
-            except SpecialTokenInContent as error:
-                error.param = _field(rule, dialogue, error.param or "")
-                raise
-            breaks = safe.breaks
-            if safe.segments != segments:
-                prompt = _prompt_of(prompt, safe.segments)
+    safe = await _with_policy(route, rule, dialogue, prompt, counts)
     if folded is not None:
         counts.found = folded.found | counts.found
-    return SafePrompt(prompt, rule.notices(counts), rule.actions_taken(counts), breaks, tools)
+    return replace(safe, notices=rule.notices(counts), markers=rule.actions_taken(counts))
 
 
-async def _has_other_markers(route: Route, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> bool:
-    """Return whether a chat template has made other markers than for a conversation of the same shape.
+async def _with_policy(
+    route: Route, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt, counts: MarkerCounts
+) -> SafePrompt:
+    """Apply the marker policy to a prompt that may have forged markers, and count them in ``counts``."""
+    if prompt.messages is not None:
+        sent = [rule.apply_to_json(one, f"messages[{at}]", counts) for at, one in enumerate(prompt.messages)]
+        return SafePrompt(replace(prompt, source=tuple(sent)), tools=_safe_tools(rule, dialogue, counts))
+    if isinstance(prompt.source, DeferredSegments) and not rule.changes:
+        _safe_dialogue(rule, dialogue, counts)  # only counts: the segments of a chat template are costly
+        return SafePrompt(prompt)
+    segments = await _segments_of(prompt)
+    if any(segment.origin == MIXED for segment in segments):
+        return SafePrompt(await _rendered_again(route, rule, dialogue, counts))
+    try:
+        safe = rule.apply(segments, counts)
+    except SpecialTokenInContent as error:
+        error.param = _field(rule, dialogue, error.param or "")
+        raise
+    return SafePrompt(prompt if safe.segments == segments else _prompt_of(prompt, safe.segments), breaks=safe.breaks)
+
+
+async def _has_markers_of_shape(route: Route, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> bool:
+    """Return whether a chat template has made the same markers as for a conversation of the same shape.
 
     The expected markers of messages with only a role and a text depend on the shape of the conversation alone, so they
     are computed once for each shape, with fixed texts. Other conversations are rendered a second time.
     """
     shape = _shape(dialogue)
-    try:
-        if shape is None:
-            return not await _has_markers_without_texts(rule, prompt)
-        expected = rule.expected.get(shape)
-        if expected is None:
-            if len(rule.expected) >= MAX_SHAPES:
-                rule.expected.clear()
-            rule.expected[shape] = expected = rule.in_order((await route.render(_example(shape))).text)
-    except (InvalidValue, TemplateError):
-        return True  # the template refuses other texts
-    return rule.in_order(prompt.text) != expected
+    if shape is None:
+        return await _has_expected_markers(rule, prompt)
+    expected = rule.expected.get(shape)
+    if expected is None:
+        try:
+            expected = rule.in_order((await route.render(_example(shape))).text)
+        except (InvalidValue, TemplateError):
+            return await _has_expected_markers(rule, prompt)
+        if len(rule.expected) >= MAX_SHAPES:
+            rule.expected.clear()
+        rule.expected[shape] = expected
+    return rule.in_order(prompt.text) == expected
 
 
-async def _has_markers_without_texts(rule: MarkerRule, prompt: Prompt) -> bool:
-    """Return whether a prompt has exactly the markers of the same conversation with numbers as texts."""
+async def _has_expected_markers(rule: MarkerRule, prompt: Prompt) -> bool:
+    """Return whether a prompt has exactly the markers of the same conversation with numbers as texts.
+
+    A template may compare texts with constants, or refuse numbers. So plain values, such as the id of a tool call, stay
+    the same. If the markers differ, the texts of which no marker can be made stay the same too. False if the template
+    refuses both.
+    """
     assert isinstance(prompt.source, DeferredSegments)
-    return rule.in_order(prompt.text) == rule.in_order(await prompt.source.render_without_texts())
+    found = rule.in_order(prompt.text)
+
+    def is_plain(key: str, text: str) -> bool:
+        return key not in TEXT_KEYS and bool(PLAIN_VALUE.fullmatch(text)) and not rule.has_part(text)
+
+    for keeps in (is_plain, lambda _key, text: rule.is_harmless(text)):
+        try:
+            if rule.in_order(await prompt.source.render_without_texts(keeps)) == found:
+                return True
+        except (InvalidValue, TemplateError) as error:
+            LOG.info("a chat template refuses a conversation with other texts: %s", error)
+    return False
+
+
+async def _refuse_markers_of_names(route: Route, rule: MarkerRule, dialogue: Dialogue) -> None:
+    """Raise ``SpecialTokenInContent`` if a chat template makes a marker of a role, a type or a plain variable.
+
+    Templates compare such names with constants, so a conversation with other names may have other markers. Instead,
+    each name is replaced by a number, and the numbers in the prompt are replaced by the name.
+    """
+    for name in _unusual_names(rule, dialogue):
+        number = str(secrets.randbelow(10**20)).zfill(20)
+        try:
+            text = (await route.render(_renamed_dialogue(dialogue, name, number))).text
+        except (InvalidValue, TemplateError):
+            continue  # the template accepts only names that it compares with
+        expected = rule.in_order(text)
+        for form in (name, name.upper(), name.lower(), name.title()):
+            if rule.in_order(text.replace(number, form)) != expected:
+                raise refusal(
+                    "messages",
+                    "the name of a role, or a value, of which the chat template makes a marker that separates",
+                )
+
+
+def _unusual_names(rule: MarkerRule, dialogue: Dialogue) -> Sequence[str]:
+    """Return the roles, types and plain variables of a request that a marker may contain, except the usual ones."""
+    messages, options = dialogue.messages, dialogue.options
+    if type(messages) is PlainMessages and (
+        options is DEFAULT_OPTIONS or (not options.tools and not options.template_kwargs)
+    ):
+        if USUAL_NAMES.issuperset(messages.roles):
+            return ()
+        found = set(messages.roles)
+    else:
+        found = set(_names_in([*map(as_sent, messages), *options.tools]))
+    found.update(
+        [one for one in options.template_kwargs.values() if isinstance(one, str) and PLAIN_VALUE.fullmatch(one)]
+    )
+    names = [one for one in found - USUAL_NAMES if not PLAIN_VALUE.fullmatch(one) or rule.has_part(one)]
+    if len(names) > MAX_NAMES:
+        raise refusal("messages", f"more than {MAX_NAMES} unusual names of roles, which may make markers that separate")
+    return names
+
+
+def _names_in(value: Any, key: str = "") -> Iterator[str]:
+    if isinstance(value, str):
+        if key in COMPARED_KEYS:
+            yield value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _names_in(inner, name)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _names_in(inner, key)
+
+
+def _renamed(value: Any, name: str, number: str, key: str = "") -> Any:
+    if isinstance(value, str):
+        return number if value == name and key in COMPARED_KEYS else value
+    if isinstance(value, Mapping):
+        return {one: _renamed(inner, name, number, one) for one, inner in value.items()}
+    return [_renamed(one, name, number, key) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _renamed_dialogue(dialogue: Dialogue, name: str, number: str) -> Dialogue:
+    options = dialogue.options
+    if options is not DEFAULT_OPTIONS:
+        kwargs = {key: number if value == name else value for key, value in options.template_kwargs.items()}
+        options = replace(options, tools=tuple(_renamed(options.tools, name, number)), template_kwargs=kwargs)
+    return Dialogue(read_messages(_renamed([as_sent(one) for one in dialogue.messages], name, number)), options)
 
 
 def _shape(dialogue: Dialogue) -> Shape | None:
-    """Return the shape of a conversation. None for an empty text, and for fields in addition to roles and texts.
+    """Return the shape of a conversation. None if it is long, or has an empty text or other fields.
 
     Templates often compare a text with the empty text.
     """
     messages, options = dialogue.messages, dialogue.options
     if type(messages) is not PlainMessages or options.tools or options.template_kwargs:
         return None
-    if any(not text or text.isspace() for text in messages.texts):
+    if len(messages) > MAX_SHAPE or any(not text or text.isspace() for text in messages.texts):
         return None
     return messages.roles, options.continue_final, options.whole
 
@@ -194,12 +306,8 @@ async def _rendered_again(route: Route, rule: MarkerRule, dialogue: Dialogue, co
     if "token_ids" in [action for action, _ in rule.actions_taken(counts)]:
         raise refusal("messages")
     prompt = await route.render(changed)
-    try:
-        is_safe = await _has_markers_without_texts(rule, prompt)
-    except (InvalidValue, TemplateError):
-        is_safe = False  # the template refuses other texts
-    if not is_safe:
-        raise refusal("messages", "characters from which this model's chat template makes a marker that separates")
+    if not await _has_expected_markers(rule, prompt):
+        raise refusal("messages", "characters from which this model's chat template may make a marker that separates")
     return prompt
 
 

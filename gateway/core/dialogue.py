@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, overload
@@ -141,6 +142,10 @@ class RenderOptions:
     """The request's ``chat_template_kwargs``. A template without variables refuses these values."""
 
 
+COMPARED_KEYS = frozenset({"role", "type"})
+"""Chat templates compare the values of these keys with constants."""
+PLAIN_VALUE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Matches short values such as ids, and values of ``chat_template_kwargs`` that templates compare with constants."""
 DEFAULT_OPTIONS = RenderOptions()
 """The default options, shared by most requests, so that renderers can compare by identity."""
 

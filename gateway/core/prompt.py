@@ -76,8 +76,9 @@ class DeferredSegments:
     """Segments that are computed on request, because they need further renderings of the template."""
 
     segments: Callable[[], Segments] = field(compare=False, repr=False)
-    render_without_texts: Callable[[], Awaitable[str]] = field(compare=False, repr=False)
-    """Renders the conversation with numbers in place of the client's texts. Raises ``GatewayError``."""
+    render_without_texts: Callable[[Callable[[str, str], bool]], Awaitable[str]] = field(compare=False, repr=False)
+    """Renders the conversation with numbers in place of the client's texts, except texts for which the given function
+    of a key and its text returns True. Raises ``GatewayError``."""
 
 
 @dataclass(frozen=True, slots=True)

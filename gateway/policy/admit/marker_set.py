@@ -81,6 +81,8 @@ class TemplateTexts:
     """Special tokens of the model's tokenizer, as the files of the template list them. They are token-like markers."""
     inserted: tuple[str, ...] = ()
     """Texts that a chat template may write inside a text of the client, such as the new text of ``replace``."""
+    adds_characters: bool = False
+    """True if a chat template has operations that may write other texts inside a text of the client."""
     searched: tuple[str, ...] = ()
     """Texts such as ``</think>`` that the template or the parser searches for in an answer. They are not markers,
     because a client may send them back as part of an earlier answer."""
@@ -137,8 +139,9 @@ class MarkerSet:
         """Pairs (rare character, function that finds the markers with this character in a text)."""
         self._seams = _seams((*self.token_like, *self.text_like), list(map(write, every)))
         inserted = "".join(texts.inserted)
-        self._is_completed = bool(self._seams) or any(key in inserted for key, _ in self._groups)
-        """True if the template may add the rare character of a marker to a text of the client."""
+        self._inserts = texts.adds_characters or any(key in inserted for key, _ in self._groups)
+        """True if the template may insert the rare character of a marker into a text of the client."""
+        self._folded_case = "\n".join((*self.token_like, *self.text_like)).casefold()
 
     def may_occur(self, texts: Sequence[str]) -> bool:
         """Return whether a prompt with these texts of the client may have a forged marker.
@@ -165,7 +168,15 @@ class MarkerSet:
 
         False if no text has the rare character of a marker, such as ``<``, and if the template cannot add it.
         """
-        return self._is_completed or any(key in text for key, _ in self._groups for text in texts)
+        return self._inserts or bool(self._seams) or any(key in text for key, _ in self._groups for text in texts)
+
+    def is_harmless(self, text: str) -> bool:
+        """Return whether no marker can be made of a text: it has no part of one, see ``may_be_made_of``."""
+        return not self._inserts and not self.seams_in(text) and not any(key in text for key, _ in self._groups)
+
+    def has_part(self, text: str) -> bool:
+        """Return whether a marker contains a text, in capital or in small letters."""
+        return text.casefold() in self._folded_case
 
     def find(self, text: str, kind: Kind) -> Iterator[Hit]:
         """Find every marker of one kind in a text. Overlapping markers are included.
@@ -268,6 +279,7 @@ def _jinja_texts(template: Template, thinking: tuple[str, ...], further: tuple[s
         special=(*tokens, *jinja.further_special_tokens),
         inline=True,
         inserted=tuple([text for compiled in template.compiled for text in compiled.inserted]),
+        adds_characters=any(compiled.adds_characters for compiled in template.compiled),
         searched=(*thinking, *searched),
     )
 

@@ -109,6 +109,14 @@ class MarkerRule:
             return self.folded.may_be_made_of(list(map(fold, texts)))
         return self.markers.may_be_made_of(texts)
 
+    def is_harmless(self, text: str) -> bool:
+        """Return whether a chat template can make no marker of a text, also if it removes a part of the text."""
+        return self.folded.is_harmless(fold(text)) if self.folded is not None else self.markers.is_harmless(text)
+
+    def has_part(self, text: str) -> bool:
+        """Return whether a marker contains a text."""
+        return (self.folded or self.markers).has_part(text)
+
     def in_order(self, text: str) -> tuple[str, ...]:
         """Return the markers of a prompt, in order, of the kinds that the policy changes or refuses."""
         markers = self.markers

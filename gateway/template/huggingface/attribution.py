@@ -20,13 +20,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
+from gateway.core.dialogue import COMPARED_KEYS, PLAIN_VALUE
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import MIXED, Segment
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 
-COMPARED_KEYS = frozenset({"role", "type"})
-"""Templates compare the values of these keys with constants. A value that is a plain word gets no placeholder."""
 PLAIN_WORD = re.compile(r"[a-z_]{1,32}")
+"""Matches the values of ``COMPARED_KEYS`` that get no placeholder."""
 STANDARD_KEYS = frozenset({
     "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "thinking", "type",
     "text", "id", "function", "arguments", "description", "parameters", "strict", "properties", "required", "items",
@@ -38,6 +38,8 @@ STANDARD_KEYS = frozenset({
 SERIAL_DIGITS = 8
 """The number of digits of a placeholder's serial number."""
 
+Keeps = Callable[[str, str], bool]
+"""A function that returns whether the text under a key gets no placeholder."""
 Render = Callable[[Mapping[str, Any]], str]
 """A function that renders the template with the given variables. Raises ``GatewayError``."""
 
@@ -80,28 +82,35 @@ def segments_of(
 
 
 def without_texts(
-    variables: Mapping[str, Any], request_variables: Collection[str], keys: frozenset[str], end_mark: str
+    variables: Mapping[str, Any],
+    request_variables: Collection[str],
+    keys: frozenset[str],
+    end_mark: str,
+    keeps: Keeps,
 ) -> Mapping[str, Any]:
     """Return the variables with a number in place of each text of the client, for a prompt of the same shape.
 
-    Equal texts are replaced by equal numbers, because a template may compare texts. See ``segments_of``.
+    Equal texts are replaced by equal numbers, because a template may compare texts. For the same reason, the texts
+    stay for which ``keeps`` returns True, and the plain values of the request's variables. See ``segments_of``.
     """
-    return _Placeholders(keys, [end_mark], keeps_equal=True).replace_variables(variables, request_variables)
+    return _Placeholders(keys, [end_mark], keeps).replace_variables(variables, request_variables)
 
 
 class _Placeholders:
     """Replaces the texts of a request with placeholders, and finds these texts in a prompt."""
 
-    def __init__(self, keys: frozenset[str], constants: Iterable[str], *, keeps_equal: bool = False) -> None:
+    def __init__(self, keys: frozenset[str], constants: Iterable[str], keeps: Keeps | None = None) -> None:
         """Create the object. ``keys``: the keys that the template reads. ``constants``: texts that are not replaced.
 
-        ``keeps_equal``: give equal texts the same number. Their origins can then not be told apart.
+        ``keeps``: texts that are not replaced. If it is given, equal texts get the same number. The origins of texts
+        can then not be told apart.
         """
+        self._keeps = keeps
         self._keys = keys | STANDARD_KEYS
         self._constants = _any_of([text for text in constants if len(text) > 1 and text.strip()])
         self._prefix = str(secrets.randbelow(10**20)).zfill(20)
         self._numbers = count()
-        self._known: dict[str, str] | None = {} if keeps_equal else None
+        self._known: dict[str, str] | None = {} if keeps is not None else None
         """Text → its number. None if each text gets its own number."""
         self._replaced: dict[str, Segment] = {}
         """Number of the placeholder → the replaced text with its origin and role."""
@@ -112,7 +121,9 @@ class _Placeholders:
         """Return the variables with a placeholder for each text of the client."""
         replaced = dict(variables)
         for name in request_variables:
-            replaced[name] = self._replace(variables[name], f"chat_template_kwargs.{name}")
+            value = variables[name]
+            if self._keeps is None or not isinstance(value, str) or not PLAIN_VALUE.fullmatch(value):
+                replaced[name] = self._replace(value, f"chat_template_kwargs.{name}")
         for name in ("messages", "tools", "documents"):
             if isinstance(variables.get(name), (list, tuple)):
                 replaced[name] = [
@@ -124,7 +135,8 @@ class _Placeholders:
     def _replace(self, value: Any, origin: str, role: str = "", key: str = "") -> Any:
         if isinstance(value, str):
             is_compared = key in COMPARED_KEYS and PLAIN_WORD.fullmatch(value)
-            return value if is_compared else self._replace_text(value, origin, role)
+            is_kept = is_compared or (self._keeps is not None and self._keeps(key, value))
+            return value if is_kept else self._replace_text(value, origin, role)
         if isinstance(value, Mapping):
             # Placeholders are numbered in the order of the keys, so that sorted keys keep their order.
             names, known = sorted(value), self._keys

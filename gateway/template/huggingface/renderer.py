@@ -17,7 +17,7 @@ from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.errors import ForbiddenParameter, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
 from gateway.core.words import in_ascii
-from gateway.template.huggingface.attribution import segments_of, without_texts
+from gateway.template.huggingface.attribution import Keeps, segments_of, without_texts
 from gateway.template.huggingface.folder import TOOL_USE
 from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, message_limits
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate, RenderedText
@@ -180,7 +180,9 @@ class JinjaTemplate:
             notices=self._notices(dialogue, job, rendered, text),
             opened=forced_call,
         )
-        source = DeferredSegments(lambda: self._segments(job, text), lambda: self._render_without_texts(job))
+        source = DeferredSegments(
+            lambda: self._segments(job, text), lambda keeps: self._render_without_texts(job, keeps)
+        )
         return Prompt(text + forced_call, metadata, source)
 
     def _notices(self, dialogue: Dialogue, job: _Job, rendered: RenderedText, text: str) -> tuple[Notice, ...]:
@@ -210,9 +212,9 @@ class JinjaTemplate:
         )
         return (*segments, *job.forced_call)
 
-    async def _render_without_texts(self, job: _Job) -> str:
+    async def _render_without_texts(self, job: _Job, keeps: Keeps) -> str:
         keys = self.compiled[job.template].keys
-        variables = without_texts(job.variables, job.request_variables, keys, job.end_mark.strip())
+        variables = without_texts(job.variables, job.request_variables, keys, job.end_mark.strip(), keeps)
         text = (await self._rendered_async(replace(job, variables=variables))).text
         text = _cut(text, job.end_mark) if job.end_mark else text
         return text + "".join([segment.text for segment in job.forced_call])

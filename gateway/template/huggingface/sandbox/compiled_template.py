@@ -13,7 +13,13 @@ from jinja2.exceptions import TemplateSyntaxError
 
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment, ConversationRefused
-from gateway.template.huggingface.sandbox.limits import MAX_SECONDS, LimitReached, has_known_operations
+from gateway.template.huggingface.sandbox.limits import (
+    FUNCTIONS,
+    MAX_SECONDS,
+    METHODS,
+    LimitReached,
+    has_known_operations,
+)
 
 MAX_SOURCE = 64 * 1024
 """The largest number of characters of a chat template. The longest known templates have a third of this number."""
@@ -24,6 +30,15 @@ MAX_ERROR_TEXT = 300
 
 OTHER_TEMPLATES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
 """The statements that load another template. They are refused, because a chat template has no loader."""
+
+UNCHANGING_FILTERS = frozenset({
+    "abs", "capitalize", "count", "d", "default", "dictsort", "first", "float", "int", "items", "last", "length",
+    "list", "lower", "max", "min", "reject", "rejectattr", "reverse", "round", "safe", "select", "selectattr", "sort",
+    "string", "sum", "title", "tojson", "trim", "unique", "upper",
+})  # fmt: skip
+"""The filters that put no character such as ``<`` into a text."""
+INSERTING = frozenset({"join", "replace"})
+"""The filters and methods whose texts are listed in ``CompiledTemplate.inserted``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,8 @@ class CompiledTemplate:
         """The constant texts that the template looks for in other texts, such as the end of reasoning."""
         self.inserted = tuple(dict.fromkeys(_inserted(tree, self.constants)))
         """The constant texts that the template may write inside a text of the client."""
+        self.adds_characters = _adds_characters(tree)
+        """Whether an operation of the template may add other characters inside a text of the client."""
         self.has_known_operations = has_known_operations(tree)
         """Whether the template may be rendered in the gateway's process, with a ``LimitedEnvironment``."""
 
@@ -156,6 +173,28 @@ def _inserted(tree: nodes.Template, constants: Sequence[str]) -> Iterator[str]:
         elif isinstance(call.node, nodes.Getattr) and call.node.attr == "join":
             written.append(call.node.node)
     yield from _texts(written) if all(isinstance(text, nodes.Const) for text in written) else constants
+
+
+def _adds_characters(tree: nodes.Template) -> bool:
+    """Return whether a template has a filter, a call or an operator that is not known to leave texts as they are."""
+    functions = FUNCTIONS | {macro.name for macro in tree.find_all(nodes.Macro)}
+    filters = UNCHANGING_FILTERS | INSERTING
+    for one in tree.find_all(nodes.Filter):
+        names = [one.name, *(_texts(one.args[:1]) if one.name == "map" else [])]
+        if not filters.issuperset({*names} - {"map"}):
+            return True
+    for call in tree.find_all(nodes.Call):
+        known = (
+            (isinstance(call.node, nodes.Getattr) and call.node.attr in METHODS | INSERTING)
+            or (isinstance(call.node, nodes.Name) and call.node.name in functions)
+            or isinstance(call.node, nodes.ExtensionAttribute)
+        )
+        if not known:
+            return True
+    # ``%`` formats a text if its left side is one; the divisor of a number is constant.
+    return any(
+        not isinstance(mod.right, nodes.Const) or isinstance(mod.left, nodes.Const) for mod in tree.find_all(nodes.Mod)
+    )
 
 
 def _texts(expressions: Any) -> list[str]:
