@@ -117,7 +117,7 @@ def test_the_worst_bodies_do_not_delay_health(served: Process, path: str, text: 
 
     asking = threading.Thread(target=post)
     asking.start()
-    waits = []
+    waits: list[float] = []
     while not (waits and answered.is_set()):
         begun = time.perf_counter()
         assert served.http.get("/health/live").status_code == 200
