@@ -174,15 +174,15 @@ def test_batch_lines_may_ask_several_endpoints(folder: Path) -> None:
     bodies = {
         "/v1/chat/completions": {"model": "talk", "messages": [{"role": "user", "content": "hi"}]},
         "/v1/completions": {"model": "talk", "prompt": "hi"},
-        "/v1/nowhere": {"model": "talk"},
+        "/v1/render": {"model": "talk", "messages": [{"role": "user", "content": "hi"}]},
     }
     rows = [{"custom_id": url, "method": "POST", "url": url, "body": body} for url, body in bodies.items()]
     (folder / "data.jsonl").write_text("".join([f"{json.dumps(row)}\n" for row in rows]))
-    assert command(folder, *RUN).returncode == 1
+    assert command(folder, *RUN).returncode == 0
     found = {line["custom_id"]: line["response"] for line in output(folder)}
-    assert [found[url]["status_code"] for url in bodies] == [200, 200, 404]
+    assert [found[url]["status_code"] for url in bodies] == [200, 200, 200]
     assert found["/v1/completions"]["body"]["object"] == "text_completion"
-    assert found["/v1/nowhere"]["body"]["error"]["code"] == "route_not_found"
+    assert "choices" not in found["/v1/render"]["body"]
 
 
 REFUSED = {
@@ -262,6 +262,10 @@ def test_a_key_is_sent(folder: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 ANSWER = "the expected answer"
 CHAT = {"model": "talk", "messages": [{"role": "user", "content": "hi"}]}
+INSIDE = {"model": "talk", "messages": [{"role": "user", "content": "hi", "answer": "42"}]}
+IN_PART = {"model": "talk", "messages": [
+    {"role": "user", "content": [{"type": "text", "text": "hi", "answer": "42"}]},
+]}  # fmt: skip
 BATCH = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions"}
 
 SENT: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
@@ -282,6 +286,7 @@ SENT: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
     "a sent column in the body of a batch line": (
         {**BATCH, "body": {**CHAT, "answer": ANSWER}}, ["--send", "answer"], {"answer": ANSWER},
     ),
+    "a sent key of a message": (INSIDE, ["--send", "answer"], {"messages": INSIDE["messages"]}),
     "a parameter": (CHAT, ["--param", "custom=1"], {"custom": 1}),
 }  # fmt: skip
 WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
@@ -291,7 +296,22 @@ WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
                            "--keep answer, or send it with --send answer"),
     "an answer beside a text": ({"model": "talk", "prompt": "hi", "target": "x"}, [], "with --keep target"),
     "a field of another endpoint": ({**CHAT, "input": "x"}, [], "with --keep input"),
-    "a field that the gateway never accepts": ({**CHAT, "metadata": {}}, [], "with --keep metadata"),
+    "a field that the gateway never accepts": (
+        {**CHAT, "metadata": {}}, [], "remove it, or only copy it to the output with --keep metadata\n",
+    ),
+    "an answer in a message": (
+        INSIDE, [], "data.jsonl:1: messages[0].answer is not a known field of a message, and may be an expected "
+        "answer; remove it, or send it with --send answer",
+    ),
+    "an answer in a content part": (IN_PART, [], "messages[0].content[0].answer is not a known field"),
+    "an answer in a message of a batch line": ({**BATCH, "body": INSIDE}, [], "messages[0].answer is not a known"),
+    "an answer in a message that is kept": (INSIDE, ["--keep", "answer"], "messages[0].answer is not a known field"),
+    "an answer behind an address with a query": (
+        {**BATCH, "url": "/v1/chat/completions?x=1", "body": {**CHAT, "text": ANSWER}}, [],
+        '(did you mean "/v1/chat/completions"?)',
+    ),
+    "a usual column that is a field of an engine": ({**CHAT, "regex": ANSWER}, [], "with --keep regex, or send it"),
+    "a column called url": ({**CHAT, "url": "http://x"}, [], "with --keep url, or send it"),
     "a second column": ({**CHAT, "answer": ANSWER, "level": 5}, ["--keep", "answer"], "with --keep level"),
     "an answer in the body of a batch line": ({**BATCH, "body": {**CHAT, "answer": ANSWER}}, [], "with --keep answer"),
     "an answer in a row of candidates": (

@@ -11,9 +11,10 @@ from typing import Any, BinaryIO
 import orjson
 
 from gateway.cli.options import CommandError
-from gateway.cli.running.fields import fields_of
+from gateway.cli.running.fields import REQUESTS, USUAL_COLUMNS, fields_of, unknown_in_messages
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.words import printable, suggest
+from gateway.core.words import printable, quoted, suggest
+from gateway.wire.request_fields import FORBIDDEN
 
 CHAT, COMPLETIONS, LOGLIKELIHOOD = "/v1/chat/completions", "/v1/completions", "/v1/loglikelihood"
 
@@ -61,7 +62,7 @@ class RowForm:
     keep: tuple[str, ...] = ()
     """Columns that are copied to the output line. If the line is a request, the columns are not sent."""
     send: tuple[str, ...] = ()
-    """Columns that are sent, although they are not fields that ``fields_of`` knows."""
+    """Columns, and keys in messages, that are sent although ``fields.py`` does not know them."""
 
     def row(self, number: int, value: dict[str, Any]) -> DataRow:
         """Return line ``number`` as a request. Raises ``RowProblem``."""
@@ -82,14 +83,18 @@ class RowForm:
         return DataRow(custom_id=custom_id, line=number, url=url, body=body, kept=kept)
 
     def _check_fields(self, url: str, body: Mapping[str, Any]) -> None:
-        """Raise ``RowProblem`` for a column that an engine would get, such as the expected answer."""
-        unknown = [name for name in body if name not in fields_of(url) and name not in self.send]
-        if unknown:
-            first = printable(unknown[0])
-            raise RowProblem(
-                f'"{first}" is not a field of a request to {url}, and may be an expected answer; copy it to the output '
-                f"with --keep {first}, or send it with --send {first}"
-            )
+        """Raise ``RowProblem`` for a column or a key that an engine would get, such as the expected answer."""
+        allowed = fields_of(url) | (set(self.send) - FORBIDDEN)
+        unknown = next((name for name in body if name not in allowed), None)
+        if unknown is not None:
+            raise RowProblem(_advice(printable(unknown), url))
+        for place, name in unknown_in_messages(body):
+            if name not in self.send:
+                shown = printable(name)
+                raise RowProblem(
+                    f"{printable(place)}.{shown} is not a known field of a message, and may be an expected answer; "
+                    f"remove it, or send it with --send {shown}"
+                )
 
     def columns(self, value: dict[str, Any]) -> Mapping[str, Any]:
         """Return the columns that ``keep`` and ``send`` can name. A batch line has those of its body too."""
@@ -98,7 +103,7 @@ class RowForm:
 
     def is_batch_line(self, value: Mapping[str, Any]) -> bool:
         """Return whether a line is a line of OpenAI's batch files."""
-        return self.prompt is None and self.infer == "gen" and "url" in value
+        return self.prompt is None and self.infer == "gen" and "url" in value and "body" in value
 
     def _with_params(self, body: dict[str, Any]) -> dict[str, Any]:
         """Add the fields of ``params`` that a request lacks. The fields inside ``gateway`` are added separately."""
@@ -111,6 +116,17 @@ class RowForm:
             raise RowProblem(f"--param {min(clash)} is a field that --prompt or --infer sets; remove this --param")
         extension = {**given, **own}
         return {**self.params, **body, **({"gateway": extension} if extension else {})}
+
+
+def _advice(name: str, url: str) -> str:
+    """Return the message for a column that is not sent to ``url``, with the options for it."""
+    keep = f"copy it to the output with --keep {name}"
+    if name in FORBIDDEN:
+        return f'"{name}" can only be set by the operator of the gateway; remove it, or only {keep}'
+    what = f"is not a field of a request to {url}, and may be an expected answer"
+    if name in USUAL_COLUMNS:
+        what = "is a field of some engines, but may also be a column of the dataset"
+    return f'"{name}" {what}; {keep}, or send it with --send {name}'
 
 
 def _generate(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -178,11 +194,11 @@ def _batch_line(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, An
         raise RowProblem(
             f'"{min(unknown)}" is not a key of a batch line; remove it, or copy it to the output with --keep'
         )
-    url, body = value["url"], value.get("body")
+    url, body = value["url"], value["body"]
     if value.get("method", "POST") != "POST":
         raise RowProblem('"method" must be "POST"')
-    if not isinstance(url, str) or not url.startswith("/v1/"):
-        raise RowProblem('"url" must be a path that begins with "/v1/"')
+    if not isinstance(url, str) or url not in REQUESTS:
+        raise RowProblem(f'"url" must be the path of an endpoint, not {quoted(str(url))}{suggest(url, REQUESTS)}')
     if not isinstance(body, dict):
         raise RowProblem('"body" must be an object')
     return url, {name: field for name, field in body.items() if _is_sent(form, name)}
@@ -203,6 +219,7 @@ def survey(path: Path, form: RowForm) -> DataSurvey:
     digest, lines, first = hashlib.sha256(), dict[str, int](), dict[tuple[str, str], DataRow]()
     problems: list[str] = []
     columns: set[str] = set()
+    inner: set[str] = set()
     with _open(path) as file:
         for number, line in enumerate(file, 1):
             digest.update(line)
@@ -212,6 +229,7 @@ def survey(path: Path, form: RowForm) -> DataSurvey:
                     continue
                 columns.update(form.columns(value))
                 row = form.row(number, value)
+                inner.update([name for _, name in unknown_in_messages(row.body)])
                 if row.custom_id in lines:
                     raise RowProblem(f'line {lines[row.custom_id]} also has custom_id "{row.custom_id}"; change one')
             except RowProblem as problem:
@@ -224,10 +242,10 @@ def survey(path: Path, form: RowForm) -> DataSurvey:
         raise CommandError("\n".join([count, *problems[:MOST_PROBLEMS]]))
     if not lines:
         raise CommandError(f"{path}: the file has no rows")
-    for option, names in (("--keep", form.keep), ("--send", form.send)):
-        if unused := set(names) - columns:
+    for option, names, known in (("--keep", form.keep, columns), ("--send", form.send, columns | inner)):
+        if unused := set(names) - known:
             name = min(unused)
-            raise CommandError(f'{option} {name}: no row of {path} has the column "{name}"{suggest(name, columns)}')
+            raise CommandError(f'{option} {name}: no row of {path} has the column "{name}"{suggest(name, known)}')
     return DataSurvey(rows=len(lines), sha256=digest.hexdigest(), first=first)
 
 

@@ -94,7 +94,7 @@ class RunOptions:
 @click.option("--keep", multiple=True, metavar="COLUMN",
               help="copy a column to the output, and do not send it as a field; may be repeated")  # fmt: skip
 @click.option("--send", multiple=True, metavar="COLUMN",
-              help="send a column that is not a known field of a request; may be repeated")  # fmt: skip
+              help="send a column, or a key of messages, that is not a known field; may be repeated")  # fmt: skip
 @config_option()
 @click.option("--base-url", metavar="URL", help="a running gateway, such as http://127.0.0.1:8000/v1")
 @click.option("--key", metavar="env:NAME", help="the environment variable with the client key for --base-url")

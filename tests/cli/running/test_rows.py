@@ -78,6 +78,25 @@ ROWS: dict[str, tuple[RowForm, dict[str, Any], str, dict[str, Any]]] = {
     ),
     "columns that are not sent": (RowForm(model="m", keep=("answer",)), {"messages": ASK, "answer": "2"},
                                   "/v1/chat/completions", {"messages": ASK, "model": "m"}),
+    "a kept column called url": (RowForm(model="m", keep=("url",)), {"messages": ASK, "url": "http://x"},
+                                 "/v1/chat/completions", {"messages": ASK, "model": "m"}),
+    "a kept field that only the operator may set": (
+        RowForm(model="m", keep=("metadata",)), {"messages": ASK, "metadata": {}}, "/v1/chat/completions",
+        {"messages": ASK, "model": "m"},
+    ),
+    "a sent field of an engine that is a usual column": (
+        RowForm(model="m", send=("regex",)), {"messages": ASK, "regex": "a+"}, "/v1/chat/completions",
+        {"messages": ASK, "regex": "a+", "model": "m"},
+    ),
+    **{f"the field {name} of a message": (PLAIN, {"messages": [{"role": "tool", name: "x"}]}, "/v1/chat/completions",
+                                          {"messages": [{"role": "tool", name: "x"}], "model": "m"})
+       for name in ("content", "name", "tool_calls", "tool_call_id", "function_call", "reasoning_content", "reasoning",
+                    "thinking", "refusal", "audio", "cache_control", "annotations", "fallback_role", "prefix")},
+    **{f"the field {name} of a part": (PLAIN, {"messages": [{"role": "user", "content": [{"type": "x", name: "x"}]}]},
+                                       "/v1/chat/completions",
+                                       {"messages": [{"role": "user", "content": [{"type": "x", name: "x"}]}],
+                                        "model": "m"})
+       for name in ("text", "image_url", "video_url", "audio_url", "input_audio", "file", "refusal", "cache_control")},
 }  # fmt: skip
 
 
@@ -106,8 +125,32 @@ REFUSED: dict[str, tuple[RowForm, Any, str]] = {
     "a number as id": (PLAIN, {"messages": ASK, "custom_id": 5}, "custom_id must be a text"),
     "a stream": (PLAIN, {"messages": ASK, "stream": True}, "cannot be streamed"),
     "a batch line with GET": (PLAIN, {"url": "/v1/models", "method": "GET", "body": {}}, '"method" must be "POST"'),
-    "a batch line with a host": (PLAIN, {"url": "http://x/v1/y", "body": {}}, '"url" must be a path'),
-    "a batch line without a body": (PLAIN, {"url": "/v1/embeddings"}, '"body" must be an object'),
+    "a batch line with a host": (PLAIN, {"url": "http://x/v1/y", "body": {}}, '"url" must be the path of an endpoint'),
+    "a batch line with a query": (
+        PLAIN, {"url": "/v1/chat/completions?x=1", "body": {"messages": ASK, "text": "2"}},
+        'not "/v1/chat/completions?x=1" (did you mean "/v1/chat/completions"?)',
+    ),
+    "a batch line with a final slash": (
+        PLAIN, {"url": "/v1/completions/", "body": {"prompt": "x", "input": "2"}}, 'not "/v1/completions/"',
+    ),
+    "a batch line for an unknown endpoint": (PLAIN, {"url": "/v1/nowhere", "body": {}}, 'not "/v1/nowhere"'),
+    "a batch line with a number as url": (PLAIN, {"url": 5, "body": {}}, '"url" must be the path of an endpoint'),
+    "a batch line without a body": (PLAIN, {"url": "/v1/embeddings"}, 'a batch line "url" and "body"'),
+    "a batch line with a text as body": (PLAIN, {"url": "/v1/embeddings", "body": "x"}, '"body" must be an object'),
+    "a column called url": (PLAIN, {"messages": ASK, "url": "http://x"}, "with --keep url, or send it"),
+    "an answer in candidates of messages": (
+        RowForm(model="m", infer="ppl"), {"candidates": {"A": [{**ASK[0], "gold": 1}]}}, "candidates.A[0].gold is not",
+    ),
+    "an answer in the context of candidates": (
+        RowForm(model="m", infer="ppl"), {"candidates": {"A": "x"}, "context": [{**ASK[0], "gold": 1}]},
+        "context[0].gold is not",
+    ),
+    "a sent field that only the operator may set": (
+        RowForm(model="m", send=("extra_body",)), {"messages": ASK, "extra_body": {}},
+        '"extra_body" can only be set by the operator',
+    ),
+    **{f"the usual column {name}": (PLAIN, {"messages": ASK, name: "x"}, f'"{name}" is a field of some engines, but')
+       for name in ("documents", "grammar", "json_schema", "regex")},
     "a batch line with a column": (PLAIN, {"url": "/v1/x", "body": {}, "answer": 2}, '"answer" is not a key'),
     "a field that the prompt fills": (
         RowForm(model="m", prompt="p", params={"gateway": {"prompt": {}}}), {}, "--param gateway.prompt is a field",
