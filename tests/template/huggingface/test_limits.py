@@ -70,6 +70,28 @@ HUNGRY = {  # what the template does with a message that it was not measured wit
     "constants in a macro": "{% macro m() %}" + FAR + "x" * 60_000 + END + "{% endmacro %}{{ m() | length }}",
     "a long output of parts": FAR + "{{ content[1:] }}" * 9 + END,
     "a long output of safe parts": "{% set x = ('x' * 99999) | safe %}" + FAR + "{{ x[1:] }}" + END,
+    "rfind": "{{ ('a' * 640000).rfind('ab' ~ 'a' * 192000) }}",
+    "rpartition": "{{ ('a' * 640000).rpartition('ab' ~ 'a' * 192000) }}",
+    "rsplit": "{{ ('a' * 640000).rsplit('ab' ~ 'a' * 192000) | length }}",
+    "rsplit with a named separator": "{{ ('a' * 640000).rsplit(maxsplit=9, sep='ab' ~ 'a' * 192000) | length }}",
+    "strip": "{{ ('a' * 640000).strip('b' * 192000 ~ 'a') }}",
+    "trim": "{{ ('a' * 640000) | trim('b' * 192000 ~ 'a') }}",
+    "in a long list": "{% set l = range(100000) | list %}{% for i in range(3000) %}{{ -1 in l }}{% endfor %}",
+    "the test in": "{% set l = range(100000) | list %}{% for i in range(3000) %}{{ -1 is in(l) }}{% endfor %}",
+    "comparing long lists": "{% set l = [0] * 50000 %}{% set m = [0] * 50000 %}"
+    "{% for i in range(3000) %}{{ l == m }}{% endfor %}",
+    "the condition of a loop": "{% set l = range(100000) | list %}{% for i in range(3000) if -1 in l %}{% endfor %}",
+    "printed lists": "{% set l = ['x' * 250000] %}{% for i in range(1000) %}{{ l }}{% endfor %}",
+    "printed items": "{% set l = {'a': 'x' * 250000} %}{% for i in range(1000) %}{{ l.items() }}{% endfor %}",
+    "separators of JSON": "{{ ([0] * 20000) | tojson(separators=('a' * 10000, ':')) | length }}",
+    "stored slices": "{% set c = '\U0001f600' * 250000 %}" + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(200)),
+    "stored lists": "{% set c = [0] * 100000 %}" + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(300)),
+    "stored results of methods": "{% set c = '\U0001f600' * 250000 %}"
+    + "".join(f"{{% set x{n} = c.upper() %}}" for n in range(200)),
+    "stored results of filters": "{% set c = '\U0001f600' * 250000 %}"
+    + "".join(f"{{% set x{n} = c | upper %}}" for n in range(200)),
+    "a long format of the time": "{{ strftime_now('%999d' * 90000) | length }}",
+    "a long format of the time by its name": "{{ strftime_now(format='%999d' * 90000) | length }}",
     "a long output": FAR + "{{ content[1:] }}{{ 'x' * 99999 }}" + END,
 }  # fmt: skip
 
@@ -114,6 +136,10 @@ ORDINARY = {  # these stay in the gateway's process
     "a recursive macro": "{% macro m(n) %}{{ n }}{% if n %}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(5) }}",
     "JSON": "{{ messages | tojson(indent=2) }}",
     "a block for training": "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+    "comparisons": "{{ messages[0].content in messages[1].content }}{{ messages[1] == messages[2] != messages }}",
+    "the end of a text": "{{ messages[0].content.rsplit(' ', 1)[-1].strip('ale') }}{{ messages[0].content[3:] }}",
+    "printed values": "{{ messages }}{{ messages[0].items() }}{{ none }}{{ true }}{{ 1.5 }}{{ missing }}",
+    "a date": "{{ strftime_now('%Y') }}",
     "a selected loop": "{% for m in messages | selectattr('role', 'eq', 'user') if m %}{{ loop.last }}{% endfor %}",
 }  # fmt: skip
 
