@@ -18,6 +18,8 @@ DOUBLING = "{% set ns = namespace(x='ab') %}" + "{% set ns.x = SUM %}" * 99 + "{
 LISTS = "{% set ns = namespace(x=['ab']) %}{% for i in range(60) %}{% set ns.x = SUM %}{% endfor %}{{ ns.x }}"
 FAR = "{% for i in range(99999) %}"
 END = "{% endfor %}"
+LONG = "{% set a = 'AAA' * 20000 %}{% set b = 'ab' ~ 'AAA' * 6000 %}".replace("AAA", "a" * 32)
+EMOJI = "{% set c = 'E' * 8000 %}".replace("E", "\U0001f600" * 32)
 
 HUNGRY = {  # what the template does with a message that it was not measured with
     "a product": "{{ (content * 10**9) | length }}",
@@ -70,25 +72,25 @@ HUNGRY = {  # what the template does with a message that it was not measured wit
     "constants in a macro": "{% macro m() %}" + FAR + "x" * 60_000 + END + "{% endmacro %}{{ m() | length }}",
     "a long output of parts": FAR + "{{ content[1:] }}" * 9 + END,
     "a long output of safe parts": "{% set x = ('x' * 99999) | safe %}" + FAR + "{{ x[1:] }}" + END,
-    "rfind": "{{ ('a' * 640000).rfind('ab' ~ 'a' * 192000) }}",
-    "rpartition": "{{ ('a' * 640000).rpartition('ab' ~ 'a' * 192000) }}",
-    "rsplit": "{{ ('a' * 640000).rsplit('ab' ~ 'a' * 192000) | length }}",
-    "rsplit with a named separator": "{{ ('a' * 640000).rsplit(maxsplit=9, sep='ab' ~ 'a' * 192000) | length }}",
-    "strip": "{{ ('a' * 640000).strip('b' * 192000 ~ 'a') }}",
-    "trim": "{{ ('a' * 640000) | trim('b' * 192000 ~ 'a') }}",
+    "rfind": LONG + "{{ a.rfind(b) }}",
+    "rpartition": LONG + "{{ a.rpartition(b) }}",
+    "rsplit": LONG + "{{ a.rsplit(b) | length }}",
+    "rsplit with a named separator": LONG + "{{ a.rsplit(maxsplit=9, sep=b) | length }}",
+    "strip": LONG + "{{ a.strip('c' ~ b) }}",
+    "trim": LONG + "{{ a | trim('c' ~ b) }}",
     "in a long list": "{% set l = range(100000) | list %}{% for i in range(3000) %}{{ -1 in l }}{% endfor %}",
     "the test in": "{% set l = range(100000) | list %}{% for i in range(3000) %}{{ -1 is in(l) }}{% endfor %}",
-    "comparing long lists": "{% set l = [0] * 50000 %}{% set m = [0] * 50000 %}"
+    "comparing long lists": "{% set l = range(100000) | list %}{% set m = l[:] %}"
     "{% for i in range(3000) %}{{ l == m }}{% endfor %}",
     "the condition of a loop": "{% set l = range(100000) | list %}{% for i in range(3000) if -1 in l %}{% endfor %}",
-    "printed lists": "{% set l = ['x' * 250000] %}{% for i in range(1000) %}{{ l }}{% endfor %}",
-    "printed items": "{% set l = {'a': 'x' * 250000} %}{% for i in range(1000) %}{{ l.items() }}{% endfor %}",
+    "printed lists": EMOJI + "{% set l = [c] %}{% for i in range(1000) %}{{ l }}{% endfor %}",
+    "printed items": EMOJI + "{% set l = {'a': c} %}{% for i in range(1000) %}{{ l.items() }}{% endfor %}",
     "separators of JSON": "{{ ([0] * 20000) | tojson(separators=('a' * 10000, ':')) | length }}",
-    "stored slices": "{% set c = '\U0001f600' * 250000 %}" + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(200)),
-    "stored lists": "{% set c = [0] * 100000 %}" + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(300)),
-    "stored results of methods": "{% set c = '\U0001f600' * 250000 %}"
+    "stored slices": EMOJI + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(200)),
+    "stored lists": "{% set c = range(100000) | list %}" + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(300)),
+    "stored results of methods": EMOJI
     + "".join(f"{{% set x{n} = c.upper() %}}" for n in range(200)),
-    "stored results of filters": "{% set c = '\U0001f600' * 250000 %}"
+    "stored results of filters": EMOJI
     + "".join(f"{{% set x{n} = c | upper %}}" for n in range(200)),
     "a long format of the time": "{{ strftime_now('%999d' * 90000) | length }}",
     "a long format of the time by its name": "{{ strftime_now(format='%999d' * 90000) | length }}",
