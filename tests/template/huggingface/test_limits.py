@@ -18,6 +18,8 @@ DOUBLING = "{% set ns = namespace(x='ab') %}" + "{% set ns.x = SUM %}" * 99 + "{
 LISTS = "{% set ns = namespace(x=['ab']) %}{% for i in range(60) %}{% set ns.x = SUM %}{% endfor %}{{ ns.x }}"
 FAR = "{% for i in range(99999) %}"
 END = "{% endfor %}"
+LONG = "{% set a = 'AAA' * 20000 %}{% set b = 'ab' ~ 'AAA' * 6000 %}".replace("AAA", "a" * 32)
+EMOJI = "{% set c = 'E' * 8000 %}".replace("E", "\U0001f600" * 32)
 
 HUNGRY = {  # what the template does with a message that it was not measured with
     "a product": "{{ (content * 10**9) | length }}",
@@ -70,6 +72,28 @@ HUNGRY = {  # what the template does with a message that it was not measured wit
     "constants in a macro": "{% macro m() %}" + FAR + "x" * 60_000 + END + "{% endmacro %}{{ m() | length }}",
     "a long output of parts": FAR + "{{ content[1:] }}" * 9 + END,
     "a long output of safe parts": "{% set x = ('x' * 99999) | safe %}" + FAR + "{{ x[1:] }}" + END,
+    "rfind": LONG + "{{ a.rfind(b) }}",
+    "rpartition": LONG + "{{ a.rpartition(b) }}",
+    "rsplit": LONG + "{{ a.rsplit(b) | length }}",
+    "rsplit with a named separator": LONG + "{{ a.rsplit(maxsplit=9, sep=b) | length }}",
+    "strip": LONG + "{{ a.strip('c' ~ b) }}",
+    "trim": LONG + "{{ a | trim('c' ~ b) }}",
+    "in a long list": "{% set l = range(100000) | list %}{% for i in range(3000) %}{{ -1 in l }}{% endfor %}",
+    "the test in": "{% set l = range(100000) | list %}{% for i in range(3000) %}{{ -1 is in(l) }}{% endfor %}",
+    "comparing long lists": "{% set l = range(100000) | list %}{% set m = l[:] %}"
+    "{% for i in range(3000) %}{{ l == m }}{% endfor %}",
+    "the condition of a loop": "{% set l = range(100000) | list %}{% for i in range(3000) if -1 in l %}{% endfor %}",
+    "printed lists": EMOJI + "{% set l = [c] %}{% for i in range(1000) %}{{ l }}{% endfor %}",
+    "printed items": EMOJI + "{% set l = {'a': c} %}{% for i in range(1000) %}{{ l.items() }}{% endfor %}",
+    "separators of JSON": "{{ ([0] * 20000) | tojson(separators=('a' * 10000, ':')) | length }}",
+    "stored slices": EMOJI + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(200)),
+    "stored lists": "{% set c = range(100000) | list %}" + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(300)),
+    "stored results of methods": EMOJI
+    + "".join(f"{{% set x{n} = c.upper() %}}" for n in range(200)),
+    "stored results of filters": EMOJI
+    + "".join(f"{{% set x{n} = c | upper %}}" for n in range(200)),
+    "a long format of the time": "{{ strftime_now('%999d' * 90000) | length }}",
+    "a long format of the time by its name": "{{ strftime_now(format='%999d' * 90000) | length }}",
     "a long output": FAR + "{{ content[1:] }}{{ 'x' * 99999 }}" + END,
 }  # fmt: skip
 
@@ -114,6 +138,10 @@ ORDINARY = {  # these stay in the gateway's process
     "a recursive macro": "{% macro m(n) %}{{ n }}{% if n %}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(5) }}",
     "JSON": "{{ messages | tojson(indent=2) }}",
     "a block for training": "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+    "comparisons": "{{ messages[0].content in messages[1].content }}{{ messages[1] == messages[2] != messages }}",
+    "the end of a text": "{{ messages[0].content.rsplit(' ', 1)[-1].strip('ale') }}{{ messages[0].content[3:] }}",
+    "printed values": "{{ messages }}{{ messages[0].items() }}{{ none }}{{ true }}{{ 1.5 }}{{ missing }}",
+    "a date": "{{ strftime_now('%Y') }}",
     "a selected loop": "{% for m in messages | selectattr('role', 'eq', 'user') if m %}{{ loop.last }}{% endfor %}",
 }  # fmt: skip
 

@@ -40,25 +40,36 @@ MAX_BITS = 1024
 """The size of the largest product of two integers."""
 MAX_INDENT = 8
 """The largest indentation of JSON."""
+MAX_SEPARATORS = 64
+"""The largest size of the separators of JSON."""
+MAX_TIME_FORMAT = 256
+"""The largest number of characters of a format of ``strftime_now``."""
+MAX_COMPARISONS = 10_000_000
+"""The largest product of the lengths of two texts in a method that may compare each character with each."""
 VALUE_SIZE = 16
 """Each JSON value counts as this many characters, in addition to the characters of texts and keys."""
 
 FUNCTIONS = frozenset({"caller", "dict", "namespace", "raise_exception", "range", "strftime_now"})
 SPLITTING = frozenset({"partition", "rpartition", "rsplit", "split", "splitlines"})
-METHODS = SPLITTING | frozenset({
-    "append", "capitalize", "count", "cycle", "endswith", "find", "get", "index", "isalnum", "isalpha", "isdigit",
-    "isspace", "items", "keys", "lower", "lstrip", "pop", "removeprefix", "removesuffix", "replace", "rfind", "rstrip",
-    "startswith", "strip", "title", "update", "upper", "values",
+COPYING = SPLITTING | frozenset({
+    "capitalize", "lower", "lstrip", "removeprefix", "removesuffix", "rstrip", "strip", "title", "upper",
+})  # fmt: skip
+"""The methods whose results have at most as many characters as the text."""
+QUADRATIC = frozenset({"lstrip", "rfind", "rpartition", "rsplit", "rstrip", "strip"})
+"""The methods whose time may be proportional to the product of the lengths of two texts."""
+METHODS = COPYING | QUADRATIC | frozenset({
+    "append", "count", "cycle", "endswith", "find", "get", "index", "isalnum", "isalpha", "isdigit", "isspace",
+    "items", "keys", "pop", "replace", "startswith", "update", "values",
 })  # fmt: skip
 LAZY_FILTERS = frozenset({"map", "reject", "rejectattr", "select", "selectattr"})
 MAPPED_FILTERS = frozenset({"capitalize", "int", "length", "lower", "string", "title", "tojson", "trim", "upper"})
 """The filters that ``map`` may apply."""
 TIMED_FILTERS = LAZY_FILTERS | frozenset({
-    "capitalize", "dictsort", "e", "escape", "first", "last", "lower", "max", "min", "sort", "title", "unique",
-    "upper",
+    "capitalize", "dictsort", "e", "escape", "first", "last", "lower", "max", "min", "safe", "sort", "title", "trim",
+    "unique", "upper",
 })  # fmt: skip
 FILTERS = MAPPED_FILTERS | TIMED_FILTERS | frozenset({
-    "abs", "count", "d", "default", "float", "items", "join", "list", "replace", "safe",
+    "abs", "count", "d", "default", "float", "items", "join", "list", "replace",
 })  # fmt: skip
 """The functions, methods and filters whose time is proportional to their input. Chat templates seldom use others."""
 
@@ -76,14 +87,17 @@ def has_known_operations(tree: nodes.Template) -> bool:
         and not any(loop.recursive for loop in tree.find_all(nodes.For))
         and all(_operands(one) <= MAX_OPERANDS for one in tree.find_all((nodes.Add, nodes.Concat)))
         and all(_is_known_filter(one) for one in tree.find_all(nodes.Filter))
-        and all(_is_known_function(call.node, functions) for call in tree.find_all(nodes.Call))
+        and all(_has_constants(one) for one in tree.find_all(nodes.Test))
+        and all(_is_known_call(call, functions) for call in tree.find_all(nodes.Call))
     )
 
 
 def _is_known_filter(filter_: nodes.Filter) -> bool:
+    if filter_.name == "trim" and (filter_.args or filter_.kwargs or filter_.dyn_args or filter_.dyn_kwargs):
+        return False  # each character of a text is compared with each of the argument
     if filter_.name not in LAZY_FILTERS:
         return filter_.name in FILTERS
-    if filter_.dyn_args is not None or filter_.dyn_kwargs is not None or not all(map(_is_constant, filter_.args)):
+    if not _has_constants(filter_):
         return False  # for example, a test whether each item of a long list is in another long list
     if filter_.name != "map":
         return True
@@ -91,14 +105,26 @@ def _is_known_filter(filter_: nodes.Filter) -> bool:
     return MAPPED_FILTERS.issuperset(names) and all(pair.key == "attribute" for pair in filter_.kwargs)
 
 
+def _has_constants(node: nodes.Filter | nodes.Test) -> bool:
+    """Return whether the unnamed arguments of a filter or test are constants."""
+    return node.dyn_args is None and node.dyn_kwargs is None and all(map(_is_constant, node.args))
+
+
 def _is_constant(node: nodes.Node) -> bool:
     return all(isinstance(one, (nodes.Const, nodes.List, nodes.Tuple)) for one in (node, *node.find_all(nodes.Node)))
 
 
-def _is_known_function(node: nodes.Expr, functions: frozenset[str]) -> bool:
+def _is_known_call(call: nodes.Call, functions: frozenset[str]) -> bool:
+    node = call.node
+    if isinstance(node, nodes.Name) and node.name == "strftime_now":
+        return node.name in functions and len(call.args) == 1 and _is_short_text(call.args[0])
     if isinstance(node, nodes.Getattr):
         return node.attr in METHODS or (node.attr == "format" and _is_simple_format(node.node))
     return isinstance(node, nodes.ExtensionAttribute) or (isinstance(node, nodes.Name) and node.name in functions)
+
+
+def _is_short_text(node: nodes.Expr) -> bool:
+    return isinstance(node, nodes.Const) and len(str(node.value)) <= MAX_TIME_FORMAT
 
 
 def _is_simple_format(node: nodes.Expr) -> bool:
@@ -179,7 +205,8 @@ class LimitedEnvironment(ChatEnvironment):
         super().__init__(clock)
         self.finalize = _printed
         self.filters |= {"join": _join, "replace": _replace, "string": _string, "tojson": _tojson}
-        self.filters |= {"_formatted": _formatted, "_looped": _looped, "_sized": _sized, "_timed": _timed}
+        self.filters |= {"_compared": _compared, "_formatted": _formatted, "_looped": _looped}
+        self.filters |= {"_sized": _sized, "_timed": _timed}
         """The checks that ``_Checks`` adds."""
         self.globals["namespace"] = LimitedNamespace
 
@@ -188,12 +215,12 @@ class LimitedEnvironment(ChatEnvironment):
         kind = type(__obj)
         if kind is not BuiltinMethodType and kind is not Macro:
             result = super().call(__context, __obj, *args, **kwargs)
-            __context.use(len(result) if type(result) is range else 0)
+            __context.use(len(result) if type(result) in (range, str) else 0)
             return _sized(__context, result) if type(result) is dict else result
         if kwargs:
             kwargs.pop("_loop_vars", None)  # jinja2 adds them for functions that take the context
             kwargs.pop("_block_vars", None)
-        __context.use(0 if kind is Macro else _size_of_result(__obj, args))
+        __context.use(0 if kind is Macro else _size_of_result(__obj, (*args, *kwargs.values())))
         return __obj(*args, **kwargs)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -223,7 +250,7 @@ class _Checks(NodeTransformer):
     """
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
-        size = sum(1 for statement in node.body for _ in statement.find_all(nodes.Node))
+        size = sum(1 for part in (*node.body, node.test) if part for _ in part.find_all(nodes.Node))
         self.generic_visit(node)
         node.iter = _checked("_looped", node.iter, nodes.Const(size + 1, lineno=node.lineno))
         return node
@@ -233,6 +260,21 @@ class _Checks(NodeTransformer):
         if node.name == "list":
             return _checked("_sized", node)
         return _checked("_timed", node) if node.name in TIMED_FILTERS else node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        self.generic_visit(node)
+        return _checked("_timed", node) if isinstance(node.arg, nodes.Slice) else node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        """Read the clock, except before comparing with a value that is written out in the template."""
+        left = node.expr
+        for operand in node.ops:
+            written = (operand.expr,) if operand.op in ("in", "notin") else (left, operand.expr)
+            left = operand.expr
+            if not any(isinstance(one, nodes.Literal) for one in written):
+                operand.expr = _checked("_compared", operand.expr)
+        self.generic_visit(node)
+        return node
 
     def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:
         self.generic_visit(node)
@@ -293,9 +335,16 @@ def _each(context: LimitedContext, items: Iterable[Any]) -> Iterator[Any]:
 
 @pass_context
 def _timed(context: LimitedContext, value: Any) -> Any:
-    """Return the result of a filter. The items of a lazy filter read the clock."""
-    context.use(0)
+    """Count and return the result of a filter or a slice. The items of a lazy filter read the clock."""
+    context.use(len(value) if isinstance(value, (str, list, tuple)) else 0)
     return _each(context, value) if type(value) is GeneratorType else value
+
+
+@pass_context
+def _compared(context: LimitedContext, value: Any) -> Any:
+    """Return a value that is compared. The time of a comparison may be proportional to the size of the value."""
+    context.use(0)
+    return value
 
 
 @pass_context
@@ -313,14 +362,13 @@ def _formatted(context: LimitedContext, method: Callable[..., Any]) -> Callable[
 
 
 @pass_context
-def _printed(context: LimitedContext, value: Any) -> Any:
-    """Count and return a printed value. See ``note_undefined``."""
-    if not isinstance(value, str):
-        return note_undefined(context, value)
-    context.room -= len(value)
+def _printed(context: LimitedContext, value: Any) -> str:
+    """Count and return a printed value as a text. See ``note_undefined``."""
+    text = value if isinstance(value, str) else str(note_undefined(context, value))
+    context.room -= len(text)
     if context.room < 0:
         raise LimitReached
-    return value
+    return text
 
 
 # ---------------------------------------------------------------- functions and filters
@@ -340,13 +388,15 @@ def _replace(context: LimitedContext, s: Any, old: Any, new: Any, count: int | N
 
 
 def _size_of_result(method: Any, arguments: tuple[Any, ...]) -> int:
-    """Return a bound for the size of the result of a method; 0 if the result is not larger than the text."""
+    """Return a bound for the size of the result of a method; 0 if the result is no new text."""
     text, name = method.__self__, method.__name__
     if not isinstance(text, str):
         return 0
     if name == "replace":
         return _replaced_size(text, *arguments)
-    return len(text) if name in SPLITTING else 0
+    if name in QUADRATIC and any(isinstance(one, str) and len(text) * len(one) > MAX_COMPARISONS for one in arguments):
+        raise LimitReached
+    return len(text) if name in COPYING else 0
 
 
 def _replaced_size(text: str, old: Any = "", new: Any = "", *_: Any) -> int:
@@ -366,6 +416,8 @@ def _tojson(context: LimitedContext, x: Any, *args: Any, **kwargs: Any) -> str:
         if not isinstance(indent, int) or indent > MAX_INDENT:
             raise LimitReached
         context.use(size_of(x, MAX_CHARACTERS) * max(indent, 1))
+    if size_of(kwargs.get("separators", args[2] if len(args) > 2 else None), MAX_SEPARATORS) > MAX_SEPARATORS:
+        raise LimitReached
     text = tojson(x, *args, **kwargs)
     context.use(len(text))
     return text
