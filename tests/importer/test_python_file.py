@@ -35,6 +35,9 @@ PLAIN = {
     "a list that grows": "x = [1]\ny = x\ny += [2]",
     "a list that grows by a tuple": "x = [1]\ny = x\ny += (2,)",
     "a text that grows": "x = 'a'\ny = x\nx += 'b'",
+    "a tuple that another name has too": "x = ('a',)\ny = x\ny += ('b',)",
+    "a part of a tuple that another name has too": "x = (1, 2)[1:]\ny = x\ny += (4,)\nz = tuple([1])\nx += z\nz += x",
+    "% of a pair": "x = ['%s %s' % one for one in {'a': 1}.items()]",
     "an entry": "a = dict(b=[1, 2])\nx = a['b'][1]",
     "an entry by a sum": "a = {'b_c': 2}\nk = 'b'\nx = a[k + '_c']",
     "slices": "a = [1, 2, 3, 4]\nx = [a[1:], a[:-1], a[::2], a[-1], 'abc'[1:]]",
@@ -135,6 +138,17 @@ UNSUPPORTED = {
     "a deep copy of a changed value": "import copy\ny = dict(a=[1])\ny['a'].sort(z)\nx = copy.deepcopy(y)",
     "a sum of changed lists": "y = [1]\ny.sort(z)\nx = sum([y, y], [])",
     "a comparison with an unknown value": "x = 1 if y == 2 else 3",
+    "% of a list": "x = 'Q %s' % ['x']",
+    "a sum of a list and a tuple": "x = [1] + (2,)",
+    "an entry of a tuple that is set": "x = (1, 2)\nx[0] = 2",
+    "a number rounded to many places": "x = round(1, -999999999)",
+    "a zip of many long lists": "x = zip(*[range(6000)] * 6000)",
+    "a product with long entries": "import itertools\nx = itertools.product('abc', repeat=10)",
+    "a long number": "x = 0x" + "f" * 100_000,
+    "a mapping with unknown entries": "y = [1]\nx = {**z, 'q': y.pop()}",
+    "the rest after unknown entries": "y = [1, 2]\nz = {**z, 'q': y.pop()}\nx = y[1]",
+    "the rest after unknown arguments": "y = [1, 2]\nz = dict(**z, q=y.pop())\nx = y[1]",
+    "set by a function inside an if": "x = 1\ndef f():\n    global x\n    x = 2\nif y:\n    f()",
     "a comparison of lists": "x = (1, 2) == [1, 2]",
     "an entry that is not there": "a = dict(b=1)\nx = a['c']",
     "set inside an if": "x = 1\nif y:\n    x = 2",
@@ -199,6 +213,18 @@ CHANGED = {
         "def f(one):\n    if z:\n        return\n    one['a'] = 2\nx = dict(a=1)\nf(x)"
     ),
     "by a loop with an unknown end": "x = []\nfor n in range(3):\n    if z:\n        break\n    x.append(n)",
+    "of a list in a loop over an unknown order": "x = dict(a=1)\nfor one in sorted([x], key=y): one['a'] = 2",
+    "of a list in a loop inside an if": "x = dict(a=1)\ny = [[x]]\nif z:\n    for one in y:\n        one[0]['a'] = 2",
+    "by a function inside an if": "x = [1]\ndef f():\n    x.append(2)\nif y:\n    f()",
+    "by a function in a list inside an if": "x = [1]\ndef f():\n    x.append(2)\ng = [lambda: f()]\nif y:\n    g[0]()",
+    "by a function inside a try": "x = [1]\ndef f():\n    x.append(2)\ntry:\n    f()\nexcept A:\n    pass",
+    "by a function after an unknown value": "x = [1]\ndef f():\n    x.append(2)\ny and f()",
+    "by a function inside a while": "x = [1]\ndef f():\n    x.append(2)\nwhile y:\n    f()",
+    "by a function with any number of arguments": "x = [1]\ndef f(*a):\n    x.extend(a)\nf(2)",
+    "by a function with any names of arguments": "x = [1]\ndef f(a, **k):\n    a.append(k)\nf(x, b=2)",
+    "by a function that calls itself often": (
+        "x = [1]\ndef f(n):\n    if n:\n        f(n - 1)\n    else:\n        x.append(2)\nf(30)"
+    ),
     "by a name of locals": "x = dict(a=1)\nlocals()[z].update(a=2)\nx.update(z)",
 }  # fmt: skip
 
@@ -246,6 +272,7 @@ BOMBS: dict[str, tuple[str, dict[str, str]]] = {
     "copies of copies": (
         "import copy\nx = [1]\nfor a in range(1000):\n    x = [x, copy.deepcopy(x)]\n", {},
     ),
+    "long functions in a loop": ("for a in range(100000):\n    def f():\n" + "        y = 1\n" * 3000, {}),
     "unknown values in a loop": (f"for a in range(1000):\n    x = [{'y[z], ' * 10_000}]", {}),
 }  # fmt: skip
 

@@ -19,9 +19,11 @@ from typing import Any
 from gateway.importer.python.operations import (
     COMPARISONS,
     FUNCTIONS,
+    MAX_INTEGER,
     METHODS,
     OPERATORS,
     STORING,
+    Scalar,
     UnknownValue,
     apply,
     delete,
@@ -36,6 +38,7 @@ from gateway.importer.python.values import (
     MethodCall,
     NameReference,
     PythonExpression,
+    TupleValue,
     Unsupported,
     parts,
 )
@@ -170,8 +173,12 @@ class Evaluator:
         if not isinstance(node.target, ast.Name | ast.Subscript):
             raise UnknownValue
         old = self._known(self._loaded(node.target))
-        total = apply(OPERATORS.get(type(node.op), _refuse), old, self._known(node.value))
-        if isinstance(old, list):
+        value = self._known(node.value)
+        is_plain_list = isinstance(old, list) and not isinstance(old, TupleValue)
+        if is_plain_list and isinstance(value, TupleValue) and isinstance(node.op, ast.Add):
+            value = list(value)
+        total = apply(OPERATORS.get(type(node.op), _refuse), old, value)
+        if is_plain_list:
             old[:] = total  # the list grows in place, for all names that refer to it
         elif isinstance(old, dict):
             old |= total
@@ -224,8 +231,12 @@ class Evaluator:
                 self._unsupported(one)
 
     def _function(self, node: ast.FunctionDef) -> None:
-        if node.decorator_list or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node)):
+        if node.decorator_list:
             raise UnknownValue
+        for one in ast.walk(node):
+            self._count(1, node.lineno)
+            if isinstance(one, ast.Yield | ast.YieldFrom):
+                raise UnknownValue
         self._set(node.name, self._made_function(node.name, node, tuple(node.body)), node)
 
     def _class(self, node: ast.ClassDef) -> None:
@@ -345,12 +356,22 @@ class Evaluator:
         is_value = isinstance(node, ast.expr)
         what = "an expression that is not a plain value" if is_value else "a value that a statement may change"
         found = Unsupported(text or what, node.lineno, self._source)
-        for one in ast.walk(node):
+        self._lose(node, node, found, set())
+        if isinstance(node, ast.stmt) and _leaves(node):
+            raise _UnknownPath
+        return found
+
+    def _lose(self, tree: ast.AST, node: ast.expr | ast.stmt, found: Unsupported, functions: set[int]) -> None:
+        """Mark the values that a part of the file may change. Names that it defines get the value ``found``.
+
+        ``functions``: the ``id`` of each function of the file whose body was already searched.
+        """
+        for one in ast.walk(tree):
             self._count(1, node.lineno)
             match one:
                 case ast.Name(id=name, ctx=context):
-                    if isinstance(value := self._find(name), list | dict):
-                        self._progress.changed.setdefault(id(value), (value, found))
+                    if not isinstance(value := self._find(name), CallExpression):
+                        self._mark_parts(value, found, functions)
                     if not isinstance(context, ast.Load):
                         self._set(name, found, node)
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -372,19 +393,33 @@ class Evaluator:
                     | ast.Attribute(ctx=ast.Store() | ast.Del(), value=path)
                     | ast.Subscript(ctx=ast.Store() | ast.Del(), value=path)
                 ):
-                    self._mark(path, found)
-        if isinstance(node, ast.stmt) and _leaves(node):
-            raise _UnknownPath
-        return found
+                    self._mark(path, found, functions)
 
-    def _mark(self, path: ast.expr, found: Unsupported) -> None:
+    def _mark(self, path: ast.expr, found: Unsupported, functions: set[int]) -> None:
         """Mark all values inside the first name of a path such as ``a.b[0]``."""
         while isinstance(path, ast.Attribute | ast.Subscript | ast.Call):
             path = path.func if isinstance(path, ast.Call) else path.value
-        for part in parts(self._find(path.id) if isinstance(path, ast.Name) else None):
-            self._count(1, found.line)
+        if isinstance(path, ast.Name):
+            self._mark_parts(self._find(path.id), found, functions)
+
+    def _mark_parts(self, value: Any, found: Unsupported, functions: set[int]) -> None:
+        """Mark all values inside a value, and all values that the functions of the file inside it may change."""
+        for part in parts(value):
             if isinstance(part, list | dict | CallExpression):  # equal texts may be one object
+                self._count(1 + (0 if isinstance(part, CallExpression) else len(part) // ITEMS_PER_STEP), found.line)
                 self._progress.changed.setdefault(id(part), (part, found))
+            elif isinstance(part, LocalFunction) and id(part) not in functions:
+                functions.add(id(part))
+                self._lose_function(part, found, functions)
+
+    def _lose_function(self, function: LocalFunction, found: Unsupported, functions: set[int]) -> None:
+        """Mark the values that the body of a function may change."""
+        given = function.arguments
+        several = [one for one in (given.vararg, given.kwarg) if one is not None]
+        names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *several)]
+        with self._scope(*function.scopes, {**dict.fromkeys(names, found), **function.defaults}):
+            for statement in function.body:
+                self._lose(statement, statement, found, functions)
 
     def _count(self, steps: int, line: int = 0) -> None:
         self._progress.count(steps, self._source, line)
@@ -423,9 +458,9 @@ class Evaluator:
     def _constant(self, node: ast.Constant) -> Any:
         if isinstance(node.value, str) and (half := re.search("[\ud800-\udfff]", node.value)) is not None:
             return self._unsupported(node, f"the incomplete character {half[0]!a}")
-        if isinstance(node.value, str | int | float | None):
-            return node.value
-        raise UnknownValue
+        if not isinstance(node.value, Scalar) or (isinstance(node.value, int) and node.value > MAX_INTEGER):
+            raise UnknownValue
+        return node.value
 
     def _name(self, node: ast.Name) -> Any:
         for scope in reversed(self._scopes):
@@ -446,7 +481,8 @@ class Evaluator:
         return apply(entry, owner, node.attr)
 
     def _list(self, node: ast.List | ast.Tuple) -> list[Any]:
-        return self._items(node.elts)
+        items = self._items(node.elts)
+        return TupleValue(items) if isinstance(node, ast.Tuple) else items
 
     def _set_of(self, node: ast.Set) -> Any:
         return apply(FUNCTIONS["set"], self._items(node.elts))
@@ -653,7 +689,7 @@ class Evaluator:
         for node in nodes:
             if isinstance(node, ast.Starred):
                 try:
-                    items = apply(OPERATORS[ast.Add], items, self._iterated(node.value))
+                    items = apply(OPERATORS[ast.Add], items, list(self._iterated(node.value)))
                 except UnknownValue:
                     items.append(Unsupported("`*` before a value that is not a list", node.lineno, self._source))
             else:
@@ -667,6 +703,7 @@ class Evaluator:
     def _mapping(self, keys: list[Any], values: list[ast.expr], at: ast.expr) -> Any:
         """Return a mapping of keys to values. For ``**other``, the key is ``STAR``, and the entries are merged."""
         found: dict[Any, Any] = {}
+        is_known = True
         for key, node in zip(keys, values, strict=True):
             value = self._value(node)
             is_changed = id(value) in self._progress.changed
@@ -675,8 +712,10 @@ class Evaluator:
             elif isinstance(key, str | int):
                 found[key] = value
             else:
-                return Unsupported("a mapping with keys that are not plain values", at.lineno, self._source)
-        return found
+                is_known = False  # the values after it are still evaluated, because they may change others
+        if is_known:
+            return found
+        return Unsupported("a mapping with keys that are not plain values", at.lineno, self._source)
 
 
 def _refuse(*args: Any) -> Any:
