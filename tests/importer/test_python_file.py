@@ -23,6 +23,8 @@ PLAIN = {
     "a text": "x = 'a'",
     "texts side by side": "x = 'a' 'b'\n",
     "a sum of texts": "y = 'b'\nx = 'a' + y + \"c\"",
+    "the body of a class": "x = [1]\nclass A:\n    x.append(2)",
+    "a name set in globals": "x = 1\nglobals()['x'] = 2\nlocals()[5] = 1",
     "a raw text": r"x = r'a\n'",
     "numbers": "x = [1, -2, 0.5, -0.5, 1e3]",
     "the three words": "x = (None, True, False)",
@@ -158,6 +160,11 @@ UNSUPPORTED = {
     "set inside a try": "x = 1\ntry:\n    x = 2\nexcept ValueError:\n    pass",
     "set inside a loop that may end early": "for n in (1, 2):\n    x = n\n    if y:\n        break",
     "set inside a loop that may go on": "for n in (1, 2):\n    if y:\n        continue\n    x = n",
+    "imported inside an if": "x = 1\nif y:\n    from a import x",
+    "an error": "x = 1\ntry:\n    pass\nexcept A as x:\n    pass",
+    "matched": "x = 1\nmatch y:\n    case [x]: pass",
+    "the rest of a match": "x = 1\nmatch y:\n    case [*x]: pass\n    case {**x}: pass",
+    "read from a base inside an if": "x = 1\nif y:\n    with read_base():\n        from .a import x",
     "deleted": "x = 1\ndel x",
     "a function": "def x():\n    return 1",
     "a function with an unknown path": "def f():\n    if y:\n        return 1\n    return 2\nx = f()",
@@ -225,6 +232,17 @@ CHANGED = {
     "by a function that calls itself often": (
         "x = [1]\ndef f(n):\n    if n:\n        f(n - 1)\n    else:\n        x.append(2)\nf(30)"
     ),
+    "by a function of another module": "from helpers import f\nx = [1]\nf(x)",
+    "by a function that gets a copy of a list": "from helpers import f\nx = dict(a=1)\nf([x][:])",
+    "by a function of a class": "x = dict(a=1)\ndict.update(x, b=2)",
+    "by a function of another module with an entry": "import operator\nx = dict(a=1)\noperator.setitem([x][0], 'b', 2)",
+    "by a map": "x = dict(a=1)\nlist(map(lambda d: d.update(a=2), [x]))",
+    "by a map whose result is kept": "x = dict(a=1)\n_ = list(map(lambda d: d.update(a=2), [x]))",
+    "by a shuffle": "import random\nx = [1, 2]\nrandom.shuffle(x)",
+    "by exec": "x = [1]\nexec('x.clear()')",
+    "by the body of a class": "x = [1]\nclass A:\n    x.extend(y)",
+    "by the constructor of a class": "x = [1]\nclass A:\n    def __init__(self, a):\n        a.append(2)\ny = A(x)",
+    "by a constructor without arguments": "x = [1]\nclass A:\n    def __init__(self):\n        x.append(2)\nA()",
     "by a name of locals": "x = dict(a=1)\nlocals()[z].update(a=2)\nx.update(z)",
 }  # fmt: skip
 
@@ -283,8 +301,8 @@ def test_a_file_that_computes_too_much_is_refused(text: str, beside: dict[str, s
         read(text, **beside)
 
 
-def test_a_module_that_gets_a_value_does_not_change_it() -> None:
-    file = read("import sys\nx = ['a']\nprint(x)\nsys.setprofile(x)")
+def test_a_class_that_gets_a_value_does_not_change_it() -> None:
+    file = read("from a import B\nx = ['a']\nprint(x)\nB(x)\ny = f(x)")
     file.check_plain(file.names["x"], "x")
 
 
@@ -338,6 +356,17 @@ def test_a_base_that_a_base_does_not_find_is_listed_with_both_places() -> None:
     )
     reason = ".gone was not found in the config's folder; name the folder of its package with --root"
     assert file.unread("a") == [f"a: sub/base.py, line 3: {reason}"]
+
+
+@pytest.mark.parametrize(("names", "name"), [("a_datasets as b_datasets", "b_datasets"), ("*", "*")])
+def test_a_base_inside_an_unknown_statement_is_listed(names: str, name: str) -> None:
+    file = read(f"if y:\n    with read_base():\n        from .base import {names}", base="a_datasets = []")
+    assert file.unread("_datasets") == [f"{name}: line 3: it is not known whether .base is read"]
+
+
+def test_a_name_that_is_written_into_globals_has_no_line() -> None:
+    file = read("globals()['x'] = 1\nlocals()[5] = 1")
+    assert (file.names, file.lines) == ({"x": 1}, {"x": 0})
 
 
 def test_a_base_that_reads_itself_ends() -> None:

@@ -34,6 +34,7 @@ from gateway.importer.python.operations import (
 from gateway.importer.python.values import (
     CallExpression,
     Deleted,
+    LocalClass,
     LocalFunction,
     MethodCall,
     NameReference,
@@ -58,6 +59,8 @@ MAX_CALLS = 20
 MAX_NOTES = 20
 STAR = object()
 """The key that represents a ``**`` entry of a mapping."""
+CONSTRUCTORS = ("__new__", "__init__", "__post_init__")
+"""The methods of a class that a call of the class executes."""
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
@@ -194,6 +197,7 @@ class Evaluator:
     def _expression(self, node: ast.Expr) -> None:
         if isinstance(found := self._value(node.value), CallExpression):
             self.calls.append(found)
+            self._mark_arguments(found, None, is_statement=True)
 
     def _loop(self, node: ast.For) -> None:
         items = self._iterated(node.iter)
@@ -219,11 +223,8 @@ class Evaluator:
             self._set(bound, NameReference(alias.name, node.lineno, self._source, full), node)
 
     def _with(self, node: ast.With) -> None:
-        match node.items[0].context_expr:
-            case ast.Call(func=ast.Name(id="read_base") | ast.Attribute(attr="read_base")):
-                pass
-            case _:
-                raise UnknownValue
+        if not _reads_base(node):
+            raise UnknownValue
         for one in node.body:
             if isinstance(one, ast.ImportFrom):
                 self._read_base(one)
@@ -240,7 +241,13 @@ class Evaluator:
         self._set(node.name, self._made_function(node.name, node, tuple(node.body)), node)
 
     def _class(self, node: ast.ClassDef) -> None:
-        self._set(node.name, NameReference(node.name, node.lineno, self._source), node)
+        for one in (*node.decorator_list, *node.bases, *[word.value for word in node.keywords]):
+            self._value(one)
+        names: dict[str, Any] = {}
+        with self._scope(*self._scopes, names):
+            self._run(node.body)
+        made = tuple([names[name] for name in CONSTRUCTORS if isinstance(names.get(name), LocalFunction)])
+        self._set(node.name, LocalClass(node.name, node.lineno, self._source, functions=made), node)
 
     def _return(self, node: ast.Return) -> None:
         raise _Return(None if node.value is None else self._value(node.value))
@@ -381,6 +388,14 @@ class Evaluator:
                 case ast.Global(names=names) | ast.Nonlocal(names=names):
                     for scope in self._scopes:
                         scope.update(dict.fromkeys(names, found))
+                case ast.With() if _reads_base(one):
+                    self._lose_base(one)
+                case ast.alias(name=name, asname=other):
+                    self._lose_import(other or name.split(".")[0], found, node)
+                case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                    self._set(name, found, node)
+                case ast.MatchMapping(rest=str(name)):
+                    self._set(name, found, node)
                 case ast.NamedExpr(target=ast.Name(id=name)):
                     for scope in self._scopes:
                         scope[name] = found
@@ -394,6 +409,25 @@ class Evaluator:
                     | ast.Subscript(ctx=ast.Store() | ast.Del(), value=path)
                 ):
                     self._mark(path, found, functions)
+
+    def _lose_base(self, node: ast.With) -> None:
+        """List the names of a ``read_base`` block that is inside of an unknown statement."""
+        for one in ast.walk(node):
+            self._count(1, node.lineno)
+            if isinstance(one, ast.ImportFrom):
+                where = "." * one.level + (one.module or "")
+                for alias in one.names:
+                    name = alias.asname or alias.name
+                    missing = Unsupported(f"{name} of {where}, which may not be read", one.lineno, self._source)
+                    self._set(name, missing, one)
+                    self._progress.not_read[name] = f"line {one.lineno}: it is not known whether {where} is read"
+
+    def _lose_import(self, name: str, found: Unsupported, node: ast.expr | ast.stmt) -> None:
+        """Give an imported name the value ``found``. A name without a plain value stays the name of an import."""
+        if name in self._scopes[-1] and not isinstance(self._scopes[-1][name], NameReference):
+            self._set(name, found, node)
+        elif name not in self._scopes[-1]:
+            self._set(name, NameReference(name, node.lineno, self._source, name), node)
 
     def _mark(self, path: ast.expr, found: Unsupported, functions: set[int]) -> None:
         """Mark all values inside the first name of a path such as ``a.b[0]``."""
@@ -600,7 +634,31 @@ class Evaluator:
                 return apply(operation, *map(self._readable, args), **self._arguments(name, words))
         if full == "copy.deepcopy" and len(args) == 1:
             return self._deep_copy(args[0])
-        return CallExpression(name, node.lineno, self._source, tuple(args), words)
+        call = CallExpression(name, node.lineno, self._source, tuple(args), words)
+        self._mark_arguments(call, function)
+        return call
+
+    def _mark_arguments(self, call: CallExpression, function: Any, *, is_statement: bool = False) -> None:
+        """Mark the values that a call may change: the arguments of a function or method whose code is not known.
+
+        A call whose result is kept is marked only if it gets functions of the file, or if it executes the constructor
+        of a class of the file. A name with a capital letter is a class, which stores its arguments.
+        """
+        arguments = [*call.args, *call.keywords.values()]
+        found = Unsupported(f"a value that {call.text}() may change", call.line, self._source)
+        constructors = function.functions if isinstance(function, LocalClass) else ()
+        if call.text in ("exec", "eval"):
+            arguments += [value for scope in self._scopes for value in scope.values()]
+            is_statement = True
+        has_functions = constructors or any(isinstance(one, LocalFunction) for one in arguments)
+        is_inert = call.text in FUNCTIONS or call.last.lstrip("_")[:1].isupper()
+        changed: set[int] = set()
+        for value in (*constructors, *arguments):
+            if isinstance(value, CallExpression):
+                if is_statement:
+                    self._mark_arguments(value, None, is_statement=True)
+            elif constructors or (not is_inert and (is_statement or has_functions)):
+                self._mark_parts(value, found, changed)
 
     def _arguments(self, name: str, words: dict[str, Any]) -> dict[str, Any]:
         return words if name == "dict" else {key: self._readable(value) for key, value in words.items()}
@@ -720,6 +778,13 @@ class Evaluator:
 
 def _refuse(*args: Any) -> Any:
     raise UnknownValue
+
+
+def _reads_base(node: ast.With) -> bool:
+    match node.items[0].context_expr:
+        case ast.Call(func=ast.Name(id="read_base") | ast.Attribute(attr="read_base")):
+            return True
+    return False
 
 
 def _leaves(node: ast.AST, in_loop: bool = False) -> bool:
