@@ -170,6 +170,7 @@ UNSUPPORTED = {
     "a function with an unknown path": "def f():\n    if y:\n        return 1\n    return 2\nx = f()",
     "a function with global": "x = 1\ndef f():\n    global x\n    x = 2\nf()",
     "a generator": "def f():\n    yield 1\nx = list(f())",
+    "a generator with a name": "y = (i for i in [1])\nx = [*y, *y]",
     "a decorated function": "@y\ndef f():\n    return 1\nx = f()",
     "a function that calls itself": "def f(a):\n    return f(a)\nx = f(1)",
     "a function of another module": "from there import deepcopy\nx = deepcopy([1])",

@@ -169,6 +169,8 @@ class Evaluator:
     def _assign(self, node: ast.Assign | ast.AnnAssign) -> None:
         if node.value is not None:
             found = self._value(node.value)
+            if isinstance(node.value, ast.GeneratorExp):  # its items could be read only once
+                found = Unsupported("a generator", node.lineno, self._source)
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 self._bind(target, found)
 
