@@ -49,7 +49,7 @@ def shown(value: object) -> str:
 
 def _written(value: object) -> Iterator[str]:
     """Yield the pieces of ``repr(value)``. The whole text may be too long, because a list can occur many times."""
-    if type(value) is list:
+    if isinstance(value, list):
         for number, one in enumerate(value):
             yield ", " if number else "["
             yield from _written(one)

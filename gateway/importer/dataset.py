@@ -106,8 +106,8 @@ def find_datasets(file: PythonFile, stem: str = "", not_read: list[str] | None =
     """
     not_read = [] if not_read is None else not_read
     found = list(_listed(file, stem, not_read))
-    if not isinstance(file.names.get(DATASETS), list):
-        not_read += file.unread(DATASETS)
+    has_list = isinstance(file.names.get(DATASETS), list)
+    not_read += [line for line in file.unread(DATASETS) if line.startswith("*:") or not has_list]
     found = found or list(_assigned(file, stem, INFER))
     if not found and not any(name.endswith(DATASETS) for name in file.names):
         found = list(_assigned(file, stem, PROMPT, ICE))

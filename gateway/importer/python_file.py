@@ -29,8 +29,8 @@ class PythonFile:
         self._source = source
         self._progress = progress = Progress()
         evaluator = Evaluator(source, progress)
-        self.names = evaluator.names
-        self.lines = evaluator.lines
+        self.names: dict[str, Any] = {}
+        self.lines: dict[str, int] = {}
         """Name → line of the statement that gave the name its value."""
         self.calls = evaluator.calls
         """The calls that are whole statements."""
@@ -40,6 +40,9 @@ class PythonFile:
             evaluator.run()
         except (RecursionError, MemoryError):
             raise source.refuse(0, "the Python code is nested too deeply; split its expressions") from None
+        # code can write other names into locals() and globals(), without a statement that sets them
+        self.names |= {name: value for name, value in evaluator.names.items() if isinstance(name, str)}
+        self.lines |= {name: evaluator.lines.get(name, 0) for name in self.names}
 
     @property
     def notes(self) -> list[str]:

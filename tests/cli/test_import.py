@@ -328,6 +328,15 @@ def test_a_part_that_was_not_read_is_listed_and_the_exit_code_is_1(home: Path, s
     assert gateway(home, "eval.py", "--root", str(site), "--model", "sums", "--force").returncode == 0
 
 
+def test_a_base_whose_name_is_too_long_for_a_file_is_no_traceback(home: Path) -> None:
+    text = f"with read_base():\n    from .{'a' * 300} import c_datasets\nq_infer_cfg = dict(prompt_template='x')"
+    (home / "long.py").write_text(text)
+    done = gateway(home, "long.py", "--kind", "dataset")
+    assert done.returncode != 0
+    assert b"Traceback" not in done.stderr
+    assert b"Errno" not in done.stderr
+
+
 def test_a_root_is_a_folder_and_only_for_configs(home: Path) -> None:
     model_folder(home / "plain", CHATML)
     for words in (["plain", "--root", "gone"], ["plain", "--root", "."]):

@@ -221,6 +221,15 @@ def test_an_infer_cfg_is_not_read_instead_of_datasets_that_were_not_read() -> No
     assert draft.not_read == ("q_datasets: make(…) (line 2)",)
 
 
+def test_all_names_of_a_base_that_was_not_found_are_listed() -> None:
+    text = (
+        "with read_base():\n    from .gone import *\n"
+        "datasets = [dict(infer_cfg=dict(prompt_template=dict(template='{a}')))]"
+    )
+    (draft,) = read_dataset(source("q.py", text))
+    assert [line[:20] for line in draft.not_read] == ["*: line 2: .gone was"]
+
+
 def test_datasets_in_a_list_of_another_name_are_all_read() -> None:
     loop = (
         "for n in 'ab':\n    q_infer_cfg = dict(prompt_template=dict(template=n))\n"

@@ -188,7 +188,10 @@ def source_of(options: ImportOptions, path: Path) -> Source:
     def read_file(name: str) -> bytes | None:
         target = Path(os.path.realpath(name))
         is_inside = any(target.is_relative_to(one) for one in (folder, *roots))
-        return _read(target) if is_inside and target.is_file() else None
+        try:
+            return _read(target) if is_inside and target.is_file() else None
+        except OSError:  # the name is too long for a file
+            return None
 
     where = (folder / path.name).as_posix()
     return Source(str(path), _read(path), read_file, _parse_yaml, where, tuple([root.as_posix() for root in roots]))

@@ -19,9 +19,11 @@ from typing import Any
 from gateway.importer.python.operations import (
     COMPARISONS,
     FUNCTIONS,
+    MAX_INTEGER,
     METHODS,
     OPERATORS,
     STORING,
+    Scalar,
     UnknownValue,
     apply,
     delete,
@@ -32,10 +34,12 @@ from gateway.importer.python.operations import (
 from gateway.importer.python.values import (
     CallExpression,
     Deleted,
+    LocalClass,
     LocalFunction,
     MethodCall,
     NameReference,
     PythonExpression,
+    TupleValue,
     Unsupported,
     parts,
 )
@@ -55,6 +59,8 @@ MAX_CALLS = 20
 MAX_NOTES = 20
 STAR = object()
 """The key that represents a ``**`` entry of a mapping."""
+CONSTRUCTORS = ("__new__", "__init__", "__post_init__")
+"""The methods of a class that a call of the class executes."""
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
@@ -163,6 +169,8 @@ class Evaluator:
     def _assign(self, node: ast.Assign | ast.AnnAssign) -> None:
         if node.value is not None:
             found = self._value(node.value)
+            if isinstance(node.value, ast.GeneratorExp):  # its items could be read only once
+                found = Unsupported("a generator", node.lineno, self._source)
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 self._bind(target, found)
 
@@ -170,8 +178,12 @@ class Evaluator:
         if not isinstance(node.target, ast.Name | ast.Subscript):
             raise UnknownValue
         old = self._known(self._loaded(node.target))
-        total = apply(OPERATORS.get(type(node.op), _refuse), old, self._known(node.value))
-        if isinstance(old, list):
+        value = self._known(node.value)
+        is_plain_list = isinstance(old, list) and not isinstance(old, TupleValue)
+        if is_plain_list and isinstance(value, TupleValue) and isinstance(node.op, ast.Add):
+            value = list(value)
+        total = apply(OPERATORS.get(type(node.op), _refuse), old, value)
+        if is_plain_list:
             old[:] = total  # the list grows in place, for all names that refer to it
         elif isinstance(old, dict):
             old |= total
@@ -187,6 +199,7 @@ class Evaluator:
     def _expression(self, node: ast.Expr) -> None:
         if isinstance(found := self._value(node.value), CallExpression):
             self.calls.append(found)
+            self._mark_arguments(found, None, is_statement=True)
 
     def _loop(self, node: ast.For) -> None:
         items = self._iterated(node.iter)
@@ -212,11 +225,8 @@ class Evaluator:
             self._set(bound, NameReference(alias.name, node.lineno, self._source, full), node)
 
     def _with(self, node: ast.With) -> None:
-        match node.items[0].context_expr:
-            case ast.Call(func=ast.Name(id="read_base") | ast.Attribute(attr="read_base")):
-                pass
-            case _:
-                raise UnknownValue
+        if not _reads_base(node):
+            raise UnknownValue
         for one in node.body:
             if isinstance(one, ast.ImportFrom):
                 self._read_base(one)
@@ -224,12 +234,22 @@ class Evaluator:
                 self._unsupported(one)
 
     def _function(self, node: ast.FunctionDef) -> None:
-        if node.decorator_list or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node)):
+        if node.decorator_list:
             raise UnknownValue
+        for one in ast.walk(node):
+            self._count(1, node.lineno)
+            if isinstance(one, ast.Yield | ast.YieldFrom):
+                raise UnknownValue
         self._set(node.name, self._made_function(node.name, node, tuple(node.body)), node)
 
     def _class(self, node: ast.ClassDef) -> None:
-        self._set(node.name, NameReference(node.name, node.lineno, self._source), node)
+        for one in (*node.decorator_list, *node.bases, *[word.value for word in node.keywords]):
+            self._value(one)
+        names: dict[str, Any] = {}
+        with self._scope(*self._scopes, names):
+            self._run(node.body)
+        made = tuple([names[name] for name in CONSTRUCTORS if isinstance(names.get(name), LocalFunction)])
+        self._set(node.name, LocalClass(node.name, node.lineno, self._source, functions=made), node)
 
     def _return(self, node: ast.Return) -> None:
         raise _Return(None if node.value is None else self._value(node.value))
@@ -345,12 +365,22 @@ class Evaluator:
         is_value = isinstance(node, ast.expr)
         what = "an expression that is not a plain value" if is_value else "a value that a statement may change"
         found = Unsupported(text or what, node.lineno, self._source)
-        for one in ast.walk(node):
+        self._lose(node, node, found, set())
+        if isinstance(node, ast.stmt) and _leaves(node):
+            raise _UnknownPath
+        return found
+
+    def _lose(self, tree: ast.AST, node: ast.expr | ast.stmt, found: Unsupported, functions: set[int]) -> None:
+        """Mark the values that a part of the file may change. Names that it defines get the value ``found``.
+
+        ``functions``: the ``id`` of each function of the file whose body was already searched.
+        """
+        for one in ast.walk(tree):
             self._count(1, node.lineno)
             match one:
                 case ast.Name(id=name, ctx=context):
-                    if isinstance(value := self._find(name), list | dict):
-                        self._progress.changed.setdefault(id(value), (value, found))
+                    if not isinstance(value := self._find(name), CallExpression):
+                        self._mark_parts(value, found, functions)
                     if not isinstance(context, ast.Load):
                         self._set(name, found, node)
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -360,6 +390,14 @@ class Evaluator:
                 case ast.Global(names=names) | ast.Nonlocal(names=names):
                     for scope in self._scopes:
                         scope.update(dict.fromkeys(names, found))
+                case ast.With() if _reads_base(one):
+                    self._lose_base(one)
+                case ast.alias(name=name, asname=other):
+                    self._lose_import(other or name.split(".")[0], found, node)
+                case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                    self._set(name, found, node)
+                case ast.MatchMapping(rest=str(name)):
+                    self._set(name, found, node)
                 case ast.NamedExpr(target=ast.Name(id=name)):
                     for scope in self._scopes:
                         scope[name] = found
@@ -372,19 +410,52 @@ class Evaluator:
                     | ast.Attribute(ctx=ast.Store() | ast.Del(), value=path)
                     | ast.Subscript(ctx=ast.Store() | ast.Del(), value=path)
                 ):
-                    self._mark(path, found)
-        if isinstance(node, ast.stmt) and _leaves(node):
-            raise _UnknownPath
-        return found
+                    self._mark(path, found, functions)
 
-    def _mark(self, path: ast.expr, found: Unsupported) -> None:
+    def _lose_base(self, node: ast.With) -> None:
+        """List the names of a ``read_base`` block that is inside of an unknown statement."""
+        for one in ast.walk(node):
+            self._count(1, node.lineno)
+            if isinstance(one, ast.ImportFrom):
+                where = "." * one.level + (one.module or "")
+                for alias in one.names:
+                    name = alias.asname or alias.name
+                    missing = Unsupported(f"{name} of {where}, which may not be read", one.lineno, self._source)
+                    self._set(name, missing, one)
+                    self._progress.not_read[name] = f"line {one.lineno}: it is not known whether {where} is read"
+
+    def _lose_import(self, name: str, found: Unsupported, node: ast.expr | ast.stmt) -> None:
+        """Give an imported name the value ``found``. A name without a plain value stays the name of an import."""
+        if name in self._scopes[-1] and not isinstance(self._scopes[-1][name], NameReference):
+            self._set(name, found, node)
+        elif name not in self._scopes[-1]:
+            self._set(name, NameReference(name, node.lineno, self._source, name), node)
+
+    def _mark(self, path: ast.expr, found: Unsupported, functions: set[int]) -> None:
         """Mark all values inside the first name of a path such as ``a.b[0]``."""
         while isinstance(path, ast.Attribute | ast.Subscript | ast.Call):
             path = path.func if isinstance(path, ast.Call) else path.value
-        for part in parts(self._find(path.id) if isinstance(path, ast.Name) else None):
-            self._count(1, found.line)
+        if isinstance(path, ast.Name):
+            self._mark_parts(self._find(path.id), found, functions)
+
+    def _mark_parts(self, value: Any, found: Unsupported, functions: set[int]) -> None:
+        """Mark all values inside a value, and all values that the functions of the file inside it may change."""
+        for part in parts(value):
             if isinstance(part, list | dict | CallExpression):  # equal texts may be one object
+                self._count(1 + (0 if isinstance(part, CallExpression) else len(part) // ITEMS_PER_STEP), found.line)
                 self._progress.changed.setdefault(id(part), (part, found))
+            elif isinstance(part, LocalFunction) and id(part) not in functions:
+                functions.add(id(part))
+                self._lose_function(part, found, functions)
+
+    def _lose_function(self, function: LocalFunction, found: Unsupported, functions: set[int]) -> None:
+        """Mark the values that the body of a function may change."""
+        given = function.arguments
+        several = [one for one in (given.vararg, given.kwarg) if one is not None]
+        names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *several)]
+        with self._scope(*function.scopes, {**dict.fromkeys(names, found), **function.defaults}):
+            for statement in function.body:
+                self._lose(statement, statement, found, functions)
 
     def _count(self, steps: int, line: int = 0) -> None:
         self._progress.count(steps, self._source, line)
@@ -423,9 +494,9 @@ class Evaluator:
     def _constant(self, node: ast.Constant) -> Any:
         if isinstance(node.value, str) and (half := re.search("[\ud800-\udfff]", node.value)) is not None:
             return self._unsupported(node, f"the incomplete character {half[0]!a}")
-        if isinstance(node.value, str | int | float | None):
-            return node.value
-        raise UnknownValue
+        if not isinstance(node.value, Scalar) or (isinstance(node.value, int) and node.value > MAX_INTEGER):
+            raise UnknownValue
+        return node.value
 
     def _name(self, node: ast.Name) -> Any:
         for scope in reversed(self._scopes):
@@ -446,7 +517,8 @@ class Evaluator:
         return apply(entry, owner, node.attr)
 
     def _list(self, node: ast.List | ast.Tuple) -> list[Any]:
-        return self._items(node.elts)
+        items = self._items(node.elts)
+        return TupleValue(items) if isinstance(node, ast.Tuple) else items
 
     def _set_of(self, node: ast.Set) -> Any:
         return apply(FUNCTIONS["set"], self._items(node.elts))
@@ -564,7 +636,31 @@ class Evaluator:
                 return apply(operation, *map(self._readable, args), **self._arguments(name, words))
         if full == "copy.deepcopy" and len(args) == 1:
             return self._deep_copy(args[0])
-        return CallExpression(name, node.lineno, self._source, tuple(args), words)
+        call = CallExpression(name, node.lineno, self._source, tuple(args), words)
+        self._mark_arguments(call, function)
+        return call
+
+    def _mark_arguments(self, call: CallExpression, function: Any, *, is_statement: bool = False) -> None:
+        """Mark the values that a call may change: the arguments of a function or method whose code is not known.
+
+        A call whose result is kept is marked only if it gets functions of the file, or if it executes the constructor
+        of a class of the file. A name with a capital letter is a class, which stores its arguments.
+        """
+        arguments = [*call.args, *call.keywords.values()]
+        found = Unsupported(f"a value that {call.text}() may change", call.line, self._source)
+        constructors = function.functions if isinstance(function, LocalClass) else ()
+        if call.text in ("exec", "eval"):
+            arguments += [value for scope in self._scopes for value in scope.values()]
+            is_statement = True
+        has_functions = constructors or any(isinstance(one, LocalFunction) for one in arguments)
+        is_inert = call.text in FUNCTIONS or call.last.lstrip("_")[:1].isupper()
+        changed: set[int] = set()
+        for value in (*constructors, *arguments):
+            if isinstance(value, CallExpression):
+                if is_statement:
+                    self._mark_arguments(value, None, is_statement=True)
+            elif constructors or (not is_inert and (is_statement or has_functions)):
+                self._mark_parts(value, found, changed)
 
     def _arguments(self, name: str, words: dict[str, Any]) -> dict[str, Any]:
         return words if name == "dict" else {key: self._readable(value) for key, value in words.items()}
@@ -653,7 +749,7 @@ class Evaluator:
         for node in nodes:
             if isinstance(node, ast.Starred):
                 try:
-                    items = apply(OPERATORS[ast.Add], items, self._iterated(node.value))
+                    items = apply(OPERATORS[ast.Add], items, list(self._iterated(node.value)))
                 except UnknownValue:
                     items.append(Unsupported("`*` before a value that is not a list", node.lineno, self._source))
             else:
@@ -667,6 +763,7 @@ class Evaluator:
     def _mapping(self, keys: list[Any], values: list[ast.expr], at: ast.expr) -> Any:
         """Return a mapping of keys to values. For ``**other``, the key is ``STAR``, and the entries are merged."""
         found: dict[Any, Any] = {}
+        is_known = True
         for key, node in zip(keys, values, strict=True):
             value = self._value(node)
             is_changed = id(value) in self._progress.changed
@@ -675,12 +772,21 @@ class Evaluator:
             elif isinstance(key, str | int):
                 found[key] = value
             else:
-                return Unsupported("a mapping with keys that are not plain values", at.lineno, self._source)
-        return found
+                is_known = False  # the values after it are still evaluated, because they may change others
+        if is_known:
+            return found
+        return Unsupported("a mapping with keys that are not plain values", at.lineno, self._source)
 
 
 def _refuse(*args: Any) -> Any:
     raise UnknownValue
+
+
+def _reads_base(node: ast.With) -> bool:
+    match node.items[0].context_expr:
+        case ast.Call(func=ast.Name(id="read_base") | ast.Attribute(attr="read_base")):
+            return True
+    return False
 
 
 def _leaves(node: ast.AST, in_loop: bool = False) -> bool:

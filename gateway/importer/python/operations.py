@@ -1,7 +1,7 @@
 """The operators, functions and methods that are evaluated. Each is pure, or changes only its list or mapping.
 
-Operands are texts, numbers, ``None``, lists (tuples are lists here) and mappings. The result has a limited size. An
-operation that the file's own Python would refuse raises ``UnknownValue``, as does an operation beyond the limits.
+Operands are texts, numbers, ``None``, lists (a tuple is a ``TupleValue``) and mappings. The result has a limited size.
+An operation that the file's own Python would refuse raises ``UnknownValue``, as does one beyond the limits.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import string
 from collections.abc import Callable, Mapping
 from itertools import chain, product
 from typing import Any
+
+from gateway.importer.python.values import TupleValue
 
 MAX_LENGTH = 200_000
 """Maximum characters of a text, or entries of a list, that an expression in the file computes."""
@@ -64,16 +66,21 @@ def _listed(items: Any) -> list[Any]:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    if isinstance(one, str | list) and len(one) + len(other) > MAX_LENGTH:
+    if isinstance(one, str | list) and (type(one) is not type(other) or len(one) + len(other) > MAX_LENGTH):
         raise UnknownValue
-    return one + other
+    return _like(one, one + other)
+
+
+def _like(one: Any, result: Any) -> Any:
+    """Return a list that is computed from a tuple as a tuple."""
+    return TupleValue(result) if isinstance(one, TupleValue) and isinstance(result, list) else result
 
 
 def _product(one: Any, other: Any) -> Any:
     for text, times in ((one, other), (other, one)):
         if isinstance(text, str | list) and (not isinstance(times, int) or len(text) * times > MAX_LENGTH):
             raise UnknownValue
-    return one * other
+    return _like(other if isinstance(other, list) else one, one * other)
 
 
 def _power(one: Any, other: Any) -> Any:
@@ -87,7 +94,7 @@ def _remainder(one: Any, other: Any) -> Any:
 
 
 def _percent(text: str, values: Any) -> str:
-    """Return ``text % values``. A list of values is a tuple in the file."""
+    """Return ``text % values``."""
     if PERCENT.sub("", text).count("%"):
         raise UnknownValue
     fields = list(PERCENT.finditer(text))
@@ -95,7 +102,7 @@ def _percent(text: str, values: Any) -> str:
         given: Any = {key: scalar(one) for key, one in values.items()}
         texts = [one for one in given.values() if isinstance(one, str)]
     else:
-        given = tuple(_scalars(values if isinstance(values, list) else [values]))
+        given = tuple(_scalars(values if isinstance(values, TupleValue) else [values]))
         texts = [one for one in given if isinstance(one, str)]
     if len(fields) * max(map(len, texts), default=0) > MAX_LENGTH:
         raise UnknownValue
@@ -189,7 +196,7 @@ def _replace(text: str, old: str, new: str, *count: int) -> str:
 
 
 def _pairs(items: Mapping[Any, Any]) -> list[Any]:
-    return [list(item) for item in items.items()]
+    return [TupleValue(item) for item in items.items()]
 
 
 def _dict(*args: Any, **keywords: Any) -> dict[Any, Any]:
@@ -217,19 +224,32 @@ def _total(items: Any, start: Any = 0) -> Any:
         return sum(_scalars(items), start)
     if not all(isinstance(one, list) for one in items) or sum(map(len, items)) > MAX_LENGTH:
         raise UnknownValue
-    return [*start, *chain.from_iterable(items)]
+    return _like(start, [*start, *chain.from_iterable(items)])
 
 
 def _products(*lists: Any, repeat: int = 1) -> list[Any]:
     given = list(map(_listed, lists))
-    if repeat > 10 or len(given) > 10 or math.prod(map(len, given)) ** repeat > MAX_LENGTH // 10:
+    width = max(1, repeat * len(given))
+    if not 0 <= repeat <= 10 or len(given) > 10 or math.prod(map(len, given)) ** repeat * width > MAX_LENGTH:
         raise UnknownValue
-    return [list(one) for one in product(*given, repeat=repeat)]
+    return [TupleValue(one) for one in product(*given, repeat=repeat)]
+
+
+def _zip(*lists: list[Any]) -> Any:
+    if len(lists) * min(map(len, lists), default=0) > MAX_LENGTH:
+        raise UnknownValue
+    return zip(*lists, strict=False)
+
+
+def _round(number: Any, digits: Any = None) -> Any:
+    if digits is not None and abs(digits) > 30:
+        raise UnknownValue
+    return round(number, digits)
 
 
 def store(owner: Any, key: Any, value: Any) -> None:
     """Set an entry of a list or mapping."""
-    if not isinstance(key, str | int):
+    if not isinstance(key, str | int) or isinstance(owner, TupleValue):
         raise UnknownValue
     owner[key] = value
 
@@ -246,7 +266,7 @@ def _set_default(owner: dict[Any, Any], key: str | int, value: Any = None) -> An
 
 def delete(owner: Any, key: Any) -> None:
     """Delete an entry of a list or mapping."""
-    if not isinstance(owner, list | dict) or not isinstance(key, str | int):
+    if not isinstance(owner, list | dict) or isinstance(owner, TupleValue) or not isinstance(key, str | int):
         raise UnknownValue
     found: Any = owner
     del found[key]
@@ -256,7 +276,7 @@ def entry(owner: Any, key: Any) -> Any:
     """Return an entry of a list, mapping or text."""
     if isinstance(owner, str | list | dict) and isinstance(key, str | int | slice):
         found: Any = owner
-        return found[key]
+        return _like(owner, found[key]) if isinstance(key, slice) else found[key]
     raise UnknownValue
 
 
@@ -267,7 +287,7 @@ FUNCTIONS: Mapping[str, Operation] = {
     "bool": bool,
     "chr": chr,
     "dict": _dict,
-    "enumerate": lambda items, start=0: [list(one) for one in enumerate(_listed(items), start)],
+    "enumerate": lambda items, start=0: [TupleValue(one) for one in enumerate(_listed(items), start)],
     "float": lambda value=0.0: float(scalar(value)),
     "int": lambda value=0: int(scalar(value)),
     "len": len,
@@ -278,14 +298,14 @@ FUNCTIONS: Mapping[str, Operation] = {
     "print": lambda *values, **settings: None,
     "range": _range,
     "reversed": lambda items: _listed(items)[::-1],
-    "round": lambda number, digits=None: round(number, digits),
+    "round": _round,
     "set": lambda items=(): list(dict.fromkeys(_scalars(list(items)))),
     "sorted": lambda items, reverse=False: sorted(_scalars(items), reverse=reverse),
     "str": lambda value="": str(scalar(value)),
     "sum": _total,
-    "tuple": lambda items=(): list(items) if items == () else _listed(items),
-    "zip": lambda *lists: [list(one) for one in zip(*map(_listed, lists), strict=False)],
-    "copy.copy": lambda value: value.copy() if isinstance(value, list | dict) else scalar(value),
+    "tuple": lambda items=(): TupleValue(items if items == () else _listed(items)),
+    "zip": lambda *lists: [TupleValue(one) for one in _zip(*map(_listed, lists))],
+    "copy.copy": lambda value: _like(value, value.copy()) if isinstance(value, list | dict) else scalar(value),
     "itertools.product": _products,
     "itertools.chain": lambda *lists: _total(list(map(_listed, lists)), []),
     "math.exp": math.exp,

@@ -66,6 +66,18 @@ class CallExpression(PythonExpression):
         return f"{self.text}(…) (line {self.line})"
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LocalClass(NameReference):
+    """A class of the file."""
+
+    functions: tuple[LocalFunction, ...] = ()
+    """The methods that a call of the class executes."""
+
+
+class TupleValue(list[Any]):
+    """A tuple of the file. It is a list for all readers; the evaluator does not change it in place."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MethodCall:
     """A method call on the result of another call, such as ``Module("name").prompt(prompter)``. No call is executed."""
