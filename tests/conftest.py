@@ -17,8 +17,3 @@ from hypothesis import settings  # noqa: E402  (bytecode of this import is writt
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile("fixed")
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers for each core: a test waits for processes, sockets and timers half of the time."""
-    return 2 * (os.cpu_count() or 1)

@@ -173,10 +173,12 @@ async def _client_gone(reader: asyncio.StreamReader) -> None:
 
 
 def refused_url() -> str:
-    """An address on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+    """An address that refuses connections. Its port stays bound, so that no other server gets it."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        held.detach()  # not closed until the process ends
+    return f"http://127.0.0.1:{port}/v1"
 
 
 @contextmanager
