@@ -54,7 +54,7 @@ def unknown_in_messages(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _objects(place: str, items: object) -> list[tuple[str, dict[str, Any]]]:
-    """Return the objects of a list with their places. The gateway refuses other items, and what is no list."""
+    """Return the objects of a list with their places. Other items are left to the checks of the gateway."""
     if not isinstance(items, list):
         return []
     return [(f"{place}[{number}]", item) for number, item in enumerate(items) if isinstance(item, dict)]

@@ -104,8 +104,7 @@ class MarkerSet:
         every = [text for text in (*texts.before, *texts.after, *texts.further) if text]
         special = [token for token, is_special in added_tokens.items() if is_special]
         special = [token.strip() for token in (*special, *texts.special)]
-        tokens = dict.fromkeys(special)
-        tokens.update(dict.fromkeys([token for token in added_tokens if TOKEN_LIKE.fullmatch(token)]))
+        tokens = dict.fromkeys([*special, *[token for token in added_tokens if TOKEN_LIKE.fullmatch(token)]])
         lines: dict[str, bool] = {}
         dropped: dict[str, None] = {}
         for text in every:

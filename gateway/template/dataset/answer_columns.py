@@ -63,5 +63,5 @@ def note_on_answer(names: Sequence[str]) -> str:
 
 
 def shown_columns(names: Sequence[str]) -> str:
-    """Return names of columns as they are written in a template, such as ``{question}, {answer}``."""
+    """Return names of columns in the form of a template, such as ``{question}, {answer}``."""
     return ", ".join([f"{{{name}}}" for name in names])

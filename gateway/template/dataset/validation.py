@@ -91,7 +91,8 @@ def _check_columns(spec: PromptSpec, problems: Problems) -> None:
         problems.add(
             ("output_column",),
             f"is missing, and the model answers where the template has {shown_columns(answers)}; write output_column: "
-            f"{answers[0]}, so that its value is left out, or list the column under input_columns if it is no answer",
+            f"{answers[0]}, so that its value is left out, or list the column under input_columns "
+            "if it is not the answer",
         )
 
 

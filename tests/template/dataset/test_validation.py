@@ -90,7 +90,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "the model's turn without an answer column": (
         {"prompt_template": {"template": {"round": [{"role": "BOT", "prompt": "A: {answer}"}]}}},
         "output_column: is missing, and the model answers where the template has {answer}; write output_column: "
-        "answer, so that its value is left out, or list the column under input_columns if it is no answer",
+        "answer, so that its value is left out, or list the column under input_columns if it is not the answer",
     ),
     "the model's message without an answer column": (
         {"prompt_template": {"messages": [{"role": "assistant", "content": "{answer}"}]}},

@@ -176,7 +176,7 @@ def _inserted(tree: nodes.Template, constants: Sequence[str]) -> Iterator[str]:
 
 
 def _adds_characters(tree: nodes.Template) -> bool:
-    """Return whether a template has a filter, a call or an operator that is not known to leave texts as they are."""
+    """Return whether a template has a filter, a call or an operator that may add characters to a text."""
     functions = FUNCTIONS | {macro.name for macro in tree.find_all(nodes.Macro)}
     filters = UNCHANGING_FILTERS | INSERTING
     for one in tree.find_all(nodes.Filter):

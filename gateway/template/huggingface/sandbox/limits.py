@@ -388,7 +388,7 @@ def _replace(context: LimitedContext, s: Any, old: Any, new: Any, count: int | N
 
 
 def _size_of_result(method: Any, arguments: tuple[Any, ...]) -> int:
-    """Return a bound for the size of the result of a method; 0 if the result is no new text."""
+    """Return a bound for the size of the result of a method; 0 if the method makes no new text."""
     text, name = method.__self__, method.__name__
     if not isinstance(text, str):
         return 0
