@@ -133,7 +133,8 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(GATEWAY, "cache.shared", kinds.SWITCH, False,
         "Keep answers on the server of `store.url`; all gateways with this server share the answers."),
     Row(GATEWAY, "cache.max_size", kinds.SIZE, "256MiB",
-        "The maximum size of the cache; above it, the oldest answers are removed; a Redis server has its own limit."),
+        "The maximum size of the cache, in memory for each worker; above it, the oldest answers are removed; a Redis "
+        "server has its own limit."),
     Row(GATEWAY, "recordings.path", kinds.TEXT, None,
         "The SQLite file for the calls that a policy records, relative to this file."),
     Row(GATEWAY, "recordings.retention", duration(positive=True), "168h",

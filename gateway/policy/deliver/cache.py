@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 
@@ -19,7 +19,7 @@ from gateway.core.events import Begun, Delta, Document, Event, Finish
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.layer import Layer
-from gateway.policy.deliver.storage.cache_store import CacheStore, StoreFailed
+from gateway.policy.deliver.storage.cache_store import UNUSABLE, CacheStore, StoredAnswer, StoreFailed
 from gateway.wire.stored_events import dump_json
 
 MAX_ANSWER = 4 * 1024 * 1024
@@ -48,6 +48,7 @@ class Cache(Layer):
         self._store = store
         self._policy: CachePolicy = model.policy.cache
         self._targets = target_identity(model)
+        self._labels = {"", *[target.label for target in model.targets]}
         self._observe = observe
         self._now = now
 
@@ -58,36 +59,48 @@ class Cache(Layer):
         The result of the look-up is written to ``exchange.attempts``.
         """
         key = cache_key(exchange, self._targets)
-        result, age, answer = await self._look_up(key)
+        result, found = await self._look_up(key, exchange)
         self._observe(result)
-        exchange.attempts.looked_up(result, age)
-        if answer is not None:
-            begun = next((event.target for event in answer if isinstance(event, Begun)), "")
-            exchange.attempts.target = exchange.attempts.target or begun
-            yield StoredEvents(answer)
+        if result == "hit" and found is not None:
+            yield replay(exchange, found.events, max(0.0, self._now() - found.created))
             return
+        exchange.attempts.looked_up(result, 0.0)
         async with self._inner.open(exchange) as events:
             if self._policy.mode == "read_only":
                 yield events
             else:
 
-                def keep(kept: Sequence[Event]) -> None:
-                    self._store.put(key, self._now(), kept, self._policy.ttl)
+                async def keep(kept: Sequence[Event]) -> None:
+                    answer, replace = StoredAnswer(self._now(), kept), result == "bypass" or found is UNUSABLE
+                    await self._store.put(key, answer, self._policy.ttl, replace=replace)
 
-                yield _KeptEvents(events, _choices(exchange), keep)
+                yield KeptEvents(events, choices_of(exchange), keep)
 
-    async def _look_up(self, key: bytes) -> tuple[str, float, Sequence[Event] | None]:
-        """Return the result of the look-up, the age of the answer in seconds, and the answer or None."""
+    async def _look_up(self, key: bytes, exchange: Exchange) -> tuple[str, StoredAnswer | None]:
+        """Return the result of the look-up, and the stored answer. None if the store has no answer or an old one."""
         if self._policy.mode == "write_only":
-            return "bypass", 0.0, None
+            return "bypass", None
         try:
             found = await self._store.get(key)
         except StoreFailed:
-            return "error", 0.0, None
-        age = 0.0 if found is None else max(0.0, self._now() - found.created)
-        if found is None or age > self._policy.ttl:
-            return "miss", 0.0, None
-        return "hit", age, found.events
+            return "error", None
+        if found is None:
+            return "miss", None
+        age, ttl = self._now() - found.created, self._policy.ttl
+        if age < -ttl or not self._is_answer(found.events, exchange):
+            return "miss", UNUSABLE
+        return ("miss", None) if age > ttl else ("hit", found)
+
+    def _is_answer(self, events: Sequence[Event], exchange: Exchange) -> bool:
+        """Return whether stored events are a complete answer of the model to the request."""
+        if any(event.target not in self._labels for event in events if isinstance(event, Begun)):
+            return False
+        ended = {event.index for event in events if isinstance(event, Finish)}
+        begun = {event.index for event in events if isinstance(event, Delta)}
+        documents = sum([isinstance(event, Document) for event in events])
+        if exchange.endpoint == "embeddings":
+            return documents == 1 and not ended and not begun
+        return not documents and ended == set(range(choices_of(exchange))) and begun <= ended
 
 
 def target_identity(model: ModelSpec) -> list[object]:
@@ -110,8 +123,17 @@ def _ordered(value: object) -> object:
     return sorted(value.items()) if isinstance(value, Mapping) else value
 
 
-def _choices(exchange: Exchange) -> int:
+def choices_of(exchange: Exchange) -> int:
+    """Return the number of choices that an answer to the request has."""
     return (len(exchange.prompts) or 1) * exchange.n
+
+
+def replay(exchange: Exchange, events: Sequence[Event], age: float) -> StoredEvents:
+    """Return the events of a complete answer, and note a hit. ``age``: the age of the answer in seconds."""
+    exchange.attempts.looked_up("hit", age)
+    target = next((event.target for event in events if isinstance(event, Begun)), "")
+    exchange.attempts.target = exchange.attempts.target or target
+    return StoredEvents(events)
 
 
 class StoredEvents:
@@ -136,12 +158,12 @@ class StoredEvents:
         """Do nothing: ``next_batch`` returns all events."""
 
 
-class _KeptEvents:
-    """Passes on the events of ``inner`` unchanged. At the end of a complete answer, calls ``keep`` with all events."""
+class KeptEvents:
+    """Passes on the events of ``inner`` unchanged. Before the end of a complete answer, awaits ``keep(all events)``."""
 
     __slots__ = ("_inner", "_keep", "_kept", "_room", "_unfinished")
 
-    def __init__(self, inner: Events, choices: int, keep: Callable[[Sequence[Event]], None]) -> None:
+    def __init__(self, inner: Events, choices: int, keep: Callable[[Sequence[Event]], Awaitable[None]]) -> None:
         self._inner = inner
         self._keep = keep
         self._kept: list[Event] = []
@@ -169,9 +191,9 @@ class _KeptEvents:
         if self._room < 0:
             self._kept = []
         elif self._kept and (not batch or self._inner.exhausted):
-            if not self._unfinished:
-                self._keep(self._kept)
             self._room = -1  # the end has been seen
+            if not self._unfinished:
+                await self._keep(self._kept)
         return batch
 
     async def forward_text(self, splice: TextSplice) -> None:
