@@ -110,13 +110,15 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         _note_open_files(document, files, models)
     if server is None:
         return None
+    cache = _cache(document, values["cache"], files, values["store"])
+    _note_separate_caches(document, files, models, cache, server.workers)
     return Snapshot(
         server=server,
         models=MappingProxyType(models),
         prompts=MappingProxyType(library.prompts()),
         keys=keys,
         store=_store(document, values["store"], files, env),
-        cache=_cache(document, values["cache"], files, values["store"]),
+        cache=cache,
         recordings=_recordings(document, values["recordings"], files, models),
         redact=_redact(document, values["redact"]),
         revision=files.revision(),
@@ -134,6 +136,19 @@ def _note_open_files(document: YamlDocument, files: Files, models: Mapping[str, 
                 "model; write `keys: {file: keys.yaml}`"
             )
             files.notes.append(document.problem(("models", name, "policy"), note))
+
+
+def _note_separate_caches(
+    document: YamlDocument, files: Files, models: Mapping[str, ModelSpec], cache: CacheSpec, workers: int
+) -> None:
+    """Add a note if several workers keep cached answers in memory, because they do not share these answers."""
+    policies = [model.policy.name for model in models.values() if model.policy.cache.mode != "off"]
+    if policies and workers > 1 and cache.path is None and not cache.shared:
+        note = (
+            f"policy {policies[0]} has a cache, and each of the {workers} workers keeps its own answers in memory, so "
+            "a repeated request may get another answer; write `cache: {path: answers.sqlite}`"
+        )
+        files.notes.append(document.problem(("server", "workers"), note))
 
 
 def _cache(document: YamlDocument, values: Any, files: Files, store: Any) -> CacheSpec:

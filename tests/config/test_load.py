@@ -382,6 +382,28 @@ def test_a_column_that_may_be_the_answer_is_noted(write: Write) -> None:
     )
 
 
+# ---------------------------------------------------------------- the cache
+
+MANY = "server: {workers: 2}\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "mode", "noted"),
+    [
+        (MANY, "on", True),
+        (MANY, "off", False),
+        ("server: {workers: 1}\n", "on", False),
+        (MANY + "cache: {path: answers.sqlite}\n", "on", False),
+    ],
+    ids=["memory of two workers", "no cache", "one worker", "a file"],
+)
+def test_a_cache_in_the_memory_of_several_workers_is_noted(write: Write, head: str, mode: str, noted: bool) -> None:
+    path = write({"gateway.yaml": head + GATEWAY, "policies/default.yaml": f"cache: {{mode: {mode}}}\n"})
+    notes = [str(note) for note in load(path, {}).notes]
+    assert len(notes) == noted
+    assert all(note.startswith("gateway.yaml:1 server.workers: policy default has a cache, and each") for note in notes)
+
+
 # ---------------------------------------------------------------- media files
 
 FILES_ALLOWED = "media: {file: inline, folders: [images]}\n"
