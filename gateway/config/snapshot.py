@@ -233,6 +233,8 @@ class CachePolicy:
     mode: Literal["off", "on", "read_only", "write_only"] = "off"
     ttl: float = 24 * 3600.0
     """The time in seconds for which a stored answer may be used."""
+    coalesce: bool = False
+    """Whether equal deterministic requests at the same time make one call."""
 
 
 @dataclass(frozen=True, slots=True)

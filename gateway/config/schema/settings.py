@@ -195,6 +195,9 @@ ROWS: Final[tuple[Row, ...]] = (
         "Whether complete answers are kept and sent again for exactly the same request."),
     Row(POLICY, "cache.ttl", duration(positive=True), "24h",
         "How long an answer in the cache may be used."),
+    Row(POLICY, "cache.coalesce", kinds.SWITCH, False,
+        "Whether equal requests at the same time make one call, if `temperature` is 0 or a `seed` is given; needs "
+        "`mode: on`."),
     Row(POLICY, "record", choice("off", "metadata", "full"), "off",
         "Whether calls are recorded: `metadata` has no text of prompts and answers, `full` has all."),
     Row(POLICY, "delivery.timeout.connect", duration(positive=True), "2s",
