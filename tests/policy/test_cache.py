@@ -14,6 +14,7 @@ import pytest
 
 from gateway.backend.scripted import Script
 from gateway.config.snapshot import CachePolicy, CacheSpec, Engine, ModelSpec, PolicySpec, StoreSpec, TargetSpec
+from gateway.core.errors import UpstreamIgnoredParameter
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange
 from gateway.policy.deliver.cache import MAX_ANSWER, Cache, cache_key, target_identity
@@ -191,6 +192,21 @@ def test_only_complete_answers_are_kept(script: Script, change: dict[str, Any]) 
     cache = Cache(RecordingBackend(script), store, model())
     assert [asked(cache, exchange(**change))[0] for _ in range(2)] == ["miss", "miss"]
     asyncio.run(store.aclose())
+
+
+def test_an_answer_that_its_caller_refuses_is_not_kept(store: CacheStore) -> None:
+    """It may lack what the request needs, such as log probabilities."""
+    cache = Cache(RecordingBackend(HELLO), store, model())
+
+    async def refuse() -> None:
+        async with cache.open(exchange()) as events:
+            while await events.next_batch():
+                pass
+            raise UpstreamIgnoredParameter("no log probabilities")
+
+    with pytest.raises(UpstreamIgnoredParameter):
+        asyncio.run(refuse())
+    assert asked(cache)[0] == "miss"
 
 
 def test_an_answer_whose_client_left_is_not_kept_and_its_upstream_is_closed(store: CacheStore) -> None:

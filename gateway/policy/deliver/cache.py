@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 
@@ -66,15 +66,12 @@ class Cache(Layer):
             return
         exchange.attempts.looked_up(result, 0.0)
         async with self._inner.open(exchange) as events:
-            if self._policy.mode == "read_only":
-                yield events
-            else:
-
-                async def keep(kept: Sequence[Event]) -> None:
-                    answer, replace = StoredAnswer(self._now(), kept), result == "bypass" or found is UNUSABLE
-                    await self._store.put(key, answer, self._policy.ttl, replace=replace)
-
-                yield KeptEvents(events, choices_of(exchange), keep)
+            kept = KeptEvents(events)
+            yield events if self._policy.mode == "read_only" else kept
+        # The caller has accepted the answer, and sends its end to the client after the answer is stored.
+        if answer := kept.answer(exchange):
+            replace = result == "bypass" or found is UNUSABLE
+            await self._store.put(key, StoredAnswer(self._now(), answer), self._policy.ttl, replace=replace)
 
     async def _look_up(self, key: bytes, exchange: Exchange) -> tuple[str, StoredAnswer | None]:
         """Return the result of the look-up, and the stored answer. None if the store has no answer or an old one."""
@@ -87,20 +84,10 @@ class Cache(Layer):
         if found is None:
             return "miss", None
         age, ttl = self._now() - found.created, self._policy.ttl
-        if age < -ttl or not self._is_answer(found.events, exchange):
+        targets = {event.target for event in found.events if isinstance(event, Begun)}
+        if age < -ttl or not targets <= self._labels or not is_answer(found.events, exchange):
             return "miss", UNUSABLE
         return ("miss", None) if age > ttl else ("hit", found)
-
-    def _is_answer(self, events: Sequence[Event], exchange: Exchange) -> bool:
-        """Return whether stored events are a complete answer of the model to the request."""
-        if any(event.target not in self._labels for event in events if isinstance(event, Begun)):
-            return False
-        ended = {event.index for event in events if isinstance(event, Finish)}
-        begun = {event.index for event in events if isinstance(event, Delta)}
-        documents = sum([isinstance(event, Document) for event in events])
-        if exchange.endpoint == "embeddings":
-            return documents == 1 and not ended and not begun
-        return not documents and ended == set(range(choices_of(exchange))) and begun <= ended
 
 
 def target_identity(model: ModelSpec) -> list[object]:
@@ -123,9 +110,15 @@ def _ordered(value: object) -> object:
     return sorted(value.items()) if isinstance(value, Mapping) else value
 
 
-def choices_of(exchange: Exchange) -> int:
-    """Return the number of choices that an answer to the request has."""
-    return (len(exchange.prompts) or 1) * exchange.n
+def is_answer(events: Sequence[Event], exchange: Exchange) -> bool:
+    """Return whether the events are a complete answer to the request."""
+    ended = {event.index for event in events if isinstance(event, Finish)}
+    begun = {event.index for event in events if isinstance(event, Delta)}
+    documents = sum([isinstance(event, Document) for event in events])
+    if exchange.endpoint == "embeddings":
+        return documents == 1 and not ended and not begun
+    choices = (len(exchange.prompts) or 1) * exchange.n
+    return not documents and ended == set(range(choices)) and begun <= ended
 
 
 def replay(exchange: Exchange, events: Sequence[Event], age: float) -> StoredEvents:
@@ -159,16 +152,15 @@ class StoredEvents:
 
 
 class KeptEvents:
-    """Passes on the events of ``inner`` unchanged. Before the end of a complete answer, awaits ``keep(all events)``."""
+    """Passes on the events of ``inner`` unchanged, and keeps them."""
 
-    __slots__ = ("_inner", "_keep", "_kept", "_room", "_unfinished")
+    __slots__ = ("_ended", "_inner", "_kept", "_room")
 
-    def __init__(self, inner: Events, choices: int, keep: Callable[[Sequence[Event]], Awaitable[None]]) -> None:
+    def __init__(self, inner: Events) -> None:
         self._inner = inner
-        self._keep = keep
         self._kept: list[Event] = []
         self._room = MAX_ANSWER
-        self._unfinished: set[int] = set(range(choices))
+        self._ended = False
 
     @property
     def exhausted(self) -> bool:
@@ -176,25 +168,18 @@ class KeptEvents:
         return self._inner.exhausted
 
     async def next_batch(self) -> Sequence[Event]:
-        """Return the next events of ``inner``, and collect them for the cache. See ``Events.next_batch``."""
+        """Return the next events of ``inner``, and keep them. See ``Events.next_batch``."""
         batch = await self._inner.next_batch()
-        if self._room < 0:
-            return batch
+        self._room -= sum([delta_size(event) for event in batch if isinstance(event, Delta)])
         self._kept += batch
-        for event in batch:
-            if isinstance(event, Delta):
-                self._room -= delta_size(event)
-            elif isinstance(event, Finish):
-                self._unfinished.discard(event.index)
-            elif isinstance(event, Document):
-                self._unfinished.clear()
         if self._room < 0:
             self._kept = []
-        elif self._kept and (not batch or self._inner.exhausted):
-            self._room = -1  # the end has been seen
-            if not self._unfinished:
-                await self._keep(self._kept)
+        self._ended = not batch or self._inner.exhausted
         return batch
+
+    def answer(self, exchange: Exchange) -> Sequence[Event]:
+        """Return the kept events if they have ended and are a complete answer to the request. Otherwise none."""
+        return self._kept if self._ended and is_answer(self._kept, exchange) else ()
 
     async def forward_text(self, splice: TextSplice) -> None:
         """Do nothing, so that ``next_batch`` receives all text."""

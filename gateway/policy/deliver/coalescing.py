@@ -14,7 +14,7 @@ from dataclasses import replace
 from gateway.config.snapshot import ModelSpec
 from gateway.core.events import Begun, Event
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.policy.deliver.cache import KeptEvents, cache_key, choices_of, replay, target_identity
+from gateway.policy.deliver.cache import KeptEvents, cache_key, replay, target_identity
 from gateway.policy.deliver.layer import Layer
 
 
@@ -49,13 +49,11 @@ class Coalescing(Layer):
         """Open ``inner``, and give the answer to the requests that wait."""
         answer: asyncio.Future[Sequence[Event]] = asyncio.get_running_loop().create_future()
         self._calls[key] = exchange, answer
-
-        async def keep(kept: Sequence[Event]) -> None:
-            answer.set_result(kept)
-
         try:
             async with self._inner.open(exchange) as events:
-                yield KeptEvents(events, choices_of(exchange), keep)
+                kept = KeptEvents(events)
+                yield kept
+            answer.set_result(kept.answer(exchange))
         finally:
             del self._calls[key]
             if not answer.done():
