@@ -102,7 +102,7 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
         caches=CacheStores(),
         recorders=Recorders(partial(metrics.count, "gateway_recordings_dropped_total")),
         rates=rates or MemoryRates(),
-        concurrency=Concurrency(),
+        concurrency=Concurrency(metrics.queue_length),
     )
 
 

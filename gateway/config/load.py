@@ -117,6 +117,7 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         models=MappingProxyType(models),
         prompts=MappingProxyType(library.prompts()),
         keys=keys,
+        key_labels=len(keys) <= values["keys"]["max_in_metrics"],
         store=_store(document, values["store"], files, env),
         cache=cache,
         recordings=_recordings(document, values["recordings"], files, models),

@@ -327,6 +327,8 @@ class Snapshot:
     prompts: Mapping[str, PromptSpec] = field(default=EMPTY_MAPPING)
     """The dataset prompts of the folder ``prompts``, by name."""
     keys: tuple[KeySpec, ...] = ()
+    key_labels: bool = False
+    """Whether metrics have the names of the keys as a label."""
     store: StoreSpec = StoreSpec()
     cache: CacheSpec = CacheSpec()
     recordings: RecordingsSpec = RecordingsSpec()

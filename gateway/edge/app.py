@@ -14,7 +14,7 @@ from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.core.words import closest
 from gateway.edge.about.health import PATHS as HEALTH_PATHS
 from gateway.edge.about.health import Health
-from gateway.edge.about.home import Home
+from gateway.edge.about.home import ICON_ROUTES, Home
 from gateway.edge.about.metrics import MetricsEndpoint
 from gateway.edge.about.models import MODEL_PATH, Models
 from gateway.edge.about.openapi import openapi
@@ -51,7 +51,7 @@ class App:
         self._state = state
         self._host_guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
         admin_routes = {**Health(state).routes, **MetricsEndpoint(state, keyed=False).routes}
-        self.routes: Routes = admin_routes if admin else _public_routes(state)
+        self.routes: Routes = {**(admin_routes if admin else _public_routes(state)), **ICON_ROUTES}
 
     async def __call__(self, request: HttpRequest) -> None:
         """Answer one request; every failure becomes an error response or closes the connection."""

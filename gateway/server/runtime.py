@@ -47,7 +47,7 @@ class Runtime(ConfigReloader):
         if snapshot.server.tls_certificate is not None:
             self.certificate = ServerCertificate(snapshot.server)
             self.metrics.certificate_expires(self.certificate.expires)
-        self.metrics.built(VERSION, snapshot.revision)
+        self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
 
     async def start(self, snapshot: Snapshot) -> None:
         """Build the first stack and watch the files. Raises an error if the stack cannot be built."""
@@ -89,7 +89,7 @@ class Runtime(ConfigReloader):
             self.metrics.certificate_expires(self.certificate.expires)
             self._prepared_tls = None
         self.begin_checks()
-        self.metrics.built(VERSION, snapshot.revision)
+        self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
 
     def begin_checks(self) -> None:
         """Stop the running health checks, and start the health checks of the active stack."""

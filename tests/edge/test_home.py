@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -107,6 +108,13 @@ def test_with_a_key_the_page_names_the_models_of_the_key(keyed: Gateway) -> None
 
 def test_the_version_has_the_form_of_vllm(served: Gateway) -> None:
     assert served.http.get("/version").json() == {"version": VERSION}
+
+
+def test_browsers_get_an_icon_without_a_key_on_both_listeners(keyed: Gateway) -> None:
+    answer = keyed.http.get("/favicon.ico")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
+    assert ElementTree.fromstring(answer.text).tag == "{http://www.w3.org/2000/svg}svg"
+    assert "/favicon.ico" in App(keyed.runtime.state, admin=True).routes
 
 
 # ---------------------------------------------------------------- /openapi.json

@@ -65,17 +65,17 @@ REFUSALS = {  # the request: endpoint, model, outcome, and the end of the line a
     "no HTTP": (
         b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "other", "unknown", "invalid_request", r'error="the request is not',
     ),
-    "no JSON": (post(CHAT, "{"), "chat", "unknown", "invalid_json", r'error="'),
+    "no JSON": (post(CHAT, "{"), "chat", "unknown", "invalid_json", r'key=k error="'),
     "a value of a known model": (
-        post(CHAT, '{"model": "open", "messages": 5}'), "chat", "open", "invalid_value", r'error="messages'
+        post(CHAT, '{"model": "open", "messages": 5}'), "chat", "open", "invalid_value", r'key=k error="messages'
     ),
     "a value of a model that the key may not use": (
-        post(CHAT, '{"model": "closed", "messages": 5}'), "chat", "unknown", "invalid_value", r'error="messages'
+        post(CHAT, '{"model": "closed", "messages": 5}'), "chat", "unknown", "invalid_value", r'key=k error="messages'
     ),
     "a value of an unknown model": (
-        post(CHAT, '{"model": "x", "messages": 5}'), "chat", "unknown", "invalid_value", r'error="messages'
+        post(CHAT, '{"model": "x", "messages": 5}'), "chat", "unknown", "invalid_value", r'key=k error="messages'
     ),
-    "a model in the path": (post(f"/open{CHAT}", "{"), "chat", "open", "invalid_json", r'error="'),
+    "a model in the path": (post(f"/open{CHAT}", "{"), "chat", "open", "invalid_json", r'key=k error="'),
 }  # fmt: skip
 
 

@@ -119,6 +119,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "Further options of an `embedded` or `litellm` target."),
     Row(GATEWAY, "keys.file", kinds.TEXT, None,
         "The file with the client keys, relative to this file; optional on loopback."),
+    Row(GATEWAY, "keys.max_in_metrics", integer(0), 50,
+        "The largest number of client keys with which metrics name the key of a call; 0: never."),
     Row(GATEWAY, "store.url", kinds.STORE_URL, None,
         "A Redis or Valkey server with which several gateways share their rate limits, and with `cache.shared` their "
         "cache; without it, each counts alone."),

@@ -1,7 +1,7 @@
 """The paths that run no call. They return facts about the gateway and its models.
 
 health   /health
-home     /, a page for people, and /version
+home     /, a page for people, its icon, and /version
 metrics  /metrics
 models   /v1/models
 openapi  /openapi.json

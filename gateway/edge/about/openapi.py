@@ -17,6 +17,7 @@ SUMMARIES = {
     "/": "A page for people: the models, the paths and a request to try",
     "/version": "The version of the gateway",
     "/openapi.json": "This document",
+    "/favicon.ico": "The icon that browsers request with every page",
     "/v1/models": "The models that the client may use",
     "/v1/models/{model}": "One model",
     **dict.fromkeys(("/v1/tokenizer_info", "/tokenizer_info"), "The configuration of the model's tokenizer"),
@@ -26,7 +27,7 @@ SUMMARIES = {
 }
 """GET path → summary."""
 
-MEDIA_TYPES = {"/": "text/html", "/metrics": "text/plain"}
+MEDIA_TYPES = {"/": "text/html", "/favicon.ico": "image/svg+xml", "/metrics": "text/plain"}
 """GET path → media type of the answer, if it is not JSON."""
 
 DESCRIPTION = (
