@@ -90,7 +90,7 @@ def test_equal_requests_at_the_same_time_make_one_call_and_have_a_notice(served:
     with ThreadPoolExecutor(12) as pool:
         sent = [pool.submit(ask, served, "x", model="together", temperature=0, stream=stream) for stream in streams]
         answers = [one.result() for one in sent]
-    assert served.metric("gateway_attempts_total", model="together", target="together/0", outcome="ok") == 2
+    assert served.counted("gateway_attempts_total", model="together", target="together/0", outcome="ok") == 2
     assert {one.status_code for one in answers} == {200}
     for stream in (True, False):
         equal = [one for one, is_stream in zip(answers, streams, strict=True) if is_stream == stream]

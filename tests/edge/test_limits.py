@@ -131,7 +131,7 @@ def test_calls_beyond_a_models_slots_wait_and_then_are_refused(served: Gateway) 
     assert refused, "a third finds the queue full"
     assert {answer.json()["error"]["code"] for answer in refused} == {"overloaded"}
     assert all(1 <= int(answer.headers["retry-after"]) <= 3 for answer in refused)
-    assert served.metric("gateway_shed_total", reason="queue_full") == len(refused)
+    assert served.counted("gateway_shed_total", reason="queue_full") == len(refused)
 
 
 def test_a_call_that_waits_too_long_is_refused(served: Gateway) -> None:

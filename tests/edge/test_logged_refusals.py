@@ -85,11 +85,11 @@ def test_a_refused_request_is_logged_and_counted(
 ) -> None:
     caplog.set_level(logging.INFO)
     labels = {"endpoint": endpoint, "model": model, "outcome": outcome}
-    before = served.metric("gateway_requests_total", **labels)
+    before = served.counted("gateway_requests_total", **labels)
     reply = exchange(served.port, sent, seconds=30.0)
     assert reply.json()["error"]["code"] == outcome
     assert eventually(lambda: len(caplog.messages) == 1)
-    assert served.metric("gateway_requests_total", **labels) == before + 1
+    assert served.counted("gateway_requests_total", **labels) == before + 1
     (line,) = caplog.messages
     start = f"{reply.headers['x-request-id']} {endpoint} model={model} status={reply.status} outcome={outcome} "
     start += r"target=- attempts=0 seconds=\S+ tokens=\?\+\? "

@@ -53,7 +53,7 @@ def test_the_upstream_the_header_and_the_metric_count_the_same_attempts(
 ) -> None:
     def attempts() -> float:
         return sum(
-            once.metric("gateway_attempts_total", model=model, target=f"{model}/0", outcome=outcome)
+            once.counted("gateway_attempts_total", model=model, target=f"{model}/0", outcome=outcome)
             for outcome in ("ok", "upstream_disconnected")
         )
 

@@ -32,12 +32,12 @@ def test_a_broken_stream_ends_with_an_error_event_and_no_finish(
 ) -> None:
     text, code = BROKEN[mode]
     before = up.request_count
-    broken = served.metric("gateway_stream_incomplete_total", model=form + mode)
+    broken = served.counted("gateway_stream_incomplete_total", model=form + mode)
     response = send_chat(served, form + mode, stream=True)
     assert (response.status, response.text, response.code) == (200, text, code)
     assert not response.finishes
     assert up.request_count - before == 1, "a retry after the first byte would show text twice"
-    assert served.metric("gateway_stream_incomplete_total", model=form + mode) >= broken
+    assert served.counted("gateway_stream_incomplete_total", model=form + mode) >= broken
     assert b"10.11.12.13" not in response.raw
 
 
@@ -105,13 +105,13 @@ def test_text_that_resembles_a_stop_string_is_delivered(served: Gateway, mode: s
 
 def test_an_engine_that_continues_after_a_stop_is_closed_at_once(served: Gateway, up: FaultyUpstream) -> None:  # C19
     early = len(up.closed_early)
-    cuts = served.metric("gateway_stop_leaks_total", model="stop-then-endless")
+    cuts = served.counted("gateway_stop_leaks_total", model="stop-then-endless")
     response = send_chat(served, "stop-then-endless", stream=True)
     ended = time.monotonic()
     assert response.finishes == {0: "stop"}
     assert eventually(lambda: len(up.closed_early) > early)
     assert up.closed_early[-1] - ended < 20  # promised: 0.25
-    assert served.metric("gateway_stop_leaks_total", model="stop-then-endless") == cuts + 1
+    assert served.counted("gateway_stop_leaks_total", model="stop-then-endless") == cuts + 1
 
 
 def test_the_stops_of_template_and_client_are_sent(served: Gateway, up: FaultyUpstream) -> None:

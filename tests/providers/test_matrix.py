@@ -323,11 +323,11 @@ def test_a_prompter_writes_the_messages_and_leaves_the_tools_as_they_are(served:
 def test_a_package_that_litellm_lacks_is_a_failure_of_the_gateway(
     served: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = served.metric("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
+    before = served.counted("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
                            outcome="internal_error")  # fmt: skip
     reply = served.chat("lacks-a-package")
     assert (reply.status_code, reply.json()["error"]["code"]) == (500, "internal_error")
     assert "No module named" in caplog.text
-    attempts = served.metric("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
+    attempts = served.counted("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
                              outcome="internal_error")  # fmt: skip
     assert attempts == before + 1
