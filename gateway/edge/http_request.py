@@ -72,6 +72,11 @@ class HttpRequest(Cancellation, ABC):
         self.closing = False
         """True: the connection is closed after the answer."""
 
+    @property
+    def root_path(self) -> str:
+        """The path where the application is mounted, percent-encoded; empty if it is not mounted."""
+        return ""
+
     def header(self, name: str) -> str | None:
         """Return the value of a header field; None if the field is missing. ``name`` is in lower case."""
         value = self.headers.get(name.encode("ascii"))

@@ -138,9 +138,9 @@ def test_an_aggregator_gets_its_pin_and_the_answer_names_its_provider(
 
 def test_stream_options_of_an_engine_are_refused_by_name(up: FaultyUpstream, ask: Ask) -> None:
     before = up.request_count
-    error = ask(up.url("ok"), chat_exchange(stream_options={"continuous_usage_stats": True})).error
+    error = ask(up.url("ok"), chat_exchange(stream_options={"include_obfuscation": True})).error
     assert error is not None
-    assert (error.code, error.param) == ("unsupported_parameter", "stream_options.continuous_usage_stats")
+    assert (error.code, error.param) == ("unsupported_parameter", "stream_options.include_obfuscation")
     assert up.request_count == before
 
 

@@ -404,6 +404,26 @@ def test_a_cache_in_the_memory_of_several_workers_is_noted(write: Write, head: s
     assert all(note.startswith("gateway.yaml:1 server.workers: policy default has a cache, and each") for note in notes)
 
 
+# ---------------------------------------------------------------- addresses
+
+TARGETS = {  # target: whether the note appears
+    'speaks: completions, url: "http://127.0.0.1:1"': True,
+    'speaks: chat, url: "http://127.0.0.1:1"': True,
+    'speaks: chat, url: "http://127.0.0.1:1/v1"': False,
+    'speaks: litellm, model: azure/a, url: "http://127.0.0.1:1"': False,
+    'speaks: litellm, model: anthropic/a, url: "http://127.0.0.1:1"': False,
+    'speaks: litellm, model: ollama_chat/a, url: "http://127.0.0.1:1"': False,
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_address_without_a_path_is_noted_where_the_path_is_not_added(write: Write, target: str) -> None:
+    template = "plain" if "completions" in target else "api-only"
+    path = write({"gateway.yaml": f"models: {{demo: {{template: {template}, targets: [{{{target}}}]}}}}\n"})
+    notes = [str(note) for note in load(path, {}).notes]
+    assert any("write /v1 at the end of the address" in note for note in notes) == TARGETS[target]
+
+
 # ---------------------------------------------------------------- media files
 
 FILES_ALLOWED = "media: {file: inline, folders: [images]}\n"

@@ -161,7 +161,7 @@ CASES: dict[str, Case] = {
     "error 400": failed(400, "upstream_rejected_request", f"the model's server refused the request: {REASON}"),
     "error 401": failed(502, "upstream_auth_failed"),
     "error 403": failed(502, "upstream_auth_failed"),
-    "error 404": failed(502, "upstream_model_missing"),
+    "error 404": failed(502, "upstream_model_missing", "check model and url (of an OpenAI-compatible"),
     "error 429": failed(429, "upstream_rate_limited"),
     "error 500": failed(502, "upstream_error"),
     "error 503": failed(503, "upstream_overloaded"),

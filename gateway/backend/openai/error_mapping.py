@@ -105,7 +105,8 @@ _STATUSES: Mapping[int, tuple[type[GatewayError], str]] = {
     403: (UpstreamAuthFailed, BAD_KEY),
     404: (
         UpstreamModelMissing,
-        "the model's server has no such model or path; the operator has to check url (up to /v1) and model",
+        "the model's server has no such model or path; the operator has to check model and url (of an "
+        "OpenAI-compatible server: up to /v1)",
     ),
     408: (UpstreamTimeout, "the model's server timed out"),
     413: (UpstreamRejectedRequest, "the model's server refused the request as too large"),

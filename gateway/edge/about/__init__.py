@@ -4,5 +4,5 @@ health   /health
 home     /, a page for people, its icon, and /version
 metrics  /metrics
 models   /v1/models
-openapi  /openapi.json
+openapi  /openapi.json, with the schemas of answer_schemas
 """

@@ -48,7 +48,7 @@ th, td {{ text-align: left; padding: .15rem 1.5rem .15rem 0; vertical-align: top
 {paths}
 </tbody>
 </table>
-<p>The fields of each request are in <a href="/openapi.json">openapi.json</a>.</p>
+<p>The fields of each request are in <a href="{root_path}/openapi.json">openapi.json</a>.</p>
 </main>
 </body>
 </html>
@@ -72,10 +72,11 @@ class Home:
         stack = self._state.stack
         needs_key = stack.keyring.needed and request.header("authorization") is None
         names = [] if needs_key else visible_models(stack, authenticate(stack, request))
-        base_url = f"{stack.snapshot.server.scheme}://{request.header('host')}/v1"
+        base_url = f"{stack.snapshot.server.scheme}://{request.header('host')}{request.root_path}/v1"
         listed = "\n".join([f"<li><code>{escape(name)}</code></li>" for name in names])
         page = PAGE.format(
             version=VERSION,
+            root_path=escape(request.root_path),
             base_url=escape(base_url),
             models=NEEDS_KEY if needs_key else f"<ul>\n{listed}\n</ul>",
             command=escape(curl_command(base_url, names[0] if names else "MODEL", has_keys=stack.keyring.needed)),
