@@ -215,7 +215,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/backend/test_openai_events.py::test_running_totals_count_once_and_nonsense_not_at_all",
     ),
     "C31": (
-        *_cases(_EE, "odd-index"),
+        _STREAM + "test_a_choice_that_was_not_requested_is_skipped",
+        "tests/backend/test_openai_events.py::test_a_choice_that_was_not_requested_is_skipped_with_one_notice",
         "tests/backend/test_openai_events.py::test_tool_calls_keep_their_fragments_and_index",
         "tests/backend/test_openai_events.py::test_a_chunk_with_null_choices_is_skipped",
         "tests/backend/test_openai_events.py::test_reasoning_goes_beside_the_text",

@@ -105,7 +105,7 @@ class SplitCalls(Layer):
         async with aclosing(_cut_short(events, exchange)) as answer:
             async for event in answer:
                 seen.add(event)
-                if split and isinstance(event, Begun):
+                if split and isinstance(event, Begun) and event.target:
                     yield replace(event, notices=(*event.notices, f"split_calls: {seen.total}"))
                 elif not isinstance(event, Usage):
                     yield event
