@@ -239,6 +239,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "D06": (
         _FIGURES + "test_t3_retries_add_at_most_a_fifth_to_the_load_of_a_failing_target",
         "tests/policy/test_retry_budget.py::test_retries_amplify_the_load_by_at_most_a_fifth",
+        "tests/calls/test_fallback.py::test_the_retries_at_all_models_use_the_budget_of_the_requested_model",
     ),
     "D07": ("tests/faults/test_targets.py::test_a_rate_limited_target_gets_no_more_calls",),
     "D08": (

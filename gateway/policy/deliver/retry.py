@@ -20,6 +20,7 @@ from gateway.core.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from gateway.core.exchange import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,12 @@ class RetryPolicy:
 
 
 class RetryState:
-    """The failures of one call so far."""
+    """The failures of one exchange so far."""
 
-    def __init__(self, policy: RetryPolicy, targets: int) -> None:
+    def __init__(self, policy: RetryPolicy, exchange: Exchange, targets: int) -> None:
         self._policy = policy
+        self._attempts = exchange.max_attempts or policy.attempts
+        self._log = exchange.attempts
         self._targets = targets
         self._failures: dict[type[GatewayError], int] = {}
         self._stale = False
@@ -87,10 +90,11 @@ class RetryState:
         """
         if isinstance(error, UpstreamDisconnected) and error.stale and not self._stale:
             self._stale = True
+            self._log.stale += 1
             return 0.0
         self.position += 1
         untried = self.position < self._targets
-        if self.position == self._policy.attempts or not self._allows(error, untried):
+        if self.position == self._attempts or not self._allows(error, untried):
             return None
         pause = 0.0 if untried else self._policy.backoff(error)
         return pause if pause <= MAX_WAIT else None
