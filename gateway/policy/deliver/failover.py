@@ -1,9 +1,8 @@
 """Failover: tries the next target after a failed attempt. The load balancer and the retry policy choose the target.
 
-One loop makes all attempts of an exchange, because the attempts share one limit and one retry budget: that of the model
-that the client requested, also if this model is its fallback. The target's circuit breaker counts each attempt when it
-fails or when its answer ends. The loop ends when a target has accepted the request. If a ``FirstTokenGate`` wraps the
-target, the loop ends when the answer has begun.
+One loop makes all attempts of an exchange, because the attempts share one limit and the retry budget of the requested
+model. The target's circuit breaker counts each attempt when it fails or when its answer ends. The loop ends when a
+target has accepted the request. If a ``FirstTokenGate`` wraps the target, the loop ends when the answer has begun.
 """
 
 from __future__ import annotations
@@ -66,13 +65,15 @@ class _FailoverStream:
             except GatewayError as error:
                 breaker.end(error, probe=probe)
                 failover.observer.failed(exchange, replica.label, error)
-                state = state or RetryState(failover.retry, exchange, len(replicas))
+                attempts = exchange.max_attempts or failover.retry.attempts
+                state = state or RetryState(failover.retry, attempts, len(replicas))
                 pause = state.pause_after(error)
                 if pause is None:
                     raise
                 if not budget.take():
                     error.retried = True
                     raise
+                log.stale += state.repeats_stale
                 drop_tracebacks(error)
             except BaseException as error:  # the client has left, or the call's time is over
                 timed_out = state is None and is_timeout(error)  # a later attempt had only the rest of the time

@@ -20,7 +20,6 @@ from gateway.core.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from gateway.core.exchange import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +71,15 @@ class RetryPolicy:
 class RetryState:
     """The failures of one exchange so far."""
 
-    def __init__(self, policy: RetryPolicy, exchange: Exchange, targets: int) -> None:
+    def __init__(self, policy: RetryPolicy, attempts: int, targets: int) -> None:
+        """``attempts``: the maximum number of attempts."""
         self._policy = policy
-        self._attempts = exchange.max_attempts or policy.attempts
-        self._log = exchange.attempts
+        self._attempts = attempts
         self._targets = targets
         self._failures: dict[type[GatewayError], int] = {}
         self._stale = False
+        self.repeats_stale = False
+        """True: the next attempt repeats a request on a stale connection."""
         self.position = 0
         """The number of the next attempt, from 0. The retry after a stale connection does not change the number."""
 
@@ -88,9 +89,9 @@ class RetryState:
         If the server closed a reused connection (``UpstreamDisconnected.stale``), the request is sent once more to the
         same target, without a pause.
         """
-        if isinstance(error, UpstreamDisconnected) and error.stale and not self._stale:
+        self.repeats_stale = isinstance(error, UpstreamDisconnected) and error.stale and not self._stale
+        if self.repeats_stale:
             self._stale = True
-            self._log.stale += 1
             return 0.0
         self.position += 1
         untried = self.position < self._targets
