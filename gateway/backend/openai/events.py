@@ -12,7 +12,7 @@ from typing import Any
 from gateway.backend.openai.error_mapping import error_in_body
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import SKIPPED_CHOICE, Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
 from gateway.stream.finish_reason import finish_reason
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
@@ -198,7 +198,7 @@ class ChunkReader:
         if not 0 <= index < self._choices:
             if not self._skipped:
                 self._skipped = True
-                events.append(Begun("", notices=(f"skipped_choice: {index}",)))
+                events.append(Begun("", notices=(f"{SKIPPED_CHOICE}: {index}",)))
             return
         form = self._format
         content, fields = (choice.get("text"), EMPTY_MAPPING) if form.message is None else form.message(choice)
