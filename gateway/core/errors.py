@@ -85,7 +85,8 @@ class GatewayError(Exception):
         self.retry_after = retry_after
         """Seconds after which the client may retry; for 429 and 503 only."""
         self.retried = False
-        """True: the gateway has already retried the call, so the response advises the client not to retry."""
+        """True: the gateway has retried the call, or its retry budget is used up, so the response advises the client
+        not to retry."""
         self.upstream_status = 0
         """The HTTP status of the upstream response that caused the error; 0 if no response caused the error."""
         self.reason = ""

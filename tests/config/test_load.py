@@ -424,6 +424,28 @@ def test_an_address_without_a_path_is_noted_where_the_path_is_not_added(write: W
     assert any("write /v1 at the end of the address" in note for note in notes) == TARGETS[target]
 
 
+# ---------------------------------------------------------------- fallback
+
+MISSING = {  # attempts: the models for which no attempt is left
+    1: "b, c, because each model needs one and policy default has delivery.retry.attempts: 1; allow 3 attempts",
+    2: "c, because each model needs one and policy default has delivery.retry.attempts: 2; allow 3 attempts",
+    3: "",
+}
+
+
+@pytest.mark.parametrize("attempts", MISSING)
+def test_fallback_models_without_an_attempt_are_noted(write: Write, attempts: int) -> None:
+    target = 'targets: [{speaks: completions, url: "http://127.0.0.1:8101/v1"}]'
+    models = f"a: {{template: plain, {target}, fallback: [b, c]}}, b: {{template: plain, {target}}}"
+    files = {
+        "gateway.yaml": f"models: {{{models}, c: {{template: plain, {target}}}}}\n",
+        "policies/default.yaml": f"delivery: {{fallback: true, retry: {{attempts: {attempts}}}}}\n",
+    }
+    notes = [str(note) for note in load(write(files), {}).notes]
+    expected = f"gateway.yaml:1 models.a.fallback: leaves no attempt for {MISSING[attempts]}, or name fewer models"
+    assert notes == ([expected] if MISSING[attempts] else [])
+
+
 # ---------------------------------------------------------------- media files
 
 FILES_ALLOWED = "media: {file: inline, folders: [images]}\n"

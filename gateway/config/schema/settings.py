@@ -209,9 +209,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(POLICY, "delivery.timeout.idle", duration(positive=True), "30s",
         "The longest pause between two pieces of content, and the longest time in which a client reads nothing."),
     Row(POLICY, "delivery.timeout.total", duration(positive=True), "600s",
-        "How long a call may take, including retries."),
+        "How long a call may take, including retries and fallback models."),
     Row(POLICY, "delivery.retry.attempts", integer(1, 10), 3,
-        "The maximum number of attempts of a call, over all targets; nothing is retried after the first content."),
+        "The maximum number of attempts of a call, over all targets and fallback models; "
+        "nothing is retried after the first content."),
     Row(POLICY, "delivery.retry.budget", kinds.PERCENT, "20%",
         "The maximum retries of a model, as a share of its calls in the last 10 s; 3 per second are always allowed."),
     Row(POLICY, "delivery.balance", choice(*get_args(Balance)), "round_robin",

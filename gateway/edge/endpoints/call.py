@@ -232,7 +232,7 @@ async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimelin
 
 def _send_failure(request: HttpRequest, error: GatewayError, timeline: CallTimeline, last: bytes = b"") -> None:
     """Send an error response if nothing has been sent yet, else the error as the last stream event, after ``last``."""
-    error.retried = timeline.attempt_log.retries > 0
+    error.retried = error.retried or timeline.attempt_log.retries > 0
     if isinstance(error, UpstreamError) and timeline.target:
         earlier = ", ".join(timeline.failed_attempts[: timeline.attempts - 1])
         error.message += f" (target {timeline.target}{f'; earlier attempts: {earlier}' if earlier else ''})"
