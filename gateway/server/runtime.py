@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
 from gateway.config.snapshot import Snapshot
@@ -12,6 +13,9 @@ from gateway.policy.admit.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
 from gateway.server.tls import LoadedCertificate, ServerCertificate, load
+
+PROBE_SECONDS = 1.0
+"""Seconds to wait for an answer of the store, for ``/status``."""
 
 
 class Runtime(ConfigReloader):
@@ -39,7 +43,11 @@ class Runtime(ConfigReloader):
         stack = assemble(snapshot, self.resources)
         stack.limiter.activate()
         self.state = GatewayState(
-            stack=stack, metrics=self.metrics, exposition=self.exposition, started_at=self.started_at
+            stack=stack,
+            metrics=self.metrics,
+            exposition=self.exposition,
+            status=self.status,
+            started_at=self.started_at,
         )
         self.serves_first(snapshot)
         self._prepared: Stack | None = None
@@ -100,3 +108,16 @@ class Runtime(ConfigReloader):
     async def exposition(self) -> bytes:
         """Return the body of ``/metrics``."""
         return self.metrics.exposition()
+
+    async def status(self) -> dict[str, Any]:
+        """Return the body of ``/status``."""
+        shared, store, problem = await self.shared_status(), self.state.stack.snapshot.store, ""
+        if store.url:
+            from gateway.backend.redis_server import probe
+
+            problem = await probe(store, PROBE_SECONDS)
+        return {
+            "state": "draining" if self.state.ending else "serving",
+            **shared,
+            "store": {"answers": not problem, "problem": problem or None} if store.url else None,
+        }

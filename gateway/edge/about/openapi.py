@@ -28,6 +28,7 @@ SUMMARIES = {
     **dict.fromkeys(("/health", "/health/live"), "200 while the process runs"),
     "/health/ready": "200 while calls are accepted, 503 during a shutdown",
     "/metrics": "Metrics in Prometheus' text format; on the admin listener if there is one",
+    "/status": "The configuration in use, its targets, the store and the last reload; beside /metrics",
 }
 """GET path → summary."""
 

@@ -95,7 +95,7 @@ class CallHandler:
         except GatewayError as error:
             end = (error.code, request.status or error.status, "")
             is_attempt = timeline.attempts and (error.upstream_status or isinstance(error, UpstreamError))
-            timeline.refusal = "" if is_attempt else error.message  # a failed attempt has a line with its reason
+            timeline.refusal = "" if is_attempt else error.log_message  # a failed attempt has a line with its reason
             await _fail(request, error, timeline)
             end = (error.code, request.status, "")
             drop_tracebacks(error)
