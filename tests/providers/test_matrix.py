@@ -292,6 +292,12 @@ def test_a_wait_that_the_provider_asks_for_reaches_the_client(served: Gateway, d
     assert served.chat(dialect, "error 429").headers["retry-after"] == "7"
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_key_that_a_provider_refuses_with_status_400_is_the_operators(served: Gateway, stream: bool) -> None:
+    reply = served.chat("gemini", "key", stream=stream)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_auth_failed")
+
+
 def test_a_refused_parameter_is_named(served: Gateway) -> None:
     """By LiteLLM, before anything is sent, and by the provider."""
     for model, code in (("reasoning-refused", "unsupported_parameter"), ("default-only", "upstream_rejected_request")):

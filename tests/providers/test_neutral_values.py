@@ -37,7 +37,7 @@ LEFT_OUT: Mapping[str, set[str]] = {
     },
     "gemini": {"logit_bias", "store", "top_logprobs", "user"},
     "ollama": {
-        "logit_bias", "logprobs", "modalities", "parallel_tool_calls", "presence_penalty", "service_tier", "store",
+        "frequency_penalty", "logit_bias", "logprobs", "modalities", "parallel_tool_calls", "presence_penalty", "service_tier", "store",
         "top_logprobs", "user",
     },
 }  # fmt: skip

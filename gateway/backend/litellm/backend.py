@@ -71,7 +71,7 @@ class LiteLLMBackend:
         except Exception as error:
             raise gateway_error(error, exchange.params, self._private) from error
         try:
-            notices = (*stops_notice(exchange, OPENAI_STOPS), *left_out)
+            notices = (*stops_notice(exchange, OPENAI_STOPS), *self._provider.dropped.notices(exchange), *left_out)
             reader = ChunkReader(CHAT, self._target.label, exchange.n, notices)
             async with aclosing(_events(reply, reader, exchange, self._private)) as events:
                 yield IteratorEvents(events)
@@ -91,10 +91,7 @@ class LiteLLMBackend:
             given["allowed_openai_params"] = sorted(given)  # LiteLLM drops some fields for unknown models
         elif provider.params is not None:
             _refuse_others(given, provider.params)
-        form = given.get("response_format")
-        if isinstance(form, dict) and form.get("type") in provider.dropped_formats:
-            message = f"this model's provider does not accept response_format of type {form['type']}; use another type"
-            raise UnsupportedParameter(message, param="response_format")
+        provider.dropped.refuse(given)
         if exchange.stream:
             given["stream_options"] = {"include_usage": True}
         return {
@@ -209,4 +206,6 @@ def _as_json(model: Any) -> dict[str, Any]:
 def _refuse_others(given: Iterable[str], known: Set[str]) -> None:
     for name in given:
         if name not in known:
-            raise UnsupportedParameter(f"this model's provider does not accept {name}; leave it out", param=name)
+            raise UnsupportedParameter(
+                f"the gateway does not send {name} to this model's provider; leave it out", param=name
+            )

@@ -30,7 +30,10 @@ _CHOICE = _object(index="integer", finish_reason="string", logprobs=["object", "
 _SCORE = _object(logprob="number", tokens="integer", characters="integer", bytes="integer", normalized="number",
                  perplexity=["number", "null"])  # fmt: skip
 _TOKENIZER = _object(bos_token={}, eos_token={}, pad_token={})
-_STATUS = _object(status="string")
+_HEALTH = _object(status="string")
+_TARGET = _object(name="string", avoided="boolean")
+_SERVED_MODEL = _object(name="string", template="string", policy="string", targets=_list(_TARGET))
+_NULLABLE_TEXT = ["string", "null"]
 
 ANSWERS: Mapping[str, dict[str, Any]] = {
     "/v1/chat/completions": _object(
@@ -62,6 +65,12 @@ ANSWERS: Mapping[str, dict[str, Any]] = {
     "/openapi.json": _object(openapi="string", paths="object"),
     "/v1/models": _object(object={"const": "list"}, data=_list(_MODEL)),
     "/v1/models/{model}": _MODEL,
-    **dict.fromkeys(("/health", "/health/live", "/health/ready"), _STATUS),
+    "/status": _object(
+        state="string", started_at="string", version="string", revision="string", workers="integer",
+        running_calls="integer", models=_list(_SERVED_MODEL),
+        store=_or_null(_object(answers="boolean", problem=_NULLABLE_TEXT)),
+        last_reload=_object(at=_NULLABLE_TEXT, error=_NULLABLE_TEXT),
+    ),
+    **dict.fromkeys(("/health", "/health/live", "/health/ready"), _HEALTH),
 }  # fmt: skip
 """Path → the schema of its JSON answer with status 200."""
