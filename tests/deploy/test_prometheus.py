@@ -1,6 +1,6 @@
 """Prometheus' own ``promtool`` computes the dashboard's queries and the alerts from pages of ``/metrics``.
 
-``promtool`` is a part of Debian's package ``prometheus``; without it, the tests are skipped.
+``tests/deploy/install-tools`` installs it on Debian and Ubuntu; without it, the tests are skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.telemetry.metrics import Metrics
 from tests.deploy.test_queries import DEPLOY, DRAWN
 from tests.serving import gateway
 
-pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool; tests/deploy/install-tools installs it")
 
 GAUGES = tuple(row.name for row in METRICS if row.kind == "gauge")
 FIRING = 'count by (alertname, model) (ALERTS{alertstate="firing"})'

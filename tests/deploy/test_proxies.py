@@ -1,6 +1,6 @@
 """The blocks for nginx, Caddy and systemd in docs/operations.md, run as they stand except for ports and paths.
 
-``tests/deploy/install-proxies`` installs the programs on Debian and Ubuntu, and then runs this file.
+``tests/deploy/install-tools`` installs the programs on Debian and Ubuntu.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def number(pattern: str, text: str) -> int:
 def needed(program: str) -> str:
     path = shutil.which(program)
     if path is None:
-        pytest.skip(f"needs {program}; tests/deploy/install-proxies installs it")
+        pytest.skip(f"needs {program}; tests/deploy/install-tools installs it")
     return path
 
 
