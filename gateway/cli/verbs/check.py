@@ -18,6 +18,7 @@ import click
 
 from gateway.cli.options import check_config_exists, config_option, print_notes, print_problems, verb
 from gateway.cli.terminal import format_table, progress
+from gateway.core.words import counted
 
 if TYPE_CHECKING:
     from gateway.config.snapshot import Snapshot
@@ -52,8 +53,8 @@ def command(config: Path, quiet: bool, live: bool) -> int:
         return 1
     if not quiet:
         print_notes(snapshot, outcome.notes)
-        models = len(snapshot.models)
-        print(f"{config}: no problems ({models} models, {len(outcome.files)} files read, all examples correct)")
+        read = f"{counted(len(snapshot.models), 'model')}, {counted(len(outcome.files), 'file')} read"
+        print(f"{config}: no problems ({read}, all examples correct)")
     return _check_targets(snapshot, quiet) if live else 0
 
 
