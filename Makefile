@@ -15,8 +15,8 @@ test: $(VENV)/.test-ready
 	@$(if $(GENERAL),GATEWAY_FAST_PATHS=0) $(BIN)/python -m pytest -n auto --dist loadfile \
 		$(if $(COVERAGE),--cov --cov-append --cov-report=)
 
-## For daily work, at most 90 seconds: the suite without the folders that start many processes or play whole stories.
-SLOW := journeys providers faults bench reliability deploy docs
+## For daily work, at most 90 seconds: the suite without the folders that start processes or servers, or play whole stories.
+SLOW := journeys providers faults bench reliability deploy docs edge cli importer backend_embedded template/huggingface
 test-quick: $(VENV)/.test-ready
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(SLOW:%=--ignore=tests/%)
 

@@ -3,6 +3,8 @@
 The delivery layers of each model, from the client to the engine:
 
     Recording       stores the events of recorded calls; outside the cache, so that cached answers are recorded too
+    Coalescing      makes one call of equal requests at the same time; outside the cache, so that a request that begins
+                    while an equal answer is stored finds this answer
     Cache           answers a repeated request from a store; outside the layers below, so that only complete answers are
                     stored, and a cached answer uses none of these layers
     SplitCalls      sends one call for each choice, in sequence, if an engine accepts no list of prompts or ignores
@@ -52,6 +54,7 @@ from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.admit.rates import MemoryRates, RateStore
 from gateway.policy.deliver.cache import Cache
 from gateway.policy.deliver.circuit_breaker import BreakerKey, CircuitBreakers
+from gateway.policy.deliver.coalescing import Coalescing
 from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.health_check import HealthCheck
@@ -99,7 +102,7 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
         caches=CacheStores(),
         recorders=Recorders(partial(metrics.count, "gateway_recordings_dropped_total")),
         rates=rates or MemoryRates(),
-        concurrency=Concurrency(),
+        concurrency=Concurrency(metrics.queue_length),
     )
 
 
@@ -238,6 +241,8 @@ def _route(
     if model.policy.cache.mode != "off":
         observe = partial(shared.metrics.count, "gateway_cache_requests_total", model.name)
         backend = Cache(backend, shared.caches.get(snapshot.cache, snapshot.store), model, observe)
+        if model.policy.cache.coalesce:
+            backend = Coalescing(backend, model, observe)
     if model.policy.record != "off":
         backend = Recording(backend)
     media = model.policy.media

@@ -17,11 +17,13 @@ def write_certificate(folder: Path, kind: str, name: str = "server", days: int =
     if shutil.which("openssl") is None:
         pytest.skip("needs the command openssl")
     key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-nodes", "-days", str(days), "-subj", "/CN=localhost", "-newkey", *KINDS[kind],
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", f"{key}.new", "-out", f"{certificate}.new"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    request, signed = f"{certificate}.request", ("-copy_extensions", "copyall", "-days", str(days))
+    for arguments in (
+        ("req", "-nodes", "-subj", "/CN=localhost", "-newkey", *KINDS[kind], "-keyout", f"{key}.new", "-out", request,
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ("x509", "-req", "-in", request, "-signkey", f"{key}.new", *signed, "-out", f"{certificate}.new"),
+    ):  # fmt: skip
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
     for path in (key, certificate):
         Path(f"{path}.new").replace(path)
 

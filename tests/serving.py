@@ -57,6 +57,14 @@ class HttpGateway:
         samples = [sample for family in families for sample in family.samples]
         return next((one.value for one in samples if one.name == name and one.labels == labels), 0.0)
 
+    def counted(self, name: str, **labels: str) -> float:
+        """The value of a series that calls count at their end, when all calls have ended.
+
+        A client may read the end of its answer before the call is counted.
+        """
+        assert self.wait_until_idle()
+        return self.metric(name, **labels)
+
     def running(self) -> float:
         """The number of calls in flight."""
         families = text_string_to_metric_families(self.http.get("/metrics").text)

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from gateway.config.snapshot import StoreSpec
@@ -24,6 +26,7 @@ CONNECTIONS = 8
 not count as a failure of the server.
 
 More connections would not be faster, and opening many at once would take longer than the timeout."""
+PROBE_KEY = "meta-gateway:probe"
 PAUSE = 1.0
 """Seconds for which a failed server is not asked again."""
 
@@ -96,3 +99,19 @@ class RedisServer:
         if reason not in self._refusals:
             self._refusals.add(reason)
             LOG.error("%s (%s) refuses a command: %s; %s", self._use, self._spec.url, reason, self._meanwhile)
+
+
+async def probe(spec: StoreSpec, seconds: float) -> str:
+    """Write a value that lasts a second. Return the reason why the server cannot be used; empty if it can be used."""
+    password = spec.password.get_secret_value() if spec.password is not None else None
+    redis = Redis.from_url(spec.url, protocol=2, password=password, retry=Retry(NoBackoff(), 0))
+    try:
+        async with asyncio.timeout(seconds):
+            await redis.set(PROBE_KEY, "", px=1000)
+    except TimeoutError:
+        return f"no answer within {seconds:g} s"
+    except (RedisError, OSError) as error:
+        return str(error).rstrip(".")
+    finally:
+        await redis.aclose()
+    return ""

@@ -1,11 +1,17 @@
 """Sends a call to another model if the first model fails. The call is prepared again, with the other model's template.
 
+All models share the attempts, the total timeout and the retry budget of the requested model. Each fallback model that
+can still be tried reserves one attempt; the models before it use the others.
+
 A fallback is possible only before the answer has begun, and only for conversations. A raw prompt was written for one
 model, and the vectors of two embedding models cannot be compared (``docs/spec/reliability.md`` 4.5).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from gateway.calls.prepare import Prepared, prepare
@@ -41,27 +47,42 @@ class FallbackRun(CallRun):
         self._call = call
 
     async def __aenter__(self) -> ResponseStream:
-        attempts, fallbacks = self.prepared.exchange.attempts, self.route.fallbacks
-        names, notices = iter(self._call.fallbacks), self._call.notices
+        delivery, fallbacks = self.route.spec.policy.delivery, self.route.fallbacks
+        deadline = asyncio.get_running_loop().time() + delivery.total
+        log, names, notices = self.prepared.exchange.attempts, list(self._call.fallbacks), self._call.notices
+        left = delivery.attempts
         while True:
+            exchange = replace(
+                self.prepared.exchange,
+                attempts=log,
+                deadline=deadline,
+                total=delivery.total,
+                max_attempts=max(left - len(names), 1),
+            )
+            self.prepared = replace(self.prepared, exchange=exchange)
             try:
                 return await super().__aenter__()
             except UpstreamError as error:
-                if isinstance(error, FINAL):
-                    raise
-                failed = Notice("fallback", f"{self.route.spec.name}={error.code}")
-                notices = (*notices, failed)
-                prepared = None
-                for name in names:
-                    call = replace(self._call, model=name, notices=notices)
-                    try:
-                        prepared = await prepare(fallbacks[name], call)
-                    except RequestError:  # the other model cannot take this conversation
-                        continue
-                    break
-                if prepared is None:
+                notices = (*notices, Notice("fallback", f"{self.route.spec.name}={error.code}"))
+                left = delivery.attempts - (log.count - log.stale)
+                following = None
+                if left > 0 and not isinstance(error, FINAL):
+                    following = await self._next_model(fallbacks, names, replace(self._call, notices=notices), deadline)
+                if following is None:
                     raise
                 drop_tracebacks(error)
-                self.route = fallbacks[name]
-                exchange = replace(prepared.exchange, attempts=attempts)
-                self.prepared = replace(prepared, exchange=exchange)
+                self.route, self.prepared = following
+
+    async def _next_model(
+        self, fallbacks: Mapping[str, Route], names: list[str], call: Call, deadline: float
+    ) -> tuple[Route, Prepared] | None:
+        """Prepare the call for the first of ``names`` that can take the conversation, and remove the names up to it.
+
+        None if there is no such model, or if the call has no time left.
+        """
+        while names and asyncio.get_running_loop().time() < deadline:
+            route = fallbacks[names.pop(0)]
+            with suppress(RequestError, TimeoutError):  # the model cannot take this conversation, or the time is over
+                async with asyncio.timeout_at(deadline):
+                    return route, await prepare(route, replace(call, model=route.spec.name))
+        return None

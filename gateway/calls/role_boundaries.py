@@ -30,7 +30,7 @@ from gateway.core.dialogue import (
 )
 from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateError
 from gateway.core.frozen import dataclass
-from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segments
+from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment, Segments
 from gateway.policy.admit.markers import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
 from gateway.template.passthrough import as_sent
@@ -90,7 +90,9 @@ async def render_safely(
         return SafePrompt(prompt)
     for name, value in variables.items():
         rule.check_variables(value, name, MarkerCounts())
-    texts = _texts_of(dialogue, prompt)
+    texts, names = _texts_of(dialogue, prompt), _message_names(dialogue)
+    if names:
+        texts = [*texts, *names.values()]
     folded: MarkerCounts | None = None
     if rule.folded is not None:
         folded = rule.count_folded([*texts, *texts_in(list(variables.values()))])
@@ -103,8 +105,11 @@ async def render_safely(
         if folded is None:
             return SafePrompt(prompt)
         return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
-    counts = MarkerCounts()
-    safe = await _with_policy(route, rule, dialogue, prompt, counts)
+    counts, in_names, in_prompt = MarkerCounts(), MarkerCounts(), MarkerCounts()
+    for path, name in names.items():  # also names that the template does not write
+        rule.apply([Segment(name, "", path, False)], in_names)
+    safe = await _with_policy(route, rule, dialogue, prompt, in_prompt)
+    counts.add_larger(in_names, in_prompt)
     if folded is not None:
         counts.found = folded.found | counts.found
     return replace(safe, notices=rule.notices(counts), markers=rule.actions_taken(counts))
@@ -337,6 +342,14 @@ def _prompt_of(prompt: Prompt, segments: Segments) -> Prompt:
     texts = tuple([one.text for one in segments])
     labels = tuple([(one.role, one.origin, one.scaffold) for one in segments])
     return replace(prompt, text="".join(texts), source=Pieces(texts, labels))
+
+
+def _message_names(dialogue: Dialogue) -> Mapping[str, str]:
+    """Return path → ``name`` of each message that has a name."""
+    if type(dialogue.messages) is PlainMessages:
+        return EMPTY_MAPPING
+    names = {f"messages[{at}].name": one.raw.get("name") for at, one in enumerate(dialogue.messages)}
+    return {path: name for path, name in names.items() if isinstance(name, str)}
 
 
 def _texts_of(dialogue: Dialogue, prompt: Prompt) -> Sequence[str]:

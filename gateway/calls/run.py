@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -15,12 +16,15 @@ from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import UpstreamRejectedRequest
 from gateway.core.events import Usage
 from gateway.core.prompt import Notice
+from gateway.policy.admit.parameters import aliases
 from gateway.stream.output_parser import OutputParser
 
 POLICY_SECTIONS = {
     "default_parameter": "params.default", "forced_parameter": "params.force", "clamped_parameter": "params.clamp",
 }  # fmt: skip
 """The name of a notice → the section of the policy file that causes this notice."""
+ENGINES_WORDS = {"temperature": "greedy"}
+"""Parameter → an engine's word for one of its values: vLLM refuses ``n`` "when using greedy sampling"."""
 
 
 class CallRun:
@@ -47,7 +51,7 @@ class CallRun:
             events = await self._opened.__aenter__()
         except UpstreamRejectedRequest as error:
             timeline.backend_closed()
-            error.message += policy_changes(self.route.spec.policy, self.prepared.notices)
+            error.message += policy_changes(self.route.spec.policy, self.prepared.notices, error)
             raise
         except BaseException:
             timeline.backend_closed()
@@ -79,16 +83,23 @@ class CallRun:
         return Usage(sum(counts), await count(tokens, written, special=False), source="estimated")
 
 
-def policy_changes(policy: PolicySpec, notices: Sequence[Notice]) -> str:
+def policy_changes(policy: PolicySpec, notices: Sequence[Notice], error: UpstreamRejectedRequest) -> str:
     """Return the text that names the parameters changed by the policy, for the error of a refused request.
 
-    Empty if the policy changed no parameter.
+    Empty if the policy changed no parameter that the error is about.
     """
     changes = []
     for notice in notices:
-        section = POLICY_SECTIONS.get(notice.rule)
-        if section == "params.default" and notice.detail.partition("=")[0] not in policy.params.default:
+        section, name = POLICY_SECTIONS.get(notice.rule), notice.detail.partition("=")[0]
+        if section == "params.default" and name not in policy.params.default:
             section = "params.max_tokens"
-        if section is not None:
+        if section is not None and _is_about(error, name):
             changes.append(f"{notice.detail} ({section})")
     return f"; policies/{policy.name}.yaml had set {', '.join(changes)}" if changes else ""
+
+
+def _is_about(error: UpstreamRejectedRequest, parameter: str) -> bool:
+    """Return whether an error is about a parameter. ``top P`` and ``topP`` are names of ``top_p`` too."""
+    words = (*aliases(parameter), ENGINES_WORDS.get(parameter, parameter))
+    names = "|".join([re.escape(word).replace("_", "[ _]?") for word in words])
+    return re.search(rf"(?<!\w)(?:{names})(?!\w)", f"{error.param} {error.message}", re.IGNORECASE) is not None

@@ -23,8 +23,9 @@ class CallTimeline:
     __slots__ = (
         "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written",
         "admission", "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint",
-        "in_flight", "kind", "markers", "model", "path", "recording", "refusal", "render", "request_id", "stop_cuts",
-        "stream", "template", "template_notices", "tool_parse_failures", "tool_parser", "upstream_stream", "usage",
+        "in_flight", "key", "kind", "markers", "model", "path", "queue_wait", "recording", "refusal", "render",
+        "request_id", "stop_cuts", "stream", "template", "template_notices", "tool_parse_failures", "tool_parser",
+        "upstream_stream", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -41,7 +42,7 @@ class CallTimeline:
         self.endpoint = endpoint
         self.request_id = request_id
         self.model = UNKNOWN_MODEL
-        self.template = self.kind = self.tool_parser = self.refusal = self.path = ""
+        self.template = self.kind = self.tool_parser = self.refusal = self.path = self.key = ""
         self.tool_parse_failures = 0
         self.stream = self.upstream_stream = self.cut_by_gateway = self.bos_anomaly = False
         self.cut_answers = CutAnswers()
@@ -52,6 +53,7 @@ class CallTimeline:
         self.in_flight: NumberSeries
         """The series of the gauge ``gateway_in_flight`` that counts this call. Set by the endpoint."""
         self.admission: float | None = None
+        self.queue_wait: float | None = None
         self.render: float | None = None
         self.usage: Usage | None = None
         self.recording: CallRecording | None = None
@@ -64,6 +66,10 @@ class CallTimeline:
     def admitted(self) -> None:
         """Store the admission time. Call when the body of the client's request has been parsed and checked."""
         self.admission = self._now() - self._received
+
+    def queue_waited(self, seconds: float) -> None:
+        """Store the time that the call has spent in the queue of its model."""
+        self.queue_wait = seconds
 
     def backend_opening(self) -> None:
         """Store the time at which the first backend is opened. Call before each backend is opened."""
@@ -142,16 +148,16 @@ class CallTimeline:
         return self._now() - self._received
 
     def overhead(self) -> float:
-        """Return the seconds in which the call did not wait for the upstream. See ``elapsed``."""
+        """Return the seconds in which the call waited neither in the queue nor for the upstream. See ``elapsed``."""
         return self.elapsed_and_overhead()[1]
 
     def elapsed_and_overhead(self) -> tuple[float, float]:
         """Return ``elapsed`` and ``overhead`` for the same moment."""
         now = self._now()
         elapsed, opened = now - self._received, self._opened
-        if opened is None:
-            return elapsed, elapsed
-        overhead = elapsed - ((self._upstream_end or self._upstream_first or now) - opened)
+        overhead = elapsed - (self.queue_wait or 0.0)
+        if opened is not None:
+            overhead -= (self._upstream_end or self._upstream_first or now) - opened
         return elapsed, overhead if overhead > 0.0 else 0.0
 
     def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
@@ -175,8 +181,11 @@ class CallTimeline:
             attempts=self.attempt_log.count,
             failed_attempts=self.failed_attempts if self.attempt_log.failures else (),
             refusal=self.refusal,
+            key=self.key,
+            cache=self.attempt_log.cache,
             path=self.path,
             admission=self.admission,
+            queue_wait=self.queue_wait,
             render=self.render,
             upstream_first=None if opened is None or first is None else first - opened,
             upstream=None if opened is None or ended is None else ended - opened,

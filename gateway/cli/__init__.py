@@ -5,7 +5,7 @@
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
 ``marker_notes``        notes on models whose turns are protected only in part
 ``terminal``            tables, colours, escaped text and differences between texts
-``connecting/``         the steps of ``ask``, ``init`` and ``check --live``
+``connecting/``         the steps of ``ask``, ``status``, ``init`` and ``check --live``
 ``completion``          names that shells complete
 ``chat_folders``        the chat template in a model's folder, for ``parity`` and ``import``
 ``comparing/``          the steps of ``parity``
@@ -41,7 +41,8 @@ VERBS = {
     "import": "convert a template from another format",
     "templates": "list the templates, or print one",
     "models": "list the configured models",
-    "keys": "make a client key",
+    "keys": "make, list and revoke client keys",
+    "status": "show what a running gateway serves, and what it avoids",
     "schema": "print the JSON Schema of a settings file, for editors",
     "docs": "show the documentation, in a browser or on the terminal",
 }

@@ -274,7 +274,7 @@ def print_note(note: object) -> None:
     click.echo(f"{click.style('note:', fg='yellow')} {note}", err=True)
 
 
-def print_notes(snapshot: Snapshot, notes: Iterable[Problem]) -> None:
+def print_notes(snapshot: Snapshot, notes: Iterable[Problem | str]) -> None:
     """Print ``notes`` on standard error, and notes on models that every worker loads and on markers of models."""
     from gateway.cli.marker_notes import marker_notes
     from gateway.config.schema.backend_kinds import BACKEND_KINDS

@@ -18,9 +18,9 @@ from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import INVALID, check
 from gateway.config.sections.keys import read_keys
 from gateway.config.sections.models import read_models
-from gateway.config.sections.server import local_url, read_server
+from gateway.config.sections.server import read_server
 from gateway.config.sections.targets import secret
-from gateway.config.snapshot import CacheSpec, KeySpec, ModelSpec, RecordingsSpec, Snapshot, StoreSpec
+from gateway.config.snapshot import CacheSpec, KeySpec, ModelSpec, RecordingsSpec, ServerSpec, Snapshot, StoreSpec
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.words import install_extra
 
@@ -53,18 +53,41 @@ def load(path: Path, env: Mapping[str, str]) -> Snapshot:
     return outcome.snapshot
 
 
-def configured_url(path: Path, env: Mapping[str, str]) -> str | None:
-    """Return the address at which this machine reaches a gateway with this configuration.
-
-    None if ``gateway.yaml`` has problems. Templates and policies are not read.
-    """
-    files = Files(path.absolute().parent)
-    document = files.document(path.absolute(), files.add_problem(path))
-    values = check(document, GATEWAY) if document is not None else INVALID
+def configured_server(path: Path, env: Mapping[str, str]) -> ServerSpec | None:
+    """Return the section ``server``; None if ``gateway.yaml`` has problems. Templates and policies are not read."""
+    files, document, values = _gateway_values(path)
     if document is None or values is INVALID:
         return None
     server = read_server(document, values["server"], files, env, has_keys=values["keys"]["file"] is not None)
-    return None if server is None or files.problems else local_url(server, server.port)
+    return None if files.problems else server
+
+
+def configured_keys(path: Path) -> tuple[Path, tuple[KeySpec, ...]]:
+    """Return the path of the key file, and its keys; no keys if the file is missing or empty.
+
+    Templates, policies and the environment are not read. Raises ``ConfigError`` with the problems of both files.
+    """
+    files, document, values = _gateway_values(path)
+    keys: tuple[KeySpec, ...] = ()
+    if document is None or values is INVALID or values["keys"] is INVALID:
+        raise ConfigError(files.in_order())
+    if values["keys"]["file"] is None:
+        document.refuse(("keys", "file"), "is missing; write `keys: {file: keys.yaml}`")
+    name = str(values["keys"]["file"])
+    file = files.home / name
+    content = files.document(file, files.add_problem(file)) if file.exists() else None
+    if content is not None and content.value:
+        keys = read_keys(files, file, list(values["models"] or ()), files.add_problem(file))
+    if files.problems:
+        raise ConfigError(files.in_order())
+    return path.parent / name, keys
+
+
+def _gateway_values(path: Path) -> tuple[Files, YamlDocument | None, Any]:
+    """Return the reader of files, the document ``gateway.yaml``, and its values or ``INVALID``."""
+    files = Files(path.absolute().parent)
+    document = files.document(path.absolute(), files.add_problem(path))
+    return files, document, check(document, GATEWAY) if document is not None else INVALID
 
 
 def read_configuration(
@@ -111,13 +134,16 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         _note_open_files(document, files, models)
     if server is None:
         return None
+    cache = _cache(document, values["cache"], files, values["store"])
+    _note_separate_caches(document, files, models, cache, server.workers)
     return Snapshot(
         server=server,
         models=MappingProxyType(models),
         prompts=MappingProxyType(library.prompts()),
         keys=keys,
+        key_labels=len(keys) <= values["keys"]["max_in_metrics"],
         store=_store(document, values["store"], files, env),
-        cache=_cache(document, values["cache"], files, values["store"]),
+        cache=cache,
         recordings=_recordings(document, values["recordings"], files, models),
         redact=_redact(document, values["redact"]),
         revision=files.revision(),
@@ -135,6 +161,19 @@ def _note_open_files(document: YamlDocument, files: Files, models: Mapping[str, 
                 "model; write `keys: {file: keys.yaml}`"
             )
             files.notes.append(document.problem(("models", name, "policy"), note))
+
+
+def _note_separate_caches(
+    document: YamlDocument, files: Files, models: Mapping[str, ModelSpec], cache: CacheSpec, workers: int
+) -> None:
+    """Add a note if several workers keep cached answers in memory, because they do not share these answers."""
+    policies = [model.policy.name for model in models.values() if model.policy.cache.mode != "off"]
+    if policies and workers > 1 and cache.path is None and not cache.shared:
+        note = (
+            f"policy {policies[0]} has a cache, and each of the {workers} workers keeps its own answers in memory, so "
+            "a repeated request may get another answer; write `cache: {path: answers.sqlite}`"
+        )
+        files.notes.append(document.problem(("server", "workers"), note))
 
 
 def _cache(document: YamlDocument, values: Any, files: Files, store: Any) -> CacheSpec:

@@ -233,6 +233,8 @@ class CachePolicy:
     mode: Literal["off", "on", "read_only", "write_only"] = "off"
     ttl: float = 24 * 3600.0
     """The time in seconds for which a stored answer may be used."""
+    coalesce: bool = False
+    """Whether equal deterministic requests at the same time make one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +327,8 @@ class Snapshot:
     prompts: Mapping[str, PromptSpec] = field(default=EMPTY_MAPPING)
     """The dataset prompts of the folder ``prompts``, by name."""
     keys: tuple[KeySpec, ...] = ()
+    key_labels: bool = False
+    """Whether metrics have the names of the keys as a label."""
     store: StoreSpec = StoreSpec()
     cache: CacheSpec = CacheSpec()
     recordings: RecordingsSpec = RecordingsSpec()

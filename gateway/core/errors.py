@@ -81,11 +81,14 @@ class GatewayError(Exception):
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.log_message = message
+        """The message in the log line of the refused call, if it differs from the client's message."""
         self.param = param
         self.retry_after = retry_after
         """Seconds after which the client may retry; for 429 and 503 only."""
         self.retried = False
-        """True: the gateway has already retried the call, so the response advises the client not to retry."""
+        """True: the gateway has retried the call, or its retry budget is used up, so the response advises the client
+        not to retry."""
         self.upstream_status = 0
         """The HTTP status of the upstream response that caused the error; 0 if no response caused the error."""
         self.reason = ""
@@ -172,7 +175,7 @@ class BadHost(RequestError, code="bad_host"):
 
 
 class InvalidApiKey(RequestError, status=401, code="invalid_api_key", type="authentication_error"):
-    """The key is missing, wrong or expired. The response is the same in all three cases."""
+    """The key is missing, wrong or expired. The response is the same in all cases; the log names an expired key."""
 
 
 class ModelNotFound(RequestError, status=404, code="model_not_found"):

@@ -84,9 +84,13 @@ def total_usage(usages: Sequence[Usage | None]) -> Usage | None:
     )
 
 
+SKIPPED_CHOICE = "skipped_choice"
+"""The name of the notice that a target sent a choice that was not requested."""
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The first event of an answer: a target has begun to answer."""
+    """The first event of an answer: a target has begun to answer. A later one, without a target, has only notices."""
 
     target: str
     """The target's label from the configuration, such as ``my-sft-7b/0``."""

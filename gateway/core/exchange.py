@@ -20,12 +20,25 @@ RawPrompt = str | tuple[int, ...]
 """One prompt of ``/v1/completions``: a string, or token ids, which are sent unchanged."""
 
 
+class RetryAllowance(Protocol):
+    """Limits the retries of a model to a share of its calls."""
+
+    def take(self) -> bool:
+        """Count a retry if it is allowed. Returns False if the call must fail without a retry."""
+        ...
+
+
 class AttemptLog:
     """The upstream attempts of one call, including retries, attempts at other targets and parts of a split call."""
 
     count = 0
     retries = 0
-    """The number of attempts that repeated a failed attempt."""
+    """The number of attempts that repeated a failed attempt, also at a fallback model."""
+    stale = 0
+    """The number of attempts that repeated a request on a stale connection. ``delivery.retry.attempts`` does not limit
+    these attempts."""
+    retry_budget: RetryAllowance | None = None
+    """The retry budget of the first model that was tried. Retries at fallback models use this budget too."""
     target = ""
     """The label of the target of the latest attempt; empty before the first attempt."""
     open = 0
@@ -103,6 +116,10 @@ class Exchange:
     """The client's ``gateway.repeat``; the cache has one answer for each value."""
     deadline: float | None = None
     """The event loop time at which the call must end. None: the policy's total timeout starts at ``Backend.open``."""
+    total: float | None = None
+    """The total timeout in seconds from which ``deadline`` was computed. None: that of the model's policy."""
+    max_attempts: int | None = None
+    """The maximum number of attempts at this model, for a call that has fallback models. None: that of the policy."""
     attempts: AttemptLog = field(default_factory=AttemptLog, compare=False, repr=False)
     """The attempts of the call. Copies of this exchange made by ``dataclasses.replace`` share the same log."""
 

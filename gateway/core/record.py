@@ -30,10 +30,16 @@ class Record:
     """``target=code`` for each attempt that failed before its answer."""
     refusal: str = ""
     """The message of the error, if the gateway itself refused the request."""
+    key: str = ""
+    """The name of the client's key; empty without a valid key."""
+    cache: str = ""
+    """The result of the look-up in the cache, as in ``AttemptLog``; empty if the policy has no cache."""
     path: str = ""
     """The path of a request that no endpoint of ``ENDPOINTS`` serves; otherwise empty."""
     admission: float | None = None
     """Time from the arrival of the request's head to the end of parsing."""
+    queue_wait: float | None = None
+    """Time in the queue of the model; None if the call did not reach a queue."""
     render: float | None = None
     upstream_first: float | None = None
     """Time from opening the backend to the first content."""

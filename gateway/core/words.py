@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime
 
 MAX_WORD = 128
 """The maximum length of a word that gets a suggestion. Comparing longer words takes too long."""
@@ -76,6 +77,11 @@ def install_extra(name: str) -> str:
 def in_ascii(text: object, limit: int | None = None) -> str:
     """Return a text, or its first ``limit`` characters, in ASCII for a header. Other characters are escaped."""
     return ascii(str(text)[:limit])[1:-1]
+
+
+def utc(seconds: float) -> str:
+    """Return a Unix time as text, such as ``2027-06-30T12:00:00Z``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def closest(word: str, known: Collection[str], likeness: float = 0.6) -> str | None:

@@ -14,9 +14,9 @@ from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.core.words import closest
 from gateway.edge.about.health import PATHS as HEALTH_PATHS
 from gateway.edge.about.health import Health
-from gateway.edge.about.home import Home
-from gateway.edge.about.metrics import MetricsEndpoint
+from gateway.edge.about.home import ICON_ROUTES, Home
 from gateway.edge.about.models import MODEL_PATH, Models
+from gateway.edge.about.monitoring import Monitoring
 from gateway.edge.about.openapi import openapi
 from gateway.edge.authorize import base_url_hint
 from gateway.edge.cancellation import ClientGone
@@ -48,12 +48,12 @@ class App:
     """Calls the handler for the path of each request. Our own HTTP server and the ASGI adapter call the ``App``."""
 
     def __init__(self, state: GatewayState, *, admin: bool = False) -> None:
-        """``admin``: True for the second listener, which serves only metrics and health."""
+        """``admin``: True for the second listener, which serves only metrics, status and health."""
         server = state.stack.snapshot.server
         self._state = state
         self._host_guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
-        admin_routes = {**Health(state).routes, **MetricsEndpoint(state, keyed=False).routes}
-        self.routes: Routes = admin_routes if admin else _public_routes(state)
+        admin_routes = {**Health(state).routes, **Monitoring(state, keyed=False).routes}
+        self.routes: Routes = {**(admin_routes if admin else _public_routes(state)), **ICON_ROUTES}
 
     async def __call__(self, request: HttpRequest) -> None:
         """Answer one request; every failure becomes an error response or closes the connection."""
@@ -94,7 +94,7 @@ class App:
         self._record(CallTimeline(OTHER, request_id, time.monotonic()), error, "")
 
     def _record(self, timeline: CallTimeline, error: GatewayError, path: str) -> None:
-        timeline.path, timeline.refusal = path, error.message
+        timeline.path, timeline.refusal = path, error.log_message
         record = timeline.freeze(error.code, error.status)
         self._state.metrics.record(record)
         log_call(record)
@@ -143,5 +143,5 @@ def _public_routes(state: GatewayState) -> Routes:
         **Health(state).routes,
     }
     if server.admin is None and is_loopback(server.host):
-        routes |= MetricsEndpoint(state, keyed=True).routes
+        routes |= Monitoring(state, keyed=True).routes
     return routes

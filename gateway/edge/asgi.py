@@ -41,18 +41,24 @@ class AsgiAdapter:
 class AsgiRequest(HttpRequest):
     """One ASGI request. ``reply``, ``start`` and ``end`` only queue messages; ``write`` and ``finish`` send them."""
 
-    __slots__ = ("_disconnect", "_queued", "_receive", "_send")
+    __slots__ = ("_disconnect", "_queued", "_receive", "_root_path", "_send")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             headers[name] = value if name not in headers else headers[name] + b", " + value
         super().__init__(scope["method"], _path(scope), headers)
+        self._root_path = quote(scope.get("root_path", ""))
         self._receive = receive
         self._send = send
         self._queued: list[Message] = []
         self._disconnect: asyncio.Task[None] | None = None
         self.task = asyncio.current_task()
+
+    @property
+    def root_path(self) -> str:
+        """The path where the application is mounted. See ``HttpRequest.root_path``."""
+        return self._root_path
 
     async def body(self, limit: int) -> bytes:
         """Read the whole body. See ``HttpRequest.body``."""

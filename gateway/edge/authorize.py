@@ -23,6 +23,8 @@ def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
     unknown or that the key does not allow.
     """
     key = stack.keyring.admit(request.header("authorization")) if stack.keyring.needed else None
+    if key is not None:
+        request.key = key.name
     if request.model is not None:
         if request.model.rpartition("/")[2] == "v1" and request.model not in visible_models(stack, key):
             raise ModelNotFound(f"the path has /v1 twice; {base_url_hint(stack, request)}", param="model")

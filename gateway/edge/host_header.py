@@ -7,6 +7,7 @@ import re
 from gateway.config.sections.server import is_loopback, url_host
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import BadHost
+from gateway.core.words import quoted
 from gateway.edge.http_request import HttpRequest
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -29,9 +30,14 @@ class HostGuard:
         """Raise ``BadHost`` unless exactly one Host header names an accepted host."""
         host = request.headers.get(b"host")
         name = None if host is None else _host_name(host.decode("latin-1"))
-        if name is None or not (self._any or name in self._hosts):
+        if host is None:
+            raise BadHost("the Host header is missing")
+        if name is None:
+            raise BadHost(f"the Host header {quoted(host.decode('latin-1'))} is not a valid host")
+        if not (self._any or name in self._hosts):
             raise BadHost(
-                "the Host header is missing or not allowed; the operator can add the host to server.allowed_hosts"
+                f"the Host header names {quoted(name)}, which is not allowed; the operator can add this host to "
+                "server.allowed_hosts"
             )
         if len(self.accepted) < MAX_ACCEPTED:
             self.accepted.add(host)

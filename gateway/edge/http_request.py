@@ -34,8 +34,8 @@ class HttpRequest(Cancellation, ABC):
     """One HTTP request and its answer."""
 
     __slots__ = (
-        "buffered_body", "closing", "complete", "extra_headers", "headers", "method", "model", "open_stream", "path",
-        "received", "request_id", "route_context", "status",
+        "buffered_body", "closing", "complete", "extra_headers", "headers", "key", "method", "model", "open_stream",
+        "path", "received", "request_id", "route_context", "status",
     )  # fmt: skip
 
     def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
@@ -53,6 +53,8 @@ class HttpRequest(Cancellation, ABC):
         """The client's ``x-request-id`` if the value is short and plain (``_PLAIN_ID``), else a new id."""
         self.received = time.monotonic()
         """Monotonic seconds at which the head had arrived."""
+        self.key = ""
+        """The name of the client's key, as soon as the key is known to be valid."""
         self.model: str | None = None
         """The model named by the path (``/{model}/v1/…``); None if the body names the model."""
         self.route_context: tuple[Route, Prepared] | None = None
@@ -69,6 +71,11 @@ class HttpRequest(Cancellation, ABC):
         """True: the answer is complete."""
         self.closing = False
         """True: the connection is closed after the answer."""
+
+    @property
+    def root_path(self) -> str:
+        """The path where the application is mounted, percent-encoded; empty if it is not mounted."""
+        return ""
 
     def header(self, name: str) -> str | None:
         """Return the value of a header field; None if the field is missing. ``name`` is in lower case."""

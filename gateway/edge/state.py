@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from gateway.assembly import Stack
 from gateway.core.errors import Overloaded
@@ -24,6 +25,8 @@ class GatewayState:
     metrics: Metrics
     exposition: Callable[[], Awaitable[bytes]]
     """Returns the body of ``/metrics`` for all workers together."""
+    status: Callable[[], Awaitable[dict[str, Any]]]
+    """Returns the body of ``/status`` for all workers together."""
     started_at: int
     """Seconds since the epoch; the same in all workers."""
     ending: bool = False

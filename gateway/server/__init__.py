@@ -11,6 +11,7 @@ rpc                  requests and responses between supervisor and workers
 runtime              the configuration that one process serves
 signals              SIGTERM, SIGINT and SIGHUP
 sockets              binds sockets, for one process or several workers
+status               the part of /status about the active configuration
 supervisor           starts, reloads and replaces workers
 tls                  the certificate, and its replacement by a reload
 worker               the process of one worker

@@ -15,16 +15,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from gateway.config.files.watcher import FileWatcher, file_state
 from gateway.config.load import read_configuration
+from gateway.config.sections.keys import expiry_notes
 from gateway.config.sections.server import is_loopback
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.core.errors import ConfigError, GatewayError, Problem
+from gateway.core.words import utc
+from gateway.server.status import serving_status
+from gateway.telemetry.merge import MetricsSnapshot
 from gateway.telemetry.metrics import Metrics
 
 LOG = logging.getLogger("gateway.runtime")
 
+INTERNAL_ERROR = "internal error; the gateway's log has the details"
+"""The reason of a failed reload if the error is a bug, whose message may contain anything."""
 POLL_SECONDS = 1.0
 """Seconds between two checks of the files."""
 
@@ -61,6 +68,9 @@ class ConfigLoader:
 class ConfigReloader(ABC):
     """Watches and reloads the configuration of a process. Subclasses build and serve the configuration."""
 
+    _active: Snapshot
+    """The active configuration. Set by ``serves_first``."""
+
     def __init__(self, loader: ConfigLoader) -> None:
         self.loader = loader
         self._watcher: asyncio.Task[None] | None = None
@@ -72,6 +82,12 @@ class ConfigReloader(ABC):
         """The ``fingerprint`` of the active configuration."""
         self._reported = ""
         """The error message of the last reload; empty if the last reload was successful."""
+        self._reload_error = ""
+        """The reason why the last reload was refused, for ``/status``; empty if the last reload was successful."""
+        self._reloaded_at: float | None = None
+        """The Unix time of the last reload; None if there was none."""
+        self._expiry_notes: set[str] = set()
+        """The notes on expiring client keys that have been logged."""
         self.started_at = int(time.time())
         """The start of the process, as Unix time in seconds."""
 
@@ -89,11 +105,27 @@ class ConfigReloader(ABC):
     async def exposition(self) -> bytes:
         """Return the body of ``/metrics``."""
 
+    def known_metrics(self) -> MetricsSnapshot:
+        """Return the metrics of all processes, without asking another process for its metrics."""
+        return self.metrics.snapshot()
+
+    async def shared_status(self) -> dict[str, Any]:
+        """Return the part of ``/status`` that all workers share."""
+        return {
+            **serving_status(self._active, self.known_metrics()),
+            "started_at": utc(self.started_at),
+            "last_reload": {
+                "at": None if self._reloaded_at is None else utc(self._reloaded_at),
+                "error": self._reload_error or None,
+            },
+        }
+
     # ------------------------------------------------ reloading
 
     def serves_first(self, snapshot: Snapshot) -> None:
         """Record the configuration with which the process starts."""
         self.bound = snapshot.server
+        self._active = snapshot
         self._serving = fingerprint(snapshot)
 
     async def reload(self, *, watched: bool = False) -> bool:
@@ -103,6 +135,7 @@ class ConfigReloader(ABC):
         loaded. So a watched reload does not log an unchanged configuration, and does not log the same error again.
         """
         async with self._reloading:
+            self._reloaded_at = time.time()
             try:
                 snapshot = await asyncio.to_thread(self.loader.load)
                 identity = await asyncio.to_thread(fingerprint, snapshot)
@@ -110,11 +143,12 @@ class ConfigReloader(ABC):
                 if identity == self._serving:
                     if self._reported or not watched:
                         LOG.info("the files contain configuration %s, which is already in use", snapshot.revision)
-                    self._reported = ""
+                    self._reported = self._reload_error = ""
                     return True
                 await self.prepare(snapshot)
             except Exception as error:  # including bugs and broken model files: the watcher must continue
                 before, self._reported = self._reported, str(error)
+                self._reload_error = str(error) if isinstance(error, GatewayError) else INTERNAL_ERROR
                 if watched and before == self._reported:
                     return False
                 self.metrics.count("gateway_reloads_total", "error")
@@ -134,7 +168,7 @@ class ConfigReloader(ABC):
             if changed:
                 LOG.warning("restart the gateway to apply the change of %s", ", ".join(changed))
             await self.activate(snapshot)
-            self._serving, self._reported = identity, ""
+            self._active, self._serving, self._reported, self._reload_error = snapshot, identity, "", ""
             self.metrics.count("gateway_reloads_total", "ok")
             LOG.info(
                 "configuration %s is in use now: it has the models %s", snapshot.revision, ", ".join(snapshot.models)
@@ -169,6 +203,7 @@ class ConfigReloader(ABC):
     async def _watch(self) -> None:
         failing = False
         while True:
+            self._log_expiring_keys()
             await asyncio.sleep(POLL_SECONDS)
             try:
                 changed = await asyncio.to_thread(self.loader.changed)
@@ -182,6 +217,14 @@ class ConfigReloader(ABC):
             failing = False
             if changed:
                 await self.reload(watched=True)
+
+    def _log_expiring_keys(self) -> None:
+        """Log once that a client key expires soon, and once that it has expired."""
+        notes = dict.fromkeys(expiry_notes(self._active.keys, time.time()))
+        for note in notes:
+            if note not in self._expiry_notes:
+                LOG.warning("%s", note)
+        self._expiry_notes = set(notes)
 
 
 def fingerprint(snapshot: Snapshot) -> str:

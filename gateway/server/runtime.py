@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
 from gateway.config.snapshot import Snapshot
@@ -12,6 +13,9 @@ from gateway.policy.admit.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
 from gateway.server.tls import LoadedCertificate, ServerCertificate, load
+
+PROBE_SECONDS = 1.0
+"""Seconds to wait for an answer of the store, for ``/status``."""
 
 
 class Runtime(ConfigReloader):
@@ -39,7 +43,11 @@ class Runtime(ConfigReloader):
         stack = assemble(snapshot, self.resources)
         stack.limiter.activate()
         self.state = GatewayState(
-            stack=stack, metrics=self.metrics, exposition=self.exposition, started_at=self.started_at
+            stack=stack,
+            metrics=self.metrics,
+            exposition=self.exposition,
+            status=self.status,
+            started_at=self.started_at,
         )
         self.serves_first(snapshot)
         self._prepared: Stack | None = None
@@ -47,7 +55,7 @@ class Runtime(ConfigReloader):
         if snapshot.server.tls_certificate is not None:
             self.certificate = ServerCertificate(snapshot.server)
             self.metrics.certificate_expires(self.certificate.expires)
-        self.metrics.built(VERSION, snapshot.revision)
+        self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
 
     async def start(self, snapshot: Snapshot) -> None:
         """Build the first stack and watch the files. Raises an error if the stack cannot be built."""
@@ -89,7 +97,7 @@ class Runtime(ConfigReloader):
             self.metrics.certificate_expires(self.certificate.expires)
             self._prepared_tls = None
         self.begin_checks()
-        self.metrics.built(VERSION, snapshot.revision)
+        self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
 
     def begin_checks(self) -> None:
         """Stop the running health checks, and start the health checks of the active stack."""
@@ -100,3 +108,16 @@ class Runtime(ConfigReloader):
     async def exposition(self) -> bytes:
         """Return the body of ``/metrics``."""
         return self.metrics.exposition()
+
+    async def status(self) -> dict[str, Any]:
+        """Return the body of ``/status``."""
+        shared, store, problem = await self.shared_status(), self.state.stack.snapshot.store, ""
+        if store.url:
+            from gateway.backend.redis_server import probe
+
+            problem = await probe(store, PROBE_SECONDS)
+        return {
+            "state": "draining" if self.state.ending else "serving",
+            **shared,
+            "store": {"answers": not problem, "problem": problem or None} if store.url else None,
+        }

@@ -33,6 +33,7 @@ from gateway.server.signals import Shutdown, handle_signals
 from gateway.server.sockets import KERNEL_BALANCES, bind, bind_admin, bind_each
 from gateway.server.worker_handle import END_SECONDS, WorkerHandle
 from gateway.telemetry.log_writer import log_to_stderr
+from gateway.telemetry.merge import MetricsSnapshot, merge
 
 LOG = logging.getLogger("gateway.workers")
 
@@ -210,6 +211,8 @@ class Supervisor(ConfigReloader):
                 self._rates.settle(payload)
             case "exposition":
                 return await self.exposition()
+            case "status":
+                return await self.shared_status()
             case "reload":
                 return await self.reload()
         return None
@@ -301,6 +304,10 @@ class Supervisor(ConfigReloader):
     async def exposition(self) -> bytes:
         """Return the body of ``/metrics`` for all workers together."""
         return await self._aggregator.exposition()
+
+    def known_metrics(self) -> MetricsSnapshot:
+        """Return the metrics of the supervisor, and of the workers at their last poll."""
+        return merge([super().known_metrics(), *(worker.metrics for worker in self._workers)])
 
     # ------------------------------------------------------------ signals
 

@@ -84,10 +84,18 @@ class WorkerRuntime(Runtime):
 
     async def exposition(self) -> bytes:
         """Return the body of ``/metrics`` for all workers together."""
+        body: bytes = await self._ask_supervisor("exposition")
+        return body
+
+    async def shared_status(self) -> dict[str, Any]:
+        """Return the part of ``/status`` that all workers share."""
+        body: dict[str, Any] = await self._ask_supervisor("status")
+        return body
+
+    async def _ask_supervisor(self, method: str) -> Any:
         try:
             async with asyncio.timeout(RESPONSE_SECONDS):
-                body: bytes = await self._channel.call("exposition")
-                return body
+                return await self._channel.call(method)
         except (ChannelClosed, TimeoutError):
             raise GatewayError(
                 "the supervisor, which has the metrics of all workers, did not answer; retry later"

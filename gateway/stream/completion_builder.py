@@ -8,6 +8,7 @@ the work is linear. ``MAX_COMPLETION`` limits their size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gateway.core import fast_paths
@@ -74,7 +75,8 @@ class CompletionBuilder:
         elif isinstance(event, Usage):
             self._usage = event
         elif isinstance(event, Begun):
-            self._begun = self._begun or event
+            begun = self._begun
+            self._begun = event if begun is None else replace(begun, notices=(*begun.notices, *event.notices))
 
     def result(self) -> Completion:
         """Return the answer. Raises ``UpstreamIncomplete`` if there is no choice, or if a choice has no finish."""

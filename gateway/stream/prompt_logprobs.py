@@ -13,7 +13,7 @@ from typing import Any
 from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamIgnoredParameter, UpstreamInvalidResponse
-from gateway.core.events import TokenLogprob
+from gateway.core.events import SKIPPED_CHOICE, TokenLogprob
 
 PROMPT_LOGPROBS = "prompt_logprobs"
 """vLLM's name of the request field, and of the key in the answer."""
@@ -83,7 +83,8 @@ def prompt_entries(completion: Completion, choice: Choice, expected: int | None)
 
 
 def _only_choice(completion: Completion) -> Choice:
-    if len(completion.choices) != 1:
+    notices = completion.begun.notices if completion.begun is not None else ()
+    if len(completion.choices) != 1 or any(notice.startswith(SKIPPED_CHOICE) for notice in notices):
         raise UpstreamInvalidResponse("the model's server sent several choices, but one choice was requested")
     return completion.choices[0]
 

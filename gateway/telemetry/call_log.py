@@ -25,7 +25,7 @@ def log_call(record: Record) -> None:
         record.duration, "?" if prompt is None else prompt, "?" if completion is None else completion,
     )  # fmt: skip
     line = LINE
-    if outcome != "ok" or record.failed_attempts:
+    if outcome != "ok" or record.failed_attempts or record.key or record.cache:
         line += _more(record).replace("%", "%%")
     # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.
     handlers = CALLS.root.handlers
@@ -36,8 +36,14 @@ def log_call(record: Record) -> None:
 
 
 def _more(record: Record) -> str:
-    """Return the optional fields of the log line: failed attempts, unknown path, and message of a refusal."""
-    more = {"failed": ",".join(record.failed_attempts), "path": record.path, "error": record.refusal}
+    """Return the optional fields of the log line: key, cache, failed attempts, unknown path, message of a refusal."""
+    more = {
+        "key": record.key,
+        "cache": record.cache,
+        "failed": ",".join(record.failed_attempts),
+        "path": record.path,
+        "error": record.refusal,
+    }
     return "".join([f" {name}={shown(value)}" for name, value in more.items() if value])
 
 
@@ -57,6 +63,8 @@ def _fields(record: Record) -> dict[str, object]:
         "seconds": round(record.duration, 4),
         "prompt_tokens": record.prompt_tokens,
         "completion_tokens": record.completion_tokens,
+        **({"key": record.key} if record.key else {}),
+        **({"cache": record.cache} if record.cache else {}),
         **({"path": record.path} if record.path else {}),
         **({"error": record.refusal} if record.refusal else {}),
     }

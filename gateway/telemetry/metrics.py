@@ -39,6 +39,8 @@ SPLIT_SERIES = {
     # Keys of ``BoundSeries`` that mean a metric with one more label.
     "prompt tokens": ("gateway_tokens_total", {"direction": "prompt"}),
     "completion tokens": ("gateway_tokens_total", {"direction": "completion"}),
+    "key prompt tokens": ("gateway_key_tokens_total", {"direction": "prompt"}),
+    "key completion tokens": ("gateway_key_tokens_total", {"direction": "completion"}),
     "completion chunks": ("gateway_tokens_total", {"direction": "completion", "source": "chunks"}),
     "engine cuts": ("gateway_stop_cuts_total", {"source": "engine"}),
     "gateway cuts": ("gateway_stop_cuts_total", {"source": "gateway"}),
@@ -97,11 +99,11 @@ class BoundSeries(dict[str, Series]):
     def __init__(self, series: Mapping[str, defaultdict[Labels, Series]], labels: Mapping[str, str]) -> None:
         super().__init__()
         self._series: Mapping[str, defaultdict[Labels, Series]] = series
-        self._labels = labels
+        self.labels = labels
 
     def __missing__(self, key: str) -> Series:
         name, further = SPLIT_SERIES.get(key, (key, {}))
-        labels = {**self._labels, **further}
+        labels = {**self.labels, **further}
         series = self[key] = self._series[name][tuple([labels[label] for label in LABELS[name]])]
         return series
 
@@ -122,6 +124,8 @@ class Metrics:
         """Labels of a call → the series to update. Labels come from the configuration, so their number is limited."""
         self.in_flight = self._numbers["gateway_in_flight"]
         """(endpoint, model) → the number of running calls."""
+        self.key_labels = False
+        """Whether metrics name the clients' keys. If not, the label ``key`` is empty, and no key has its own series."""
         for name, *labels in INITIAL:
             self.count(name, *labels, by=0)
         self._process = ProcessCollector(registry=None)
@@ -161,8 +165,13 @@ class Metrics:
         """Set the Unix time at which the certificate expires."""
         self._numbers["gateway_certificate_expires_seconds"][()].value = time
 
-    def built(self, version: str, revision: str) -> None:
-        """Set the version of the gateway and the revision of the configuration. Older revisions are removed."""
+    def queue_length(self, model: str, key: str) -> NumberSeries:
+        """Return the gauge that counts the calls of a key in the queue of a model."""
+        return self._numbers["gateway_queue_length"][model, key if self.key_labels else ""]
+
+    def built(self, version: str, revision: str, *, key_labels: bool = False) -> None:
+        """Set the facts about the gateway and its configuration. Older revisions are removed."""
+        self.key_labels = key_labels
         self._numbers["gateway_build_info"].clear()
         self.count("gateway_build_info", version, revision)
 
@@ -177,15 +186,16 @@ class Metrics:
     def record(self, record: Record) -> None:
         """Count a finished call."""
         key = (record.endpoint, record.model, record.outcome, record.template, record.target, record.usage_source,
-               "true" if record.stream else "false")  # fmt: skip
+               record.key if self.key_labels else "", "true" if record.stream else "false")  # fmt: skip
         numbers, histograms = self._bound.get(key) or self._bind(key, record)
         duration, upstream = record.duration, record.upstream
         numbers["gateway_requests_total"].value += 1
         begun = record.upstream_first is not None or record.outcome == "ok"  # an empty answer has no first content
-        overhead = None if upstream is None else duration - upstream if duration > upstream else 0.0
+        overhead = None if upstream is None else max(0.0, duration - (record.queue_wait or 0.0) - upstream)
         for name, value in (
             ("gateway_request_seconds", duration),
             ("gateway_admission_seconds", record.admission),
+            ("gateway_queue_wait_seconds", record.queue_wait),
             ("gateway_first_token_seconds", record.first_token),
             ("gateway_render_seconds", record.render if record.template else None),
             ("gateway_upstream_seconds", upstream if begun else None),
@@ -202,6 +212,10 @@ class Metrics:
             numbers["prompt tokens"].value += record.prompt_tokens
         if record.completion_tokens:
             numbers["completion tokens"].value += record.completion_tokens
+        if numbers.labels["key"]:
+            numbers["gateway_key_requests_total"].value += 1
+            numbers["key prompt tokens"].value += record.prompt_tokens or 0
+            numbers["key completion tokens"].value += record.completion_tokens or 0
         for source in record.stop_cuts:
             numbers[CUTS[source]].value += 1
             if source == "gateway":
@@ -217,7 +231,7 @@ class Metrics:
         labels = {
             name: getattr(record, name) for name in ("endpoint", "model", "outcome", "template", "kind", "target")
         }
-        labels["source"], labels["stream"] = record.usage_source, key[-1]
+        labels["source"], labels["key"], labels["stream"] = key[-3:]
         bound = self._bound[key] = BoundSeries(self._numbers, labels), BoundSeries(self._histograms, labels)
         return bound
 
@@ -232,6 +246,8 @@ class Metrics:
         if tokens is None:  # no usage, and no tokenizer
             tokens = len(record.gaps) + 1
             numbers["completion chunks"].value += tokens
+            if numbers.labels["key"]:
+                numbers["key completion tokens"].value += tokens
         if record.outcome == "ok" and tokens > 1:
             each = (record.duration - record.first_token) / (tokens - 1)
             histograms["gateway_time_per_output_token_seconds"].observe(each)

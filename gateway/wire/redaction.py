@@ -17,7 +17,7 @@ from typing import Any
 
 from gateway.core.events import Event
 from gateway.core.words import quoted, suggest
-from gateway.wire.stored_events import dump_json, load_events, named_events
+from gateway.wire.stored_events import dump_json, make_events, named_events
 
 SECONDS = 1.0
 """The time limit for the texts of one call, in seconds of the processor."""
@@ -191,7 +191,7 @@ class Redaction:
         for texts in places.values():
             for (holder, key), text in zip(texts, self.pieces([holder[key] for holder, key in texts]), strict=True):
                 holder[key] = text
-        return load_events(dump_json(found))
+        return make_events(found)
 
     def _name(self, name: str) -> str:
         """The name of a field, or the digits of an integer, without matches."""

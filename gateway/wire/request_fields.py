@@ -7,7 +7,6 @@ limits from ``docs/spec/reliability.md`` 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -62,25 +61,16 @@ def _at_most(limit: int) -> BeforeValidator:
     return BeforeValidator(short)
 
 
+TOKEN_ID: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
 PROMPTS: dict[str, Any] = {
     "anyOf": [
         {"type": "string"},
         {"type": "array", "minItems": 1, "items": {"type": "string"}},
-        {"type": "array", "minItems": 1, "items": {"type": "integer"}},
-        {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "items": {"type": "integer"}}},
+        {"type": "array", "minItems": 1, "items": TOKEN_ID},
+        {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "items": TOKEN_ID}},
     ]
 }
 """The JSON schema of a prompt. ``message_content.py`` checks a prompt without this schema."""
-
-
-def or_gateway(field: str) -> Callable[[dict[str, Any]], None]:
-    """Return a function that changes a JSON schema: ``field`` is optional if the request has the field ``gateway``."""
-
-    def change(schema: dict[str, Any]) -> None:
-        schema["required"].remove(field)
-        schema["anyOf"] = [{"required": [field]}, {"required": ["gateway"]}]
-
-    return change
 
 
 Stops = Annotated[str | Annotated[list[str], Field(fail_fast=True)], AfterValidator(_whole_stops)]
@@ -179,8 +169,6 @@ class ChatMessage(Strict):
 class ChatRequest(Shared):
     """``POST /v1/chat/completions``."""
 
-    model_config = ConfigDict(json_schema_extra=or_gateway("messages"))
-
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
     max_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
@@ -210,8 +198,6 @@ class ChatRequest(Shared):
 
 class CompletionRequest(Shared):
     """``POST /v1/completions``. ``prompt`` may have all four forms of OpenAI's API."""
-
-    model_config = ConfigDict(json_schema_extra=or_gateway("prompt"))
 
     prompt: Annotated[Any, WithJsonSchema(PROMPTS)]
     """Checked in ``message_content.py``, because pydantic's messages for a union of four types are not clear."""
@@ -243,8 +229,8 @@ class LoglikelihoodRequest(Strict):
     candidates: (
         Annotated[
             dict[Annotated[str, Field(max_length=MAX_NAME)], str | Conversation],
-            _at_most(MAX_CANDIDATES),
             Field(min_length=1),
+            _at_most(MAX_CANDIDATES),
         ]
         | None
     ) = None

@@ -1,14 +1,18 @@
 """Writes events as JSON for the cache and for recordings, and reads this JSON.
 
-An event is written as the list ``[name of the type, fields]``. Fields with their default value are left out.
+An event is written as the list ``[name of the type, fields]``. Fields with their default value are left out. A text to
+read may come from a server that others can write to, so every value is checked before it is used.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
+
+from pydantic_core import CoreSchema, SchemaValidator
+from pydantic_core import core_schema as schemas
 
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 
@@ -27,10 +31,109 @@ def named_events(events: Iterable[Event]) -> list[tuple[str, Event]]:
 
 def load_events(text: str | bytes) -> tuple[Event, ...]:
     """Return the events in a text that ``dump_json(named_events(…))`` wrote. Raises ``ValueError`` for other texts."""
-    try:
-        return tuple([_event(name, values) for name, values in json.loads(text)])
-    except (AttributeError, KeyError, RecursionError, TypeError) as error:
-        raise ValueError("the text does not contain stored events") from error
+    return make_events(STORED_ANSWER.validate_json(text))
+
+
+def make_events(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Event, ...]:
+    """Return the event of each row (name of the type, fields as JSON). The values are not checked."""
+    return tuple([_event(name, values) for name, values in rows])
+
+
+# ---------------------------------------------------------------- the schema of the text
+
+
+CONFIG = schemas.CoreConfig(strict=True, extra_fields_behavior="forbid", allow_inf_nan=False)
+
+
+def _fields(required: dict[str, CoreSchema], optional: dict[str, CoreSchema]) -> CoreSchema:
+    """Return the schema of an object with these keys and no others."""
+    keys = {name: schemas.typed_dict_field(schema, required=name in required)
+            for name, schema in {**required, **optional}.items()}  # fmt: skip
+    return schemas.typed_dict_schema(keys, config=CONFIG)
+
+
+def _other_keys(*own: str) -> CoreSchema:
+    """Return the schema of an object of a target's further keys. ``own``: keys that the gateway writes beside it."""
+
+    def check(value: dict[str, Any]) -> dict[str, Any]:
+        if not value.keys().isdisjoint(own):
+            raise ValueError("a key is written by the gateway")
+        return value
+
+    return schemas.no_info_after_validator_function(check, JSON_OBJECT)
+
+
+def _any_of(choices: Sequence[CoreSchema], ref: str | None = None) -> CoreSchema:
+    return schemas.union_schema([*choices], mode="left_to_right", ref=ref)
+
+
+def _named(name: str, fields: CoreSchema) -> CoreSchema:
+    """Return the schema of an event: the name of its type and its fields."""
+    return schemas.tuple_schema([schemas.literal_schema([name]), fields], fail_fast=True)
+
+
+TEXT = schemas.str_schema()
+COUNT = schemas.int_schema(ge=0, le=2**53)
+INTEGER = schemas.int_schema(ge=-(2**63), lt=2**64)
+"""The integers that an answer can contain."""
+NUMBER = _any_of([INTEGER, schemas.float_schema()])
+BYTES = schemas.list_schema(schemas.int_schema(ge=0, lt=256))
+FINISH_REASONS = ["stop", "length", "tool_calls", "content_filter", "function_call"]
+JSON = schemas.definition_reference_schema("json")
+JSON_OBJECT = schemas.dict_schema(TEXT, JSON)
+JSON_LIST = schemas.list_schema(JSON)
+TOP = schemas.tuple_schema([TEXT, NUMBER, schemas.nullable_schema(BYTES)])
+TOKEN = _fields(
+    {"token": TEXT, "logprob": schemas.nullable_schema(NUMBER)},
+    {"top": schemas.list_schema(TOP), "bytes": BYTES, "offset": INTEGER},
+)
+CHOICE_KEYS = _other_keys("index", "delta", "message", "logprobs", "finish_reason")
+EVENTS: Mapping[str, CoreSchema] = {
+    "Delta": _fields(
+        {"index": COUNT},
+        {
+            "text": TEXT,
+            "logprobs": schemas.list_schema(TOKEN),
+            "fields": _other_keys("role", "content"),
+            "extras": CHOICE_KEYS,
+        },
+    ),
+    "Begun": _fields(
+        {"target": TEXT},
+        {
+            "fields": _other_keys("id", "object", "created", "model", "choices", "usage"),
+            "notices": schemas.list_schema(TEXT),
+        },
+    ),
+    "Finish": _fields(
+        {"index": COUNT, "reason": schemas.literal_schema(FINISH_REASONS)},
+        {
+            "matched": _any_of([TEXT, INTEGER]),
+            "source": schemas.literal_schema(["engine", "gateway"]),
+            "extras": CHOICE_KEYS,
+        },
+    ),
+    "Usage": _fields(
+        {"prompt": COUNT, "completion": COUNT},
+        {
+            "source": schemas.literal_schema(["upstream", "estimated"]),
+            "details": _other_keys("prompt_tokens", "completion_tokens", "total_tokens"),
+        },
+    ),
+    "Document": _fields({"body": JSON_OBJECT}, {}),
+}
+"""Type of an event → its fields. The most frequent type is tried first."""
+STORED_ANSWER = SchemaValidator(
+    schemas.definitions_schema(
+        schemas.list_schema(_any_of([_named(name, fields) for name, fields in EVENTS.items()]), fail_fast=True),
+        [_any_of([TEXT, NUMBER, schemas.bool_schema(), schemas.none_schema(), JSON_OBJECT, JSON_LIST], ref="json")],
+    ),
+    CONFIG,
+)
+"""Checks the JSON of a stored answer. Lone surrogates and JSON nested in more than 200 levels are refused too."""
+
+
+# ---------------------------------------------------------------- JSON values and events
 
 
 def _event(name: str, values: dict[str, Any]) -> Event:

@@ -11,7 +11,7 @@ from gateway.core.call import Call, TokenizeCall
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.wire.error_object import plain
 from gateway.wire.message_content import read_prompts
-from gateway.wire.request_fields import FORBIDDEN, ChatRequest, Closed, or_gateway
+from gateway.wire.request_fields import FORBIDDEN, TOKEN_ID, ChatRequest, Closed
 from gateway.wire.requests import read_chat
 from gateway.wire.validation import first_problem
 
@@ -38,7 +38,7 @@ class TokenizeText(_Options):
 
 
 class _Messages(_Options):
-    model_config = ConfigDict(json_schema_extra=or_gateway("messages"), defer_build=True)
+    model_config = ConfigDict(defer_build=True)
 
 
 TokenizeMessages = create_model(
@@ -52,7 +52,7 @@ TokenizeMessages = create_model(
 class DetokenizeRequest(_Body):
     """``POST /detokenize``."""
 
-    tokens: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": "integer"}})]
+    tokens: Annotated[Any, WithJsonSchema({"type": "array", "items": TOKEN_ID})]
 
 
 def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:

@@ -25,6 +25,9 @@ COMPLAINTS = {  # body: what it says
     '{"detail": [{"loc": ["body", "stop", 0], "msg": "bad", "input": "secret"}]}': UpstreamErrorBody("stop.0: bad"),
     '{"object": "error", "message": "m", "code": 40303}': UpstreamErrorBody("m", "40303"),
     '{"message": "m"}': UpstreamErrorBody("m"),
+    '{"error": {"code": 400, "details": [{"locale": "en"}, {"reason": "API_KEY_INVALID"}]}}': UpstreamErrorBody(
+        code="400", type="api_key_invalid"
+    ),
     "[1]": UpstreamErrorBody(),
     "plain": UpstreamErrorBody("plain"),
     "": UpstreamErrorBody(),

@@ -339,7 +339,6 @@ MIDSTREAM = {  # mode: (how much text comes first, the error)
     "not-a-chunk": (TOKENS[:2], "upstream_invalid_stream"),
     "invalid-utf8": (("a",), "upstream_invalid_stream"),  # C14
     "huge-line": ((), "upstream_invalid_stream"),  # C26
-    "odd-index": (("a",), "upstream_invalid_stream"),  # C31
 }
 
 

@@ -138,9 +138,9 @@ def test_an_aggregator_gets_its_pin_and_the_answer_names_its_provider(
 
 def test_stream_options_of_an_engine_are_refused_by_name(up: FaultyUpstream, ask: Ask) -> None:
     before = up.request_count
-    error = ask(up.url("ok"), chat_exchange(stream_options={"continuous_usage_stats": True})).error
+    error = ask(up.url("ok"), chat_exchange(stream_options={"include_obfuscation": True})).error
     assert error is not None
-    assert (error.code, error.param) == ("unsupported_parameter", "stream_options.continuous_usage_stats")
+    assert (error.code, error.param) == ("unsupported_parameter", "stream_options.include_obfuscation")
     assert up.request_count == before
 
 
@@ -233,6 +233,30 @@ def test_a_field_the_provider_does_not_know_is_refused_by_name(runner: asyncio.R
     error = runner.run(listen(made, chat_exchange(params={"logit_bias": {"5": 1}}))).error
     assert error is not None
     assert (error.code, error.param) == ("unsupported_parameter", "logit_bias")
+
+
+FUNCTION = {"type": "function", "function": {"name": "weather"}}
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
+
+
+@pytest.mark.parametrize(
+    ("model", "params"),
+    [
+        ("cohere_chat/some-model", {"tools": TOOLS, "tool_choice": "none"}),
+        ("mistral/some-model", {"tools": TOOLS, "tool_choice": FUNCTION}),
+        ("meta_llama/some-model", {"response_format": {"type": "json_object"}}),
+    ],
+    ids=["none", "function", "json_object"],
+)
+@pytest.mark.filterwarnings("ignore:::pydantic._internal._generate_schema")  # of modules that LiteLLM imports late
+def test_a_value_that_litellm_leaves_out_is_refused_at_any_provider(
+    runner: asyncio.Runner, up: FaultyUpstream, model: str, params: dict[str, Any]
+) -> None:
+    before = up.request_count
+    error = runner.run(listen(backend(up.url("ok"), model=model), chat_exchange(params=params))).error
+    assert error is not None
+    assert (error.code, error.param) == ("unsupported_parameter", list(params)[-1])
+    assert up.request_count == before
 
 
 def test_a_model_without_a_provider_refuses_the_configuration() -> None:

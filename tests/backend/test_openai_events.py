@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.backend.openai.events import CHAT, COMPLETIONS, ChoiceFormat, ChunkReader, read_usage
 from gateway.core.errors import GatewayError
-from gateway.core.events import Delta, Finish, Usage
+from gateway.core.events import Begun, Delta, Finish, Usage
 from tests.backend.ask import chat, complete
 from tests.upstream.reply import TEXT, TOKENS
 from tests.upstream.server import FaultyUpstream
@@ -90,6 +90,20 @@ def test_reasoning_goes_beside_the_text(up: FaultyUpstream) -> None:
     assert heard.text() == TEXT
 
 
+@pytest.mark.parametrize("index", [1, -1])
+@pytest.mark.parametrize("form", [COMPLETIONS, CHAT], ids=["completions", "chat"])
+def test_a_choice_that_was_not_requested_is_skipped_with_one_notice(form: ChoiceFormat, index: int) -> None:
+    reader = ChunkReader(form, "m/0", 1)
+    ours = {"index": 0, "text": "a", "delta": {"content": "a"}, "finish_reason": None}
+    other = {**ours, "index": index, "finish_reason": "stop"}
+    events = [event for choices in ([other, ours], [other], [{**ours, "finish_reason": "stop"}])
+              for event in reader.read({"choices": choices})]  # fmt: skip
+    assert [event.notices for event in events if isinstance(event, Begun)] == [(), (f"skipped_choice: {index}",)]
+    assert [event.text for event in events if isinstance(event, Delta)] == ["a", "a"]
+    assert [event.index for event in events if isinstance(event, Finish)] == [0]
+    assert reader.end() == []
+
+
 @BOTH
 def test_tool_calls_keep_their_fragments_and_index(up: FaultyUpstream, stream: bool) -> None:
     heard = chat(up.url("tool-calls"), stream)
@@ -112,7 +126,6 @@ SHAPES = {  # chunks that are none: skipping one could lose text
     "a choice that is no object": {"choices": [1]},
     "text that is no string": {"choices": [{"text": ["a"]}]},
     "an index that is no number": {"choices": [{"index": "0", "text": "a"}]},
-    "an index beyond n": {"choices": [{"index": 1, "text": "a"}]},
     "logprobs that are no object": {"choices": [{"text": "a", "logprobs": [1]}]},
     "an unknown finish reason": {"choices": [{"text": "a", "finish_reason": "tired"}]},
 }

@@ -185,6 +185,13 @@ def test_further_stream_options_go_up(up: FaultyUpstream, form: Any) -> None:
     assert heard.begun.notices == ("unverified_parameter: stream_options.a?b",)
 
 
+@pytest.mark.parametrize("form", [complete, chat], ids=["completions", "chat"])
+def test_usage_in_every_chunk_is_requested_only_where_the_engine_knows_it(up: FaultyUpstream, form: Any) -> None:
+    heard = form(up.url("ok"), True, {"engine": "openai"}, stream_options={"continuous_usage_stats": True})
+    assert sent(up)["stream_options"] == {"include_usage": True}
+    assert heard.begun.notices == ("omitted_parameter: stream_options.continuous_usage_stats",)
+
+
 STOPS = {  # (engine, how many): (sent, notices)
     ("openai", 4): (4, ()),
     ("openai", 8): (4, ("stops_enforced_here: 4",)),

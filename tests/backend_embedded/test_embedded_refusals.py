@@ -17,6 +17,7 @@ from gateway.backend.embedded.model_folder import read_config
 from gateway.backend.embedded.request import PARAMS
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, RequestError, UnsupportedParameter
+from gateway.core.events import Begun
 from tests.backend_embedded.conftest import DEMO, RIGHT, demo_target, exchange, hear
 
 REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name: (exchange, error, param, words)
@@ -38,8 +39,8 @@ REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name
     "long text": (exchange("z" * 60_000), ContextLengthExceeded, "prompt", "512"),
     "chat": (exchange("x", endpoint="chat"), RequestError, None, "template"),
     "stream options": (
-        exchange("x", stream=True, stream_options={"continuous_usage_stats": True}), UnsupportedParameter,
-        "stream_options.continuous_usage_stats", "does not accept",
+        exchange("x", stream=True, stream_options={"include_obfuscation": True}), UnsupportedParameter,
+        "stream_options.include_obfuscation", "does not accept",
     ),
     "embeddings": (exchange("x", endpoint="embeddings"), RequestError, None, "embeddings"),
 }  # fmt: skip
@@ -63,6 +64,16 @@ def test_nulls_and_defaults_ask_for_nothing(demo: EmbeddedBackend) -> None:
         "max_tokens": 1,
     }
     assert asyncio.run(hear(demo, exchange("x", **{**nulls, **inert}))).usage.completion == 1
+
+
+def test_neutral_values_of_unknown_fields_are_left_out_with_a_notice(demo: EmbeddedBackend) -> None:
+    asked = exchange("x", best_of=1, stream=True, stream_options={"continuous_usage_stats": True}, max_tokens=1)
+    heard = asyncio.run(hear(demo, asked))
+    assert heard.usage.completion == 1
+    assert isinstance(begun := heard.events[0], Begun)
+    assert begun.notices == (
+        "omitted_parameter: best_of", "omitted_parameter: stream_options.continuous_usage_stats",
+    )  # fmt: skip
 
 
 def test_a_full_context_can_still_be_scored(demo: EmbeddedBackend) -> None:

@@ -84,6 +84,17 @@ def test_until_the_upstream_ends_overhead_is_computed_from_its_first_content(
     assert timeline.elapsed_and_overhead() == (timeline.elapsed(), timeline.overhead())
 
 
+def test_the_wait_in_the_queue_is_not_overhead(timeline: CallTimeline, clock: Clock) -> None:
+    clock.now = 103.5
+    timeline.queue_waited(3.0)
+    assert timeline.elapsed_and_overhead() == (3.5, 0.5)
+    timeline.backend_opening()
+    clock.now = 104.5
+    timeline.backend_closed()
+    assert timeline.elapsed_and_overhead() == (4.5, 0.5)
+    assert timeline.freeze("ok", 200).queue_wait == 3.0
+
+
 CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, is content)
     "text": (Delta(0, "a"), True),
     "a tool call": (Delta(0, fields={"tool_calls": [{"index": 0}]}), True),

@@ -420,7 +420,7 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
 
 
 VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "templates", "models",
-         "keys", "schema", "docs")  # fmt: skip
+         "keys", "status", "schema", "docs")  # fmt: skip
 
 
 def test_help_names_every_verb(folder: Path) -> None:

@@ -382,6 +382,70 @@ def test_a_column_that_may_be_the_answer_is_noted(write: Write) -> None:
     )
 
 
+# ---------------------------------------------------------------- the cache
+
+MANY = "server: {workers: 2}\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "mode", "noted"),
+    [
+        (MANY, "on", True),
+        (MANY, "off", False),
+        ("server: {workers: 1}\n", "on", False),
+        (MANY + "cache: {path: answers.sqlite}\n", "on", False),
+    ],
+    ids=["memory of two workers", "no cache", "one worker", "a file"],
+)
+def test_a_cache_in_the_memory_of_several_workers_is_noted(write: Write, head: str, mode: str, noted: bool) -> None:
+    path = write({"gateway.yaml": head + GATEWAY, "policies/default.yaml": f"cache: {{mode: {mode}}}\n"})
+    notes = [str(note) for note in load(path, {}).notes]
+    assert len(notes) == noted
+    assert all(note.startswith("gateway.yaml:1 server.workers: policy default has a cache, and each") for note in notes)
+
+
+# ---------------------------------------------------------------- addresses
+
+TARGETS = {  # target: whether the note appears
+    'speaks: completions, url: "http://127.0.0.1:1"': True,
+    'speaks: chat, url: "http://127.0.0.1:1"': True,
+    'speaks: chat, url: "http://127.0.0.1:1/v1"': False,
+    'speaks: litellm, model: azure/a, url: "http://127.0.0.1:1"': False,
+    'speaks: litellm, model: anthropic/a, url: "http://127.0.0.1:1"': False,
+    'speaks: litellm, model: ollama_chat/a, url: "http://127.0.0.1:1"': False,
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_address_without_a_path_is_noted_where_the_path_is_not_added(write: Write, target: str) -> None:
+    template = "plain" if "completions" in target else "api-only"
+    path = write({"gateway.yaml": f"models: {{demo: {{template: {template}, targets: [{{{target}}}]}}}}\n"})
+    notes = [str(note) for note in load(path, {}).notes]
+    assert any("write /v1 at the end of the address" in note for note in notes) == TARGETS[target]
+
+
+# ---------------------------------------------------------------- fallback
+
+MISSING = {  # attempts: the models for which no attempt is left
+    1: "b, c, because each model needs one and policy default has delivery.retry.attempts: 1; allow 3 attempts",
+    2: "c, because each model needs one and policy default has delivery.retry.attempts: 2; allow 3 attempts",
+    3: "",
+}
+
+
+@pytest.mark.parametrize("attempts", MISSING)
+def test_fallback_models_without_an_attempt_are_noted(write: Write, attempts: int) -> None:
+    target = 'targets: [{speaks: completions, url: "http://127.0.0.1:8101/v1"}]'
+    models = f"a: {{template: plain, {target}, fallback: [b, c]}}, b: {{template: plain, {target}}}"
+    files = {
+        "gateway.yaml": f"models: {{{models}, c: {{template: plain, {target}}}}}\n",
+        "policies/default.yaml": f"delivery: {{fallback: true, retry: {{attempts: {attempts}}}}}\n",
+    }
+    notes = [str(note) for note in load(write(files), {}).notes]
+    expected = f"gateway.yaml:1 models.a.fallback: leaves no attempt for {MISSING[attempts]}, or name fewer models"
+    assert notes == ([expected] if MISSING[attempts] else [])
+
+
 # ---------------------------------------------------------------- media files
 
 FILES_ALLOWED = "media: {file: inline, folders: [images]}\n"

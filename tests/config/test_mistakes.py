@@ -105,6 +105,10 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         gateway(head="cache: {path: nowhere/answers.sqlite}\n"),
         ["gateway.yaml:1 cache.path: the folder of nowhere/answers.sqlite does not exist; create it"],
     ),
+    "equal requests that wait for each other without a cache": (
+        policy("cache: {mode: read_only, coalesce: true}\n"),
+        ["policies/mine.yaml:1 cache.coalesce: has no effect without cache.mode: on; set both, or remove this one"],
+    ),
     "an aggregator that may change the provider, under eval": (
         gateway(more="    policy: eval\n", template="chat", target="speaks: litellm, model: openrouter/a/b"),
         [

@@ -84,6 +84,8 @@ def prepare(folder: Path) -> None:
         "conf/gateway.yaml": "models:\n  qwen:\n    template: chatlm\n"
         "    targets: [{speaks: scripted, script: answers.yaml}]\n",
         "conf/answers.yaml": "[]\n",
+        "conf/keyed.yaml": f"keys: {{file: keys.yaml}}\n{ONE_MODEL}",
+        "conf/keys.yaml": f'ci: {{sha256: "{"0" * 64}", expires: 2020-01-01}}\n',
         "draft.yaml": (ROOT / "meta_templates/internlm.yaml").read_text(encoding="utf-8"),
         "meta_templates/my-rag.yaml": _yaml_of("prompters.md", "# meta_templates/my-rag.yaml\n"),
         "questions.jsonl": QUESTIONS,
@@ -102,6 +104,7 @@ def prepare(folder: Path) -> None:
         shutil.copytree(ROOT / "demo/model", folder / "models" / name)
 
 
+ONE_MODEL = "models: {m: {template: chat, targets: [{speaks: scripted, script: answers.yaml}]}}\n"
 QUESTIONS = """\
 {"custom_id": "sum-1", "messages": [{"role": "user", "content": "12+30=?"}], "answer": "42"}
 {"custom_id": "sum-2", "messages": [{"role": "user", "content": "7+8=?"}], "answer": "15"}
@@ -211,6 +214,10 @@ def reason_not_to_run(example: Example) -> str | None:
 
 
 FILES_OF_PAGE = {
+    "docs/operations.md": {
+        "gateway.yaml": f"keys: {{file: keys.yaml}}\n{ONE_MODEL}",
+        "keys.yaml": f'laptop: {{sha256: "{"0" * 64}"}}\n',
+    },
     "docs/chat-templates.md": {
         "meta_templates/my-chat-7b.yaml": "kind: jinja\nfile: my-chat-7b/chat_template.jinja\n",
         "meta_templates/my-chat-7b/chat_template.jinja": "{{ bos_token }}{{ messages[0].content }}",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import openai
@@ -120,6 +121,16 @@ def test_errors_of_every_path_are_openai_error_objects(base: str) -> None:
         ]
         == "bad_host"
     )
+
+
+def test_the_page_and_the_openapi_document_name_the_path_of_the_application(base: str) -> None:
+    page = httpx.get(f"{base}/", verify=False, timeout=60).text
+    assert f"<code>{base}/v1</code>" in page
+    assert f"curl {base}/v1/chat/completions" in page
+    root = urlsplit(base).path
+    assert f'<a href="{root}/openapi.json">' in page
+    document = httpx.get(f"{base}/openapi.json", verify=False, timeout=60).json()
+    assert document["servers"] == [{"url": root or "/"}]
 
 
 def test_a_client_that_leaves_a_stream_ends_its_call(base: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -13,15 +14,18 @@ from tests.serving import Gateway, gateway
 FILES = {
     "keys.yaml": "".join(f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}}}\n" for name in "ab"),
     "policies/cached.yaml": "cache: {mode: on}\n",
+    "policies/together.yaml": "cache: {mode: on, coalesce: true}\n",
     "policies/plain.yaml": "delivery: {fallback: true}\n",
     "answer.yaml": "[hel, lo, {finish: stop}, {usage: [10, 5]}]\n",
 }  # fmt: skip
 FILES["bad.yaml"] = "[{error: upstream_disconnected}]\n"
+FILES["slow.yaml"] = "[hel, {pause: 2}, lo, {finish: stop}, {usage: [10, 5]}]\n"
 CONFIG = """
 keys: {file: keys.yaml}
 cache: {path: cache.sqlite}
 models:
   cached: {template: chat, policy: cached, targets: [{speaks: scripted, script: answer.yaml}]}
+  together: {template: chat, policy: together, targets: [{speaks: scripted, script: slow.yaml}]}
   plain: {template: chat, policy: plain, targets: [{speaks: scripted, script: answer.yaml}]}
   first: {template: chat, policy: plain, fallback: [cached], targets: [{speaks: scripted, script: bad.yaml}]}
 """
@@ -79,6 +83,22 @@ def test_each_repeat_index_has_its_own_answer(served: Gateway) -> None:
     assert ask(served, "again").headers["x-gateway-cache"].startswith("hit"), "without an index it is 0"
     refused = ask(served, "again", gateway={"repeat": -1})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "gateway.repeat")
+
+
+def test_equal_requests_at_the_same_time_make_one_call_and_have_a_notice(served: Gateway) -> None:
+    streams = [True, False] * 6
+    with ThreadPoolExecutor(12) as pool:
+        sent = [pool.submit(ask, served, "x", model="together", temperature=0, stream=stream) for stream in streams]
+        answers = [one.result() for one in sent]
+    assert served.counted("gateway_attempts_total", model="together", target="together/0", outcome="ok") == 2
+    assert {one.status_code for one in answers} == {200}
+    for stream in (True, False):
+        equal = [one for one, is_stream in zip(answers, streams, strict=True) if is_stream == stream]
+        (call,) = [one for one in equal if one.headers["x-gateway-cache"] == "miss"]
+        noted = [one for one in equal if "x-gateway-notice" in one.headers]  # one that came later has no notice
+        assert {one.headers["x-gateway-notice"] for one in noted} == {f"coalesced: {call.headers['x-request-id']}"}
+        assert {one.headers["x-gateway-attempts"] for one in noted} == {"0"}
+        assert all("lo" in one.text and one.text.endswith("data: [DONE]\n\n") == stream for one in equal)
 
 
 def test_a_policy_without_a_cache_has_no_header(served: Gateway) -> None:

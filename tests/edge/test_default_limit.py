@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from gateway.calls.run import policy_changes
+from gateway.config.snapshot import ParamsPolicy, PolicySpec
+from gateway.core.errors import UpstreamRejectedRequest
+from gateway.core.prompt import Notice
 from tests.serving import Gateway, gateway
 
 CONTEXT = 1024
@@ -52,6 +56,9 @@ class Answer(BaseHTTPRequestHandler):
             self._send_json(404, {"detail": "Not Found"})
         elif count + body["max_tokens"] > CONTEXT:
             message = f"max_tokens is too large: {body['max_tokens']} beside {count} of {CONTEXT} tokens"
+            self._send_json(400, {"error": {"message": message, "type": "BadRequestError", "code": 400}})
+        elif body.get("seed") == 77:
+            message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
             self._send_json(400, {"error": {"message": message, "type": "BadRequestError", "code": 400}})
         elif body.get("n", 1) > 1 and body.get("temperature") == 0:
             message = "n must be 1 when using greedy sampling, got 2."
@@ -148,6 +155,29 @@ def test_a_refusal_names_the_parameters_set_by_the_policy(served: Gateway) -> No
     message = answer.json()["error"]["message"]
     assert "policies/eval.yaml had set temperature=0 (params.default)" in message
     assert "n must be 1" in message
+
+
+def test_a_refusal_of_something_else_names_no_policy(served: Gateway) -> None:
+    message = served.chat("evaluated", seed=77).json()["error"]["message"]
+    assert "--enable-auto-tool-choice" in message
+    assert "policies" not in message
+
+
+ABOUT = {  # an engine's message: the parameter that the policy has set
+    "Temperature must not be zero": "temperature",
+    "Unsupported value: 'temperature' does not support 0": "temperature",
+    "generationConfig.topP is out of range": "top_p",
+    "top p must be below 1": "top_p",
+    "max_completion_tokens is too large": "max_tokens",
+}
+
+
+@pytest.mark.parametrize("line", ABOUT)
+def test_an_engines_spelling_of_a_parameter_is_recognised(line: str) -> None:
+    policy = PolicySpec(name="eval", params=ParamsPolicy(force=dict.fromkeys(ABOUT.values(), 0)))
+    notices = [Notice("forced_parameter", f"{name}=0") for name in ("temperature", "top_p", "max_tokens", "seed")]
+    added = policy_changes(policy, notices, UpstreamRejectedRequest(f"the model's server refused the request: {line}"))
+    assert added == f"; policies/eval.yaml had set {ABOUT[line]}=0 (params.force)"
 
 
 def test_a_refusal_of_the_clients_own_values_names_no_policy(served: Gateway) -> None:

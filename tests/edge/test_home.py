@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -109,13 +110,28 @@ def test_the_version_has_the_form_of_vllm(served: Gateway) -> None:
     assert served.http.get("/version").json() == {"version": VERSION}
 
 
+def test_browsers_get_an_icon_without_a_key_on_both_listeners(keyed: Gateway) -> None:
+    answer = keyed.http.get("/favicon.ico")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
+    assert ElementTree.fromstring(answer.text).tag == "{http://www.w3.org/2000/svg}svg"
+    assert "/favicon.ico" in App(keyed.runtime.state, admin=True).routes
+
+
 # ---------------------------------------------------------------- /openapi.json
+
+
+NAMED = {
+    MODEL_PATH: "/v1/models/{model}",
+    "/v1/tokenizer_info": "/{model}/v1/tokenizer_info",
+    "/tokenizer_info": "/{model}/tokenizer_info",
+}
+"""Path of a GET request for one model → the path with the name of the model."""
 
 
 def routes(served: Gateway) -> dict[str, str]:
     """Path → method of every path that the gateway serves."""
     found = App(served.runtime.state).routes
-    return {("/v1/models/{model}" if path == MODEL_PATH else path): method for path, (method, _) in found.items()}
+    return {NAMED.get(path, path): method for path, (method, _) in found.items()}
 
 
 def test_the_openapi_document_has_every_path(served: Gateway) -> None:
@@ -140,6 +156,17 @@ BODIES: dict[str, tuple[str, dict[str, Any], bool]] = {
     "a field of an engine": ("/v1/chat/completions", {"model": "open-a", "messages": MESSAGES, "top_k": 1}, True),
     "no messages": ("/v1/chat/completions", {"model": "open-a"}, False),
     "turns": ("/v1/chat/completions", {"model": "open-a", "gateway": {"turns": {"questions": ["hi"]}}}, True),
+    "turns without questions": ("/v1/chat/completions", {"model": "open-a", "gateway": {"turns": None}}, False),
+    "an option in place of messages": ("/v1/chat/completions", {"model": "open-a", "gateway": {"repeat": 1}}, False),
+    "no prompt": ("/v1/completions", {"model": "open-a"}, False),
+    "a negative token id": ("/v1/completions", {"model": "open-a", "prompt": [-1]}, False),
+    "a token id of 32 bits": ("/v1/completions", {"model": "open-a", "prompt": [[2**31]]}, False),
+    "tokens out of range": ("/v1/detokenize", {"model": "open-a", "tokens": [-1]}, False),
+    "no candidates": ("/v1/loglikelihood", {"model": "open-a"}, False),
+    "empty candidates": ("/v1/loglikelihood", {"model": "open-a", "candidates": {}}, False),
+    "a text without a prompt": ("/v1/tokenize", {"model": "open-a", "gateway": {"prompt": {"id": "a"}}}, False),
+    "no input": ("/v1/responses", {"model": "open-a"}, False),
+    "an input that is null": ("/v1/responses", {"model": "open-a", "input": None}, False),
     "a misspelt option": ("/v1/render", {"model": "open-a", "messages": MESSAGES, "gateway": {"explian": 1}}, False),
     "a hot temperature": ("/v1/chat/completions", {"model": "open-a", "messages": MESSAGES, "temperature": 3}, False),
     "no model": ("/v1/chat/completions", {"messages": MESSAGES}, False),
@@ -155,6 +182,23 @@ def test_the_openapi_document_accepts_the_bodies_that_the_gateway_accepts(served
     schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert Draft202012Validator({**document, **schema}).is_valid(body) == accepted
     assert (served.http.post(path, json=body).status_code == 200) == accepted
+
+
+REQUIRED = {
+    "ChatRequest": {"model", "messages"},
+    "CompletionRequest": {"model", "prompt"},
+    "EmbeddingRequest": {"model", "input"},
+    "ResponsesRequest": {"model", "input"},
+    "LoglikelihoodRequest": {"model", "candidates"},
+    "TokenizeText": {"model", "prompt"},
+    "TokenizeMessages": {"model", "messages"},
+    "DetokenizeRequest": {"model", "tokens"},
+}
+
+
+def test_the_schemas_list_the_required_fields(served: Gateway) -> None:
+    schemas = served.http.get("/openapi.json").json()["components"]["schemas"]
+    assert {name: set(schemas[name]["required"]) for name in REQUIRED} == REQUIRED
 
 
 @pytest.mark.parametrize("path", ["/version", "/openapi.json"])

@@ -85,7 +85,21 @@ def test_a_gateway_on_loopback_accepts_loopback_hosts(plain: Gateway, host: str,
         assert reply.closed
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/v1/models", "/m/v1/models", "/nowhere", "/health/", "/healthy"])
+def test_a_refused_host_is_named(plain: Gateway) -> None:
+    def told(*hosts: str, version: str = "1.1") -> str:
+        return str(ask(plain, *hosts, version=version).json()["error"]["message"])
+
+    advice = "which is not allowed; the operator can add this host to server.allowed_hosts"
+    assert told("Evil.example:80") == f'the Host header names "evil.example", {advice}'
+    assert told("[::2]:1") == f'the Host header names "[::2]", {advice}'
+    assert told("x" * 300) == f'the Host header names "{"x" * 64}…", {advice}'
+    assert told('a"b') == 'the Host header "a\\"b" is not a valid host'
+    assert told(version="1.0") == "the Host header is missing"
+
+
+@pytest.mark.parametrize(
+    "path", ["/metrics", "/status", "/v1/models", "/m/v1/models", "/nowhere", "/health/", "/healthy"]
+)
 def test_the_host_is_checked_on_every_path_except_health(plain: Gateway, path: str) -> None:
     assert ask(plain, "evil.example", path=path).json()["error"]["code"] == "bad_host"
 

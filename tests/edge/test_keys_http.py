@@ -164,7 +164,7 @@ def test_a_path_does_not_reveal_which_models_exist(
 
 
 def test_a_call_to_a_model_the_key_may_not_use_is_recorded(served: Gateway) -> None:
-    before = served.metric("gateway_requests_total", endpoint="chat", model="unknown", outcome="invalid_api_key")
+    before = served.counted("gateway_requests_total", endpoint="chat", model="unknown", outcome="invalid_api_key")
     served.http.post("/secret/v1/chat/completions", json={"messages": []})
-    after = served.metric("gateway_requests_total", endpoint="chat", model="unknown", outcome="invalid_api_key")
+    after = served.counted("gateway_requests_total", endpoint="chat", model="unknown", outcome="invalid_api_key")
     assert after == before + 1

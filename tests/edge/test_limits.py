@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 
 import httpx
 import pytest
@@ -29,6 +30,7 @@ FILES = {
     "policies/impatient.yaml": "limits: {concurrency: 1, queue_wait: 10ms}\n",
     "quick.yaml": "[hello, {finish: stop}, {usage: [10, 5]}]\n",
     "uncounted.yaml": "[hello, {finish: stop}]\n",
+    "held.yaml": "[hello, {pause: 600}]\n",
     "slow.yaml": "[{pause: 1.5}, hello, {finish: stop}]\n",
 }
 MODELS = {
@@ -37,6 +39,7 @@ MODELS = {
     "slow": ("default", "slow"),
     "silent-usage": ("default", "uncounted"),
     "queued": ("queue", "slow"),
+    "held": ("queue", "held"),
     "impatient": ("impatient", "slow"),
 }
 
@@ -128,7 +131,7 @@ def test_calls_beyond_a_models_slots_wait_and_then_are_refused(served: Gateway) 
     assert refused, "a third finds the queue full"
     assert {answer.json()["error"]["code"] for answer in refused} == {"overloaded"}
     assert all(1 <= int(answer.headers["retry-after"]) <= 3 for answer in refused)
-    assert served.metric("gateway_shed_total", reason="queue_full") == len(refused)
+    assert served.counted("gateway_shed_total", reason="queue_full") == len(refused)
 
 
 def test_a_call_that_waits_too_long_is_refused(served: Gateway) -> None:
@@ -136,6 +139,31 @@ def test_a_call_that_waits_too_long_is_refused(served: Gateway) -> None:
         answers = list(pool.map(lambda _: ask(served, "impatient", "free"), range(2)))
     assert sorted(answer.status_code for answer in answers) == [200, 503]
     assert served.metric("gateway_shed_total", reason="queue_timeout") == 1
+
+
+def test_the_queue_is_measured_by_model_and_key_and_is_not_the_gateways_own_time(served: Gateway) -> None:
+    def start(key: str) -> AbstractContextManager[httpx.Response]:
+        body = {"model": "held", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        headers = {"authorization": f"Bearer {key}"}
+        return served.http.stream("POST", "/v1/chat/completions", json=body, headers=headers)
+
+    def status(key: str) -> int:
+        with start(key) as answer:
+            return answer.status_code
+
+    with ThreadPoolExecutor(1) as pool:
+        with start("free"):
+            waiter = pool.submit(status, "other")
+            assert eventually(lambda: served.metric("gateway_queue_length", model="held", key="other") == 1)
+        assert waiter.result() == 200
+    assert served.wait_until_idle()
+    assert served.metric("gateway_queue_length", model="held", key="other") == 0
+    sums = {key: served.metric("gateway_queue_wait_seconds_sum", model="held", key=key) for key in ("free", "other")}
+    assert sums["other"] > sums["free"]
+    call = {"endpoint": "chat", "model": "held", "stream": "true"}
+    sums["upstream"] = served.metric("gateway_upstream_seconds_sum", model="held", target="held/0", stream="true")
+    sums["gateway"] = served.metric("gateway_overhead_seconds_sum", **call)
+    assert sum(sums.values()) == pytest.approx(served.metric("gateway_request_seconds_sum", **call), abs=1e-5)
 
 
 def test_a_client_that_leaves_the_queue_frees_its_place(served: Gateway) -> None:

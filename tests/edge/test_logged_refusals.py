@@ -26,7 +26,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("refusals")
     (folder / "says.yaml").write_text("[hi, {finish: stop}]")
     (folder / "keys.yaml").write_text(
-        f"k: {{sha256: {hashlib.sha256(KEY.encode()).hexdigest()}, models: [open]}}\n", encoding="utf-8"
+        f"k: {{sha256: {hashlib.sha256(KEY.encode()).hexdigest()}, models: [open]}}\n"
+        f"last-year: {{sha256: {hashlib.sha256(b'gone').hexdigest()}, expires: 2020-01-01}}\n",
+        encoding="utf-8",
     )
     with gateway(folder, CONFIG) as served:
         yield served
@@ -56,26 +58,38 @@ REFUSALS = {  # the request: endpoint, model, outcome, and the end of the line a
     ),
     "a foreign host": (
         b"GET /v1/models HTTP/1.1\r\nhost: evil.example\r\n\r\n", "other", "unknown", "bad_host",
-        r'path=/v1/models error="the Host header',
+        r'path=/v1/models error="the Host header names \\"evil.example\\", which is not allowed',
+    ),
+    "an invalid host": (
+        b"GET /v1/models HTTP/1.1\r\nhost: evil\xff example\r\n\r\n", "other", "unknown", "bad_host",
+        r'path=/v1/models error="the Host header \\"evilÿ example\\" is not a valid host"$',
     ),
     "no key": (
         b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n", "other", "unknown", "invalid_api_key",
-        r'path=/v1/models error="',
+        r'path=/v1/models error="the request has no valid client key',
+    ),
+    "an expired key": (
+        b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer gone\r\n\r\n", "other", "unknown",
+        "invalid_api_key", r'path=/v1/models error="the client key last-year has expired"$',
+    ),
+    "a call with an expired key": (
+        post(CHAT, "{}").replace(KEY.encode(), b"gone"), "chat", "unknown", "invalid_api_key",
+        r'error="the client key last-year has expired"$',
     ),
     "no HTTP": (
         b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "other", "unknown", "invalid_request", r'error="the request is not',
     ),
-    "no JSON": (post(CHAT, "{"), "chat", "unknown", "invalid_json", r'error="'),
+    "no JSON": (post(CHAT, "{"), "chat", "unknown", "invalid_json", r'key=k error="'),
     "a value of a known model": (
-        post(CHAT, '{"model": "open", "messages": 5}'), "chat", "open", "invalid_value", r'error="messages'
+        post(CHAT, '{"model": "open", "messages": 5}'), "chat", "open", "invalid_value", r'key=k error="messages'
     ),
     "a value of a model that the key may not use": (
-        post(CHAT, '{"model": "closed", "messages": 5}'), "chat", "unknown", "invalid_value", r'error="messages'
+        post(CHAT, '{"model": "closed", "messages": 5}'), "chat", "unknown", "invalid_value", r'key=k error="messages'
     ),
     "a value of an unknown model": (
-        post(CHAT, '{"model": "x", "messages": 5}'), "chat", "unknown", "invalid_value", r'error="messages'
+        post(CHAT, '{"model": "x", "messages": 5}'), "chat", "unknown", "invalid_value", r'key=k error="messages'
     ),
-    "a model in the path": (post(f"/open{CHAT}", "{"), "chat", "open", "invalid_json", r'error="'),
+    "a model in the path": (post(f"/open{CHAT}", "{"), "chat", "open", "invalid_json", r'key=k error="'),
 }  # fmt: skip
 
 
@@ -85,11 +99,11 @@ def test_a_refused_request_is_logged_and_counted(
 ) -> None:
     caplog.set_level(logging.INFO)
     labels = {"endpoint": endpoint, "model": model, "outcome": outcome}
-    before = served.metric("gateway_requests_total", **labels)
+    before = served.counted("gateway_requests_total", **labels)
     reply = exchange(served.port, sent, seconds=30.0)
     assert reply.json()["error"]["code"] == outcome
     assert eventually(lambda: len(caplog.messages) == 1)
-    assert served.metric("gateway_requests_total", **labels) == before + 1
+    assert served.counted("gateway_requests_total", **labels) == before + 1
     (line,) = caplog.messages
     start = f"{reply.headers['x-request-id']} {endpoint} model={model} status={reply.status} outcome={outcome} "
     start += r"target=- attempts=0 seconds=\S+ tokens=\?\+\? "

@@ -199,7 +199,7 @@ def test_the_render_path_of_vllm_answers_with_a_request_of_token_ids(world: Worl
 
 
 def test_calls_of_the_tokenizer_are_counted(world: World) -> None:
-    before = world.inner.metric("gateway_requests_total", endpoint="tokenize", model="demo", outcome="ok")
+    before = world.inner.counted("gateway_requests_total", endpoint="tokenize", model="demo", outcome="ok")
     world.inner.http.post("/tokenize", json={"prompt": "hi"})
-    after = world.inner.metric("gateway_requests_total", endpoint="tokenize", model="demo", outcome="ok")
+    after = world.inner.counted("gateway_requests_total", endpoint="tokenize", model="demo", outcome="ok")
     assert after == before + 1

@@ -81,6 +81,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
         config += model("blackhole", blackhole, policy="no-connect")
         config += model("nowhere", "http://nosuch.invalid/v1")
         config += model("llamacpp-n", up.url("quirk-n-ignored"), extra=", engine: llamacpp")
+        config += model("llamacpp-odd", up.url("odd-index"), extra=", engine: llamacpp")
         config += model("llamacpp-endless", up.url("stop-then-endless"), extra=", engine: llamacpp")
         config += model("vllm-bos", up.url("quirk-bos-echo"), extra=", engine: vllm")
         with gateway(folder, config) as served:

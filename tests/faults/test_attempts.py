@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from tests.serving import Gateway, gateway
 from tests.upstream.server import FaultyUpstream
 
-MODES = ("stale", "stale-reset", "works-and-closes", "ok")
+MODES = ("stale", "stale-reset", "works-and-closes", "ok", "500")
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +22,7 @@ def once(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     config = "models:\n"
     for attempts in (1, 2):
         (folder / "policies" / f"tries{attempts}.yaml").write_text(
-            f"delivery: {{retry: {{attempts: {attempts}}}, timeout: {{connect: 20s, total: 60s}}}}\n"
+            f"delivery: {{retry: {{attempts: {attempts}, budget: 0%}}, timeout: {{connect: 20s, total: 60s}}}}\n"
         )
         for mode in MODES:
             target = f'{{speaks: chat, url: "{up.url(mode)}", model: m}}'
@@ -53,7 +55,7 @@ def test_the_upstream_the_header_and_the_metric_count_the_same_attempts(
 ) -> None:
     def attempts() -> float:
         return sum(
-            once.metric("gateway_attempts_total", model=model, target=f"{model}/0", outcome=outcome)
+            once.counted("gateway_attempts_total", model=model, target=f"{model}/0", outcome=outcome)
             for outcome in ("ok", "upstream_disconnected")
         )
 
@@ -70,3 +72,17 @@ def test_the_upstream_the_header_and_the_metric_count_the_same_attempts(
     # On a busy machine a stale connection may close too late to be detected: then the call fails, sent once.
     tries = 10 if "stale" in model else 1
     assert ROWS[model] in (status_and_sends() for _ in range(tries))
+
+
+def test_a_call_that_the_retry_budget_fails_is_not_to_be_sent_again(once: Gateway) -> None:
+    def refused() -> float:
+        return once.metric("gateway_retry_budget_exhausted_total", model="500-2")
+
+    answers: list[httpx.Response] = []
+    with ThreadPoolExecutor(16) as pool:
+        while not refused() and len(answers) < 2000:
+            answers += pool.map(lambda _: once.chat("500-2"), range(50))
+    assert refused()
+    assert {(one.status_code, one.headers.get("x-should-retry")) for one in answers} == {(502, "false")}
+    assert {one.headers["x-gateway-attempts"] for one in answers} == {"1", "2"}
+    assert "x-should-retry" not in once.chat("500-1").headers, "one attempt by the policy: another call may help"

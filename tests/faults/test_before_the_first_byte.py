@@ -143,7 +143,7 @@ def test_a_disconnect_before_the_first_byte_closes_the_upstream(
 
 
 def outcomes(served: Gateway, model: str, code: str) -> float:
-    return served.metric("gateway_requests_total", endpoint="chat", model=model, outcome=code)
+    return served.counted("gateway_requests_total", endpoint="chat", model=model, outcome=code)
 
 
 def raw_request(served: Gateway, model: str, *, stream: bool) -> socket.socket:

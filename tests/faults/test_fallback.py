@@ -16,7 +16,7 @@ round:
   - {{role: HUMAN, begin: "<{0}>", end: "\\n"}}
   - {{role: BOT, begin: "<{0}-bot>", end: "\\n", generate: true}}
 """
-POLICY = "delivery: {fallback: true, retry: {attempts: 1}}\n"
+POLICY = "delivery: {fallback: true, retry: {attempts: 3}}\n"
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,8 @@ def test_if_every_model_fails_the_last_error_is_sent(served: Gateway) -> None:
     answer = served.chat("hopeless")
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
     assert "also-down/0" in answer.json()["error"]["message"]
+    assert answer.headers["x-gateway-attempts"] == "2"
+    assert answer.headers["x-should-retry"] == "false", "an SDK would send the call to both models again"
 
 
 def test_a_refused_request_is_not_sent_to_another_model(served: Gateway) -> None:

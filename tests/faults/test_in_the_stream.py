@@ -21,7 +21,6 @@ BROKEN = {  # mode: (text before the end, code of the error event)
     "malformed-sse": ("".join(TOKENS[:2]), "upstream_invalid_stream"),  # C09
     "invalid-utf8": ("a", "upstream_invalid_stream"),  # C14
     "stall-midstream": ("".join(TOKENS[:2]), "upstream_idle_timeout"),  # C23
-    "odd-index": ("a", "upstream_invalid_stream"),  # C31
 }
 
 
@@ -32,12 +31,12 @@ def test_a_broken_stream_ends_with_an_error_event_and_no_finish(
 ) -> None:
     text, code = BROKEN[mode]
     before = up.request_count
-    broken = served.metric("gateway_stream_incomplete_total", model=form + mode)
+    broken = served.counted("gateway_stream_incomplete_total", model=form + mode)
     response = send_chat(served, form + mode, stream=True)
     assert (response.status, response.text, response.code) == (200, text, code)
     assert not response.finishes
     assert up.request_count - before == 1, "a retry after the first byte would show text twice"
-    assert served.metric("gateway_stream_incomplete_total", model=form + mode) >= broken
+    assert served.counted("gateway_stream_incomplete_total", model=form + mode) >= broken
     assert b"10.11.12.13" not in response.raw
 
 
@@ -59,6 +58,23 @@ WHOLE = [
 def test_unusual_forms_of_a_correct_stream_are_read(served: Gateway, mode: str, form: str) -> None:
     response = send_chat(served, form + mode, stream=True)
     assert (response.status, response.text, response.finishes, response.error) == (200, TEXT, {0: "stop"}, None)
+
+
+@pytest.mark.parametrize("form", ["", "chat/"], ids=["raw", "chat"])
+def test_a_choice_that_was_not_requested_is_skipped(served: Gateway, form: str) -> None:  # C31
+    response = send_chat(served, form + "odd-index", stream=True)
+    assert (response.text, response.finishes, response.error) == ("a" + TEXT, {0: "stop"}, None)
+    assert b"LEAK" not in response.raw
+    whole = served.chat(form + "odd-index")
+    assert [one["message"]["content"] for one in whole.json()["choices"]] == [TEXT]
+    assert "skipped_choice: 1" in whole.headers["x-gateway-notice"]
+
+
+def test_a_skipped_choice_has_one_notice_beside_that_of_a_split_call(served: Gateway) -> None:
+    answer = served.chat("llamacpp-odd", n=2)
+    assert [one["message"]["content"] for one in answer.json()["choices"]] == [TEXT, TEXT]
+    notices = answer.headers["x-gateway-notice"].split("; ")
+    assert [one for one in notices if one.startswith(("split", "skipped"))] == ["split_calls: 2", "skipped_choice: 1"]
 
 
 def test_surrogates_in_two_pieces_are_joined(served: Gateway) -> None:  # C13
@@ -105,13 +121,13 @@ def test_text_that_resembles_a_stop_string_is_delivered(served: Gateway, mode: s
 
 def test_an_engine_that_continues_after_a_stop_is_closed_at_once(served: Gateway, up: FaultyUpstream) -> None:  # C19
     early = len(up.closed_early)
-    cuts = served.metric("gateway_stop_leaks_total", model="stop-then-endless")
+    cuts = served.counted("gateway_stop_leaks_total", model="stop-then-endless")
     response = send_chat(served, "stop-then-endless", stream=True)
     ended = time.monotonic()
     assert response.finishes == {0: "stop"}
     assert eventually(lambda: len(up.closed_early) > early)
     assert up.closed_early[-1] - ended < 20  # promised: 0.25
-    assert served.metric("gateway_stop_leaks_total", model="stop-then-endless") == cuts + 1
+    assert served.counted("gateway_stop_leaks_total", model="stop-then-endless") == cuts + 1
 
 
 def test_the_stops_of_template_and_client_are_sent(served: Gateway, up: FaultyUpstream) -> None:

@@ -42,7 +42,7 @@ def several(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def attempts(served: Gateway, model: str, position: int, outcome: str) -> float:
-    return served.metric("gateway_attempts_total", model=model, target=f"{model}/{position}", outcome=outcome)
+    return served.counted("gateway_attempts_total", model=model, target=f"{model}/{position}", outcome=outcome)
 
 
 def is_avoided(served: Gateway, model: str, position: int) -> bool:

@@ -8,10 +8,11 @@ import pytest
 
 from gateway.core.errors import Overloaded
 from gateway.policy.admit.call_queue import CallQueue
+from gateway.telemetry.metrics import Metrics
 
 
 def call_queue(slots: int, wait: float, size: int) -> CallQueue:
-    queue = CallQueue("m")
+    queue = CallQueue("m", Metrics().queue_length)
     queue.limit(slots, wait, size)
     return queue
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
 import pytest
 
@@ -168,6 +169,23 @@ def test_a_stale_connection_is_retried_at_once_and_counted(
     response = read_response(failover(stale, attempts=attempts, seen=seen))
     assert (response.code, stale.opened, len(seen)) == (code, opened, opened)
     assert response.attempts == opened
+
+
+def test_a_call_with_fallback_models_has_its_own_limit_of_attempts() -> None:
+    request, failing_request = exchange(max_attempts=1), exchange(max_attempts=1)
+    assert read_response(failover(Stale(1)), request).texts == {0: "fine"}
+    assert (request.attempts.count, request.attempts.stale) == (2, 1), "the repeat takes no attempt of another model"
+    assert read_response(failover(failing("upstream_error"), RecordingBackend(FINE)), failing_request).attempts == 1
+
+
+def test_a_repeat_that_the_retry_budget_refuses_is_not_counted_as_made() -> None:
+    request, budget = exchange(), RetryBudget(0.0, clock=lambda: 1000.0)
+    while budget.take():
+        pass
+    response = read_response(replace(failover(Stale(1)), budget=budget), request)
+    assert (response.code, request.attempts.count, request.attempts.stale) == ("upstream_disconnected", 1, 0)
+    assert response.error is not None
+    assert response.error.retried
 
 
 def test_a_stale_connection_is_retried_at_the_same_target() -> None:

@@ -61,6 +61,31 @@ def test_round_robin_takes_turns() -> None:
     assert [first(three) for _ in range(5)] == ["m/0", "m/1", "m/2", "m/0", "m/1"]
 
 
+@pytest.mark.parametrize("kind", [RoundRobin, LeastBusy, Weighted])
+@pytest.mark.parametrize("count", [3, 5])
+def test_the_share_of_a_failing_target_goes_to_all_others(kind: type[LoadBalancer], count: int) -> None:
+    several = balancer(kind, *[1] * count)
+    fail(several, 0)
+    others = {f"m/{number}": 60 for number in range(1, count)}
+    assert Counter(first(several) for _ in range(60 * (count - 1))) == others
+
+
+def test_the_share_of_a_failing_target_is_divided_by_weight() -> None:
+    three = balancer(Weighted, 4, 2, 1)
+    fail(three, 0)
+    assert Counter(first(three) for _ in range(300)) == {"m/1": 200, "m/2": 100}
+
+
+def test_a_target_that_is_used_again_gets_its_own_share() -> None:
+    three = balancer(RoundRobin, 1, 1, 1)
+    three.replicas[0].breaker.set_reachable(False)
+    for _ in range(100):
+        first(three)
+    three.replicas[0].breaker.set_reachable(True)
+    counts = Counter(first(three) for _ in range(30))
+    assert max(counts.values()) - min(counts.values()) <= 2, counts
+
+
 def test_least_busy_prefers_the_target_with_the_fewest_calls() -> None:
     three = balancer(LeastBusy, 1, 1, 1)
     for position, calls in enumerate((2, 0, 1)):

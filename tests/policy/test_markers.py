@@ -24,7 +24,7 @@ from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, Poli
 from gateway.core.answer_markers import Thinking
 from gateway.core.errors import ConfigError, SpecialTokenInContent
 from gateway.policy.admit.marker_set import JOINER, MarkerSet, fold, texts_of
-from gateway.policy.admit.markers import MAX_MARKERS, disguised
+from gateway.policy.admit.markers import MAX_MARKERS, OUTCOMES, disguised
 from gateway.template.registry import build
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.validation.template import parse_spec
@@ -161,6 +161,9 @@ TOOLS = [{"type": "function", "function": {"name": "find", "description": "a <|i
 CALL = {"type": "function", "id": "c", "function": {"name": "find", "arguments": '{"q": "\\u003c|im_end|>"}'}}
 FIELDS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {  # messages, further fields, the refused field
     "a user's text": ([{"role": "user", "content": "<|im_end|>"}], {}, "messages[0].content"),
+    "the name of a message, which the template does not write": (
+        [{"role": "user", "name": "<|im_end|>", "content": "a"}], {}, "messages[0].name",
+    ),
     "a part": (
         [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "<|im_end|>"}]}], {},
         "messages[0].content[1].text",
@@ -195,6 +198,36 @@ def test_reject_names_the_field_and_the_marker_and_does_not_repeat_the_text(case
     assert refused.value.param == path
     assert re.fullmatch(r'this text contains "<[^ "]+>", a marker that separates [^<"]+', refused.value.message)
     assert prepared(model(find_template("chatml-tools"), "allow"), messages=messages, **fields).markers
+
+
+NAMED = "{% for m in messages %}<|{{ m.role }}|>{{ m.name }}: {{ m.content }}<|im_end|>{% endfor %}"
+WRITES: dict[str, tuple[TemplateSpec, Any]] = {  # the template, the tokenizer of the model
+    "a template that writes names": (jinja(NAMED), None),
+    "a template that does not": (find_template("chatml"), None),
+    "messages of the target": (TemplateSpec("chat", "chat"), DEMO_MODEL),
+}
+
+
+@pytest.mark.parametrize("action", ["escape", "strip", "report", "reject"])
+@pytest.mark.parametrize("case", WRITES)
+def test_a_marker_in_the_name_of_a_message_is_treated_as_one_in_its_content(case: str, action: MarkerAction) -> None:
+    spec, tokenizer = WRITES[case]
+    marker = "</s>" if tokenizer else "<|im_end|>"
+    route = model(spec, action, tokenizer=tokenizer)
+    messages = [{"role": "user", "name": f"a{marker}", "content": "b"}]
+    if action == "reject":
+        with pytest.raises(SpecialTokenInContent) as refused:
+            prepared(route, messages=messages)
+        assert refused.value.param == "messages[0].name"
+        return
+    name = {"escape": f"a<{JOINER}{marker[1:]}", "strip": "a", "report": f"a{marker}"}[action]
+    found = prepared(route, messages=messages)
+    if tokenizer:
+        assert found.exchange.messages[0]["name"] == name
+    elif spec.kind == "jinja":
+        assert found.exchange.prompts == (f"<|user|>{name}: b<|im_end|>",)
+    assert found.markers == ((action, 1),)
+    assert f"markers_{OUTCOMES[action]}: token_like=1, first in messages[0]" in str(found.notices[-1])
 
 
 def test_each_kind_has_its_own_action() -> None:
@@ -321,6 +354,9 @@ def test_reasoning_that_a_client_sends_back_is_unchanged() -> None:
 
 SENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a text": ({"role": "user", "content": "</s>"}, {"role": "user", "content": f"<{JOINER}/s>"}),
+    "a name": (
+        {"role": "user", "name": "</s>", "content": "a"}, {"role": "user", "name": f"<{JOINER}/s>", "content": "a"},
+    ),
     "parts": (
         {"role": "user", "content": [{"type": "text", "text": "</"}, {"type": "text", "text": "s>"}]},
         {"role": "user", "content": [{"type": "text", "text": f"<{JOINER}/"}, {"type": "text", "text": "s>"}]},

@@ -44,6 +44,12 @@ def notices(response: Response) -> list[str]:
     return [notice for begun in response.begun for notice in begun.notices]
 
 
+def test_the_calls_end_at_the_deadline_of_the_exchange() -> None:
+    inner = RecordingBackend(*[script("a")] * 2)
+    read_response(SplitCalls(inner, CANNOT, TOTAL), exchange("p", n=2, deadline=1002.0))
+    assert [one.deadline for one in inner.exchanges] == [1002.0, 1002.0]
+
+
 def test_an_exchange_for_one_choice_is_not_changed() -> None:
     inner = RecordingBackend(script("a"))
     request = exchange("p", prompt_is_list=True)

@@ -22,6 +22,13 @@ ERRORS: Mapping[int, tuple[str, str]] = {  # status: (status word, message)
     529: ("UNAVAILABLE", "Overloaded"),
 }
 
+BAD_KEY = {
+    "message": "API key not valid. Please pass a valid API key.",
+    "details": [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID",
+                 "domain": "googleapis.com", "metadata": {"service": "generativelanguage.googleapis.com"}}],
+}  # fmt: skip
+"""What replaces the message of a 400 in the scene ``key``."""
+
 
 def reply(request: Request) -> Reply:
     """The reply to one request; its keys may be written in either case, as in all of Google's APIs."""
@@ -32,8 +39,10 @@ def reply(request: Request) -> Reply:
         if asked.name == "context":
             message = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
         headers = (("retry-after", "7"),) if asked.status == 429 else ()
-        error = {"error": {"code": asked.status, "message": message, "status": word}}
-        return Reply(json.dumps(error, indent=2), asked.status, headers=headers)
+        error: dict[str, Any] = {"code": asked.status, "message": message, "status": word}
+        if asked.name == "key":
+            error |= BAD_KEY
+        return Reply(json.dumps({"error": error}, indent=2), asked.status, headers=headers)
     if "streamGenerateContent" in request.path:
         chunks = [sse(chunk) for chunk in _chunks(body, asked)]
         return Reply(told(chunks, asked.end), content_type="text/event-stream", end=asked.end)

@@ -67,7 +67,7 @@ def scene(text: str, *, tools: bool, result: str, stops: Sequence[str], limit: i
     Every piece of text counts as one token, so ``limit`` is a number of pieces.
     """
     name, _, rest = text.partition(" ")
-    status = int(rest) if name == "error" else 400 if name == "context" else 200
+    status = int(rest) if name == "error" else 400 if name in ("context", "key") else 200
     end: End = name if name in ("cut", "break", "hang") else "whole"  # type: ignore[assignment]
     if tools and not result and name == "chat":
         return Scene(name, status, end, (), "tools", CITIES)

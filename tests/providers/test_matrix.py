@@ -161,7 +161,7 @@ CASES: dict[str, Case] = {
     "error 400": failed(400, "upstream_rejected_request", f"the model's server refused the request: {REASON}"),
     "error 401": failed(502, "upstream_auth_failed"),
     "error 403": failed(502, "upstream_auth_failed"),
-    "error 404": failed(502, "upstream_model_missing"),
+    "error 404": failed(502, "upstream_model_missing", "check model and url (of an OpenAI-compatible"),
     "error 429": failed(429, "upstream_rate_limited"),
     "error 500": failed(502, "upstream_error"),
     "error 503": failed(503, "upstream_overloaded"),
@@ -292,6 +292,12 @@ def test_a_wait_that_the_provider_asks_for_reaches_the_client(served: Gateway, d
     assert served.chat(dialect, "error 429").headers["retry-after"] == "7"
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_key_that_a_provider_refuses_with_status_400_is_the_operators(served: Gateway, stream: bool) -> None:
+    reply = served.chat("gemini", "key", stream=stream)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_auth_failed")
+
+
 def test_a_refused_parameter_is_named(served: Gateway) -> None:
     """By LiteLLM, before anything is sent, and by the provider."""
     for model, code in (("reasoning-refused", "unsupported_parameter"), ("default-only", "upstream_rejected_request")):
@@ -323,11 +329,11 @@ def test_a_prompter_writes_the_messages_and_leaves_the_tools_as_they_are(served:
 def test_a_package_that_litellm_lacks_is_a_failure_of_the_gateway(
     served: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = served.metric("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
+    before = served.counted("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
                            outcome="internal_error")  # fmt: skip
     reply = served.chat("lacks-a-package")
     assert (reply.status_code, reply.json()["error"]["code"]) == (500, "internal_error")
     assert "No module named" in caplog.text
-    attempts = served.metric("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
+    attempts = served.counted("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
                              outcome="internal_error")  # fmt: skip
     assert attempts == before + 1

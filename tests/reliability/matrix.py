@@ -215,7 +215,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/backend/test_openai_events.py::test_running_totals_count_once_and_nonsense_not_at_all",
     ),
     "C31": (
-        *_cases(_EE, "odd-index"),
+        _STREAM + "test_a_choice_that_was_not_requested_is_skipped",
+        "tests/backend/test_openai_events.py::test_a_choice_that_was_not_requested_is_skipped_with_one_notice",
         "tests/backend/test_openai_events.py::test_tool_calls_keep_their_fragments_and_index",
         "tests/backend/test_openai_events.py::test_a_chunk_with_null_choices_is_skipped",
         "tests/backend/test_openai_events.py::test_reasoning_goes_beside_the_text",
@@ -238,6 +239,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "D06": (
         _FIGURES + "test_t3_retries_add_at_most_a_fifth_to_the_load_of_a_failing_target",
         "tests/policy/test_retry_budget.py::test_retries_amplify_the_load_by_at_most_a_fifth",
+        "tests/calls/test_fallback.py::test_the_retries_at_all_models_use_the_budget_of_the_requested_model",
     ),
     "D07": ("tests/faults/test_targets.py::test_a_rate_limited_target_gets_no_more_calls",),
     "D08": (

@@ -256,6 +256,7 @@ def test_a_raised_threshold_holds() -> None:
 MORE = {  # what else a record may say: how its line ends
     "failed attempts": ({"failed_attempts": ("m/1=upstream_error", "m/2=upstream_timeout")},
                         " failed=m/1=upstream_error,m/2=upstream_timeout"),
+    "a key and a cache": ({"key": "ci-runner", "cache": "hit"}, " key=ci-runner cache=hit"),
     "a refusal": ({"outcome": "invalid_value", "status": 400, "refusal": "100% wrong: %s"}, ' error="100% wrong: %s"'),
     "an unknown path": ({"outcome": "route_not_found", "status": 404, "path": '/a"\n', "refusal": "no"},
                         ' path="/a\\"\\n" error=no'),
@@ -264,7 +265,7 @@ MORE = {  # what else a record may say: how its line ends
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "by logging"])
 @pytest.mark.parametrize(("changes", "end"), MORE.values(), ids=MORE)
-def test_a_call_that_failed_says_more(changes: dict[str, Any], end: str, fast: bool) -> None:
+def test_a_line_ends_with_the_further_fields_of_its_call(changes: dict[str, Any], end: str, fast: bool) -> None:
     stream = Stream()
     lines = LogWriter(stream.write)
     with only_handler(lines, *([] if fast else [Seen()])):
@@ -278,7 +279,7 @@ def test_a_line_in_json_has_the_fields_of_the_text() -> None:
     lines = LogWriter(stream.write)
     lines.setFormatter(JsonFormatter())
     with only_handler(lines):
-        log_call(replace(RECORD, failed_attempts=("m/1=upstream_error",)))
+        log_call(replace(RECORD, failed_attempts=("m/1=upstream_error",), key="ci-runner", cache="miss"))
         logging.getLogger("gateway.runtime").warning("a %s message\nof two lines", "“plain”")
         try:
             raise ValueError("no")
@@ -291,7 +292,7 @@ def test_a_line_in_json_has_the_fields_of_the_text() -> None:
         "level": "INFO", "logger": "gateway.calls", "event": "call", "request_id": "req_1", "endpoint": "chat",
         "model": "m", "status": 200, "outcome": "ok", "target": "m/0", "attempts": 1,
         "failed_attempts": ["m/1=upstream_error"], "stream": False, "seconds": 0.0123, "prompt_tokens": 9,
-        "completion_tokens": None,
+        "completion_tokens": None, "key": "ci-runner", "cache": "miss",
     }  # fmt: skip
     assert (message["level"], message["message"]) == ("WARNING", "a “plain” message\nof two lines")
     assert failure["exception"].endswith("ValueError: no")

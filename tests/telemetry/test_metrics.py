@@ -35,9 +35,10 @@ def series(exposition: str) -> Series:
     return found
 
 
-def moved(record: Record) -> dict[str, float]:
+def moved(record: Record, *, key_labels: bool = False) -> dict[str, float]:
     """``name{label,label}`` → value for everything that one record moves."""
     metrics = Metrics()
+    metrics.key_labels = key_labels
     metrics.record(record)
     told = series(metrics.exposition().decode())
     return {f"{name}{{{','.join(in_order(name, labels))}}}": value for (name, labels), value in told.items()}
@@ -81,6 +82,10 @@ MOVES: dict[str, tuple[Record, dict[str, float]]] = {  # name: (record, what it 
     "an upstream that streams": (replace(UPSTREAM, upstream_first=1.0, upstream_stream=True), UPSTREAM_TIMES | {
         "gateway_upstream_first_token_seconds_count{m,m/0}": 1, "gateway_upstream_first_token_seconds_sum{m,m/0}": 1.0,
     }),
+    "a wait in the queue": (replace(UPSTREAM, queue_wait=0.25, key="k"), {
+        **UPSTREAM_TIMES, "gateway_overhead_seconds_sum{chat,m,false}": 0.25,
+        "gateway_queue_wait_seconds_count{m,}": 1, "gateway_queue_wait_seconds_sum{m,}": 0.25,
+    }),
     "an upstream with an empty answer": (UPSTREAM, UPSTREAM_TIMES),
     "a stream": (replace(STREAM, gaps=(0.5, 0.25), completion_tokens=4), {
         "gateway_first_token_seconds_count{m}": 1, "gateway_first_token_seconds_sum{m}": 0.5,
@@ -118,6 +123,29 @@ def test_a_record_moves_what_it_is_about(name: str) -> None:
     told = {key: value for key, value in moved(record).items() if key not in always(record)}
     assert told == expected
     assert always(record).items() <= moved(record).items()
+
+
+KEYED: dict[str, tuple[Record, dict[str, float]]] = {  # name: (record, what it moves with labels of keys)
+    "a call": (replace(BARE, prompt_tokens=7, completion_tokens=2, queue_wait=0.5), {
+        "gateway_key_requests_total{k,m,ok}": 1, "gateway_key_tokens_total{k,m,prompt}": 7,
+        "gateway_key_tokens_total{k,m,completion}": 2,
+        "gateway_queue_wait_seconds_count{m,k}": 1, "gateway_queue_wait_seconds_sum{m,k}": 0.5,
+    }),
+    "a refusal": (replace(BARE, outcome="overloaded", status=503), {"gateway_key_requests_total{k,m,overloaded}": 1}),
+    "a stream without counts": (replace(STREAM, gaps=(0.5, 0.25), usage_source=""), {
+        "gateway_key_requests_total{k,m,ok}": 1, "gateway_key_tokens_total{k,m,completion}": 3,
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_the_usage_of_a_key_has_series_only_with_labels_of_keys(name: str) -> None:
+    record, expected = KEYED[name]
+    record = replace(record, key="k")
+    by_key = {key: value for key, value in moved(record, key_labels=True).items() if "{k," in key or ",k}" in key}
+    assert by_key == expected
+    assert not [key for key in moved(record) if "{k," in key or ",k}" in key]
+    assert not [key for key in moved(replace(record, key=""), key_labels=True) if key.startswith("gateway_key_")]
 
 
 ENDS: dict[str, tuple[Record, set[str]]] = {  # name: (record, what else it moves)
@@ -169,7 +197,7 @@ def test_the_values_of_a_label_are_those_that_the_code_gives_it() -> None:
     assert set(LABEL_VALUES["endpoint"]) - {"other"} == {endpoint.name for endpoint in ENDPOINTS}
     assert set(LABEL_VALUES["kind"]) == set(get_args(get_type_hints(TemplateSpec)["kind"]))
     named = {label.partition(" ")[0] for label in LABEL_VALUES}
-    open_labels = {"model", "target", "template", "version", "revision"}  # from the configuration
+    open_labels = {"key", "model", "target", "template", "version", "revision"}  # from the configuration
     assert named | open_labels == {label for row in METRICS for label in row.labels}
 
 

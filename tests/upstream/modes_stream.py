@@ -511,8 +511,13 @@ async def tool_calls(reply: Reply) -> None:
     await reply.end()
 
 
-@streaming("odd-index")
+@mode("odd-index")
 async def odd_index(reply: Reply) -> None:
+    """A choice that was not requested."""
+    if not reply.request.stream:
+        await reply.json(reply.whole([TEXT, "LEAK"]))
+        return
+    await reply.stream_head()
     await reply.event(reply.piece("a", 0))
     await reply.event(reply.piece("LEAK", 5))
     await send_stream(reply, TOKENS)

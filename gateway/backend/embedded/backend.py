@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway.backend.embedded.request import EngineRequest, PromptTokens, read_params
+from gateway.backend.embedded.request import PARAMS, EngineRequest, PromptTokens, read_params
 from gateway.backend.engines import EMBEDDED
 from gateway.backend.openai.bos import bos_rule
+from gateway.backend.openai.neutral_values import without_neutral_values
 from gateway.backend.openai.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, Problem, RequestError, UpstreamError
@@ -41,12 +42,13 @@ class EmbeddedBackend:
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
         """Submit the exchange to the engine. On exit, the engine drops the call's choices before the next step."""
+        exchange, left_out = without_neutral_values(exchange, PARAMS)
         _check(exchange)
         # If the template writes the BOS, no second BOS is added, also if add_special_tokens is true.
         bos = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)
         running = self.engine.submit(await asyncio.to_thread(self._request, exchange, bos.fields))
         try:
-            yield IteratorEvents(self._events(running, bos.notices))
+            yield IteratorEvents(self._events(running, bos.notices + left_out))
         finally:
             self.engine.cancel(running)
 

@@ -19,6 +19,7 @@ from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS, LITELLM, OPE
 from gateway.backend.litellm.errors import gateway_error
 from gateway.backend.litellm.sdk import load, provider_of, switch_logging_off
 from gateway.backend.openai.events import CHAT, ChunkReader, read_usage
+from gateway.backend.openai.neutral_values import without_neutral_values
 from gateway.backend.openai.request_body import refuse_stream_options, stops_notice
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter, UpstreamIncomplete, UpstreamInvalidResponse
@@ -57,18 +58,21 @@ class LiteLLMBackend:
         if exchange.endpoint == "completions":
             raise UnsupportedParameter("this model's target accepts messages, not a raw prompt", param="prompt")
         _refuse_others(exchange.params, EMBEDDINGS_PARAMS if embeds else CHAT_PARAMS)
-        refuse_stream_options(exchange)
         switch_logging_off()  # in this call's task only
         if embeds:
             yield IteratorEvents(self._embed(exchange))
             return
+        known = CHAT_PARAMS if self._provider.params is None else self._provider.params
+        exchange, left_out = without_neutral_values(exchange, known)
+        refuse_stream_options(exchange)
         arguments = self._arguments(exchange)
         try:
             reply = await self._litellm.acompletion(**arguments)
         except Exception as error:
             raise gateway_error(error, exchange.params, self._private) from error
         try:
-            reader = ChunkReader(CHAT, self._target.label, exchange.n, stops_notice(exchange, OPENAI_STOPS))
+            notices = (*stops_notice(exchange, OPENAI_STOPS), *self._provider.dropped.notices(exchange), *left_out)
+            reader = ChunkReader(CHAT, self._target.label, exchange.n, notices)
             async with aclosing(_events(reply, reader, exchange, self._private)) as events:
                 yield IteratorEvents(events)
         finally:
@@ -87,10 +91,7 @@ class LiteLLMBackend:
             given["allowed_openai_params"] = sorted(given)  # LiteLLM drops some fields for unknown models
         elif provider.params is not None:
             _refuse_others(given, provider.params)
-        form = given.get("response_format")
-        if isinstance(form, dict) and form.get("type") in provider.dropped_formats:
-            message = f"this model's provider does not accept response_format of type {form['type']}; use another type"
-            raise UnsupportedParameter(message, param="response_format")
+        provider.dropped.refuse(given)
         if exchange.stream:
             given["stream_options"] = {"include_usage": True}
         return {
@@ -205,4 +206,6 @@ def _as_json(model: Any) -> dict[str, Any]:
 def _refuse_others(given: Iterable[str], known: Set[str]) -> None:
     for name in given:
         if name not in known:
-            raise UnsupportedParameter(f"this model's provider does not accept {name}; leave it out", param=name)
+            raise UnsupportedParameter(
+                f"the gateway does not send {name} to this model's provider; leave it out", param=name
+            )

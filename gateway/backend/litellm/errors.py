@@ -147,7 +147,7 @@ def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:
     names = [*(first or second for first, second in quoted), *re.findall(r"\w{1,64}", text)]
     param = next((name for name in names if name in sent), None)
     reason = one_safe_line(text).partition(" To drop ")[0]  # the rest is advice for users of LiteLLM
-    message = f"this model's provider refuses {param or 'a parameter'}: {reason}"
+    message = f"the gateway does not send {param or 'a parameter'} to this model's provider: {reason}"
     return UnsupportedParameter(
         f"{message} (the operator can leave it out with omit in the model's entry)" if param else message, param=param
     )

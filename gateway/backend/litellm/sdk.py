@@ -9,12 +9,12 @@ import gc
 import logging
 import os
 import warnings
-from collections.abc import Mapping
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from gateway.backend.litellm.dropped import DISTORTED, PROBES, Dropped, dropped_for
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, MediaNotAllowed, Problem
 from gateway.core.words import install_extra, quoted
@@ -27,12 +27,6 @@ PASSES_ADDRESSES = OPENAI_LIKE | {
 }  # fmt: skip
 """Providers to which LiteLLM passes the address of an image (observed at 1.106.2). For others, LiteLLM downloads
 the image or leaves the image out."""
-
-JSON_FORMATS: tuple[dict[str, Any], ...] = (
-    {"type": "json_object"},
-    {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object", "properties": {}}}},
-)
-"""One example of each ``response_format`` that requests JSON."""
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # the default downloads a price list on import
@@ -50,9 +44,8 @@ class Provider:
     passes_addresses: bool
     """True: LiteLLM passes addresses of media in messages to the provider."""
     params: frozenset[str] | None
-    """The chat parameters that the provider accepts; None: all."""
-    dropped_formats: frozenset[str]
-    """Types of ``response_format`` that LiteLLM accepts and then leaves out of the request."""
+    """The chat parameters that LiteLLM translates for the provider; None: all."""
+    dropped: Dropped
 
 
 def provider_of(target: TargetSpec) -> Provider:
@@ -68,18 +61,13 @@ def provider_of(target: TargetSpec) -> Provider:
         message = f"LiteLLM has no provider for {quoted(target.model)}; write provider/model, such as openai/NAME"
         raise ConfigError((Problem(target.label, 0, "model", message),)) from error
     like_openai = name in OPENAI_LIKE
-    params = None if like_openai else litellm.get_supported_openai_params(model=model, custom_llm_provider=name)
-
-    def request(value: Mapping[str, Any]) -> Any:
-        return litellm.get_optional_params(model=model, custom_llm_provider=name, response_format=value)
-
-    takes_formats = not like_openai and (params is None or "response_format" in params)
-    text = request({"type": "text"}) if takes_formats else None
+    found = None if like_openai else litellm.get_supported_openai_params(model=model, custom_llm_provider=name)
+    translated = frozenset() if like_openai else frozenset(PROBES if found is None else found)
     return Provider(
         openai_like=like_openai,
         passes_addresses=name in PASSES_ADDRESSES,
-        params=None if params is None else frozenset(params),
-        dropped_formats=frozenset(form["type"] for form in JSON_FORMATS if takes_formats and request(form) == text),
+        params=None if found is None else translated - DISTORTED.get(name, frozenset()),
+        dropped=dropped_for(litellm, model, name, translated),
     )
 
 

@@ -3,6 +3,7 @@
 base, completions, chat   the backends; each makes the body of a request
 request_body, bos         the fields that both bodies share; the begin-of-sequence token
 control_fields            fields by which a request could steer an engine
+neutral_values            values that cannot change an answer, left out where the target does not know the field
 upstream_request          one request, from sending to the release of the connection
 response_body             a response body → events, for JSON and for streams
 events, fast_stream       a chunk → events; plain text of a stream, forwarded unparsed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.backend.engines import COMPLETIONS_PARAMS
@@ -10,19 +10,11 @@ from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.base import OpenAIBackend
 from gateway.backend.openai.bos import bos_rule, without_bos
 from gateway.backend.openai.events import COMPLETIONS
+from gateway.backend.openai.neutral_values import is_neutral, without_neutral_values
 from gateway.backend.openai.request_body import add_common_fields, unverified_notice
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.exchange import Exchange, RawPrompt
-
-HAS_NO_EFFECT: Mapping[str, Callable[[Any], bool]] = {
-    "best_of": lambda value: value == 1,
-    "echo": lambda value: value is False,
-    "logit_bias": lambda value: not value,
-    "logprobs": lambda value: value is False,  # 0 requests the log probabilities of the chosen tokens
-    "presence_penalty": lambda value: value == 0,
-}
-"""Field → whether a value has no effect. An engine that ignores the field may receive only such values."""
 
 SKIP_SPECIAL = "skip_special_tokens"
 """The field of vLLM and SGLang that decides whether special tokens are removed from the text."""
@@ -47,10 +39,11 @@ class CompletionsBackend(OpenAIBackend):
         if not prompts:
             raise UnsupportedParameter("this model's target accepts a prompt, not messages", param="messages")
         for name in sorted(capabilities.missing & exchange.params.keys()):
-            if not HAS_NO_EFFECT[name](exchange.params[name]):
+            if not is_neutral(name, exchange.params[name]):
                 raise UnsupportedParameter(f"this model's engine does not accept {name}; leave it out", param=name)
         if not capabilities.token_prompts and any(not isinstance(prompt, str) for prompt in prompts):
             raise UnsupportedParameter("this model's engine accepts strings, not token ids", param="prompt")
+        exchange, left_out = without_neutral_values(exchange, self._known)
         rule = bos_rule(exchange, capabilities.bos_switch, self._adds_bos)
         prompts = without_bos(rule, prompts)
         prompt = prompts if exchange.prompt_is_list or len(prompts) > 1 else prompts[0]
@@ -58,4 +51,4 @@ class CompletionsBackend(OpenAIBackend):
         add_common_fields(body, exchange, capabilities)
         if exchange.keep_special and SKIP_SPECIAL in self._known:
             body.setdefault(SKIP_SPECIAL, False)  # tool calls may be written in special tokens
-        return body, rule.notices + unverified_notice(exchange, self._known)
+        return body, rule.notices + left_out + unverified_notice(exchange, self._known)

@@ -100,6 +100,7 @@ _MEANINGS: tuple[tuple[type[GatewayError], str, frozenset[int], re.Pattern[str]]
         frozenset({400, 403, 429}),
         re.compile(r"insufficient_quota|billing_hard_limit|exceeded your current quota|credit balance"),
     ),
+    (UpstreamAuthFailed, BAD_KEY, frozenset({400}), re.compile(r"^api_key_invalid$", re.MULTILINE)),  # Gemini
 )
 
 _STATUSES: Mapping[int, tuple[type[GatewayError], str]] = {
@@ -109,7 +110,8 @@ _STATUSES: Mapping[int, tuple[type[GatewayError], str]] = {
     403: (UpstreamAuthFailed, BAD_KEY),
     404: (
         UpstreamModelMissing,
-        "the model's server has no such model or path; the operator has to check url (up to /v1) and model",
+        "the model's server has no such model or path; the operator has to check model and url (of an "
+        "OpenAI-compatible server: up to /v1)",
     ),
     408: (UpstreamTimeout, "the model's server timed out"),
     413: (UpstreamRejectedRequest, "the model's server refused the request as too large"),
@@ -331,7 +333,7 @@ def _from_object(error: Mapping[str, Any]) -> UpstreamErrorBody:
     return UpstreamErrorBody(
         message=message if isinstance(message, str) else "",
         code=_word(error.get("code")),
-        type=_word(error.get("type")),
+        type=_word(error.get("type")) or _google_reason(error.get("details")),
         param=param if isinstance(param, str) and re.fullmatch(r"[\w.\[\]]{1,64}", param) else None,
     )
 
@@ -339,6 +341,12 @@ def _from_object(error: Mapping[str, Any]) -> UpstreamErrorBody:
 def _word(value: object) -> str:
     """Return a code or a type in lower case; empty if the value is neither a string nor an integer."""
     return str(value)[:MAX_SEARCHED].lower() if isinstance(value, str | int) else ""
+
+
+def _google_reason(details: object) -> str:
+    """Return the reason in Google's list ``error.details`` in lower case, such as ``api_key_invalid``."""
+    rows = details if isinstance(details, list) else ()
+    return next((_word(row["reason"]) for row in rows if isinstance(row, dict) and "reason" in row), "")
 
 
 def _detail(detail: object) -> str:

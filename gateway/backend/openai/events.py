@@ -1,6 +1,7 @@
 """Chunks of a response → events, for both endpoints. A response without a stream is one chunk.
 
-A chunk that cannot be read is an error, because skipping it could lose text.
+A chunk that cannot be read is an error, because skipping it could lose text. A choice with an index that was not
+requested is skipped with a notice, because no choice of the client can lose text by that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from gateway.backend.openai.error_mapping import error_in_body
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import SKIPPED_CHOICE, Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
 from gateway.stream.finish_reason import finish_reason
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
@@ -89,8 +90,8 @@ CHAT = ChoiceFormat(
 class ChunkReader:
     """Reads the chunks of one response, and tracks which choices have begun and finished."""
 
-    __slots__ = ("_choices", "_finished", "_format", "_invalid", "_keys", "_notices", "_open", "_private", "_target",
-                 "_usage")  # fmt: skip
+    __slots__ = ("_choices", "_finished", "_format", "_invalid", "_keys", "_notices", "_open", "_private", "_skipped",
+                 "_target", "_usage")  # fmt: skip
 
     def __init__(
         self,
@@ -116,6 +117,8 @@ class ChunkReader:
         self._open: dict[int, SurrogateJoiner | None] = {}
         """Index of each unfinished choice → a joiner if half a character may have arrived, otherwise None."""
         self._finished: set[int] = set()
+        self._skipped = False
+        """True: a choice with an index that was not requested has been skipped."""
         self._usage: Usage | None = None
 
     @property
@@ -190,8 +193,13 @@ class ChunkReader:
         if not isinstance(choice, dict):
             raise self._invalid("the model's server sent a choice that is not an object")
         index = choice.get("index", position)
-        if type(index) is not int or not 0 <= index < self._choices:
-            raise self._invalid(f"the model's server sent more than the {self._choices} requested choices")
+        if type(index) is not int:
+            raise self._invalid("the model's server sent a choice with an index that is not an integer")
+        if not 0 <= index < self._choices:
+            if not self._skipped:
+                self._skipped = True
+                events.append(Begun("", notices=(f"{SKIPPED_CHOICE}: {index}",)))
+            return
         form = self._format
         content, fields = (choice.get("text"), EMPTY_MAPPING) if form.message is None else form.message(choice)
         if content is not None and not isinstance(content, str):

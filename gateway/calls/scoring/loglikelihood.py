@@ -94,7 +94,7 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
     try:
         scored = await _completions(route, candidates.texts)
     except UpstreamRejectedRequest as error:
-        error.message += policy_changes(route.spec.policy, candidates.prepared.notices)
+        error.message += policy_changes(route.spec.policy, candidates.prepared.notices, error)
         raise
     finally:
         timeline.backend_closed()

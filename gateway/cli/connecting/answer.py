@@ -1,9 +1,10 @@
-"""Sends one question to a running gateway, and writes the answer while it arrives."""
+"""Sends requests to a running gateway: a question, whose answer is written while it arrives, or a GET request."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,20 +42,37 @@ async def ask(
 
     ``url``: the address of the gateway, with or without ``/v1``. Raises ``CommandError`` if there is no whole answer.
     """
-    root = server_root(url)
-    client = HttpClient()
     sent = time.monotonic()
+    streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    async with _response(url, "POST", "/v1/chat/completions", key, orjson.dumps(streamed)) as http:
+        return await _read(http, sent, write, think)
+
+
+async def get_json(url: str, path: str, key: str | None) -> Any:
+    """Return the JSON answer to a GET request. ``url``: as for ``ask``. Raises ``CommandError`` without an answer."""
+    async with _response(url, "GET", path, key, b"") as http:
+        body = await read_body(http)
     try:
-        endpoint = client.endpoint(f"{root}/v1/chat/completions", json_headers(key), CONNECT_SECONDS)
-        streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
-        http = await endpoint.post(orjson.dumps(streamed))
-    except UpstreamError:
+        return orjson.loads(body)
+    except ValueError:
+        raise CommandError(_error(body), FAILED) from None
+
+
+@asynccontextmanager
+async def _response(url: str, method: str, path: str, key: str | None, body: bytes) -> AsyncIterator[Connection]:
+    """Send a request, and return the connection from which the answer with status 200 can be read."""
+    root, client = server_root(url), HttpClient()
+    try:
+        endpoint = client.endpoint(root + path, json_headers(key), CONNECT_SECONDS, method=method)
+        http = await endpoint.post(body)
+    except UpstreamError as error:
+        why = f" ({error.reason or error.message})" if root.startswith("https:") else ""
         start = "start a gateway with gateway serve or gateway demo, or give another address with --url"
-        raise CommandError(f"no gateway answers at {root}; {start}", FAILED) from None
+        raise CommandError(f"no gateway answers at {root}{why}; {start}", FAILED) from None
     try:
         if http.status != 200:
             raise CommandError(_error(await read_body(http)), FAILED)
-        return await _read(http, sent, write, think)
+        yield http
     except UpstreamError as error:
         raise CommandError(f"the connection to the gateway failed ({error.code})", FAILED) from None
     finally:

@@ -25,11 +25,12 @@ TEXT = "a"
 
 @dataclass(frozen=True, slots=True)
 class LiveResult:
-    """The result of the check of one target."""
+    """The result of one check."""
 
-    target: TargetSpec
+    label: str
+    """The name of the target, or of what else has been checked."""
     found: str
-    """A phrase about the target for the table of results."""
+    """A phrase for the table of results."""
     problem: Problem | None = None
 
 
@@ -59,10 +60,10 @@ async def check_targets(snapshot: Snapshot) -> Sequence[LiveResult]:
 async def _check(model: ModelSpec, position: int, client: HttpClient) -> LiveResult:
     target = model.targets[position]
     try:
-        return LiveResult(target, await _ask(model, target, client))
+        return LiveResult(target.label, await _ask(model, target, client))
     except LiveProblem as error:
         problem = locate(Problem(target.label, 0, error.setting, str(error)), model, position)
-        return LiveResult(target, "problem", problem)
+        return LiveResult(target.label, "problem", problem)
 
 
 async def _ask(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:

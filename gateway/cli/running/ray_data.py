@@ -66,12 +66,15 @@ def ask_with_ray(
     try:
         import ray
         import ray.data
-    except ImportError:
-        raise CommandError('--engine ray needs Ray: pip install "ray[data]"') from None
+    except ImportError as error:
+        raise CommandError(f'--engine ray needs Ray: pip install "ray[data]" ({_first_line(error)})') from None
     items = [{"row": pickle.dumps(row)} for row in rows]
     if not items:
         return
-    ray.init(ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
+    try:
+        ray.init(ignore_reinit_error=True, log_to_driver=False, include_dashboard=False)
+    except Exception as error:  # Ray raises plain ``Exception`` too
+        raise CommandError(f"Ray did not start ({_first_line(error)}); no row was sent", 1) from error
     ray.data.DataContext.get_current().enable_progress_bars = False
     machines = sum(bool(node["Alive"]) for node in ray.nodes())
     try:
@@ -88,3 +91,7 @@ def ask_with_ray(
     except (ray.exceptions.RayError, ray.data.exceptions.UserCodeException) as error:
         reason = str(error).strip().splitlines()[-1].partition(". ")[0]
         raise CommandError(f"the run on Ray ended early ({reason}); the same command continues it", 1) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

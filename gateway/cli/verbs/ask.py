@@ -29,14 +29,15 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 def _configured_url() -> str:
     """Return the address of the gateway that ``./gateway.yaml`` configures; ``DEFAULT_URL`` without this file."""
-    from gateway.config.load import configured_url
+    from gateway.config.load import configured_server
+    from gateway.config.sections.server import local_url
 
     config = Path("gateway.yaml")
     if not config.exists():
         return DEFAULT_URL
-    if (url := configured_url(config, os.environ)) is None:
+    if (server := configured_server(config, os.environ)) is None:
         raise CommandError("gateway.yaml has problems; list them with gateway check, or give --url")
-    return url
+    return local_url(server, server.port)
 
 
 def _write(text: str) -> None:

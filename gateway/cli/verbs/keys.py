@@ -1,30 +1,61 @@
-"""Make a client key.
+"""Make, list and revoke client keys.
 
-The key is printed once, on standard error, and is not stored. The entry for keys.yaml is printed on standard output,
-and contains only the digest of the key.
+A new key is printed once, on standard error, and is not stored. Its entry contains only the digest of the key: it is
+printed on standard output, or added to the key file of the configuration with --write. A running gateway applies a
+changed key file within a few seconds.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import sys
-from typing import Literal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from gateway.cli.options import CommandError, verb
+from gateway.cli.options import CommandError, check_config_exists, config_option, print_note, verb
+
+if TYPE_CHECKING:
+    from gateway.config.snapshot import KeySpec
 
 EXAMPLES = """Examples:
-  gateway keys new ci-runner >> keys.yaml      the key goes to the terminal, the entry to the file
+  gateway keys new ci-runner --write           the key goes to the terminal, the entry to the key file
+  gateway keys new ci-runner >> keys.yaml      the same without a configuration
+  gateway keys list
+  gateway keys revoke ci-runner
 """
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("action", type=click.Choice(["new"]), help="make a key")
-@click.argument("name", metavar="NAME", help="the name of the entry in keys.yaml")
-def command(action: Literal["new"], name: str) -> int:
-    """Print a new key on standard error and the key's entry on standard output."""
+@click.argument("action", type=click.Choice(["new", "list", "revoke"]), help="what to do")
+@click.argument("name", required=False, metavar="[NAME]", help="the name of the key's entry; for new and revoke")
+@click.option("--write", is_flag=True, help="new: add the entry to the key file of the configuration")
+@click.option("--json", "as_json", is_flag=True, help="list: print JSON instead of a table")
+@config_option()
+def command(
+    action: Literal["new", "list", "revoke"], name: str | None, write: bool, as_json: bool, config: Path
+) -> int:
+    """Do one action, with the key file that the configuration names."""
+    if (name is None) != (action == "list"):
+        fault = "needs the NAME of a key" if name is None else "takes no NAME"
+        raise click.UsageError(f"keys {action} {fault}", click.get_current_context())
+    if name is None:
+        _list(config, as_json=as_json)
+    elif action == "new":
+        _new(name, config if write else None)
+    else:
+        _revoke(name, config)
+    return 0
+
+
+def _new(name: str, config: Path | None) -> None:
+    """Print a new key on standard error. ``config``: the configuration whose key file gets the entry, or None."""
+    from gateway.config.files.key_file import with_entry
     from gateway.config.schema.names import KEY_NAME
 
     if not KEY_NAME.fullmatch(name):
@@ -33,6 +64,71 @@ def command(action: Literal["new"], name: str) -> int:
             "and begin with a letter or a digit"
         )
     key = f"gk_{secrets.token_hex(3)}_{secrets.token_urlsafe(32)}"
+    entry = f'{name}:\n  sha256: "{hashlib.sha256(key.encode()).hexdigest()}"\n  models: ["*"]\n'
+    if config is None:
+        print(entry, end="")
+    else:
+        file, _ = _read(config)
+        _edit(file, lambda text: with_entry(text, name, entry))
+        print(f"added {name} to {file}")
     print(f"key for {name}, shown only once: {key}", file=sys.stderr)
-    print(f'{name}:\n  sha256: "{hashlib.sha256(key.encode()).hexdigest()}"\n  models: ["*"]')
-    return 0
+
+
+def _list(config: Path, *, as_json: bool) -> None:
+    """Print one row for each key."""
+    from gateway.cli.terminal import format_table
+    from gateway.config.sections.keys import expiry_state
+    from gateway.core.words import utc
+
+    now, keys = time.time(), _read(config)[1]
+    ends = [None if key.expires is None else utc(key.expires) for key in keys]
+    if as_json:
+        rows = [
+            {"name": key.name, "models": key.models, "expires": end, "state": expiry_state(key, now)}
+            for key, end in zip(keys, ends, strict=True)
+        ]
+        print(json.dumps(rows, indent=2))
+    else:
+        table = [
+            [key.name, ", ".join(key.models), end or "never", expiry_state(key, now)]
+            for key, end in zip(keys, ends, strict=True)
+        ]
+        print(*format_table([["name", "models", "expires", "state"], *table]), sep="\n")
+
+
+def _revoke(name: str, config: Path) -> None:
+    """Remove the entry of a key."""
+    from gateway.config.files.key_file import without_entry
+    from gateway.core.words import quoted, suggest
+
+    file, keys = _read(config)
+    names = [key.name for key in keys]
+    if name not in names:
+        raise CommandError(f"{file} has no key {quoted(name)}{suggest(name, names)}")
+    if names == [name]:
+        raise CommandError(
+            f"{name} is the only key, and a gateway does not load an empty key file; first make another key: "
+            "gateway keys new NAME --write"
+        )
+    _edit(file, lambda text: without_entry(text, name))
+    print(f"removed {name} from {file}")
+
+
+def _read(config: Path) -> tuple[Path, Sequence[KeySpec]]:
+    from gateway.config.load import configured_keys
+
+    check_config_exists(config)
+    return configured_keys(config)
+
+
+def _edit(file: Path, change: Callable[[str], str]) -> None:
+    from gateway.config.files.key_file import MODE, CannotEdit, edit
+
+    try:
+        before = edit(file, change)
+    except CannotEdit as error:
+        raise CommandError(f"{file} {error}") from None
+    except OSError as error:
+        raise CommandError(f"{file} cannot be written ({error.strerror or error})") from None
+    if before not in (None, MODE):
+        print_note(f"{file} had the mode {before:04o} and has {MODE:04o} now; the gateway must run as its owner")

@@ -119,6 +119,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "Further options of an `embedded` or `litellm` target."),
     Row(GATEWAY, "keys.file", kinds.TEXT, None,
         "The file with the client keys, relative to this file; optional on loopback."),
+    Row(GATEWAY, "keys.max_in_metrics", integer(0), 50,
+        "The largest number of client keys with which metrics name the key of a call; 0: never."),
     Row(GATEWAY, "store.url", kinds.STORE_URL, None,
         "A Redis or Valkey server with which several gateways share their rate limits, and with `cache.shared` their "
         "cache; without it, each counts alone."),
@@ -133,7 +135,8 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(GATEWAY, "cache.shared", kinds.SWITCH, False,
         "Keep answers on the server of `store.url`; all gateways with this server share the answers."),
     Row(GATEWAY, "cache.max_size", kinds.SIZE, "256MiB",
-        "The maximum size of the cache; above it, the oldest answers are removed; a Redis server has its own limit."),
+        "The maximum size of the cache, in memory for each worker; above it, the oldest answers are removed; a Redis "
+        "server has its own limit."),
     Row(GATEWAY, "recordings.path", kinds.TEXT, None,
         "The SQLite file for the calls that a policy records, relative to this file."),
     Row(GATEWAY, "recordings.retention", duration(positive=True), "168h",
@@ -194,6 +197,9 @@ ROWS: Final[tuple[Row, ...]] = (
         "Whether complete answers are kept and sent again for exactly the same request."),
     Row(POLICY, "cache.ttl", duration(positive=True), "24h",
         "How long an answer in the cache may be used."),
+    Row(POLICY, "cache.coalesce", kinds.SWITCH, False,
+        "Whether equal requests at the same time make one call, if `temperature` is 0 or a `seed` is given; needs "
+        "`mode: on`."),
     Row(POLICY, "record", choice("off", "metadata", "full"), "off",
         "Whether calls are recorded: `metadata` has no text of prompts and answers, `full` has all."),
     Row(POLICY, "delivery.timeout.connect", duration(positive=True), "2s",
@@ -203,9 +209,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(POLICY, "delivery.timeout.idle", duration(positive=True), "30s",
         "The longest pause between two pieces of content, and the longest time in which a client reads nothing."),
     Row(POLICY, "delivery.timeout.total", duration(positive=True), "600s",
-        "How long a call may take, including retries."),
+        "How long a call may take, including retries and fallback models."),
     Row(POLICY, "delivery.retry.attempts", integer(1, 10), 3,
-        "The maximum number of attempts of a call, over all targets; nothing is retried after the first content."),
+        "The maximum number of attempts of a call, over all targets and fallback models; "
+        "nothing is retried after the first content."),
     Row(POLICY, "delivery.retry.budget", kinds.PERCENT, "20%",
         "The maximum retries of a model, as a share of its calls in the last 10 s; 3 per second are always allowed."),
     Row(POLICY, "delivery.balance", choice(*get_args(Balance)), "round_robin",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Literal
 
 from gateway.config.files.reader import AddProblem, Files, digest
 from gateway.config.schema.names import KEY_NAME
 from gateway.config.schema.settings import KEYS
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import KeyLimits, KeySpec
-from gateway.core.words import quoted, suggest
+from gateway.core.words import quoted, suggest, utc
 
 NO_KEY = digest(b"")
 """The digest of the empty string."""
+EXPIRES_SOON = 14 * 24 * 3600.0
+"""Seconds before the end of a key or certificate from which the operator is warned (as in ``deploy/alerts.yml``)."""
 
 
 def read_keys(files: Files, path: Path, models: Collection[str], add_problem: AddProblem) -> tuple[KeySpec, ...]:
@@ -46,3 +49,20 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
     return tuple(
         KeySpec(name=name, **{**entry, "limits": KeyLimits(**entry["limits"])}) for name, entry in entries.items()
     )
+
+
+def expiry_state(key: KeySpec, now: float) -> Literal["valid", "expires soon", "expired"]:
+    """Return whether a key has expired at the time ``now``, or expires within ``EXPIRES_SOON``."""
+    if key.expires is None or key.expires > now + EXPIRES_SOON:
+        return "valid"
+    return "expired" if key.expires <= now else "expires soon"
+
+
+def expiry_notes(keys: Collection[KeySpec], now: float) -> Iterator[str]:
+    """Yield a note about each key that has expired or expires soon."""
+    for key in keys:
+        state = expiry_state(key, now)
+        if key.expires is not None and state != "valid":
+            verb = "expired at" if state == "expired" else "expires soon, at"
+            advice = f"revoke {key.name}" if state == "expired" else "new NAME --write"
+            yield f"the client key {key.name} {verb} {utc(key.expires)}: gateway keys {advice}"

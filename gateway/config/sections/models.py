@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from gateway.config.files.reader import Files
 from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
@@ -66,7 +67,7 @@ def _model(
         if parameter in RESERVED:
             message = f"{quoted(parameter)} cannot be omitted; list only parameters such as temperature"
             document.refuse((*path, "omit"), message)
-    _check_fallback(document, path, values["fallback"] or (), names, policy)
+    _check_fallback(document, files, path, values["fallback"] or (), names, policy)
     tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
     if template is None or policy is None:
         return None
@@ -88,18 +89,35 @@ def _model(
 
 
 def _check_fallback(
-    document: YamlDocument, path: KeyPath, fallback: Sequence[str], names: Sequence[str], policy: PolicySpec | None
+    document: YamlDocument,
+    files: Files,
+    path: KeyPath,
+    fallback: Sequence[str],
+    names: Sequence[str],
+    policy: PolicySpec | None,
 ) -> None:
-    """Check the models that ``fallback`` names. ``names``: all configured models."""
+    """Check the models that ``fallback`` names. ``names``: all configured models.
+
+    Adds a note if the policy allows fewer attempts than there are models.
+    """
     where = (*path, "fallback")
     for other in fallback:
         if other == path[-1]:
             document.refuse(where, "names the model itself; name other models")
         elif other not in names:
             document.refuse(where, f"no model {quoted(other)}{suggest(other, names)}")
-    if fallback and policy is not None and not policy.delivery.fallback:
+    if policy is None or not fallback:
+        return
+    if not policy.delivery.fallback:
         message = f"is not allowed by the policy {quoted(policy.name)}; set delivery.fallback: true in this policy"
         document.refuse(where, message)
+    attempts = policy.delivery.attempts
+    if left_out := fallback[attempts - 1 :]:
+        note = (
+            f"leaves no attempt for {', '.join(left_out)}, because each model needs one and policy {policy.name} has "
+            f"delivery.retry.attempts: {attempts}; allow {len(fallback) + 1} attempts, or name fewer models"
+        )
+        files.notes.append(document.problem(where, note))
 
 
 def _check_forms(

@@ -56,6 +56,8 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
         where = ("delivery", "timeout", clock)
         if document.has(where) and timeout[clock] and total and timeout[clock] > total:
             document.refuse(where, f"has no effect, because it is longer than total ({total:g}s); make it shorter")
+    if values["cache"]["coalesce"] and values["cache"]["mode"] in ("off", "read_only", "write_only"):
+        document.refuse(("cache", "coalesce"), "has no effect without cache.mode: on; set both, or remove this one")
     folders = _media_folders(files, document, values["media"])
     if len(files.problems) > before:
         return None

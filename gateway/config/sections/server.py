@@ -91,6 +91,14 @@ def local_url(server: ServerSpec, port: int) -> str:
     return f"{server.scheme}://{url_host(WILDCARDS.get(server.host, server.host))}:{port}"
 
 
+def status_url(server: ServerSpec) -> str:
+    """Return the address of the listener that serves ``/metrics`` and ``/status``."""
+    if server.admin is None:
+        return local_url(server, server.port)
+    host, _, port = server.admin.rpartition(":")
+    return f"{'https' if server.tls_admin else 'http'}://{url_host(WILDCARDS.get(host.strip('[]'), host))}:{port}"
+
+
 def url_host(host: str) -> str:
     """Return an address in the form for URLs and Host headers: an IPv6 address is put in brackets."""
     bare = host.strip("[]")

@@ -73,7 +73,9 @@ class TargetEntry:
                 self.add_problem(
                     setting, f"is a setting of {' or '.join(takers)} targets, not of {kind.name}; remove it"
                 )
-            if given and setting == "url" and self._values[setting] and not urlsplit(self._values[setting]).path:
+            # For litellm targets, LiteLLM adds the path of each provider.
+            needs_path = given and setting == "url" and kind.name != "litellm"
+            if needs_path and self._values[setting] and not urlsplit(self._values[setting]).path:
                 note = "has no path; most servers accept requests under /v1, so write /v1 at the end of the address"
                 self._files.notes.append(self._document.problem((*self._path, setting), note))
             if not given and setting in kind.required:

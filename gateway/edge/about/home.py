@@ -1,4 +1,4 @@
-"""``/``, a page for people, and ``/version``."""
+"""``/``, a page for people, with its icon, and ``/version``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gateway.edge.state import GatewayState
 
 HEADERS = (
     b"content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\n"
-    b"content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
+    b"content-security-policy: default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; "
+    b"frame-ancestors 'none'\r\n"
     b"x-content-type-options: nosniff\r\n"
 )
 PAGE = """<!DOCTYPE html>
@@ -47,11 +48,15 @@ th, td {{ text-align: left; padding: .15rem 1.5rem .15rem 0; vertical-align: top
 {paths}
 </tbody>
 </table>
-<p>The fields of each request are in <a href="/openapi.json">openapi.json</a>.</p>
+<p>The fields of each request are in <a href="{root_path}/openapi.json">openapi.json</a>.</p>
 </main>
 </body>
 </html>
 """
+ICON = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
+    b'<path fill="#28c" d="M1 15V8a7 7 0 0 1 14 0v7h-4V8a3 3 0 0 0-6 0v7z"/></svg>'
+)
 NEEDS_KEY = "<p>The names of the models are shown to clients that send a key.</p>"
 
 
@@ -67,10 +72,11 @@ class Home:
         stack = self._state.stack
         needs_key = stack.keyring.needed and request.header("authorization") is None
         names = [] if needs_key else visible_models(stack, authenticate(stack, request))
-        base_url = f"{stack.snapshot.server.scheme}://{request.header('host')}/v1"
+        base_url = f"{stack.snapshot.server.scheme}://{request.header('host')}{request.root_path}/v1"
         listed = "\n".join([f"<li><code>{escape(name)}</code></li>" for name in names])
         page = PAGE.format(
             version=VERSION,
+            root_path=escape(request.root_path),
             base_url=escape(base_url),
             models=NEEDS_KEY if needs_key else f"<ul>\n{listed}\n</ul>",
             command=escape(curl_command(base_url, names[0] if names else "MODEL", has_keys=stack.keyring.needed)),
@@ -81,6 +87,14 @@ class Home:
     async def version(self, request: HttpRequest) -> None:
         """``GET /version``, in vLLM's form."""
         request.reply_json(200, {"version": VERSION})
+
+
+async def icon(request: HttpRequest) -> None:
+    """``GET /favicon.ico``, which browsers request without a key."""
+    request.reply(200, b"content-type: image/svg+xml\r\ncache-control: max-age=86400\r\n", ICON)
+
+
+ICON_ROUTES = {"/favicon.ico": ("GET", icon)}
 
 
 def curl_command(base_url: str, model: str, *, has_keys: bool) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.core.version import VERSION
+from gateway.edge.about.answer_schemas import ANSWERS
 from gateway.edge.endpoints.table import ENDPOINTS, Endpoint
 from gateway.edge.http_request import JSON, HttpRequest
 from gateway.wire.body_schemas import body_schemas
@@ -17,16 +18,21 @@ SUMMARIES = {
     "/": "A page for people: the models, the paths and a request to try",
     "/version": "The version of the gateway",
     "/openapi.json": "This document",
+    "/favicon.ico": "The icon that browsers request with every page",
     "/v1/models": "The models that the client may use",
     "/v1/models/{model}": "One model",
-    **dict.fromkeys(("/v1/tokenizer_info", "/tokenizer_info"), "The configuration of the model's tokenizer"),
+    **dict.fromkeys(
+        ("/{model}/v1/tokenizer_info", "/{model}/tokenizer_info"),
+        "The configuration of the model's tokenizer; without the model in the path if there is only one",
+    ),
     **dict.fromkeys(("/health", "/health/live"), "200 while the process runs"),
     "/health/ready": "200 while calls are accepted, 503 during a shutdown",
     "/metrics": "Metrics in Prometheus' text format; on the admin listener if there is one",
+    "/status": "The configuration in use, its targets, the store and the last reload; beside /metrics",
 }
 """GET path → summary."""
 
-MEDIA_TYPES = {"/": "text/html", "/metrics": "text/plain"}
+MEDIA_TYPES = {"/": "text/html", "/favicon.ico": "image/svg+xml", "/metrics": "text/plain"}
 """GET path → media type of the answer, if it is not JSON."""
 
 DESCRIPTION = (
@@ -53,16 +59,15 @@ ERROR: dict[str, Any] = {
 
 
 @cache
-def document() -> bytes:
-    """Return the OpenAPI document as JSON."""
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document without the address of the server."""
     rows = [(path, endpoint) for endpoint in ENDPOINTS for path in endpoint.paths]
     bodies, schemas = body_schemas({path: row.request for path, row in rows}, "#/components/schemas/{model}")
     paths: dict[str, Any] = {path: {"get": _get(path, summary)} for path, summary in SUMMARIES.items()}
-    paths |= {path: {"post": _post(endpoint, bodies[path])} for path, endpoint in rows}
-    return orjson.dumps({
+    paths |= {path: {"post": _post(path, endpoint, bodies[path])} for path, endpoint in rows}
+    return {
         "openapi": "3.1.0",
         "info": {"title": "meta-gateway", "version": VERSION, "description": DESCRIPTION},
-        "servers": [{"url": "/"}],
         "security": [{}, {"key": []}],
         "paths": paths,
         "components": {
@@ -75,33 +80,39 @@ def document() -> bytes:
             },
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
-    })  # fmt: skip
+    }
 
 
 async def openapi(request: HttpRequest) -> None:
     """``GET /openapi.json``. A request needs no key, because the document contains no names of models."""
-    request.reply(200, JSON, await asyncio.to_thread(document))
+    servers = [{"url": request.root_path or "/"}]
+    request.reply(200, JSON, orjson.dumps({**await asyncio.to_thread(document), "servers": servers}))
 
 
 def _get(path: str, summary: str) -> dict[str, Any]:
-    operation = {"summary": summary, "responses": _responses(MEDIA_TYPES.get(path, "application/json"))}
+    text = {MEDIA_TYPES[path]: {"schema": {"type": "string"}}} if path in MEDIA_TYPES else {}
+    operation = {"summary": summary, "responses": _responses(text or _json_answer(path))}
     if "{model}" in path:
         model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
         return {**operation, "parameters": [model]}
     return operation
 
 
-def _post(endpoint: Endpoint, body: Any) -> dict[str, Any]:
-    streamed = ("text/event-stream",) if endpoint.streams else ()
+def _post(path: str, endpoint: Endpoint, body: Any) -> dict[str, Any]:
+    streamed = {"text/event-stream": {"schema": {"type": "string"}}} if endpoint.streams else {}
     return {
         "summary": endpoint.summary,
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": _responses("application/json", *streamed),
+        "responses": _responses({**_json_answer(path), **streamed}),
     }
 
 
-def _responses(*media_types: str) -> dict[str, Any]:
+def _json_answer(path: str) -> dict[str, Any]:
+    return {"application/json": {"schema": ANSWERS[path]}}
+
+
+def _responses(content: dict[str, Any]) -> dict[str, Any]:
     return {
-        "200": {"description": "The answer", "content": {media_type: {} for media_type in media_types}},
+        "200": {"description": "The answer", "content": content},
         "default": {"$ref": "#/components/responses/Error"},
     }

@@ -81,7 +81,7 @@ class CallHandler:
                 if (mode := route.spec.policy.record) != "off":
                     timeline.recording = _recording(state.stack, mode, route, key)
                 if state.stack.limiter.is_limited(key, call.model):
-                    admission = await self._admit(request, call, route, key)
+                    admission = await self._admit(request, call, route, key, timeline)
                 await endpoint.respond(request, call, route, timeline)
                 end = ("ok", request.status, "")
             except asyncio.CancelledError:
@@ -95,7 +95,7 @@ class CallHandler:
         except GatewayError as error:
             end = (error.code, request.status or error.status, "")
             is_attempt = timeline.attempts and (error.upstream_status or isinstance(error, UpstreamError))
-            timeline.refusal = "" if is_attempt else error.message  # a failed attempt has a line with its reason
+            timeline.refusal = "" if is_attempt else error.log_message  # a failed attempt has a line with its reason
             await _fail(request, error, timeline)
             end = (error.code, request.status, "")
             drop_tracebacks(error)
@@ -107,6 +107,7 @@ class CallHandler:
         finally:
             state.running -= 1
             timeline.in_flight.value -= 1
+            timeline.key = request.key
             record = timeline.freeze(*end)
             if admission is not None:
                 admission.end(_used_tokens(record))
@@ -159,14 +160,16 @@ class CallHandler:
         timeline.admitted()
         return call, route, key
 
-    async def _admit(self, request: HttpRequest, call: Call, route: Route, key: KeySpec | None) -> Admission:
+    async def _admit(
+        self, request: HttpRequest, call: Call, route: Route, key: KeySpec | None, timeline: CallTimeline
+    ) -> Admission:
         """Check the limits of the key and the model. Wait while the model has too many calls."""
         limiter = self._state.stack.limiter
         texts = call.prompts if call.dialogue is None else call.dialogue.texts
         tokens = call.n * _most_tokens(call, route)
         self._state.queued.add(request)
         try:
-            admission = await limiter.admit(key, route.spec, sum(map(len, texts)), tokens)
+            admission = await limiter.admit(key, route.spec, sum(map(len, texts)), tokens, timeline.queue_waited)
         except RateLimitExceeded as error:
             request.extra_headers += _header_block(error.headers)
             raise
@@ -229,7 +232,7 @@ async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimelin
 
 def _send_failure(request: HttpRequest, error: GatewayError, timeline: CallTimeline, last: bytes = b"") -> None:
     """Send an error response if nothing has been sent yet, else the error as the last stream event, after ``last``."""
-    error.retried = timeline.attempt_log.retries > 0
+    error.retried = error.retried or timeline.attempt_log.retries > 0
     if isinstance(error, UpstreamError) and timeline.target:
         earlier = ", ".join(timeline.failed_attempts[: timeline.attempts - 1])
         error.message += f" (target {timeline.target}{f'; earlier attempts: {earlier}' if earlier else ''})"

@@ -36,11 +36,15 @@ class Keyring:
             return None
         scheme, _, token = (authorization or "").partition(" ")
         key = self._by_digest.get(hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).digest())
-        if scheme.lower() != "bearer" or key is None or (key.expires is not None and key.expires <= self._now()):
-            raise InvalidApiKey(
+        has_expired = key is not None and key.expires is not None and key.expires <= self._now()
+        if scheme.lower() != "bearer" or key is None or has_expired:
+            error = InvalidApiKey(
                 "the request has no valid client key; send a key of this gateway (made with gateway keys new), not a "
                 "provider's key, as `Authorization: Bearer …`"
             )
+            if key is not None and has_expired:
+                error.log_message = f"the client key {key.name} has expired"
+            raise error
         return key
 
     def allows(self, key: KeySpec | None, model: str) -> bool:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from gateway.core.errors import Overloaded
+from gateway.telemetry.metrics import NumberSeries
 
 
 class CallQueue:
     """The slots for concurrent calls of one model, and the queue of calls that wait for a slot."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, length: Callable[[str, str], NumberSeries]) -> None:
+        """``length``: returns the gauge that counts the waiting calls of a model and a key."""
         self._model = model
+        self._length = length
         self._slots = self._size = 0
         self._wait = 0.0
         self.running = 0
@@ -44,6 +48,8 @@ class CallQueue:
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(key, deque()).append(slot)
         self.waiting += 1
+        length = self._length(self._model, key)
+        length.value += 1
         try:
             async with asyncio.timeout(self._wait):
                 await slot
@@ -57,6 +63,8 @@ class CallQueue:
                 waited = f"the call waited {self._wait:g} s in the queue (limits.queue_wait)"
                 raise _refusal("queue_timeout", f"model {self._model} is busy: {waited}; retry later") from None
             raise
+        finally:
+            length.value -= 1
 
     def _give_way(self, key: str) -> bool:
         """Refuse the last call of the longest line if this line has at least two calls more than the line of ``key``.

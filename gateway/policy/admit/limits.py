@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.config.snapshot import KeyLimits, KeySpec, LimitsPolicy, ModelSpec
 from gateway.core.errors import RateLimitExceeded
 from gateway.policy.admit.call_queue import CallQueue
 from gateway.policy.admit.rates import Balance, Charge, RateStore
+from gateway.telemetry.metrics import NumberSeries
 
 CHARACTERS_PER_TOKEN = 4
 """The number of characters that count as one token when the tokens of a call are estimated."""
@@ -48,7 +50,9 @@ class Admission:
 class Concurrency:
     """The counts of running calls and the queues of a process. This state survives a reload."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue_length: Callable[[str, str], NumberSeries]) -> None:
+        """``queue_length``: see ``CallQueue``."""
+        self.queue_length = queue_length
         self.running: Counter[str] = Counter()
         """Name of a key → the number of its running calls, for keys that limit concurrent calls."""
         self.queues: dict[str, CallQueue] = {}
@@ -64,6 +68,7 @@ class Limiter:
         self.store = store
         self.running = concurrency.running
         self._queues = concurrency.queues
+        self._queue_length = concurrency.queue_length
         self._models = frozenset(name for name, model in models.items() if model.policy.limits != LimitsPolicy())
         self._keys = frozenset(key.name for key in keys if key.limits != KeyLimits())
         self._limited = {
@@ -73,18 +78,21 @@ class Limiter:
     def activate(self) -> None:
         """Apply the limits of concurrent calls. Call when the configuration becomes active."""
         for name, limits in self._limited.items():
-            queue = self._queues.setdefault(name, CallQueue(name))
+            queue = self._queues.setdefault(name, CallQueue(name, self._queue_length))
             queue.limit(limits.concurrency or 0, limits.queue_wait, limits.queue_size)
 
     def is_limited(self, key: KeySpec | None, model: str) -> bool:
         """Return whether the key or the model has any limit."""
         return model in self._models or (key is not None and key.name in self._keys)
 
-    async def admit(self, key: KeySpec | None, model: ModelSpec, characters: int, max_tokens: int) -> Admission:
+    async def admit(
+        self, key: KeySpec | None, model: ModelSpec, characters: int, max_tokens: int, waited: Callable[[float], None]
+    ) -> Admission:
         """Admit a call, after waiting for a slot of the model if necessary.
 
         The tokens of the call are estimated from ``characters``, the length of the prompt, and ``max_tokens``, the
-        maximum length of the answer. Raises ``RateLimitExceeded``, or ``Overloaded`` if the queue refuses the call.
+        maximum length of the answer. ``waited`` is called with the seconds that the call has spent in the queue of the
+        model. Raises ``RateLimitExceeded``, or ``Overloaded`` if the queue refuses the call.
         """
         limits = model.policy.limits
         key_limits, name = (key.limits, key.name) if key is not None else (KeyLimits(), "")
@@ -110,7 +118,11 @@ class Limiter:
                     admission.charges = tokens
             if model.name in self._limited:
                 queue = self._queues[model.name]
-                await queue.enter(name)
+                began = time.monotonic()
+                try:
+                    await queue.enter(name)
+                finally:
+                    waited(time.monotonic() - began)
                 admission.queue = queue
         except BaseException:
             admission.end(0)

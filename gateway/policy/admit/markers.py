@@ -32,7 +32,10 @@ EDITS = ("escape", "strip")
 CHANGES = (*EDITS, "token_ids")
 """The actions that change a request."""
 STRUCTURAL_KEYS = frozenset({"role", "name"})
-"""Keys whose values are names. A marker in a name is refused, because a changed name would mean something else."""
+"""Keys whose values are names. A marker in a name is refused, because a changed name would mean something else. The
+``name`` of a message is text, like its content."""
+MESSAGE_NAME = re.compile(r"messages\[\d+\]\.name")
+"""Matches the path of a message's ``name``."""
 OUTCOMES: Mapping[MarkerAction, str] = {
     "escape": "escaped", "strip": "stripped", "report": "reported", "token_ids": "as_token_ids",
 }  # fmt: skip
@@ -152,7 +155,7 @@ class MarkerRule:
 
         The texts of a list of content parts are searched as one text. The JSON in ``arguments`` is searched as text and
         parsed, because some templates parse it and others write the text. Raises ``SpecialTokenInContent`` to refuse
-        the request, such as for a marker in a name.
+        the request, such as for a marker in the name of a tool.
         """
         if isinstance(value, str):
             return self._json_text(value, path, counts, key)
@@ -185,7 +188,7 @@ class MarkerRule:
         return tuple([(self.actions[kind], number) for kind, (number, _) in counts.found.items()])
 
     def _json_text(self, text: str, path: str, counts: MarkerCounts, key: str) -> str:
-        if key in STRUCTURAL_KEYS:
+        if key in STRUCTURAL_KEYS and not MESSAGE_NAME.fullmatch(path):
             self._check_name(text, path, counts)
             return text
         if key == "arguments":

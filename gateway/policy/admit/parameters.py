@@ -9,12 +9,13 @@ here, if the policy does not allow them. ``backend/openai/control_fields.py`` li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from heapq import nsmallest
 from typing import Any, Literal
 
 from gateway.backend.openai.control_fields import STEERING
+from gateway.backend.openai.neutral_values import is_neutral
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING
@@ -30,25 +31,15 @@ LIMITS = ("max_completion_tokens", "max_tokens")
 OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """OpenAI's default values. They are sent explicitly if the policy sets ``params.explicit``."""
 
-CHAT_ONLY: dict[str, Callable[[Any], bool]] = {
-    # Field that the completions endpoint does not have → True for a value that has no effect.
-    "tools": lambda value: not value,
-    "functions": lambda value: not value,
-    "tool_choice": lambda value: value in ("none", "auto"),
-    "function_call": lambda value: value in ("none", "auto"),
-    "parallel_tool_calls": lambda value: True,  # has an effect only with tools, which are refused
-    "response_format": lambda value: value == {"type": "text"},
-    "modalities": lambda value: value == ["text"],
-    "service_tier": lambda value: value in ("auto", "default"),
-    "store": lambda value: value is False,
-    "audio": lambda value: False,
-    "prediction": lambda value: False,
-    "reasoning_effort": lambda value: False,
-    "verbosity": lambda value: False,
-    "prompt_cache_key": lambda value: False,
-    "safety_identifier": lambda value: False,
-    "web_search_options": lambda value: False,
-}
+CHAT_ONLY = (
+    "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "modalities",
+    "service_tier", "store", "audio", "prediction", "reasoning_effort", "verbosity", "prompt_cache_key",
+    "safety_identifier", "web_search_options",
+)  # fmt: skip
+"""Fields that the completions endpoint does not have. A neutral value is left out; any other value is refused."""
+
+WITHOUT_TOOLS = {"tool_choice": "none", "function_call": "none", "parallel_tool_calls": False}
+"""Field → a value that is also neutral in a request without tools. ``CHAT_ONLY`` refuses the tools first."""
 
 OLD_NAMES = {"functions": "tools", "function_call": "tool_choice"}
 """Deprecated field of OpenAI's API → the field that replaced it."""
@@ -103,11 +94,11 @@ class ParameterPolicy:
         ``tools``: whether the template writes the tools of a request into the prompt. ``omit``: parameters that the
         targets refuse.
         """
-        self._forbidden = tuple([alias for name in policy.forbid for alias in _aliases(name)])
+        self._forbidden = tuple([alias for name in policy.forbid for alias in aliases(name)])
         self._unknown = policy.unknown
         self._allowed = frozenset(policy.allow)
         self._defaults = _rows("default_parameter", endpoint, policy.default)
-        self._bounds = tuple([(_aliases(name), bound) for name, bound in _applicable(endpoint, policy.clamp)])
+        self._bounds = tuple([(aliases(name), bound) for name, bound in _applicable(endpoint, policy.clamp)])
         self._forced = _rows("forced_parameter", endpoint, policy.force)
         self._changes = bool(self._defaults or self._bounds or self._forced)
         self._to_text = endpoint == "chat" and form == "text"
@@ -267,9 +258,12 @@ def _to_completions(params: dict[str, Any]) -> int | None:
 
     Returns the requested ``top_logprobs``, or None if no log probabilities are requested.
     """
-    if not CHAT_ONLY.keys().isdisjoint(params):
-        for name, means_nothing in CHAT_ONLY.items():
-            if name in params and not means_nothing(params.pop(name)):
+    if not params.keys().isdisjoint(CHAT_ONLY):
+        for name in CHAT_ONLY:
+            if name not in params:
+                continue
+            value = params.pop(name)
+            if not is_neutral(name, value) and value != WITHOUT_TOOLS.get(name):
                 if name in OLD_NAMES:
                     raise UnsupportedParameter(
                         f"{name} is the old form of {OLD_NAMES[name]}; send {OLD_NAMES[name]}", param=name
@@ -291,7 +285,7 @@ def _to_completions(params: dict[str, Any]) -> int | None:
 
 def _rows(rule: str, endpoint: EndpointName, values: Mapping[str, Any]) -> tuple[Row, ...]:
     rows = _applicable(endpoint, values)
-    return tuple([(name, value, _aliases(name), Notice(rule, f"{name}={value}")) for name, value in rows])
+    return tuple([(name, value, aliases(name), Notice(rule, f"{name}={value}")) for name, value in rows])
 
 
 def _without_effect(call: Call) -> set[str]:
@@ -310,5 +304,6 @@ def _applicable(endpoint: EndpointName, values: Mapping[str, Any]) -> list[tuple
     return rows
 
 
-def _aliases(name: str) -> tuple[str, ...]:
+def aliases(name: str) -> tuple[str, ...]:
+    """Return all names of a parameter."""
     return LIMITS if name in LIMITS else (name,)

@@ -4,6 +4,7 @@
 ``recording``         records the events of a call
 ``storage``           the stores of cached answers and of recordings
 ``cache``             answers a repeated request from a store
+``coalescing``        makes one call of equal requests at the same time
 ``split_calls``       sends one call for each choice, if an engine cannot return several choices in one call
 ``timeouts``          limits the idle time and the total time
 ``failover``          tries the next target after a failure

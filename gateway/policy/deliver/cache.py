@@ -19,7 +19,7 @@ from gateway.core.events import Begun, Delta, Document, Event, Finish
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.layer import Layer
-from gateway.policy.deliver.storage.cache_store import CacheStore, StoreFailed
+from gateway.policy.deliver.storage.cache_store import UNUSABLE, CacheStore, StoredAnswer, StoreFailed
 from gateway.wire.stored_events import dump_json
 
 MAX_ANSWER = 4 * 1024 * 1024
@@ -48,6 +48,7 @@ class Cache(Layer):
         self._store = store
         self._policy: CachePolicy = model.policy.cache
         self._targets = target_identity(model)
+        self._labels = {"", *[target.label for target in model.targets]}
         self._observe = observe
         self._now = now
 
@@ -58,36 +59,35 @@ class Cache(Layer):
         The result of the look-up is written to ``exchange.attempts``.
         """
         key = cache_key(exchange, self._targets)
-        result, age, answer = await self._look_up(key)
+        result, found = await self._look_up(key, exchange)
         self._observe(result)
-        exchange.attempts.looked_up(result, age)
-        if answer is not None:
-            begun = next((event.target for event in answer if isinstance(event, Begun)), "")
-            exchange.attempts.target = exchange.attempts.target or begun
-            yield StoredEvents(answer)
+        if result == "hit" and found is not None:
+            yield replay(exchange, found.events, max(0.0, self._now() - found.created))
             return
+        exchange.attempts.looked_up(result, 0.0)
         async with self._inner.open(exchange) as events:
-            if self._policy.mode == "read_only":
-                yield events
-            else:
+            kept = KeptEvents(events)
+            yield events if self._policy.mode == "read_only" else kept
+        # The caller has accepted the answer, and sends its end to the client after the answer is stored.
+        if answer := kept.answer(exchange):
+            replace = result == "bypass" or found is UNUSABLE
+            await self._store.put(key, StoredAnswer(self._now(), answer), self._policy.ttl, replace=replace)
 
-                def keep(kept: Sequence[Event]) -> None:
-                    self._store.put(key, self._now(), kept, self._policy.ttl)
-
-                yield _KeptEvents(events, _choices(exchange), keep)
-
-    async def _look_up(self, key: bytes) -> tuple[str, float, Sequence[Event] | None]:
-        """Return the result of the look-up, the age of the answer in seconds, and the answer or None."""
+    async def _look_up(self, key: bytes, exchange: Exchange) -> tuple[str, StoredAnswer | None]:
+        """Return the result of the look-up, and the stored answer. None if the store has no answer or an old one."""
         if self._policy.mode == "write_only":
-            return "bypass", 0.0, None
+            return "bypass", None
         try:
             found = await self._store.get(key)
         except StoreFailed:
-            return "error", 0.0, None
-        age = 0.0 if found is None else max(0.0, self._now() - found.created)
-        if found is None or age > self._policy.ttl:
-            return "miss", 0.0, None
-        return "hit", age, found.events
+            return "error", None
+        if found is None:
+            return "miss", None
+        age, ttl = self._now() - found.created, self._policy.ttl
+        targets = {event.target for event in found.events if isinstance(event, Begun)}
+        if age < -ttl or not targets <= self._labels or not is_answer(found.events, exchange):
+            return "miss", UNUSABLE
+        return ("miss", None) if age > ttl else ("hit", found)
 
 
 def target_identity(model: ModelSpec) -> list[object]:
@@ -110,8 +110,23 @@ def _ordered(value: object) -> object:
     return sorted(value.items()) if isinstance(value, Mapping) else value
 
 
-def _choices(exchange: Exchange) -> int:
-    return (len(exchange.prompts) or 1) * exchange.n
+def is_answer(events: Sequence[Event], exchange: Exchange) -> bool:
+    """Return whether the events are a complete answer to the request."""
+    ended = {event.index for event in events if isinstance(event, Finish)}
+    begun = {event.index for event in events if isinstance(event, Delta)}
+    documents = sum([isinstance(event, Document) for event in events])
+    if exchange.endpoint == "embeddings":
+        return documents == 1 and not ended and not begun
+    choices = (len(exchange.prompts) or 1) * exchange.n
+    return not documents and ended == set(range(choices)) and begun <= ended
+
+
+def replay(exchange: Exchange, events: Sequence[Event], age: float) -> StoredEvents:
+    """Return the events of a complete answer, and note a hit. ``age``: the age of the answer in seconds."""
+    exchange.attempts.looked_up("hit", age)
+    target = next((event.target for event in events if isinstance(event, Begun)), "")
+    exchange.attempts.target = exchange.attempts.target or target
+    return StoredEvents(events)
 
 
 class StoredEvents:
@@ -136,17 +151,16 @@ class StoredEvents:
         """Do nothing: ``next_batch`` returns all events."""
 
 
-class _KeptEvents:
-    """Passes on the events of ``inner`` unchanged. At the end of a complete answer, calls ``keep`` with all events."""
+class KeptEvents:
+    """Passes on the events of ``inner`` unchanged, and keeps them."""
 
-    __slots__ = ("_inner", "_keep", "_kept", "_room", "_unfinished")
+    __slots__ = ("_ended", "_inner", "_kept", "_room")
 
-    def __init__(self, inner: Events, choices: int, keep: Callable[[Sequence[Event]], None]) -> None:
+    def __init__(self, inner: Events) -> None:
         self._inner = inner
-        self._keep = keep
         self._kept: list[Event] = []
         self._room = MAX_ANSWER
-        self._unfinished: set[int] = set(range(choices))
+        self._ended = False
 
     @property
     def exhausted(self) -> bool:
@@ -154,25 +168,18 @@ class _KeptEvents:
         return self._inner.exhausted
 
     async def next_batch(self) -> Sequence[Event]:
-        """Return the next events of ``inner``, and collect them for the cache. See ``Events.next_batch``."""
+        """Return the next events of ``inner``, and keep them. See ``Events.next_batch``."""
         batch = await self._inner.next_batch()
-        if self._room < 0:
-            return batch
+        self._room -= sum([delta_size(event) for event in batch if isinstance(event, Delta)])
         self._kept += batch
-        for event in batch:
-            if isinstance(event, Delta):
-                self._room -= delta_size(event)
-            elif isinstance(event, Finish):
-                self._unfinished.discard(event.index)
-            elif isinstance(event, Document):
-                self._unfinished.clear()
         if self._room < 0:
             self._kept = []
-        elif self._kept and (not batch or self._inner.exhausted):
-            if not self._unfinished:
-                self._keep(self._kept)
-            self._room = -1  # the end has been seen
+        self._ended = not batch or self._inner.exhausted
         return batch
+
+    def answer(self, exchange: Exchange) -> Sequence[Event]:
+        """Return the kept events if they have ended and are a complete answer to the request. Otherwise none."""
+        return self._kept if self._ended and is_answer(self._kept, exchange) else ()
 
     async def forward_text(self, splice: TextSplice) -> None:
         """Do nothing, so that ``next_batch`` receives all text."""

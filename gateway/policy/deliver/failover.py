@@ -1,8 +1,8 @@
 """Failover: tries the next target after a failed attempt. The load balancer and the retry policy choose the target.
 
-One loop makes all attempts of a call, because the attempts share one limit and the model's retry budget. The target's
-circuit breaker counts each attempt when it fails or when its answer ends. The loop ends when a target has accepted the
-request. If a ``FirstTokenGate`` wraps the target, the loop ends when the answer has begun.
+One loop makes all attempts of an exchange, because the attempts share one limit and the retry budget of the requested
+model. The target's circuit breaker counts each attempt when it fails or when its answer ends. The loop ends when a
+target has accepted the request. If a ``FirstTokenGate`` wraps the target, the loop ends when the answer has begun.
 """
 
 from __future__ import annotations
@@ -48,11 +48,15 @@ class _FailoverStream:
 
     async def __aenter__(self) -> Events:
         failover, exchange = self._failover, self._exchange
-        failover.budget.count_call()
+        log = exchange.attempts
+        budget = log.retry_budget = log.retry_budget or failover.budget
+        is_fallback = budget is not failover.budget
+        if not is_fallback:
+            failover.budget.count_call()
         replicas = failover.balancer.order(exchange)
         replica, state = replicas[0], None
         while True:
-            exchange.attempts.begin(replica.label, retry=state is not None)
+            log.begin(replica.label, retry=is_fallback or state is not None)
             breaker = replica.breaker
             probe = breaker.begin()
             try:
@@ -61,10 +65,15 @@ class _FailoverStream:
             except GatewayError as error:
                 breaker.end(error, probe=probe)
                 failover.observer.failed(exchange, replica.label, error)
-                state = state or RetryState(failover.retry, len(replicas))
+                attempts = exchange.max_attempts or failover.retry.attempts
+                state = state or RetryState(failover.retry, attempts, len(replicas))
                 pause = state.pause_after(error)
-                if pause is None or not failover.budget.take():
+                if pause is None:
                     raise
+                if not budget.take():
+                    error.retried = True
+                    raise
+                log.stale += state.repeats_stale
                 drop_tracebacks(error)
             except BaseException as error:  # the client has left, or the call's time is over
                 timed_out = state is None and is_timeout(error)  # a later attempt had only the rest of the time

@@ -7,7 +7,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 
 from gateway.core.exchange import Backend, Exchange
 from gateway.policy.deliver.circuit_breaker import CircuitBreaker
@@ -43,35 +42,15 @@ class LoadBalancer(ABC):
         """Return the replicas in the order in which one call tries them. Replicas that calls avoid come last."""
         if len(self.replicas) == 1:
             return self.replicas
-        order = self.choose(exchange)
-        avoided = [replica for replica in order if not replica.breaker.is_available]
-        if not avoided or len(avoided) == len(order):
-            return order
-        return (*[replica for replica in order if replica not in avoided], *avoided)
+        available = [replica for replica in self.replicas if replica.breaker.is_available]
+        if not available or len(available) == len(self.replicas):
+            return self.choose(exchange, self.replicas)
+        avoided = [replica for replica in self.replicas if replica not in available]
+        return (*self.choose(exchange, available), *avoided)
 
     @abstractmethod
-    def choose(self, exchange: Exchange) -> Order:
-        """Return all replicas in the order of the strategy. The health of the replicas has no effect."""
-
-
-class RoundRobin(LoadBalancer):
-    """Each call starts with the next replica. After a reload the first call starts with the first replica."""
-
-    def __init__(self, replicas: Sequence[Replica]) -> None:
-        super().__init__(replicas)
-        self._orders = cycle([(*replicas[start:], *replicas[:start]) for start in range(len(replicas))])
-
-    def choose(self, exchange: Exchange) -> Order:
-        """Return the replicas, beginning with the next one. See ``LoadBalancer.choose``."""
-        return next(self._orders)
-
-
-class LeastBusy(RoundRobin):
-    """Each call starts with the replica that has the fewest running calls of this process."""
-
-    def choose(self, exchange: Exchange) -> Order:
-        """Return the replicas, sorted by their number of running calls. Equally busy replicas take turns."""
-        return tuple(sorted(super().choose(exchange), key=lambda replica: replica.breaker.in_flight))
+    def choose(self, exchange: Exchange, replicas: Sequence[Replica]) -> Order:
+        """Return the given replicas in the order of the strategy. ``replicas``: all, or those that are not avoided."""
 
 
 class Weighted(LoadBalancer):
@@ -79,15 +58,34 @@ class Weighted(LoadBalancer):
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         super().__init__(replicas)
-        self._total = sum(replica.weight for replica in replicas)
-        self._credit = [0] * len(replicas)
+        self._weights = {replica.label: replica.weight for replica in replicas}
+        self._credit = dict.fromkeys(self._weights, 0)
 
-    def choose(self, exchange: Exchange) -> Order:
+    def choose(self, exchange: Exchange, replicas: Sequence[Replica]) -> Order:
         """Return the replicas in the order of their credit. See ``LoadBalancer.choose``."""
-        credit = self._credit = [one + replica.weight for one, replica in zip(self._credit, self.replicas, strict=True)]
-        positions = sorted(range(len(credit)), key=lambda position: -credit[position])
-        credit[positions[0]] -= self._total
-        return tuple([self.replicas[position] for position in positions])
+        credit, total = self._credit, 0
+        for replica in replicas:
+            credit[replica.label] += self._weights[replica.label]
+            total += self._weights[replica.label]
+        order = sorted(replicas, key=lambda replica: -credit[replica.label])
+        credit[order[0].label] -= total
+        return tuple(order)
+
+
+class RoundRobin(Weighted):
+    """Each call starts with the next replica. After a reload the first call starts with the first replica."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        super().__init__(replicas)
+        self._weights = dict.fromkeys(self._weights, 1)
+
+
+class LeastBusy(RoundRobin):
+    """Each call starts with the replica that has the fewest running calls of this process."""
+
+    def choose(self, exchange: Exchange, replicas: Sequence[Replica]) -> Order:
+        """Return the replicas, sorted by their number of running calls. Equally busy replicas take turns."""
+        return tuple(sorted(super().choose(exchange, replicas), key=lambda replica: replica.breaker.in_flight))
 
 
 class Sticky(LeastBusy):
@@ -99,15 +97,15 @@ class Sticky(LeastBusy):
     of the running calls comes later (consistent hashing with bounded loads).
     """
 
-    def choose(self, exchange: Exchange) -> Order:
+    def choose(self, exchange: Exchange, replicas: Sequence[Replica]) -> Order:
         """Return the replicas in the order for the call's key.
 
         A call without a key, such as a call with token ids, starts with the least busy replica.
         """
         key = _sticky_key(exchange)
         if not key:
-            return super().choose(exchange)
-        order = sorted(self.replicas, key=lambda replica: _score(key, replica.label))
+            return super().choose(exchange, replicas)
+        order = sorted(replicas, key=lambda replica: _score(key, replica.label))
         running = sum(replica.breaker.in_flight for replica in order)
         bound = math.ceil(LOAD_FACTOR * (running + 1) / len(order))
         return tuple(sorted(order, key=lambda replica: replica.breaker.in_flight >= bound))

@@ -69,13 +69,17 @@ class RetryPolicy:
 
 
 class RetryState:
-    """The failures of one call so far."""
+    """The failures of one exchange so far."""
 
-    def __init__(self, policy: RetryPolicy, targets: int) -> None:
+    def __init__(self, policy: RetryPolicy, attempts: int, targets: int) -> None:
+        """``attempts``: the maximum number of attempts."""
         self._policy = policy
+        self._attempts = attempts
         self._targets = targets
         self._failures: dict[type[GatewayError], int] = {}
         self._stale = False
+        self.repeats_stale = False
+        """True: the next attempt repeats a request on a stale connection."""
         self.position = 0
         """The number of the next attempt, from 0. The retry after a stale connection does not change the number."""
 
@@ -85,12 +89,13 @@ class RetryState:
         If the server closed a reused connection (``UpstreamDisconnected.stale``), the request is sent once more to the
         same target, without a pause.
         """
-        if isinstance(error, UpstreamDisconnected) and error.stale and not self._stale:
+        self.repeats_stale = isinstance(error, UpstreamDisconnected) and error.stale and not self._stale
+        if self.repeats_stale:
             self._stale = True
             return 0.0
         self.position += 1
         untried = self.position < self._targets
-        if self.position == self._policy.attempts or not self._allows(error, untried):
+        if self.position == self._attempts or not self._allows(error, untried):
             return None
         pause = 0.0 if untried else self._policy.backoff(error)
         return pause if pause <= MAX_WAIT else None

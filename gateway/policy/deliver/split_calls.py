@@ -59,7 +59,8 @@ class SplitCalls(Layer):
 
     @asynccontextmanager
     async def _open_many(self, exchange: Exchange) -> AsyncIterator[Events]:
-        exchange = replace(exchange, deadline=asyncio.get_running_loop().time() + self._total)
+        if exchange.deadline is None:
+            exchange = replace(exchange, deadline=asyncio.get_running_loop().time() + self._total)
         async with AsyncExitStack() as first_call:
             events = await self._open_whole(first_call, exchange)
             split = events is None
@@ -105,7 +106,7 @@ class SplitCalls(Layer):
         async with aclosing(_cut_short(events, exchange)) as answer:
             async for event in answer:
                 seen.add(event)
-                if split and isinstance(event, Begun):
+                if split and isinstance(event, Begun) and event.target:
                     yield replace(event, notices=(*event.notices, f"split_calls: {seen.total}"))
                 elif not isinstance(event, Usage):
                     yield event

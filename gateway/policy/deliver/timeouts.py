@@ -39,10 +39,11 @@ class Timeouts(Layer):
 
         A timeout raises ``UpstreamTimeout`` before the first event, and ``DeadlineExceeded`` or ``UpstreamIdleTimeout``
         after the first event. An exchange that begins late in its call (``WHOLE``) always raises ``DeadlineExceeded``
-        at the end of the total time.
+        at the end of the total time. A fallback model has only the rest of the requested model's total time.
         """
         idle = self._idle if exchange.stream else None
-        return _TimedStream(self._inner.open(exchange), idle, self._total, exchange, self._observer)
+        total = self._total if exchange.total is None else exchange.total
+        return _TimedStream(self._inner.open(exchange), idle, total, exchange, self._observer)
 
 
 class _TimedStream(LayerStream):

@@ -117,12 +117,15 @@ class ResponsesApiWriter(ResponseWriter):
 def response_usage(usage: Usage) -> dict[str, Any]:
     """Return the token counts with the key names of this API. Required details that are not known are 0."""
     details = dict(usage.details)
-    prompt, completion = details.pop("prompt_tokens_details", None), details.pop("completion_tokens_details", None)
+    prompt, completion = [
+        value if isinstance(value := details.pop(name, None), Mapping) else {}
+        for name in ("prompt_tokens_details", "completion_tokens_details")
+    ]
     body: dict[str, Any] = {
         "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0, **(prompt or {})},
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0, **prompt},
         "output_tokens": usage.completion,
-        "output_tokens_details": {"reasoning_tokens": 0, **(completion or {})},
+        "output_tokens_details": {"reasoning_tokens": 0, **completion},
         "total_tokens": usage.prompt + usage.completion,
         **details,
     }

@@ -270,6 +270,9 @@ USAGES = {
         Usage(3, 2, details={"prompt_tokens_details": {"cached_tokens": 1}, "x": 1}),
         {"cached_tokens": 1}, {}, {"x": 1},
     ),
+    "details that are not objects": (
+        Usage(3, 2, details={"prompt_tokens_details": 5, "completion_tokens_details": "x"}), {}, {}, {},
+    ),
     "an estimate": (Usage(3, 2, source="estimated"), {}, {}, {"source": "estimated"}),
     "reasoning": (
         Usage(3, 2, details={"completion_tokens_details": {"reasoning_tokens": 2}}), {}, {"reasoning_tokens": 2}, {},

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 from gateway.core.events import Event
@@ -25,7 +24,11 @@ from gateway.wire.stored_events import dump_json, load_events, named_events
 LOG = logging.getLogger("gateway.cache")
 
 LOOK_UP_SECONDS = 2.0
-"""The maximum time in seconds that a call waits for the store."""
+"""The maximum time in seconds that a call waits for a look-up, and at its end until its answer is stored."""
+MAX_VALUE = 16 * 1024 * 1024
+"""The maximum size of a stored answer in bytes. The thread that reads a larger one would delay other calls."""
+ENTRY_BYTES = 400
+"""The memory that an answer in ``MemoryStore`` takes beside its JSON: the key, the time, and the objects around."""
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 1.0
 """The maximum time in seconds to wait while another process writes to the file."""
@@ -34,20 +37,30 @@ MAX_WAITING = 256
 
 
 class StoreFailed(Exception):
-    """Raised if the store did not answer, or if a stored answer cannot be read."""
+    """Raised if the store did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A complete answer in a store. Raises ``ValueError`` for a value that no gateway has written."""
+    """A complete answer in a store."""
 
     created: float
     """The time of the answer, in seconds since the epoch."""
     events: Sequence[Event]
 
-    def __post_init__(self) -> None:
-        if not self.events or not math.isfinite(self.created):
-            raise ValueError("the stored answer has no events or no time")
+
+UNUSABLE = StoredAnswer(0.0, ())
+"""Stands for a value that no gateway has written. The next answer replaces this value."""
+
+
+def read_answer(created: float | bytes, data: bytes) -> StoredAnswer:
+    """Return the answer of a stored value, or ``UNUSABLE``."""
+    try:
+        if len(data) <= MAX_VALUE and math.isfinite(seconds := float(created)):
+            return StoredAnswer(seconds, load_events(data))
+    except ValueError:
+        pass
+    return UNUSABLE
 
 
 class CacheStore(ABC):
@@ -58,10 +71,11 @@ class CacheStore(ABC):
         """Return the answer for a key, or None if the store has no such answer. Raises ``StoreFailed``."""
 
     @abstractmethod
-    def put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:
-        """Store an answer in the background. ``ttl``: the seconds for which the answer may be used.
+    async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
+        """Store an answer, and return when a look-up will find it, or after ``LOOK_UP_SECONDS``.
 
-        An answer that cannot be written is dropped.
+        ``ttl``: the seconds for which the answer may be used. An answer of the key that is not older than its ``ttl``
+        stays in place of the new one, except if ``replace``. An answer that cannot be written is dropped.
         """
 
     @abstractmethod
@@ -70,7 +84,7 @@ class CacheStore(ABC):
 
 
 class ThreadStore(CacheStore):
-    """A store of at most ``max_size`` bytes, which one thread reads and writes. The ``ttl`` of ``put`` is not used."""
+    """A store of at most ``max_size`` bytes, which one thread reads and writes."""
 
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size
@@ -86,17 +100,21 @@ class ThreadStore(CacheStore):
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, self._get, key)
-        except (sqlite3.Error, OSError, ValueError) as error:  # ``TimeoutError`` is an ``OSError``
+        except (sqlite3.Error, OSError) as error:  # ``TimeoutError`` is an ``OSError``
             self._warn(error)
             raise StoreFailed from error
 
-    def put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:
-        """Store an answer in the background. See ``CacheStore.put``."""
+    async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
+        """Store an answer. See ``CacheStore.put``."""
         if self._given - self._done >= MAX_WAITING:
             return
-        with suppress(RuntimeError):  # closed: the process ends
-            self._thread.submit(self._put, key, created, events)
-            self._given += 1
+        loop, oldest = asyncio.get_running_loop(), math.inf if replace else answer.created - ttl
+        try:
+            written = loop.run_in_executor(self._thread, self._put, key, answer, oldest)
+        except RuntimeError:  # closed: the process ends
+            return
+        self._given += 1
+        await asyncio.wait([written], timeout=LOOK_UP_SECONDS)
 
     async def aclose(self) -> None:
         """Write the waiting answers, and close the store. See ``CacheStore.aclose``."""
@@ -106,11 +124,13 @@ class ThreadStore(CacheStore):
     def _get(self, key: bytes) -> StoredAnswer | None:
         found = self._read(key)
         self._failing = False
-        return None if found is None else StoredAnswer(found[0], load_events(found[1]))
+        return None if found is None else read_answer(*found)
 
-    def _put(self, key: bytes, created: float, events: Sequence[Event]) -> None:
+    def _put(self, key: bytes, answer: StoredAnswer, oldest: float) -> None:
         try:
-            self._write(key, created, dump_json(named_events(events)).encode("ascii"))
+            data = dump_json(named_events(answer.events)).encode("ascii")
+            if len(data) <= MAX_VALUE:
+                self._write(key, answer.created, data, oldest)
         except Exception as error:  # the thread must go on, also after a value that cannot be written
             self._warn(error)
         finally:
@@ -127,8 +147,11 @@ class ThreadStore(CacheStore):
         """Return the time and the bytes of an answer, or None if the store does not have the key."""
 
     @abstractmethod
-    def _write(self, key: bytes, created: float, data: bytes) -> None:
-        """Store an answer in place of an older one, and remove other answers while the store is too large."""
+    def _write(self, key: bytes, created: float, data: bytes, oldest: float) -> None:
+        """Store an answer, unless the store has one for the key that was made at ``oldest`` or later.
+
+        Other answers are removed while the store is too large.
+        """
 
     @abstractmethod
     def _release(self) -> None:
@@ -148,13 +171,15 @@ class MemoryStore(ThreadStore):
             self._answers.move_to_end(key)
         return self._answers.get(key)
 
-    def _write(self, key: bytes, created: float, data: bytes) -> None:
+    def _write(self, key: bytes, created: float, data: bytes, oldest: float) -> None:
         if key in self._answers:
-            self._size -= len(self._answers.pop(key)[1])
+            if self._answers[key][0] >= oldest:
+                return
+            self._size -= ENTRY_BYTES + len(self._answers.pop(key)[1])
         self._answers[key] = created, data
-        self._size += len(data)
+        self._size += ENTRY_BYTES + len(data)
         while self._size > self.max_size:
-            self._size -= len(self._answers.popitem(last=False)[1][1])
+            self._size -= ENTRY_BYTES + len(self._answers.popitem(last=False)[1][1])
 
     def _release(self) -> None:
         self._answers.clear()
@@ -169,18 +194,21 @@ class SqliteStore(ThreadStore):
         self._database: sqlite3.Connection | None = None
 
     def _read(self, key: bytes) -> tuple[float, bytes] | None:
-        found: tuple[float, bytes] | None = (
-            self._open().execute("SELECT created, events FROM answers WHERE key = ?", (key,)).fetchone()
-        )
+        # SQLite stores a value of any type in any column; the casts give the types of the answer.
+        query = "SELECT CAST(created AS REAL), CAST(events AS BLOB) FROM answers WHERE key = ?"
+        found: tuple[float, bytes] | None = self._open().execute(query, (key,)).fetchone()
         return found
 
-    def _write(self, key: bytes, created: float, data: bytes) -> None:
+    def _write(self, key: bytes, created: float, data: bytes, oldest: float) -> None:
         database = self._open()
         with database:
-            database.execute("INSERT OR REPLACE INTO answers (key, created, events) VALUES (?, ?, ?)",
+            # An infinite time, which no gateway writes, is replaced too.
+            replaced = "DELETE FROM answers WHERE key = ? AND CAST(created AS REAL) NOT BETWEEN ? AND 1e308"
+            database.execute(replaced, (key, oldest))
+            database.execute("INSERT OR IGNORE INTO answers (key, created, events) VALUES (?, ?, ?)",
                              (key, created, data))  # fmt: skip
-            oldest = "DELETE FROM answers WHERE id = (SELECT min(id) FROM answers)"
-            while used_bytes(database) > self.max_size and database.execute(oldest).rowcount:
+            first = "DELETE FROM answers WHERE id = (SELECT min(id) FROM answers)"
+            while used_bytes(database) > self.max_size and database.execute(first).rowcount:
                 pass
 
     def _open(self) -> sqlite3.Connection:

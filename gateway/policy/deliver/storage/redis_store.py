@@ -1,26 +1,26 @@
 """A store of complete answers on a Redis or Valkey server, which several gateways can share.
 
-If the server fails, a look-up finds nothing, and the call continues. A call waits at most ``store.timeout`` for the
-answer, and at most ``LOOK_UP_SECONDS`` longer if it has to wait for a free connection.
+If the server fails, a look-up finds nothing, and the call continues. A call waits at most ``store.timeout`` for each
+command, and at most ``LOOK_UP_SECONDS`` longer if it has to wait for a free connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import math
 
 from gateway.backend.redis_server import RedisServer, StoreUnavailable
 from gateway.config.snapshot import StoreSpec
-from gateway.core.events import Event
 from gateway.policy.deliver.storage.cache_store import (
     LOOK_UP_SECONDS,
     MAX_WAITING,
     CacheStore,
     StoredAnswer,
     StoreFailed,
+    read_answer,
 )
-from gateway.wire.stored_events import dump_json, load_events, named_events
+from gateway.wire.stored_events import dump_json, named_events
 
 LOG = logging.getLogger("gateway.store")
 
@@ -29,6 +29,15 @@ MAX_VALUE = 1024 * 1024
 """The maximum size of a stored answer in bytes. One command must end within ``store.timeout``."""
 LARGE = 64 * 1024
 """The minimum size in bytes of an answer that is parsed in a thread, so that the event loop is not blocked."""
+TIME_BYTES = 32
+"""The maximum size of the time before the answer, with the space."""
+
+SET = f"""
+local created = tonumber(string.match(redis.call('GETRANGE', KEYS[1], 0, {TIME_BYTES - 1}), '^%S+'))
+if created and created >= tonumber(ARGV[1]) and created < math.huge then return end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+"""
+"""Stores a value, unless the key has an answer that was made at the time ``ARGV[1]`` or later."""
 
 
 class RedisStore(CacheStore):
@@ -39,42 +48,45 @@ class RedisStore(CacheStore):
 
     def __init__(self, spec: StoreSpec) -> None:
         self._server = RedisServer(spec, "the store of the cache", "calls go to their targets")
+        self._set = self._server.redis.register_script(SET)
         self._seconds = LOOK_UP_SECONDS + spec.timeout
-        """Limits a look-up, most of all its wait for a connection. This wait does not count as a failure."""
+        """Limits a look-up and the wait for a write, most of all for a connection. This is not a failure."""
         self._writing: set[asyncio.Task[None]] = set()
 
     async def get(self, key: bytes) -> StoredAnswer | None:
         """Return the answer for a key, or None. See ``CacheStore.get``."""
         try:
             async with asyncio.timeout(self._seconds):
-                value = await self._server.run(lambda: self._server.redis.get(PREFIX + key.hex()))
-            if value is None:
-                return None
-            created, _, data = value.partition(b" ")
-            events = load_events(data) if len(data) < LARGE else await asyncio.to_thread(load_events, data)
-            return StoredAnswer(float(created), events)
-        except (StoreUnavailable, TimeoutError, ValueError) as error:
+                # A longer value is read in part, and is then not valid.
+                longest = TIME_BYTES + MAX_VALUE
+                value = await self._server.run(lambda: self._server.redis.getrange(PREFIX + key.hex(), 0, longest))
+        except (StoreUnavailable, TimeoutError) as error:
             raise StoreFailed from error
+        if not value:
+            return None
+        created, _, data = value.partition(b" ")
+        return read_answer(created, data) if len(data) < LARGE else await asyncio.to_thread(read_answer, created, data)
 
-    def put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:
-        """Store an answer in the background. See ``CacheStore.put``."""
+    async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
+        """Store an answer. See ``CacheStore.put``."""
         if len(self._writing) < MAX_WAITING:
-            task = asyncio.get_running_loop().create_task(self._put(key, created, events, ttl))
+            task = asyncio.get_running_loop().create_task(self._put(key, answer, ttl, replace))
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
+            await asyncio.wait([task], timeout=self._seconds)
 
     async def aclose(self) -> None:
         """Write the waiting answers, and close the connections. See ``CacheStore.aclose``."""
         await asyncio.gather(*self._writing)
         await self._server.aclose()
 
-    async def _put(self, key: bytes, created: float, events: Sequence[Event], ttl: float) -> None:
+    async def _put(self, key: bytes, answer: StoredAnswer, ttl: float, replace: bool) -> None:
         try:
-            data = (await asyncio.to_thread(dump_json, named_events(events))).encode("ascii")
+            data = (await asyncio.to_thread(dump_json, named_events(answer.events))).encode("ascii")
             if len(data) <= MAX_VALUE:
-                value = b"%.6f %b" % (created, data)
-                milliseconds = max(1, int(ttl * 1000))
-                await self._server.run(lambda: self._server.redis.set(PREFIX + key.hex(), value, px=milliseconds))
+                oldest = math.inf if replace else answer.created - ttl
+                values: list[bytes | float] = [oldest, b"%.6f %b" % (answer.created, data), max(1, int(ttl * 1000))]
+                await self._server.run(lambda: self._set(keys=[PREFIX + key.hex()], args=values))
         except StoreUnavailable:
             pass
         except Exception as error:  # a value that cannot be written

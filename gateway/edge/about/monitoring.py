@@ -1,4 +1,4 @@
-"""``/metrics`` in Prometheus' text format."""
+"""``/metrics`` in Prometheus' text format, and ``/status``: both show the names of all models and targets."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from gateway.telemetry.metrics import CONTENT_TYPE
 HEADERS = f"content-type: {CONTENT_TYPE}\r\n".encode("ascii")
 
 
-class MetricsEndpoint:
-    """The handler of ``/metrics``."""
+class Monitoring:
+    """The handlers of ``/metrics`` and ``/status``."""
 
     def __init__(self, state: GatewayState, *, keyed: bool) -> None:
         """``keyed``: True if clients must send a key when keys are configured."""
         self._state = state
         self._keyed = keyed
-        self.routes = {"/metrics": ("GET", self.metrics)}
+        self.routes = {"/metrics": ("GET", self.metrics), "/status": ("GET", self.status)}
 
     async def metrics(self, request: HttpRequest) -> None:
         """``GET /metrics``: the metrics of all workers together."""
+        self._authorize(request)
+        request.reply(200, HEADERS, await self._state.exposition())
+
+    async def status(self, request: HttpRequest) -> None:
+        """``GET /status``: what the gateway serves, targets that calls avoid, the store, and the last reload."""
+        self._authorize(request)
+        request.reply_json(200, await self._state.status())
+
+    def _authorize(self, request: HttpRequest) -> None:
         if self._keyed:
             key = authenticate(self._state.stack, request)
             if key is not None and "*" not in key.models:
-                raise RouteNotFound("the metrics contain the names of all models; send a key that allows all models")
-        request.reply(200, HEADERS, await self._state.exposition())
+                raise RouteNotFound("this path shows the names of all models; send a key that allows all models")

@@ -1,0 +1,88 @@
+"""Show what a running gateway serves: models, avoided targets, the store, and the last reload.
+
+The admin listener is asked, or the main listener if the configuration has no server.admin. The main listener needs a
+client key that allows all models, if keys are configured.
+
+Exit code 1: no gateway answers, or it refuses the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.cli.options import CommandError, config_option, http_url, key_option, read_key, verb
+from gateway.cli.terminal import format_table
+
+EXAMPLES = """Examples:
+  gateway status
+  gateway status --url http://10.0.0.5:9464
+  gateway status --json | jq .last_reload.error
+"""
+
+
+@verb(__doc__, EXAMPLES)
+@config_option()
+@click.option("--url", type=http_url, metavar="URL", show_default="the address in the configuration",
+              help="the address of the admin listener, or of a gateway without one")  # fmt: skip
+@key_option()
+@click.option("--json", "as_json", is_flag=True, help="print JSON instead of a table")
+def command(config: Path, url: str | None, key: str | None, as_json: bool) -> int:
+    """Print the status as a table, or as JSON."""
+    from gateway.cli.connecting.answer import get_json
+
+    url = url or _configured_url(config)
+    status = asyncio.run(get_json(url, "/status", read_key(key)))
+    if as_json:
+        print(json.dumps(status, indent=2))
+    else:
+        print(*_lines(url, status), sep="\n")
+    return 0
+
+
+def _configured_url(config: Path) -> str:
+    from gateway.config.load import configured_server
+    from gateway.config.sections.server import is_loopback, status_url
+    from gateway.config.snapshot import ServerSpec
+
+    server = configured_server(config, os.environ) if config.exists() else ServerSpec()
+    if server is None:
+        raise CommandError(f"{config} has problems; list them with gateway check, or give --url")
+    if server.admin is None and not is_loopback(server.host):
+        raise CommandError(
+            f"a gateway at {server.host} serves its status only on an admin listener; set server.admin, such as "
+            "127.0.0.1:9464"
+        )
+    return status_url(server)
+
+
+def _lines(url: str, status: Mapping[str, Any]) -> list[str]:
+    store, reload = status["store"], status["last_reload"]
+    stored = "none" if store is None else "answers" if store["answers"] else f"fails: {store['problem']}"
+    last = "none since the start" if reload["at"] is None else f"successful at {reload['at']}"
+    if reload["error"]:
+        last = f"refused at {reload['at']}, the configuration above is still in use:\n{reload['error']}"
+    targets = [
+        [
+            model["name"],
+            model["template"],
+            model["policy"],
+            target["name"],
+            "avoided" if target["avoided"] else "in use",
+        ]
+        for model in status["models"]
+        for target in model["targets"]
+    ]
+    return [
+        f"{url}: {status['state']} since {status['started_at']}, version {status['version']}, configuration "
+        f"{status['revision']}, workers: {status['workers']}, running calls: {status['running_calls']}",
+        *format_table([["model", "template", "policy", "target", "state"], *targets]),
+        f"store: {stored}",
+        f"last reload: {last}",
+    ]

