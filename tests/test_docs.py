@@ -206,7 +206,7 @@ def test_the_commands_of_a_page_exist(name: str) -> None:
     for target in re.findall(r"\bmake (\w+)", code(PAGES[name])):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
     for verb in re.findall(r"(?:^|[`/]|\$ |\| |=\S+ )gateway ([a-z]+)\b", code(PAGES[name]), re.MULTILINE):
-        assert verb in VERBS, f"gateway {verb}"
+        assert verb in {*VERBS, "help", "version"}, f"gateway {verb}"
     for script in re.findall(r"\bscripts/[\w-]+", code(PAGES[name])):
         assert (ROOT / script).exists(), script
 
@@ -219,6 +219,28 @@ def test_the_links_of_a_page_have_a_target(name: str) -> None:
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path.read_text(encoding="utf-8")), target
+
+
+HOSTS = {
+    "127.0.0.1", "chat.example.org", "github.com", "inspect.aisi.org.uk", "keepachangelog.com", "semver.org",
+    "www.openresponses.org", "www.promptfoo.dev", "www.starlette.io",
+}  # fmt: skip
+"""The hosts to which pages link: projects' own pages and repositories, and no package index."""
+
+
+@each_page
+def test_a_page_links_to_known_hosts_only(name: str) -> None:
+    assert set(re.findall(r"\]\(https?://([^/)\s:]+)", PAGES[name])) <= HOSTS
+
+
+def test_messages_name_pages_that_the_package_has() -> None:
+    files = [*(ROOT / "gateway").rglob("*.py"), ROOT / "gateway.yaml", *(ROOT / "policies").glob("*.yaml")]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    named = {page for text in texts for page in re.findall(r"\(gateway docs ([\w/-]+)", text)}
+    assert {"configuration", "import", "templates"} <= named
+    assert [page for page in named if f"docs/{page}.md" not in PAGES] == []
+    paths = [node for path in files if path.suffix == ".py" for node in strings_of(path) if "docs/" in node]
+    assert [text for text in paths if "docs/spec" not in text] == ["docs/"]
 
 
 # ---------------------------------------------------------------- citations
@@ -257,13 +279,19 @@ NAME = re.compile(r"``([\w/]+\.py|[A-Z]\w*\.\w+|[A-Z]\w{3,})``")
 """A file, ``Class.attr``, a class or a constant."""
 
 
-def words_of(path: Path) -> set[str]:
-    """Every name in a file's code, and every word in its texts that are not docstrings."""
+def strings_of(path: Path) -> list[str]:
+    """The texts in a file's code that are not docstrings."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     texts = [one.value for one in nodes if isinstance(one, ast.Constant) and id(one) not in docstrings]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def words_of(path: Path) -> set[str]:
+    """Every name in a file's code, and every word in its texts that are not docstrings."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     names = {getattr(node, field, None) for node in nodes for field in ("name", "id", "attr", "arg")}
-    words = {word for text in texts if isinstance(text, str) for word in re.findall(r"\w+", text)}
+    words = {word for text in strings_of(path) for word in re.findall(r"\w+", text)}
     return words | {name for name in names if isinstance(name, str)}
 
 

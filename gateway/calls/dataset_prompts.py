@@ -52,7 +52,8 @@ def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:
         )
     if reference.version and reference.version.removeprefix("sha256:") != prompt.spec.digest:
         raise InvalidValue(
-            f"dataset prompt {prompt.spec.name} has the version {prompt.spec.digest}, not {quoted(reference.version)}",
+            f"dataset prompt {prompt.spec.name} has the version {prompt.spec.digest}, not {quoted(reference.version)}; "
+            "send this version, or leave the version out",
             param=f"{DATASET_PARAM}.version",
         )
     return prompt

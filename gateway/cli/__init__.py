@@ -6,6 +6,7 @@
 ``marker_notes``        notes on models whose turns are protected only in part
 ``terminal``            tables, colours, escaped text and differences between texts
 ``connecting/``         the steps of ``ask``, ``status``, ``init`` and ``check --live``
+``completion``          names that shells complete
 ``chat_folders``        the chat template in a model's folder, for ``parity`` and ``import``
 ``comparing/``          the steps of ``parity``
 ``importing/``          the steps of ``import``
@@ -43,6 +44,7 @@ VERBS = {
     "keys": "make, list and revoke client keys",
     "status": "show what a running gateway serves, and what it avoids",
     "schema": "print the JSON Schema of a settings file, for editors",
+    "docs": "show the documentation, in a browser or on the terminal",
 }
 """Verb → summary, in the order of ``gateway --help``."""
 
@@ -63,6 +65,14 @@ EXAMPLES = """Examples:
 
 class Verbs(Verb, click.Group):
     """All verbs. The module of a verb is imported when the verb is used."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line. The words ``help`` and ``version`` are read as the options with these names."""
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
+        elif args == ["version"]:
+            args = ["--version"]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the order of ``VERBS``."""

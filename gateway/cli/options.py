@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from gateway.cli.completion import complete_model, complete_prompt, complete_template
 from gateway.core.errors import CONFIG_FAILED, Problem
+from gateway.core.words import counted
 
 if TYPE_CHECKING:  # `gateway --help` does not import the configuration's modules
     from gateway.config.snapshot import Snapshot
@@ -98,9 +100,14 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``MODEL``, ``--template`` and ``--config``. See ``check_one_model``."""
     for decorate in (
         config_option(),
-        click.option("--template", metavar="FILE|NAME", help="a template instead of MODEL; needs no configuration"),
-        click.argument("model", required=False, metavar="[MODEL]", help="a configured model"),
-    ):
+        click.option(
+            "--template", metavar="FILE|NAME", shell_complete=complete_template,
+            help="a template instead of MODEL; needs no configuration",
+        ),
+        click.argument(
+            "model", required=False, metavar="[MODEL]", shell_complete=complete_model, help="a configured model"
+        ),
+    ):  # fmt: skip
         function = decorate(function)
     return function
 
@@ -160,7 +167,10 @@ def conversation_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="a variable of the dataset prompt; may be repeated. "
             "Without --var, the variables are read from standard input: a JSON object, such as a row of the dataset",
         ),
-        click.option("--prompt", metavar="ID", help="a dataset prompt instead of messages; needs the configuration"),
+        click.option(
+            "--prompt", metavar="ID", shell_complete=complete_prompt,
+            help="a dataset prompt instead of messages; needs the configuration",
+        ),
         click.option(
             "-m", "--message", "messages", multiple=True, type=_message, metavar="ROLE:TEXT",
             help="one message, such as user:hello; may be repeated. "
@@ -242,6 +252,8 @@ def print_error(error: click.ClickException) -> None:
     message = error.format_message()
     if isinstance(error, click.UsageError):  # the message is a sentence of click
         message = f"{message[0].lower()}{message[1:].rstrip('.')}"
+        if isinstance(error, click.MissingParameter) and (about := getattr(error.param, "help", None)):
+            message += f" ({about})"
         if error.ctx is not None:
             message += f"\n{click.style('help:', fg='yellow')} {error.ctx.command_path} --help"
     click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=color_setting())
@@ -254,8 +266,7 @@ def color_setting() -> bool | None:
 
 def print_problems(problems: Sequence[Problem]) -> None:
     """Print one line for each problem, and then the number of problems, on standard error."""
-    count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-    click.echo("\n".join([*map(str, problems), click.style(count, fg="red")]), err=True)
+    click.echo("\n".join([*map(str, problems), click.style(counted(len(problems), "problem"), fg="red")]), err=True)
 
 
 def print_note(note: object) -> None:

@@ -15,6 +15,7 @@ from gateway.config.sections.policies import read_policy
 from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import CHAT, read_template
 from gateway.config.snapshot import PolicySpec
+from gateway.config.template_models import help_for
 from gateway.core.errors import ConfigError
 from gateway.core.words import quoted, suggest
 from gateway.template.dataset.spec import PromptSpec
@@ -72,10 +73,10 @@ class Library:
         The folder next to ``gateway.yaml`` takes precedence over the shipped folder.
         """
         if not FILE_NAME.fullmatch(name):
-            listed = "; docs/templates.md lists those that are included" if folder == TEMPLATES else ""
+            more = help_for(name, template_files(self.files.home)) if folder == TEMPLATES else ""
             add_problem(
                 f"{quoted(name)} is not a valid {NOUN[folder]} name; give the name of a file in {folder}/ "
-                f'without .yaml (only lower-case letters, digits, ".", "_" and "-"){listed}'
+                f'without .yaml (only lower-case letters, digits, ".", "_" and "-"){more}'
             )
             return None
         bases = (self.files.home / folder, shipped_folder(folder))
@@ -87,9 +88,10 @@ class Library:
                 add_problem(f"{folder}/{name}.yaml links to a file outside {folder}/; copy the file into {folder}/")
                 return None
         known = {path.stem for base in bases for path in base.glob("*.yaml")}
-        add_problem(
-            f"no {NOUN[folder]} {quoted(name)}{suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)}"
-        )
+        hint = suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)
+        if folder == TEMPLATES and not hint:
+            hint = help_for(name, template_files(self.files.home))
+        add_problem(f"no {NOUN[folder]} {quoted(name)}{hint}")
         return None
 
     def prompts(self) -> dict[str, PromptSpec]:

@@ -22,6 +22,7 @@ from gateway.config.sections.server import read_server
 from gateway.config.sections.targets import secret
 from gateway.config.snapshot import CacheSpec, KeySpec, ModelSpec, RecordingsSpec, ServerSpec, Snapshot, StoreSpec
 from gateway.core.errors import ConfigError, Problem
+from gateway.core.words import install_extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ def _redact(document: YamlDocument, values: Any) -> tuple[str, ...]:
     if values is INVALID:
         return ()
     if values and find_spec("regex") is None:
-        message = "needs the package regex; install it with: pip install 'meta-gateway[redact]'"
+        message = f"needs the package regex; install it with: {install_extra('redact')}"
         document.refuse(("redact",), message)
         return ()
     return tuple(values)
@@ -224,6 +225,6 @@ def _store(document: YamlDocument, values: Any, files: Files, env: Mapping[str, 
     if values["password"]:
         password = secret(values["password"], files, env, partial(document.refuse, ("store", "password")))
     if values["url"] and find_spec("redis") is None:
-        message = "needs the package redis; install it with: pip install 'meta-gateway[redis]'"
+        message = f"needs the package redis; install it with: {install_extra('redis')}"
         document.refuse(("store", "url"), message)
     return StoreSpec(**{**values, "password": password})

@@ -64,6 +64,16 @@ def _written(value: object) -> Iterator[str]:
         yield repr(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun, such as ``1 model`` or ``2 models``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def install_extra(name: str) -> str:
+    """Return the commands that install an optional part of the gateway."""
+    return f"pip install 'meta-gateway[{name}]' (in a checkout: make extras)"
+
+
 def in_ascii(text: object, limit: int | None = None) -> str:
     """Return a text, or its first ``limit`` characters, in ASCII for a header. Other characters are escaped."""
     return ascii(str(text)[:limit])[1:-1]

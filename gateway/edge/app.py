@@ -18,7 +18,7 @@ from gateway.edge.about.home import ICON_ROUTES, Home
 from gateway.edge.about.models import MODEL_PATH, Models
 from gateway.edge.about.monitoring import Monitoring
 from gateway.edge.about.openapi import openapi
-from gateway.edge.authorize import BASE_URL
+from gateway.edge.authorize import base_url_hint
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.cors import add_extra_headers
 from gateway.edge.endpoints.call import CallHandler
@@ -36,6 +36,8 @@ OTHER = "other"
 """The value of the label ``endpoint`` for a refused request whose path is not in ``ENDPOINTS``."""
 TOKENIZER_PATHS = ("/tokenize", "/detokenize", "/tokenizer_info")
 """The paths that vLLM has outside ``/v1``."""
+OTHER_APIS = {"/v1/messages": "Anthropic", "/api/chat": "Ollama", "/api/generate": "Ollama"}
+"""Path of another API → the name of the API."""
 
 Handler = Callable[[HttpRequest], Awaitable[None]]
 Routes = Mapping[str, tuple[str, Handler]]
@@ -111,7 +113,7 @@ class App:
             slash = slash if f"/{rest}" in TOKENIZER_PATHS else ""
         row = self._route(f"/v1/{rest}") if name and slash else None
         if row is None:
-            raise RouteNotFound(f"unknown path{self._hint(request.path)}")
+            raise RouteNotFound(f"unknown path{self._hint(request)}")
         request.path = f"/v1/{rest}"
         request.model = unquote(name)
         return row
@@ -119,10 +121,13 @@ class App:
     def _route(self, path: str) -> tuple[str, Handler] | None:
         return self.routes.get(MODEL_PATH if path.startswith(MODEL_PATH) else path)
 
-    def _hint(self, path: str) -> str:
+    def _hint(self, request: HttpRequest) -> str:
         """Return the part of the error message that names the path which was probably meant."""
+        path = request.path
+        if (api := OTHER_APIS.get(path)) is not None and "/" in self.routes:
+            return f": it belongs to {api}'s API, and this gateway has OpenAI's; use /v1/chat/completions"
         if any(path.endswith(known.removeprefix("/v1")) for known in self.routes if known.startswith("/v1/")):
-            return f"; {BASE_URL}"
+            return f"; {base_url_hint(self._state.stack, request)}"
         meant = closest(path, self.routes, 0.8)
         return f' (did you mean "{meant}"?)' if meant else "; GET / lists all paths" if "/" in self.routes else ""
 

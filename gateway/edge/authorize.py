@@ -9,7 +9,11 @@ from gateway.core.errors import InvalidValue, ModelNotFound
 from gateway.core.words import quoted, suggest
 from gateway.edge.http_request import HttpRequest
 
-BASE_URL = "a client's base_url must end in one /v1, such as http://127.0.0.1:8000/v1; the client adds the rest"
+
+def base_url_hint(stack: Stack, request: HttpRequest) -> str:
+    """Return the sentence about a client's ``base_url``, with the address that this client has used."""
+    address = f"{stack.snapshot.server.scheme}://{request.header('host')}/v1"
+    return f"a client's base_url must end in one /v1, such as {address}; the client adds the rest"
 
 
 def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
@@ -23,7 +27,7 @@ def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
         request.key = key.name
     if request.model is not None:
         if request.model.rpartition("/")[2] == "v1" and request.model not in visible_models(stack, key):
-            raise ModelNotFound(f"the path has /v1 twice; {BASE_URL}", param="model")
+            raise ModelNotFound(f"the path has /v1 twice; {base_url_hint(stack, request)}", param="model")
         authorized_route(stack, key, request.model)
     return key
 

@@ -25,7 +25,7 @@ FIELD = re.compile(r"\.(\w+)", re.ASCII)
 TEST = re.compile(r'(else\s+)?if\s+(?:\.(\w+)|eq\s+\.Role\s+"([^"\\]*)")', re.ASCII)
 RANGE = re.compile(r"range\s+(?:\$\w+,\s*\$\w+\s*:=\s*)?\.Messages", re.ASCII)
 COMMENT = re.compile(r"/\*.*\*/", re.DOTALL)
-INSTEAD = "import the folder with the model's tokenizer instead (docs/import.md)"
+INSTEAD = "import the folder with the model's tokenizer instead (gateway docs import)"
 
 
 class GoTemplateError(Exception):

@@ -22,9 +22,9 @@ from gateway.template.spec import JinjaSpec, TemplateSpec
 
 TOOLS = (
     "the chat template supports tools; to accept them, declare the format of the model's tool calls "
-    "with `tools: {parser: …}` (docs/tools.md)"
+    "with `tools: {parser: …}` (gateway docs tools)"
 )
-DAY = "the chat template writes a date, which is fixed unless `clock: now` is set (docs/chat-templates.md)"
+DAY = "the chat template writes a date, which is fixed unless `clock: now` is set (gateway docs chat-templates)"
 THINKING_FIXED = "the chat template supports thinking; declare `thinking: {begin: …, end: …}`"
 THINKING = f"{THINKING_FIXED}, and list under request_kwargs the variables that a request may set"
 DAY_FIXED = "the chat template writes the current date, but the imported texts always contain the date of this import"

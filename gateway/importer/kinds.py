@@ -55,7 +55,7 @@ def kind_of(source: Source) -> str:
     if len(found) == 1:
         return found[0]
     what = f"the format may be {' or '.join(found)}" if found else "the format is not recognised"
-    ways = "" if found else ", or write the template by hand (docs/templates.md)"
+    ways = "" if found else ", or write the template by hand (gateway docs templates)"
     raise source.refuse(0, f"{what}; choose the format with --kind {'|'.join(KINDS)}{ways}")
 
 

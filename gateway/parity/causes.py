@@ -59,8 +59,8 @@ CAUSES: Mapping[str, str] = {
         "the prompts differ only in white space: check the spaces and line breaks in `begin` and `end` of the roles"
     ),
     "tools_not_declared": (
-        "our template does not support tools, and the reference does: declare `tools` in our template (docs/tools.md), "
-        "or ignore this difference if no request has tools"
+        "our template does not support tools, and the reference does: declare `tools` in our template "
+        "(gateway docs tools), or ignore this difference if no request has tools"
     ),
     "role_missing": (
         "our template has no role for a message that the reference writes: add the role to `reserved_roles`, "

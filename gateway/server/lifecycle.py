@@ -15,6 +15,7 @@ from functools import partial
 import uvloop
 
 from gateway.config.snapshot import Snapshot
+from gateway.core.words import counted
 from gateway.edge.app import App
 from gateway.edge.http1.server import BACKLOG, HttpServer
 from gateway.server.greeting import announce
@@ -22,7 +23,7 @@ from gateway.server.loop_lag import measure_loop_lag
 from gateway.server.memory import tune_memory
 from gateway.server.runtime import Runtime
 from gateway.server.signals import handle_signals
-from gateway.server.sockets import bind, split
+from gateway.server.sockets import bind, bind_admin
 from gateway.telemetry.log_writer import log_to_stderr
 
 LOG = logging.getLogger("gateway.runtime")
@@ -59,7 +60,7 @@ def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, listeners: Liste
 def _bind(snapshot: Snapshot) -> Listeners:
     server = snapshot.server
     main = bind(server.host, server.port)
-    admin = bind(*split(server.admin)) if server.admin else None
+    admin = bind_admin(server.admin) if server.admin else None
 
     async def ready() -> None:
         for bound in filter(None, (main, admin)):
@@ -90,8 +91,8 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         await _give_notice(runtime, main, snapshot.server.drain_notice, what)
         runtime.state.drain()
         running = runtime.state.running
-        LOG.info("%s drains and accepts no new connections; its %d running calls have %g s to end (server.drain)",
-                 what, running, snapshot.server.drain)  # fmt: skip
+        LOG.info("%s drains and accepts no new connections; %s may take %g s to end (server.drain)",
+                 what, counted(running, "running call"), snapshot.server.drain)  # fmt: skip
         started = time.monotonic()
         code = await _end(main, snapshot.server.drain, shutdown.abort_requested)
         seconds, cut = time.monotonic() - started, main.calls_cut

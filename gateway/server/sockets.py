@@ -25,10 +25,16 @@ class PortBusy(Exception):
     """The gateway cannot listen on the address."""
 
 
-def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+def bind(
+    host: str,
+    port: int,
+    *,
+    shared: bool = False,
+    choose: str = "another port: server.port in gateway.yaml, --port 9000, or PORT=9000 make run",
+) -> socket.socket:
     """Return a bound socket that does not listen yet. Raises ``PortBusy``.
 
-    ``shared``: whether other workers of this gateway can bind the same port.
+    ``shared``: whether other workers of this gateway can bind the same port. ``choose``: for the error, what to change.
     """
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -40,7 +46,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise PortBusy(f"cannot listen on {url_host(host)}:{port} ({error.strerror}); choose another port") from None
+        raise PortBusy(f"cannot listen on {url_host(host)}:{port} ({error.strerror}); choose {choose}") from None
     return bound
 
 
@@ -48,6 +54,11 @@ def split(address: str) -> tuple[str, int]:
     """Return the host and the port of an address such as ``127.0.0.1:9464`` or ``[::1]:9464``."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def bind_admin(address: str) -> socket.socket:
+    """Return the bound socket of ``server.admin``. Raises ``PortBusy``."""
+    return bind(*split(address), choose="another port in server.admin")
 
 
 def bind_each(host: str, port: int, number: int) -> list[socket.socket]:

@@ -30,7 +30,7 @@ from gateway.server.metrics_aggregation import MetricsAggregator
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.signals import Shutdown, handle_signals
-from gateway.server.sockets import KERNEL_BALANCES, bind, bind_each, split
+from gateway.server.sockets import KERNEL_BALANCES, bind, bind_admin, bind_each
 from gateway.server.worker_handle import END_SECONDS, WorkerHandle
 from gateway.telemetry.log_writer import log_to_stderr
 from gateway.telemetry.merge import MetricsSnapshot, merge
@@ -99,7 +99,7 @@ class Supervisor(ConfigReloader):
         self.serves_first(snapshot)
         for number, sock in enumerate(bind_each(server.host, server.port, server.workers)):
             self._workers.append(WorkerHandle(number, sock))
-        self._admin = bind(*split(server.admin)) if server.admin else None
+        self._admin = bind_admin(server.admin) if server.admin else None
         self._publish(snapshot)
         handle_signals(self._end_workers, self.reload)
         running = [asyncio.create_task(self._keep_running(worker)) for worker in self._workers]

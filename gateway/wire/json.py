@@ -126,7 +126,9 @@ def _explain(error: orjson.JSONDecodeError, body: bytes) -> Exception:
         return _too_deep()
     if body[:3] == b"\xef\xbb\xbf":
         return InvalidJson("the request body starts with a byte order mark; send UTF-8 without this mark")
-    return InvalidJson(f"the request body is not valid JSON (line {error.lineno}, column {error.colno})")
+    place = f"line {error.lineno}, column {error.colno}: {error.msg}"
+    hint = "; write names and texts in double quotes" if error.doc[error.pos : error.pos + 1] == "'" else ""
+    return InvalidJson(f"the request body is not valid JSON ({place}){hint}")
 
 
 def _too_deep() -> JsonTooDeep:

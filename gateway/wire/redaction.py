@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from gateway.core.events import Event
-from gateway.core.words import suggest
+from gateway.core.words import quoted, suggest
 from gateway.wire.stored_events import dump_json, make_events, named_events
 
 SECONDS = 1.0
@@ -79,9 +79,9 @@ def compile_pattern(text: str) -> Any:
         try:
             pattern = regex.compile(text[1:-1])
         except regex.error as error:
-            raise ValueError(f"is not a regular expression: {error}") from None
+            raise ValueError(f"{quoted(text)} is not a regular expression: {error}") from None
         if pattern.search("") is not None:
-            raise ValueError("matches the empty text; write a pattern of at least one character")
+            raise ValueError(f"{quoted(text)} matches the empty text; write a pattern of at least one character")
         return pattern
     if text not in PATTERNS:
         hint = suggest(text, PATTERNS)

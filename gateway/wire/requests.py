@@ -14,7 +14,7 @@ from gateway.wire.error_object import plain
 from gateway.wire.json import refuse_lost_digits, refuse_lost_digits_in
 from gateway.wire.message_content import read_message, read_prompts
 from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS, LoglikelihoodRequest
-from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, LOGLIKELIHOOD, BodyFields, split_fields
+from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, HINTS, LOGLIKELIHOOD, BodyFields, split_fields
 
 
 def read_chat(body: dict[str, Any], *, request_id: str, received: float, answered: bool = True) -> Call:
@@ -115,7 +115,8 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float
     raw_candidates, raw_prompt, raw = body.get("candidates"), body.get("prompt"), body.get("context")
     if (raw_candidates is None) == (raw_prompt is None) or (raw_prompt is not None and raw is not None):
         raise InvalidValue(
-            "send either candidates, with or without a context, or a dataset prompt with a template for each label",
+            "send either candidates, with or without a context, or a dataset prompt with a template for each label"
+            + HINTS["candidates"],
             param="candidates",
         )
     labelled = {

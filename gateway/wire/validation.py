@@ -124,6 +124,14 @@ EXPECTED: Mapping[str, str] = {
 }  # fmt: skip
 
 
+HINTS: Mapping[str, str] = {
+    "model": "; GET /v1/models lists the models",
+    "messages": '; write a list such as [{"role": "user", "content": "hello"}]',
+    "candidates": '; write an object of labels and texts, such as {"A": "first answer", "B": "second answer"}',
+}
+"""Field → what to write if the field is missing or has a wrong type."""
+
+
 def first_problem(error: ValidationError, model: type[BaseModel], where: str = "") -> RequestError:
     """Return the most helpful problem of a failed validation, with the client's field names.
 
@@ -139,13 +147,13 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
     path = "".join(f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in keys)
     param = f"{where}{path}".lstrip(".")
     if first["type"] == "missing":
-        return InvalidValue(f"{param} is missing", param=param)
+        return InvalidValue(f"{param} is missing{HINTS.get(param, '')}", param=param)
     if is_unknown:
         message = f"{param} is not a known key{suggest(keys[-1], _keys_of(model, keys[:-1]))}"
     elif first["type"] in EXPECTED:
         rivals = [one["type"] for one in errors if one["loc"] == first["loc"] or _is_member(one, first)]
         forms = dict.fromkeys([EXPECTED[kind] for kind in rivals if kind in EXPECTED])
-        message = f"{param} must be {' or '.join(forms)}, not {JSON_TYPES[type(first['input'])]}"
+        message = f"{param} must be {' or '.join(forms)}, not {JSON_TYPES[type(first['input'])]}{HINTS.get(param, '')}"
     elif first["type"] in ("too_short", "string_too_short"):
         message = f"{param} is empty"
     else:

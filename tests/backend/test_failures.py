@@ -10,6 +10,8 @@ from pydantic import SecretStr
 
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.completions import CompletionsBackend
+from gateway.backend.openai.error_mapping import error_for_status, not_json
+from gateway.backend.openai.health import HealthProbe
 from gateway.config.sections.tls import tls_context
 from gateway.core.errors import GatewayError
 from tests.backend.ask import chat, complete, exchange, listen, target
@@ -118,6 +120,59 @@ def test_a_refused_request_says_why(up: FaultyUpstream, mode: str) -> None:
     assert error is not None
     assert error.status == 400
     assert REASONS[mode] in error.message
+
+
+LOGGED = {  # mode: status and reason of the log, a part of the client's message
+    "redirect": (302, "redirect to /control/v1/chat/completions", "a redirect (status 302)"),
+    "redirect-307": (307, "redirect to /control/v1/chat/completions", "a redirect (status 307)"),
+    "html-502": (502, "the server sent no reason (an HTML page of 85 bytes: 502)", "status 502"),
+    "200-html": (
+        200,
+        "the answer is not JSON (an HTML page of 85 bytes: 502)",
+        "an HTML page instead of JSON; the operator has to check url",
+    ),
+    "200-empty": (200, "the answer is not JSON (an empty body)", "a body that is not JSON"),
+}
+
+
+@pytest.mark.parametrize("mode", LOGGED)
+def test_the_log_has_the_status_and_what_the_server_sent(up: FaultyUpstream, mode: str) -> None:
+    error = chat(up.url(mode), False).error
+    assert error is not None
+    status, reason, message = LOGGED[mode]
+    assert (error.upstream_status, error.reason) == (status, reason)
+    assert message in error.message
+
+
+LOCATIONS = {  # the header of a redirect: what the log shows of it
+    "https://models.example/v1/": "https://models.example/v1/",
+    "https://me:pass@models.example/v1?token=abc#d": "https://models.example/v1",
+    "http://node-7.internal:8000/v1": "http://…:8000/v1",
+    "//[::1/v1": "//[::1/v1",
+}
+
+
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_the_location_of_a_redirect_is_logged_without_secrets(location: str) -> None:
+    error = error_for_status(301, b"moved", location=location, private=("node-7.internal",))
+    assert error.reason == f"redirect to {LOCATIONS[location]}"
+    assert location not in error.message
+
+
+PAGES = {  # a body: its first words
+    "nginx": (b"<!DOCTYPE html>\n<html>\n<head>\n<title>Welcome to nginx!</title>", "Welcome to nginx!"),
+    "a path in the page": (b"<pre>Cannot POST /opt/engine/run</pre>", "Cannot POST …"),
+    "markup only": (b"<html><body></body></html>", ""),
+    "an open tag": (b"<" * 60_000, ""),
+    "text": (b"Not Found", "Not Found"),
+}
+
+
+@pytest.mark.parametrize(("body", "words"), PAGES.values(), ids=PAGES)
+def test_the_first_words_of_a_body_that_is_not_json_are_logged(body: bytes, words: str) -> None:
+    error = not_json(body)
+    assert error.reason.endswith(f" bytes: {words})" if words else " bytes)")
+    assert not words or words not in error.message
 
 
 PRIVATE = {  # what a server writes: what must not reach the client
@@ -341,3 +396,14 @@ def ask_on_one_client(up: FaultyUpstream, *modes: str) -> list[str]:
         return texts
 
     return asyncio.run(run())
+
+
+def test_a_failed_health_check_names_the_path_that_was_sent(up: FaultyUpstream) -> None:
+    async def run() -> str:
+        client = HttpClient()
+        probe = HealthProbe(target(up.url("503")), client, "/health", timeout=30.0)
+        reason = await probe.check()
+        await client.aclose()
+        return reason
+
+    assert asyncio.run(run()) == "GET /503/health was answered with status 503"

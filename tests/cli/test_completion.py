@@ -21,17 +21,34 @@ CASES = {  # words, the completions of the last one
     "a verb": ("pari", "parity"),
     "an option": ("render --seg", "--segments"),
     "a value": ("import --kind la", "lazyllm"),
+    "a model": ("render my-", "my-model"),
+    "a model of the named configuration": ("render --config other/gateway.yaml the", "their-model"),
+    "a template": ("templates vicu", "vicuna"),
+    "a template of one's own": ("render --template mi", "mine minicpm mistral-instruct"),
+    "a model or a template": ("diff m", "metamath mine minicpm mistral-instruct moss moss-thoughts my-model"),
+    "a dataset prompt": ("run rows.jsonl --prompt su", "sums"),
+    "a page": ("docs rec", "recordings"),
+}
+FILES = {
+    "gateway.yaml": "models: {my-model: {templat: mine}}",  # a problem for every other verb
+    "other/gateway.yaml": "models: {their-model: {}}",
+    "prompts/sums.yaml": "",
+    "meta_templates/mine.yaml": "",
 }
 
 
 @pytest.mark.parametrize(("words", "completions"), CASES.values(), ids=CASES)
 def test_bash_completes(tmp_path: Path, words: str, completions: str) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
     program = tmp_path / "gateway"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n')
     program.chmod(0o755)
     script = COMPLETE.format(words=words, index=len(words.split()))
     ended = subprocess.run(
         ["bash", "-c", script],
+        cwd=tmp_path,
         env=environment(PATH=f"{tmp_path}:/usr/bin:/bin"),
         capture_output=True,
         text=True,

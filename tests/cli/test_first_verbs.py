@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.connecting.engine import ServedModel
-from gateway.cli.connecting.first_config import matching, of_engine
+from gateway.cli.connecting.first_config import of_engine
 from gateway.cli.options import CommandError
 from gateway.cli.verbs.demo import copy_demo
 from gateway.config.load import read_configuration
+from gateway.config.template_models import named_in
 from tests.cli.command import command
 from tests.serving import ROOT, Gateway, gateway
 from tests.upstream.server import FaultyUpstream
@@ -181,7 +182,7 @@ NAMES = {
 @pytest.mark.parametrize("served_name", NAMES)
 def test_a_template_is_proposed_if_its_name_is_a_part_of_the_models_name(served_name: str) -> None:
     templates = ["internlm", "internlm2", "lazyllm-internlm2", "qwen", "qwen1.5", "vicuna"]
-    assert matching(served_name, templates) == NAMES[served_name]
+    assert named_in(served_name, templates) == NAMES[served_name]
 
 
 # ---------------------------------------------------------------- demo

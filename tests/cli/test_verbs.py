@@ -335,10 +335,10 @@ def test_templates_lists_those_here_and_those_that_are_included(folder: Path) ->
     expect(ended, 0, ended.stdout, b"")
     lines = [re.split(" {2,}", line) for line in ended.stdout.decode().splitlines()]
     assert lines[:2] == [
-        ["name", "kind", "from", "description"],
+        ["name", "kind", "from", "for"],
         ["chat", "chat", "built in", "Messages, unchanged."],
     ]
-    assert ["alpaca", "meta", "included", "### Instruction and ### Response after a fixed opening line."] in lines
+    assert ["vicuna", "meta", "included", "vicuna-7b-v1.5-16k, vicuna-13b-v1.5-16k"] in lines
     assert ["mine", "meta", "meta_templates/"] in lines
     names = [line[0] for line in lines[2:]]
     assert names == sorted(names)
@@ -349,7 +349,9 @@ def test_templates_prints_the_file_of_a_template_and_names_it(folder: Path) -> N
     expect(command(folder, "templates", "mine"), 0, TEMPLATE.encode(), b"meta_templates/mine.yaml\n")
     included = (ROOT / "meta_templates/chatml.yaml").read_bytes()
     expect(command(folder, "templates", "chatml"), 0, included, b"meta_templates/chatml.yaml\n")
-    expect(command(folder, "templates", "chatlm"), 2, b"", b'no template "chatlm" (did you mean "chatml"?); gateway')
+    expect(command(folder, "templates", "chatlm"), 2, b"", b'no template "chatlm" (did you mean "chatml"?)')
+    similar = b'no template "Llama3"; similar: lazyllm-meta-llama-3, api-system; gateway templates lists all'
+    expect(command(folder, "templates", "Llama3"), 2, b"", similar)
     expect(
         command(folder, "templates", "chat"),
         2,
@@ -418,7 +420,7 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
 
 
 VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "templates", "models",
-         "keys", "status", "schema")  # fmt: skip
+         "keys", "status", "schema", "docs")  # fmt: skip
 
 
 def test_help_names_every_verb(folder: Path) -> None:
@@ -443,7 +445,13 @@ def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[s
     expect(command(folder, *arguments), 2, b"", said)
 
 
-def test_the_version_is_the_packages(folder: Path) -> None:
+@pytest.mark.parametrize("word", ["--version", "version"])
+def test_the_version_is_the_packages(folder: Path, word: str) -> None:
     from gateway.core.version import VERSION
 
-    expect(command(folder, "--version"), 0, f"gateway {VERSION}\n".encode(), b"")
+    expect(command(folder, word), 0, f"gateway {VERSION}\n".encode(), b"")
+
+
+@pytest.mark.parametrize("words", [(), ("render",)])
+def test_help_as_a_verb_is_the_option(folder: Path, words: Sequence[str]) -> None:
+    assert command(folder, "help", *words).stdout == command(folder, *words, "--help").stdout != b""

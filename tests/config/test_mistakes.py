@@ -63,7 +63,8 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         [
             'gateway.yaml:3 models.demo.template: "../secrets/plain" is not a valid template name; give the name of '
             'a file in meta_templates/ without .yaml (only lower-case letters, digits, ".", "_" and "-"); '
-            "docs/templates.md lists those that are included"
+            "similar: plain; gateway templates lists all templates with their models; gateway import FOLDER converts "
+            "the chat template in a model's own folder"
         ],
     ),
     "a keys file that is not there": (
@@ -164,14 +165,14 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         {"gateway.yaml": "server: {port: 8000}\n"},
         [
             "gateway.yaml:1 models: contains no model; add at least one, with a template and targets "
-            "(docs/configuration.md)"
+            "(gateway docs configuration)"
         ],
     ),
     "an empty file": (
         {"gateway.yaml": ""},
         [
             "gateway.yaml models: contains no model; add at least one, with a template and targets "
-            "(docs/configuration.md)"
+            "(gateway docs configuration)"
         ],
     ),
     "a list where a mapping belongs": (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.core.words import MANY, MAX_NAMES, MAX_QUOTED, MAX_WORD, quoted, shown, suggest
+from gateway.core.words import MANY, MAX_NAMES, MAX_QUOTED, MAX_WORD, counted, quoted, shown, suggest
 
 CASES: dict[str, tuple[object, Sequence[object], str]] = {
     "one letter": ("defalt", ["default", "eval"], ' (did you mean "default"?)'),
@@ -25,6 +25,10 @@ CASES: dict[str, tuple[object, Sequence[object], str]] = {
 def test_a_suggestion_names_the_closest_word_or_a_short_list(name: str) -> None:
     word, known, expected = CASES[name]
     assert suggest(word, known) == expected
+
+
+def test_one_thing_has_no_plural() -> None:
+    assert [counted(number, "model") for number in (0, 1, 2)] == ["0 models", "1 model", "2 models"]
 
 
 QUOTED = {

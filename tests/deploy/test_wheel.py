@@ -53,10 +53,11 @@ def empty(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("folder", ["meta_templates", "policies", "prompts", "demo/model"])
+@pytest.mark.parametrize("folder", ["meta_templates", "policies", "prompts", "demo/model", "docs"])
 def test_the_wheel_carries_every_file_of_the_data_folders(wheel: Path, folder: str) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(f"gateway/data/{folder}/")}
-    assert packed == {f"gateway/data/{folder}/{path.name}" for path in (ROOT / folder).iterdir()}
+    files = {path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()}
+    assert packed == {f"gateway/data/{path}" for path in files}
 
 
 def test_the_wheel_carries_the_demo_and_the_third_party_notices(wheel: Path) -> None:
@@ -77,6 +78,11 @@ def test_an_installed_wheel_finds_its_templates_and_policies(installed: Path, em
     assert Path(where.strip()).is_relative_to(installed)
     (row,) = json.loads(_python(["-m", "gateway", "models", "--json"], empty, installed))
     assert (row["name"], row["template"], row["policy"]) == ("my-model", "internlm", "eval")
+
+
+def test_an_installed_wheel_prints_its_pages(installed: Path, empty: Path) -> None:
+    printed = _python(["-m", "gateway", "docs", "templates"], empty, installed)
+    assert printed == (ROOT / "docs/templates.md").read_text(encoding="utf-8")
 
 
 def test_an_installed_wheel_serves_in_an_empty_folder(installed: Path, empty: Path) -> None:

@@ -193,7 +193,8 @@ def test_the_number_of_turns_is_limited(served: Gateway, case: str, path: str) -
 
 def test_a_null_prompt_is_no_prompt(served: Gateway) -> None:
     answer = post(served, {"prompt": None, "turns": None}, echo=True)
-    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "messages is missing")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("messages is missing; ")
 
 
 def test_a_prompt_with_labels_or_turns_is_not_answered_by_accident(served: Gateway) -> None:

@@ -208,7 +208,8 @@ def test_facts_about_the_gateway_need_no_key(keyed: Gateway, path: str) -> None:
 
 # ---------------------------------------------------------------- wrong paths and models
 
-BASE_URL = "a client's base_url must end in one /v1, such as http://127.0.0.1:8000/v1; the client adds the rest"
+BASE_URL = "a client's base_url must end in one /v1, such as {}; the client adds the rest"
+OTHER_API = ": it belongs to {}'s API, and this gateway has OpenAI's; use /v1/chat/completions"
 PATHS = {
     "/v1/v1/chat/completions": f"the path has /v1 twice; {BASE_URL}",
     "/chat/completions": f"unknown path; {BASE_URL}",
@@ -216,14 +217,16 @@ PATHS = {
     "/v1/chat/completions/chat/completions": f"unknown path; {BASE_URL}",
     "/v1/chat/completion": 'unknown path (did you mean "/v1/chat/completions"?)',
     "/v1/chat/completions/": 'unknown path (did you mean "/v1/chat/completions"?)',
-    "/api/generate": "unknown path; GET / lists all paths",
+    "/v1/assistants": "unknown path; GET / lists all paths",
+    "/v1/messages": f"unknown path{OTHER_API.format('Anthropic')}",
+    "/api/generate": f"unknown path{OTHER_API.format('Ollama')}",
 }
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_wrong_path_gets_a_hint(served: Gateway, path: str) -> None:
     answer = served.http.post(path, json={"model": "open-a", "messages": MESSAGES})
-    assert (answer.status_code, answer.json()["error"]["message"]) == (404, PATHS[path])
+    assert (answer.status_code, answer.json()["error"]["message"]) == (404, PATHS[path].format(served.url))
 
 
 def unknown(served: Gateway, model: str, headers: dict[str, str]) -> str:

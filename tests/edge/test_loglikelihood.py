@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import socket
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from tests.edge.raw import HEAD
-from tests.serving import Gateway, gateway
+from tests.serving import Gateway, eventually, gateway
 from tests.upstream.modes_scores import FAULTS, logprob
 from tests.upstream.server import FaultyUpstream
 
@@ -347,6 +348,20 @@ def test_an_answer_with_a_doubt_is_an_error(world: World, fault: str, way: str) 
     assert code is None or error(answer)[1] == code
 
 
+@pytest.mark.parametrize("model", ["echo-no-logprobs", "vllm-no-list"])
+def test_an_answer_with_a_doubt_has_a_line_with_its_reason(
+    world: World, caplog: pytest.LogCaptureFixture, model: str
+) -> None:
+    caplog.set_level(logging.WARNING)
+    _, code, _ = error(world.ask(model))
+    assert eventually(lambda: " loglikelihood " in "".join(caplog.messages))
+    lines = [line for line in caplog.messages if "answer_broke_off" in line]
+    assert lines
+    assert f"model={model} target={model}/0" in lines[0]
+    assert f"error={code}" in lines[0]
+    assert "reason=\"the model's server ignored " in lines[0]
+
+
 # ---------------------------------------------------------------- refusals
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {  # name: (model, fields, param, part of the message)
@@ -355,7 +370,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {  # name: (model, fi
     "a policy that changes a field": ("forcing", {}, "model", "changes max_tokens"),
     "a policy that forbids a field": ("refusing", {}, "logprobs", "does not allow logprobs"),
     "no candidates": ("no-bos", {"candidates": {}}, "candidates", "is empty"),
-    "candidates in a list": ("no-bos", {"candidates": ["a"]}, "candidates", "an object, not a list"),
+    "candidates in a list": (
+        "no-bos", {"candidates": ["a"]}, "candidates", 'an object, not a list; write an object of labels and',
+    ),
     "an empty candidate": ("no-bos", {"candidates": {"a": ""}}, "candidates.a", "is empty"),
     "an empty conversation": ("no-bos", {"candidates": {"a": []}}, "candidates.a", "is empty"),
     "a number": ("no-bos", {"candidates": {"a": 5}}, "candidates.a", "a string or a list, not a number"),

@@ -56,13 +56,15 @@ def test_an_escaped_prompt_is_shown_and_reported(served: Gateway) -> None:
     assert eventually(lambda: served.metric("gateway_markers_total", model="escape", action="escape") == before + 4)
 
 
-def test_a_refused_text_is_named_and_not_repeated(served: Gateway) -> None:
+def test_a_refused_marker_is_named_and_the_text_is_not_repeated(served: Gateway) -> None:
     before = served.metric("gateway_markers_total", model="reject", action="reject")
     answer = post(served, "reject")
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "special_token_in_content")
     assert error["param"] == "messages[0].content"
-    assert "eoh" not in answer.text
+    assert 'this text contains "<eoh>", a marker that separates the turns' in error["message"]
+    assert "1+1" not in answer.text
+    assert "BOT" not in answer.text
     assert eventually(lambda: served.metric("gateway_markers_total", model="reject", action="reject") == before + 1)
 
 

@@ -89,6 +89,9 @@ models:
   wrong-model: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{forgotten}"}}]}}
   wrong-key: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{locked}"}}]}}
   web-page: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{page}"}}]}}
+  login-page: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{login}"}}]}}
+  moved: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{moved}"}}]}}
+  ignores: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{ignores}", engine: vllm}}]}}
   https-on-http: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{secure}"}}]}}
   no-such-host: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "http://gpu-node.invalid:8101/v1"}}]}}
 """
@@ -131,7 +134,9 @@ def read_mistakes() -> list[Mistake]:
 def serving(folder: Path) -> Iterator[Gateway]:
     """Serve the project from an empty folder, with healthy and failing targets."""
     _write(folder, PROJECT)
-    (folder / "policies/strict.yaml").write_text("params: {unknown: reject}\n", encoding="utf-8")
+    (folder / "policies/strict.yaml").write_text(
+        "params: {unknown: reject}\nmarkers: {token_like: reject}\n", encoding="utf-8"
+    )
     once, patient = "retry: {attempts: 1}", "timeout: {connect: 30s, first_token: 60s, idle: 60s, total: 90s}"
     (folder / "policies/once.yaml").write_text(f"delivery: {{{once}, {patient}}}\n", encoding="utf-8")
     short = "timeout: {connect: 1s, first_token: 1s, idle: 1s, total: 1s}"
@@ -148,6 +153,9 @@ def serving(folder: Path) -> Iterator[Gateway]:
             lost=up.url("404-route"),
             locked=up.url("401"),
             page=up.url("html-502"),
+            login=up.url("200-html"),
+            moved=up.url("redirect-307"),
+            ignores=up.url("scores", fault="no-list"),
             forgotten=up.url("404"),
             secure=f"https://127.0.0.1:{plain}/v1",
         )

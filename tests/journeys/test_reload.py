@@ -239,7 +239,8 @@ def test_a_busy_port_is_one_line_and_exit_code_3(tmp_path: Path) -> None:
     assert ended.returncode == 3
     assert ended.stdout == b""
     assert ended.stderr.decode().splitlines() == [
-        f"error: cannot listen on 127.0.0.1:{port} (Address already in use); choose another port"
+        f"error: cannot listen on 127.0.0.1:{port} (Address already in use); choose another port: server.port in "
+        "gateway.yaml, --port 9000, or PORT=9000 make run"
     ]
 
 

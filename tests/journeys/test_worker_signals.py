@@ -173,7 +173,8 @@ def test_a_busy_port_is_reported_in_one_line(tmp_path: Path, sharing: bool) -> N
         ended = run(tmp_path, "serve", GATEWAY_SERVER__PORT=str(port))
     assert ended.returncode == 3
     assert ended.stderr.decode().splitlines() == [
-        f"error: cannot listen on 127.0.0.1:{port} (Address already in use); choose another port"
+        f"error: cannot listen on 127.0.0.1:{port} (Address already in use); choose another port: server.port in "
+        "gateway.yaml, --port 9000, or PORT=9000 make run"
     ]
 
 

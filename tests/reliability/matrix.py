@@ -322,7 +322,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "F10": (
         "tests/edge/test_markers.py::test_every_endpoint_with_a_template_checks_its_texts",
-        "tests/edge/test_markers.py::test_a_refused_text_is_named_and_not_repeated",
+        "tests/edge/test_markers.py::test_a_refused_marker_is_named_and_the_text_is_not_repeated",
         "tests/policy/test_markers.py::test_every_shipped_template_keeps_its_boundaries",
         "tests/policy/test_markers.py::test_escape_breaks",
         "tests/calls/test_role_boundaries.py::test_a_marker_that_a_chat_template_makes_of_other_characters_is_not_sent",

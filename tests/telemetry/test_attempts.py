@@ -37,7 +37,10 @@ BODIES = {  # status and body of the target's response: status and reason in the
         '500 attempt=1 reason="RuntimeError: no memory"',
     ),
     "a code without a message": (500, '{"error": {"code": "oom"}}', "500 attempt=1 reason=oom"),
-    "HTML": (502, "<html>bad gateway</html>", '502 attempt=1 reason="the server sent no reason (a body of 24 bytes)"'),
+    "HTML": (
+        502, "<html>bad gateway</html>",
+        '502 attempt=1 reason="the server sent no reason (an HTML page of 24 bytes: bad gateway)"',
+    ),
     "nothing": (502, "", '502 attempt=1 reason="the server sent no reason (an empty body)"'),
     "the key": (401, f"{KEY.upper()} is wrong", '401 attempt=1 reason="… is wrong"'),
     "another key": (401, "sk-abcdef123456 is wrong", '401 attempt=1 reason="… is wrong"'),

@@ -189,8 +189,8 @@ def test_a_text_after_the_time_limit_is_not_searched() -> None:
 
 REFUSED = {
     "emial": '"emial" is not a built-in pattern (did you mean "email"?)',
-    "/(/": "is not a regular expression: missing )",
-    "/x*/": "matches the empty text",
+    "/(/": '"/(/" is not a regular expression: missing )',
+    "/x*/": '"/x*/" matches the empty text',
 }
 
 

@@ -170,6 +170,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
         chat, {"messages": [{"role": "user", "content": [{"type": 5}]}]}, InvalidValue, "messages[0].content[0].type",
         "must be a string, not a number",
     ),
+    "messages as a text": (chat, {"messages": "hi"}, InvalidValue, "messages", '; write a list such as [{"role"'),
     "no class names of ours": (chat, {"messages": [5]}, InvalidValue, "messages[0]", "must be an object"),
     "content that is nothing known": (
         chat, {"messages": [{"role": "user", "content": 5}]}, InvalidValue, "messages[0].content", "a string or a list",

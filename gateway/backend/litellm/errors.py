@@ -137,7 +137,8 @@ def _of_reply(error: Any, private: tuple[str, ...]) -> GatewayError:
         content = b""
     headers = reply.headers
     wait = parse_retry_after(headers.get("retry-after"), headers.get("retry-after-ms"))
-    return error_for_status(reply.status_code, content, headers.get("content-type", ""), wait, private=private)
+    kind, location = headers.get("content-type", ""), headers.get("location")
+    return error_for_status(reply.status_code, content, kind, wait, private=private, location=location)
 
 
 def _unsupported(text: str, sent: Collection[str]) -> UnsupportedParameter:

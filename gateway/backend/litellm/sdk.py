@@ -17,7 +17,7 @@ from typing import Any
 from gateway.backend.litellm.dropped import DISTORTED, PROBES, Dropped, dropped_for
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, MediaNotAllowed, Problem
-from gateway.core.words import quoted
+from gateway.core.words import install_extra, quoted
 
 OPENAI_LIKE = frozenset({"openai", "custom_openai", "openai_like", "hosted_vllm"})
 """Providers that have OpenAI's API, so that LiteLLM translates no parameter."""
@@ -53,8 +53,7 @@ def provider_of(target: TargetSpec) -> Provider:
     try:
         litellm = load()
     except ImportError as error:
-        command = "pip install 'meta-gateway[litellm]' (in a checkout: make extras)"
-        message = f"litellm needs the package {error.name}; run {command}"
+        message = f"litellm needs the package {error.name}; run {install_extra('litellm')}"
         raise ConfigError((Problem(target.label, 0, "speaks", message),)) from error
     try:
         model, name, _, _ = litellm.get_llm_provider(target.model, api_base=target.url or None)

@@ -27,7 +27,7 @@ class EmbeddingsEvents(UpstreamRequest):
         if self.exhausted:
             return ()
         self.exhausted = True
-        body = parse_json(await read_body(self._http))
+        body = parse_json(await read_body(self._http), self._endpoint.private)
         if not isinstance(body, dict):
             raise UpstreamInvalidResponse("the model's server sent JSON that is not an object")
         if (error := error_in_body(body, self._endpoint.private)) is not None:

@@ -27,6 +27,7 @@ from gateway.core.errors import (
     GatewayError,
     UpstreamAuthFailed,
     UpstreamError,
+    UpstreamInvalidResponse,
     UpstreamModelMissing,
     UpstreamOverloaded,
     UpstreamQuotaExhausted,
@@ -61,7 +62,10 @@ class UpstreamErrorBody:
 
 USED_UP = "the gateway's account at the provider has no quota left; the operator has to check the account"
 BAD_KEY = "the model's server refused the gateway's key; the operator has to check the key"
-REDIRECTED = "the model's server answered with a redirect; the operator has to configure the final url"
+REDIRECTED = (
+    "the model's server answered with a redirect (status {}); the operator has to configure the final url "
+    "(the gateway's log has it)"
+)
 OVERLOADED = "the model's server is overloaded or not ready"
 
 EXPECTS_TLS = "the model's server expects TLS at this port; use https:// instead of http:// in url"
@@ -136,14 +140,14 @@ def error_for_status(
     *,
     target: str = "",
     private: tuple[str, ...] = (),
+    location: str | None = None,
 ) -> GatewayError:
     """Return the error for an unsuccessful response.
 
     ``target``: the target's label, for the message if the response has no usable reason. ``private``: see
-    ``one_safe_line``.
+    ``one_safe_line``. ``location``: the header of a redirect.
     """
-    kind = "an HTML page" if "html" in content_type else "a body"
-    size = f"{kind} of {len(body)} bytes" if body else "an empty body"
+    size = _size(body, content_type)
     reply = f" (target {target} sent status {status} with {size})" if target else ""
     parsed = read_error_body(body, content_type)
     if status == 400 and _EXPECTS_TLS.search(body, 0, MAX_SEARCHED):
@@ -151,7 +155,19 @@ def error_for_status(
     else:
         error = _error(status, parsed, retry_after, private, reply)
     error.upstream_status = status
-    error.reason = _reason(parsed, private) or f"the server sent no reason ({size})"
+    if location and isinstance(error, UpstreamRedirect):
+        error.reason = f"redirect to {_safe_location(location, private)}"
+    else:
+        error.reason = _reason(parsed, private) or f"the server sent no reason ({size}{_first_words(body, private)})"
+    return error
+
+
+def not_json(body: bytes, private: tuple[str, ...] = ()) -> UpstreamInvalidResponse:
+    """Return the error for a response with status 200 that is not JSON. ``private``: see ``one_safe_line``."""
+    page = "an HTML page instead of JSON; the operator has to check url (up to /v1)"
+    error = UpstreamInvalidResponse(f"the model's server sent {page if _is_page(body) else 'a body that is not JSON'}")
+    error.upstream_status = 200
+    error.reason = f"the answer is not JSON ({_size(body)}{_first_words(body, private)})"
     return error
 
 
@@ -222,6 +238,35 @@ def _reason(parsed: UpstreamErrorBody, private: tuple[str, ...]) -> str:
     return one_safe_line(text, private) or one_safe_line(parsed.code or parsed.type, private)
 
 
+def _is_page(body: bytes) -> bool:
+    return body[:MAX_SEARCHED].lstrip().startswith(b"<")
+
+
+def _size(body: bytes, content_type: str = "") -> str:
+    kind = "an HTML page" if _is_page(body) or "html" in content_type else "a body"
+    return f"{kind} of {len(body)} bytes" if body else "an empty body"
+
+
+def _first_words(body: bytes, private: tuple[str, ...]) -> str:
+    """Return the first line of a body or of the text of an HTML page, after a colon; empty if there is no text."""
+    text = body[:MAX_ERROR_BODY].decode("utf-8", "replace")
+    line = one_safe_line(_TAG.sub("\n", text) if _is_page(body) else text, private)
+    return f": {line}" if line else ""
+
+
+def _safe_location(location: str, private: tuple[str, ...]) -> str:
+    """Return a redirect's address for the log, without user name, password, query, fragment and private texts."""
+    address = _SECRET_PARTS.sub("", location[:MAX_SEARCHED])
+    for pattern in map(_private, private):
+        address = pattern.sub("…", address)
+    return address
+
+
+_TAG = re.compile(r"<[^<>]*>")
+_SECRET_PARTS = re.compile(r"(?<=//)[^/?#@]*@|[?#].*", re.DOTALL)
+"""User name and password, query and fragment of an address."""
+
+
 def _private(text: str) -> re.Pattern[str]:
     """Return an expression for a private text. A short text must be a whole word, because a host may be named ``a``."""
     escaped = re.escape(text)
@@ -257,7 +302,7 @@ def _error(
                 return kind(f"{message}: {line}" if line else message, param=parsed.param)
             return kind(message)
     if 300 <= status < 400:
-        return UpstreamRedirect(REDIRECTED)
+        return UpstreamRedirect(REDIRECTED.format(status))
     failed = f"the model's server answered with status {status}; the gateway's log has the server's message"
     kind, message = _STATUSES.get(status, (UpstreamError, failed))
     if kind is UpstreamRejectedRequest:

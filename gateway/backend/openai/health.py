@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from gateway.backend.http_client.client import HttpClient, HttpEndpoint, server_root
 from gateway.backend.openai.base import open_endpoint
@@ -29,10 +30,14 @@ class HealthProbe:
             async with asyncio.timeout(self.timeout):
                 status = await self._status()
         except TimeoutError:
-            return f"GET {self.path} was not answered within {self.timeout:g} s"
+            return f"GET {self._full_path} was not answered within {self.timeout:g} s"
         except UpstreamError as error:
             return error.message
-        return f"GET {self.path} was answered with status {status}" if status >= 400 else ""
+        return f"GET {self._full_path} was answered with status {status}" if status >= 400 else ""
+
+    @property
+    def _full_path(self) -> str:
+        return urlsplit(server_root(self.target.url) + self.path).path
 
     async def _status(self) -> int:
         if self._endpoint is None:

@@ -21,7 +21,7 @@ import orjson
 
 from gateway.backend.http_client.client import HttpEndpoint
 from gateway.backend.http_client.connection import Connection
-from gateway.backend.openai.error_mapping import error_in_body
+from gateway.backend.openai.error_mapping import error_in_body, not_json
 from gateway.backend.openai.events import ChoiceFormat, ChunkReader
 from gateway.backend.openai.fast_stream import Sample, SseSplicer
 from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
@@ -164,7 +164,7 @@ class BodyEvents(UpstreamRequest):
         reader = ChunkReader(
             self._format, self._target, self._choices, self._notices, self._endpoint.private, UpstreamInvalidResponse
         )
-        events = reader.read(parse_json(body), surrogates=maybe_lone(body))
+        events = reader.read(parse_json(body, self._endpoint.private), surrogates=maybe_lone(body))
         if not reader.has_choices:
             raise UpstreamInvalidResponse("the model's server sent an answer without choices")
         events += reader.end()
@@ -233,15 +233,18 @@ class BodyEvents(UpstreamRequest):
         return self._reader.read(chunk, surrogates=maybe_lone(event.data))
 
 
-def parse_json(body: bytes) -> Any:
-    """Parse the JSON in a body. Raises ``UpstreamInvalidResponse`` if the JSON is invalid, too deep or too large."""
+def parse_json(body: bytes, private: tuple[str, ...]) -> Any:
+    """Parse the JSON in a body. Raises ``UpstreamInvalidResponse`` if the JSON is invalid, too deep or too large.
+
+    ``private``: see ``error_mapping.one_safe_line``.
+    """
     brackets = count_brackets(body)
     if brackets > MAX_CONTAINERS:
         raise UpstreamInvalidResponse(f"the model's server sent JSON with more than {MAX_CONTAINERS} objects and lists")
     try:
         value = loads(body)
     except ValueError:
-        raise UpstreamInvalidResponse("the model's server sent a body that is not JSON") from None
+        raise not_json(body, private) from None
     _refuse_deep(brackets, value, UpstreamInvalidResponse)
     return value
 

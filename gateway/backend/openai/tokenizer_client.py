@@ -92,7 +92,10 @@ async def fetch_json(endpoint: HttpEndpoint, content: bytes, path: str, target: 
         refuse_encoded(http)
         if http.status != 200:
             body = await read_body(http, MAX_ERROR_BODY)
-            raise error_for_status(http.status, body, http.content_type, target=target, private=endpoint.private)
-        return parse_json(await read_body(http))
+            private, location = endpoint.private, http.header("location")
+            raise error_for_status(
+                http.status, body, http.content_type, target=target, private=private, location=location
+            )
+        return parse_json(await read_body(http), endpoint.private)
     finally:
         http.release()

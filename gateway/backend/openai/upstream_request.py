@@ -57,8 +57,9 @@ class UpstreamRequest:
             body = await read_body(http, MAX_ERROR_BODY)
         except UpstreamError:
             body = b""
+        private, location = self._endpoint.private, http.header("location")
         return error_for_status(
-            http.status, body, http.content_type, retry_after, target=self._target, private=self._endpoint.private
+            http.status, body, http.content_type, retry_after, target=self._target, private=private, location=location
         )
 
 

@@ -92,19 +92,19 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
         candidates.texts[0].exchange.attempts.recorded = timeline.recording.exchanges
     timeline.backend_opening()
     try:
-        completions = await _completions(route, candidates.texts)
+        scored = await _completions(route, candidates.texts)
     except UpstreamRejectedRequest as error:
         error.message += policy_changes(route.spec.policy, candidates.prepared.notices, error)
         raise
     finally:
         timeline.backend_closed()
-    answers = list({id(completion): completion for completion in completions}.values())
+    answers = list({id(completion): completion for completion, _ in scored}.values())
     usage = total_usage([completion.usage for completion in answers])
     notices = [notice for completion in answers if completion.begun for notice in completion.begun.notices]
     events: list[Event] = [Begun("", notices=tuple(dict.fromkeys(notices))), Document(EMPTY_MAPPING)]
     timeline.events_received([*events, usage] if usage is not None else events)
     texts = candidates.texts
-    tokens = [_tokens(text.exchange, completion) for text, completion in zip(texts, completions, strict=True)]
+    tokens = [own for _, own in scored]
     context = tokens[0] if texts[0].label is None else ()
     scores: dict[str, Score] = {}
     crossing = 0
@@ -118,20 +118,24 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
     return CandidateScores(scores, usage)
 
 
-async def _completions(route: Route, texts: Sequence[ScoredText]) -> list[Completion]:
-    """Send a request for each different text, and return the answers in the order of the texts."""
+async def _completions(route: Route, texts: Sequence[ScoredText]) -> list[tuple[Completion, PromptTokens]]:
+    """Send a request for each different text. Return the answers and their tokens in the order of the texts.
+
+    An answer is checked before its backend is closed, so that the log and the circuit breaker see the error.
+    """
     end, room = asyncio.get_running_loop().time() + route.spec.policy.delivery.total, asyncio.Semaphore(AT_ONCE)
     attempts = texts[0].exchange.attempts
     keys = [_key(text.exchange) for text in texts]
-    tasks: dict[object, asyncio.Task[Completion]] = {}
+    tasks: dict[object, asyncio.Task[tuple[Completion, PromptTokens]]] = {}
 
-    async def completion(exchange: Exchange) -> Completion:
+    async def completion(exchange: Exchange) -> tuple[Completion, PromptTokens]:
         builder = CompletionBuilder()
         async with room, route.backend.open(replace(exchange, deadline=end, attempts=attempts)) as events:
             while batch := await events.next_batch():
                 for event in batch:
                     builder.add(event)
-        return builder.result()
+            completion = builder.result()
+            return completion, _tokens(exchange, completion)
 
     try:
         async with asyncio.TaskGroup() as group:

@@ -11,6 +11,7 @@ from click import style
 
 from gateway.cli.comparing.comparison import Comparison
 from gateway.cli.terminal import color_difference, diff_lines, escape, escape_line, format_table
+from gateway.core.words import counted
 from gateway.parity.causes import CAUSES
 from gateway.parity.compare import DIFFERENT, EQUAL, CaseResult, Verdict
 
@@ -42,13 +43,9 @@ def as_text(found: Comparison, *, show: int | None) -> str:
         names = f"ours: {one.case.name}", f"reference: {one.case.name}"
         lines += ["", *map(color_difference, diff_lines(one.ours.text, one.reference.text, *names))]
     if omitted:
-        lines += ["", f"{_count(omitted, 'more difference')}; use --all to show all"]
+        lines += ["", f"{counted(omitted, 'more difference')}; use --all to show all"]
     lines += [*_refusals(found.results), *_causes(found.results), "", _summary(found.results)]
     return "\n".join(lines) + "\n"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _head(found: Comparison) -> Iterator[str]:
@@ -118,13 +115,13 @@ def _causes(results: Sequence[CaseResult]) -> Iterator[str]:
         yield from ("", "possible causes:")
     for name, advice in CAUSES.items():
         if name in counts:
-            yield f"  {name} ({_count(counts[name], 'case')}): {advice}"
+            yield f"  {name} ({counted(counts[name], 'case')}): {advice}"
 
 
 def _summary(results: Sequence[CaseResult]) -> str:
     counts = Counter([one.verdict for one in results])
     phrases = ", ".join([f"{counts[verdict]} {phrase}" for verdict, phrase in VERDICTS.items() if counts[verdict]])
-    cases = f"{_count(len(results), 'case')}: {phrases}."
+    cases = f"{counted(len(results), 'case')}: {phrases}."
     if is_equal(results):
         return style(f"{cases} The model receives the same prompt from both.", fg="green")
     if any(one.is_different for one in results):

@@ -9,13 +9,14 @@ from urllib.parse import urlsplit
 
 from gateway.cli.connecting.engine import ServedModel
 from gateway.config.schema.names import MODEL_NAME
+from gateway.config.template_models import named_in
 
 HEADER = """\
 # The models of this gateway. {source}
 # gateway check            finds mistakes, with their lines
 # gateway check --live     asks every target
 # gateway serve            serves the models at http://127.0.0.1:8000/v1
-# All settings: docs/configuration.md
+# All settings: gateway docs configuration
 models:
 """
 STARTER = """\
@@ -72,7 +73,7 @@ def _entry(name: str, model: ServedModel, url: str, key: str | None, templates: 
     if key is not None:
         settings["key"] = key
     target = ", ".join([f"{setting}: {json.dumps(value)}" for setting, value in settings.items()])
-    named = matching(model.name, templates)
+    named = named_in(model.name, templates)
     choices = f" The model's name suggests {' or '.join(named)}." if named else ""
     return f"""\
   {json.dumps(name)}:
@@ -83,17 +84,3 @@ def _entry(name: str, model: ServedModel, url: str, key: str | None, templates: 
     targets:
       - {{speaks: chat, {target}}}
 """
-
-
-def matching(model: str, templates: Sequence[str]) -> list[str]:
-    """Return the templates whose name, without ``lazyllm-``, is a part of a model's name, longest first.
-
-    The organisation before a slash is ignored, because the models of one organisation have different templates.
-    """
-    word = model.lower().rpartition("/")[2]
-    found = [
-        name
-        for name in templates
-        if re.search(rf"(?<![a-z0-9]){re.escape(name.removeprefix('lazyllm-'))}(?![a-z0-9])", word)
-    ]
-    return sorted(found, key=lambda name: (-len(name.removeprefix("lazyllm-")), name))

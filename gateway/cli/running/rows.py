@@ -13,7 +13,7 @@ import orjson
 from gateway.cli.options import CommandError
 from gateway.cli.running.fields import REQUESTS, USUAL_COLUMNS, fields_of, unknown_in_messages
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.words import printable, quoted, suggest
+from gateway.core.words import counted, printable, quoted, suggest
 from gateway.wire.request_fields import FORBIDDEN
 
 CHAT, COMPLETIONS, LOGLIKELIHOOD = "/v1/chat/completions", "/v1/completions", "/v1/loglikelihood"
@@ -238,7 +238,7 @@ def survey(path: Path, form: RowForm) -> DataSurvey:
             lines[row.custom_id] = number
             first.setdefault((row.url, row.body["model"]), row)
     if problems:
-        count = f"{path} has {len(problems)} problem{'s' if len(problems) != 1 else ''}"
+        count = f"{path} has {counted(len(problems), 'problem')}"
         raise CommandError("\n".join([count, *problems[:MOST_PROBLEMS]]))
     if not lines:
         raise CommandError(f"{path}: the file has no rows")

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from gateway.cli.completion import complete_model
 from gateway.cli.options import CommandError, http_url, key_option, param_option, print_note, read_key, verb
 
 EXAMPLES = """Examples:
@@ -48,7 +49,7 @@ def _think(text: str) -> None:
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("model", help="the name of a model of the gateway")
+@click.argument("model", shell_complete=complete_model, help="the name of a model of the gateway")
 @click.argument("text", required=False, metavar="[TEXT]", help="the question; by default the text on standard input")
 @click.option("--url", type=http_url, metavar="URL", show_default=f"the address in ./gateway.yaml, else {DEFAULT_URL}",
               help="the address of the gateway")  # fmt: skip

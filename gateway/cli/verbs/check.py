@@ -20,6 +20,7 @@ import click
 
 from gateway.cli.options import check_config_exists, config_option, print_notes, print_problems, verb
 from gateway.cli.terminal import format_table, progress
+from gateway.core.words import counted
 
 if TYPE_CHECKING:
     from gateway.cli.connecting.live_check import LiveResult
@@ -60,8 +61,8 @@ def command(config: Path, quiet: bool, live: bool) -> int:
         return 1
     if not quiet:
         print_notes(snapshot, (*outcome.notes, *expiry_notes(snapshot.keys, time.time())))
-        models = len(snapshot.models)
-        print(f"{config}: no problems ({models} models, {len(outcome.files)} files read, all examples correct)")
+        read = f"{counted(len(snapshot.models), 'model')}, {counted(len(outcome.files), 'file')} read"
+        print(f"{config}: no problems ({read}, all examples correct)")
     return _check_live(snapshot, config, quiet) if live else 0
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import click
 
+from gateway.cli.completion import complete_model_or_template
 from gateway.cli.options import config_option, conversation_options, load_snapshot, read_conversation, verb
 from gateway.cli.terminal import color_difference, diff_lines
+from gateway.core.words import counted
 
 EXAMPLES = """Examples:
   gateway diff demo demo-wrong-template -m "user:1+1=?"
@@ -22,8 +24,10 @@ EXAMPLES = """Examples:
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("a", help="a configured model, or the name or file of a template")
-@click.argument("b", help="the model or template to compare with A, named like A")
+@click.argument("a", shell_complete=complete_model_or_template,
+                help="a configured model, or the name or file of a template")  # fmt: skip
+@click.argument("b", shell_complete=complete_model_or_template,
+                help="the model or template to compare with A, named like A")  # fmt: skip
 @config_option()
 @conversation_options
 def command(
@@ -41,7 +45,7 @@ def command(
     body = read_conversation(messages, prompt, variables)
     one, other = [prompt_text(find_any(name, snapshot), body, snapshot) for name in (a, b)]
     if one == other:
-        print(f"the prompts are equal ({len(one)} characters)")
+        print(f"the prompts are equal ({counted(len(one), 'character')})")
         return 0
     click.echo("\n".join(map(color_difference, diff_lines(one, other, a, b))))
     return 1

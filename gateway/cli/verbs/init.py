@@ -68,7 +68,8 @@ async def _ask(url: str, key: str | None) -> str:
     try:
         served = await served_models(url, value, client)
     except GatewayError as error:
-        raise CommandError(f"{url}: {error.message}; {_remedy(error)}", 1) from None
+        reason = f" ({error.reason})" if error.reason else ""
+        raise CommandError(f"{url}: {error.message}{reason}; {_remedy(error)}", 1) from None
     finally:
         await client.aclose()
     if not served:

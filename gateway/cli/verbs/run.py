@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gateway.cli.completion import complete_model, complete_prompt
 from gateway.cli.options import (
     FILE,
     CommandError,
@@ -79,8 +80,10 @@ class RunOptions:
 @verb(__doc__, EXAMPLES)
 @click.argument("data", type=FILE, help="the rows, a file with one JSON object on each line")
 @click.option("--out", type=FILE, required=True, metavar="FILE", help="the output file; an earlier run is continued")
-@click.option("--model", metavar="MODEL", help="the model for rows that do not name a model")
-@click.option("--prompt", metavar="ID", help="a dataset prompt; each row contains the prompt's variables")
+@click.option("--model", metavar="MODEL", shell_complete=complete_model,
+              help="the model for rows that do not name a model")  # fmt: skip
+@click.option("--prompt", metavar="ID", shell_complete=complete_prompt,
+              help="a dataset prompt; each row contains the prompt's variables")  # fmt: skip
 @click.option("--infer", default="gen", type=click.Choice(["gen", "ppl", "multiturn"]),
               help="gen: an answer; ppl: the likelihood of each candidate; "
               "multiturn: the answers of a whole dialogue")  # fmt: skip

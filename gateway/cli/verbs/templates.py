@@ -1,7 +1,8 @@
 """List the templates, or print the file of one template.
 
 The list contains the files in ./meta_templates, and the files that come with the gateway ("included"). A file in
-./meta_templates replaces an included file with the same name. The description is the first line of the file.
+./meta_templates replaces an included file with the same name. "for" has the models that the file names in its comment
+"For:", else its description.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
+from gateway.cli.completion import complete_template
 from gateway.cli.options import CommandError, print_note, verb
 from gateway.cli.terminal import format_table
 
 EXAMPLES = """Examples:
   gateway templates
+  gateway templates | grep -i my-family                       the templates for a family of models
   gateway templates --json | jq -r '.[] | select(.kind == "prompter").name'
   gateway templates sft-demo
   gateway templates sft-demo > meta_templates/mine.yaml       a copy to change
@@ -24,41 +28,50 @@ EXAMPLES = """Examples:
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("name", required=False, metavar="[NAME]", help="the template to print")
+@click.argument(
+    "name", required=False, metavar="[NAME]", shell_complete=complete_template, help="the template to print"
+)
 @click.option("--json", "as_json", is_flag=True, help="print the list as JSON")
 def command(name: str | None, as_json: bool) -> int:
     """Print the list, or the file of one template."""
     from gateway.config.library import shipped_folder, template_files
     from gateway.config.sections.templates import CHAT
+    from gateway.config.template_models import help_for
     from gateway.core.words import suggest
 
     files = template_files(Path.cwd())
     if name is None:
         built_in = {"name": CHAT.name, "kind": CHAT.kind, "from": "built in", "description": CHAT.description}
-        rows = [built_in, *[_row(path, included=path.parent == shipped_folder("meta_templates")) for path in files]]
+        rows: list[dict[str, Any]] = [{**built_in, "for": []}]
+        rows += [_row(path, included=path.parent == shipped_folder("meta_templates")) for path in files]
         if as_json:
             print(json.dumps(rows, ensure_ascii=False, indent=2))
         else:
-            print(*format_table([list(built_in), *[list(row.values()) for row in rows]]), sep="\n")
+            cells = [
+                [row["name"], row["kind"], row["from"], "; ".join(row["for"]) or row["description"]] for row in rows
+            ]
+            print(*format_table([["name", "kind", "from", "for"], *cells]), sep="\n")
         return 0
     by_name = {path.stem: path for path in files}
     if name == CHAT.name:
         raise CommandError(f"the template {name} has no file, because it is built in ({CHAT.description})")
     if name not in by_name:
-        raise CommandError(f'no template "{name}"{suggest(name, by_name)}; gateway templates lists all templates')
+        raise CommandError(f'no template "{name}"{suggest(name, by_name) or help_for(name, files)}')
     print_note(by_name[name])
     sys.stdout.write(by_name[name].read_text(encoding="utf-8"))
     return 0
 
 
-def _row(path: Path, *, included: bool) -> dict[str, str]:
+def _row(path: Path, *, included: bool) -> dict[str, Any]:
     """Return the row of a template in the list. The file may have problems: ``gateway check`` reports them."""
     from gateway.config.files import yaml
+    from gateway.config.template_models import models_of
 
     data = path.read_bytes()
     value = yaml.parse(data, path.name).value
     keys = value if isinstance(value, dict) else {}
-    first = data.decode("utf-8", "replace").partition("\n")[0]
+    text = data.decode("utf-8", "replace")
+    first = text.partition("\n")[0]
     description = first.removeprefix("#").strip() if first.startswith("#") else keys.get("description", "")
     kind = keys.get("kind", "meta") if keys else "unreadable"
     return {
@@ -66,4 +79,5 @@ def _row(path: Path, *, included: bool) -> dict[str, str]:
         "kind": str(kind),
         "from": "included" if included else "meta_templates/",
         "description": str(description),
+        "for": models_of(text),
     }

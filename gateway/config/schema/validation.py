@@ -74,8 +74,13 @@ def _expected_mapping(node: dict[str, Any], value: Any) -> str:
         instead = 'write the name as a key, "my-name:" instead of "- name: my-name"' if isinstance(value, list) else ""
         return "expected a mapping of names to settings" + (f"; {instead}" if instead else "")
     name, first = next(iter(node.items()))
-    about = f" ({first.description})" if isinstance(first, Row) and first.required else ""
-    return f"expected a mapping with the settings {', '.join(node)}, such as {{{name}: …}}{about}"
+    about, example = "", "…"
+    if isinstance(first, Row):
+        if first.required:
+            about = f" ({first.description})"
+        elif type(first.default) in (str, int) and first.default:
+            example = str(first.default)
+    return f"expected a mapping with the settings {', '.join(node)}, such as {{{name}: {example}}}{about}"
 
 
 def _setting(document: YamlDocument, row: Row, value: Any, path: Path) -> Any:

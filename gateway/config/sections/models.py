@@ -26,7 +26,7 @@ FORM_WORDS = {"text": "one string", "messages": "messages"}
 def read_models(document: YamlDocument, values: Any, library: Library, env: Mapping[str, str]) -> dict[str, ModelSpec]:
     """Return the valid models, and add problems to the document. ``values``: the section's values, or ``INVALID``."""
     if values == {}:
-        message = "contains no model; add at least one, with a template and targets (docs/configuration.md)"
+        message = "contains no model; add at least one, with a template and targets (gateway docs configuration)"
         document.refuse(("models",), message)
     names = tuple(values or ())
     found = {name: _model(document, name, section, library, env, names) for name, section in (values or {}).items()}

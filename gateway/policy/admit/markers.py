@@ -20,6 +20,7 @@ from gateway.core.errors import InvalidValue, SpecialTokenInContent
 from gateway.core.frozen import dataclass
 from gateway.core.json_depth import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice, Segment
+from gateway.core.words import quoted
 from gateway.policy.admit.marker_set import JOINER, Hit, Kind, MarkerSet, fold
 
 MAX_PASSES = 16
@@ -135,7 +136,8 @@ class MarkerRule:
             for hit, place in forged:
                 action = self.actions[hit.kind]
                 if action == "reject":
-                    raise refusal(pieces[place].origin)
+                    marker = "".join([piece.text for piece in pieces])[hit.start : hit.end]
+                    raise refusal(pieces[place].origin, f"{quoted(marker)}, a marker that separates")
                 if action in CHANGES and counts.of(hit.kind) > MAX_MARKERS:
                     raise refusal(pieces[place].origin, f"more than {MAX_MARKERS} markers that separate")
                 if number == 0 or action in EDITS:
@@ -238,7 +240,7 @@ class MarkerRule:
             return
         for hit in self.markers.find(name, "token_like"):
             if self.changes:
-                raise refusal(path)
+                raise refusal(path, f"{quoted(name[hit.start : hit.end])}, a marker that separates")
             counts.add(hit.kind, path)
 
     def _forged(self, pieces: Sequence[Segment], counts: MarkerCounts) -> list[tuple[Hit, int]]:
@@ -297,10 +299,10 @@ class MarkerRule:
         return tuple(edited)
 
 
-def refusal(path: str, found: str = "a marker that separates") -> SpecialTokenInContent:
-    """Return the error for a marker in a text of the request. The error never contains the text."""
+def refusal(path: str, found: str = "a marker, such as a special token, that separates") -> SpecialTokenInContent:
+    """Return the error for a marker in a text of the request. Of the text, the error contains only the marker."""
     return SpecialTokenInContent(
-        f"this text contains {found} the turns of this model's prompt, such as a special token; "
+        f"this text contains {found} the turns of this model's prompt; "
         "remove markers from it, or ask the operator for a key with allow_markers",
         param=path,
     )

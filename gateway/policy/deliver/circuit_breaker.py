@@ -28,6 +28,7 @@ from gateway.core.errors import (
     UpstreamRateLimited,
     UpstreamTooLarge,
 )
+from gateway.core.words import counted
 
 LOG = logging.getLogger("gateway.deliver")
 
@@ -145,7 +146,7 @@ class CircuitBreaker:
         elif not self._is_open:
             self._recent.append((now, False))
             if self._has_failed_often(now):
-                often = f"{self._failed_in_row} calls in a row"
+                often = f"{counted(self._failed_in_row, 'call')} in a row"
                 if self._failed_in_row < self.policy.failures:
                     often = f"half of the last {len(self._recent)} calls"
                 self._open(now, f"{often} failed, the last call with {error.code}")

@@ -21,7 +21,7 @@ from gateway.core.frozen import dataclass
 from gateway.policy.deliver.storage.sqlite_file import open_database, used_bytes
 from gateway.wire.stored_events import dump_json, load_events, named_events
 
-LOG = logging.getLogger("gateway.deliver")
+LOG = logging.getLogger("gateway.cache")
 
 LOOK_UP_SECONDS = 2.0
 """The maximum time in seconds that a call waits for a look-up, and at its end until its answer is stored."""

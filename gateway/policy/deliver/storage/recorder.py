@@ -28,7 +28,7 @@ from gateway.policy.deliver.storage.sqlite_file import open_database, used_bytes
 from gateway.wire.redaction import NOTHING, Redaction, RedactionTimeout, Redactor
 from gateway.wire.stored_events import dump_json, named_events
 
-LOG = logging.getLogger("gateway.deliver")
+LOG = logging.getLogger("gateway.recordings")
 
 BUSY_SECONDS = 5.0
 """The maximum time in seconds to wait while another process writes to the file."""
