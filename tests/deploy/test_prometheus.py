@@ -22,7 +22,9 @@ from gateway.telemetry.metrics import Metrics
 from tests.deploy.test_queries import DEPLOY, DRAWN
 from tests.serving import gateway
 
-pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool; tests/deploy/install-tools installs it")
+pytestmark = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool; tests/deploy/install-tools installs it"
+)
 
 GAUGES = tuple(row.name for row in METRICS if row.kind == "gauge")
 FIRING = 'count by (alertname, model) (ALERTS{alertstate="firing"})'
