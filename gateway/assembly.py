@@ -138,7 +138,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         snapshot=snapshot,
         routes={name: _with_fallbacks(route, found) for name, route in found.items()},
         keyring=Keyring(snapshot.keys),
-        limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot.store, shared), shared.concurrency),
+        limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot, shared), shared.concurrency),
         has_cache=any(model.policy.cache.mode != "off" for model in snapshot.models.values()),
         recorder=shared.recorders.get(snapshot.recordings.path),
         redactor=Redactor(snapshot.redact),
@@ -297,13 +297,15 @@ def _delivery(
     return stack, rows
 
 
-def _rate_store(spec: StoreSpec, shared: SharedResources) -> RateStore:
+def _rate_store(snapshot: Snapshot, shared: SharedResources) -> RateStore:
+    spec = snapshot.store
     if not spec.url:
         return shared.rates
     from gateway.policy.admit.redis_rates import RedisRates
 
     if spec not in shared.stores:
-        shared.stores[spec] = RedisRates(spec, partial(shared.metrics.count, "gateway_store_failures_total"))
+        observe = partial(shared.metrics.count, "gateway_store_failures_total")
+        shared.stores[spec] = RedisRates(spec, observe, snapshot.server.workers)
     return shared.stores[spec]
 
 

@@ -1,7 +1,7 @@
 """Connections to a Redis or Valkey server. Imported if ``store.url`` is configured.
 
-A failed or slow server delays a call by at most the configured timeout. After a failure no command is sent for one
-second. Otherwise a client could switch a limit off, or slow down all calls, by making the server slow.
+A failed or slow server delays a command by at most the configured timeout. After two failures in sequence the server is
+failing: it gets one command per second until it answers. Otherwise a server that hangs would slow down all calls.
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ from gateway.config.snapshot import StoreSpec
 LOG = logging.getLogger("gateway.store")
 
 CONNECTIONS = 8
-"""The maximum number of connections to the server. Further calls wait for a free connection. This wait does
+"""The maximum number of connections to the server. Further commands wait for a free connection. This wait does
 not count as a failure of the server.
 
 More connections would not be faster, and opening many at once would take longer than the timeout."""
 PROBE_KEY = "meta-gateway:probe"
 PAUSE = 1.0
-"""Seconds for which a failed server is not asked again."""
+"""Seconds between two commands to a failing server."""
+PARTS = 20
+"""The timeout is measured in this number of parts, after each of which the event loop reads what has arrived.
+
+A part in which the event loop was blocked counts as no longer than the others. Otherwise a client could use up the
+timeout with large requests, although the server has answered."""
 
 
 class StoreUnavailable(Exception):
@@ -50,48 +55,73 @@ class RedisServer:
             max_connections=CONNECTIONS,
             protocol=2,  # needs one round trip less to connect
             password=password,
-            socket_connect_timeout=spec.timeout,
-            socket_timeout=spec.timeout,
+            socket_connect_timeout=None,  # ``run`` limits the time
+            socket_timeout=None,
         )
         self.redis = Redis.from_pool(pool)
+        self.is_failing = False
+        """Whether the server has failed twice in sequence, and has not answered since."""
         self._slots = asyncio.Semaphore(CONNECTIONS)
-        self._failed_until = 0.0
-        self._failing = False
+        self._next_command = 0.0
+        """The clock time before which a failing server gets no command."""
+        self._failed_at: float | None = None
+        """The clock time of the first failure since the last answer."""
         self._refusals: set[str] = set()
         """The errors with which the server has refused a command. Each is logged once."""
 
     async def run(self, command: Callable[[], Awaitable[Any]]) -> Any:
         """Run a command of ``redis`` and return the answer. Raises ``StoreUnavailable``.
 
-        The timeout begins when the command has a connection.
+        The timeout begins when one of the connections is free, and includes the time to open it.
         """
         async with self._slots:
-            if self._clock() < self._failed_until:
+            begin = self._clock()
+            if begin < self._next_command:
                 raise StoreUnavailable
+            if self.is_failing:
+                self._next_command = begin + PAUSE
             try:
-                async with asyncio.timeout(self._spec.timeout):
-                    answer = await command()
+                answer = await self._answer(command)
             except ResponseError as error:  # the server works, so it is asked again at once
                 self._refused(error)
                 raise StoreUnavailable from error
             except (RedisError, OSError, TimeoutError) as error:
-                self._failed(error)
+                self._failed(error, begin)
                 raise StoreUnavailable from error
-        if self._failing:
-            self._failing = False
+        self._failed_at = None
+        if self.is_failing:
+            self.is_failing, self._next_command = False, 0.0
             LOG.info("%s answers again", self._use)
         return answer
+
+    async def _answer(self, command: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the answer of a command. Raises ``TimeoutError``, or the error of the command."""
+        task = asyncio.ensure_future(command())
+        try:
+            for _ in range(PARTS):
+                await asyncio.wait([task], timeout=self._spec.timeout / PARTS)
+                if task.done():
+                    return task.result()
+            raise TimeoutError
+        finally:
+            if task.cancel():
+                await asyncio.gather(task, return_exceptions=True)  # closes the connection, and frees its place
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self.redis.aclose()
 
-    def _failed(self, error: Exception) -> None:
-        self._failed_until = self._clock() + PAUSE
-        if not self._failing:
-            self._failing = True
-            reason = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-            LOG.error("%s (%s) fails: %s; %s", self._use, self._spec.url, reason, self._meanwhile)
+    def _failed(self, error: Exception, begin: float) -> None:
+        """Note the failure of a command. ``begin``: the clock time at which the command was sent."""
+        now = self._clock()
+        if self._failed_at is None:
+            self._failed_at = now
+        elif begin >= self._failed_at:  # not sent beside the first command that failed, but after it
+            self._next_command = now + PAUSE
+            if not self.is_failing:
+                self.is_failing = True
+                reason = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+                LOG.error("%s (%s) fails: %s; %s", self._use, self._spec.url, reason, self._meanwhile)
 
     def _refused(self, error: ResponseError) -> None:
         code = str(error).partition(" ")[0]

@@ -222,7 +222,7 @@ class StoreSpec:
     password: SecretStr | None = None
     on_failure: Literal["allow", "refuse"] = "allow"
     """Whether calls with a rate limit are allowed or refused while the Redis server does not answer."""
-    timeout: float = 0.05
+    timeout: float = 0.5
     """The time in seconds within which the Redis server must answer."""
 
 

@@ -31,8 +31,8 @@ class Runtime(ConfigReloader):
     def __init__(self, loader: ConfigLoader) -> None:
         super().__init__(loader)
         self.shutdown = Shutdown()
-        self._checks: list[asyncio.Task[None]] = []
-        """The tasks of the health checks of the active stack."""
+        self._tasks: list[asyncio.Task[None]] = []
+        """The tasks of the active stack: its health checks, and the connection to the store of the rate limits."""
 
     def open(self, snapshot: Snapshot, rates: RateStore | None = None) -> None:
         """Build the first stack. Blocks the thread. Raises an error if the stack cannot be built.
@@ -64,16 +64,16 @@ class Runtime(ConfigReloader):
         self.watch()
 
     def watch(self) -> None:
-        """Start to reload whenever a file changes (``ConfigReloader.watch``), and start the health checks."""
+        """Start to reload whenever a file changes (``ConfigReloader.watch``), and start the background tasks."""
         super().watch()
-        self.begin_checks()
+        self.begin_tasks()
 
     async def stop(self) -> None:
         """Stop all background tasks, and close connections and engines. Called after all calls have ended."""
         await super().stop()
-        for task in self._checks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._checks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for store in self.resources.stores.values():
             await store.aclose()
         await self.resources.client.aclose()
@@ -96,14 +96,16 @@ class Runtime(ConfigReloader):
             self.certificate.replace(self._prepared_tls)
             self.metrics.certificate_expires(self.certificate.expires)
             self._prepared_tls = None
-        self.begin_checks()
+        self.begin_tasks()
         self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
 
-    def begin_checks(self) -> None:
-        """Stop the running health checks, and start the health checks of the active stack."""
-        for task in self._checks:
+    def begin_tasks(self) -> None:
+        """Stop the background tasks of the previous stack, and start those of the active stack."""
+        for task in self._tasks:
             task.cancel()
-        self._checks = [asyncio.create_task(check.run()) for check in self.state.stack.health_checks]
+        stack = self.state.stack
+        runs = [check.run() for check in stack.health_checks]
+        self._tasks = [asyncio.create_task(run) for run in [*runs, stack.limiter.store.keep_open()]]
 
     async def exposition(self) -> bytes:
         """Return the body of ``/metrics``."""

@@ -63,7 +63,7 @@ class WorkerRuntime(Runtime):
         except GatewayError as error:
             await self._channel.call("refused", Refusal.of(error))
             raise
-        self.begin_checks()
+        self.begin_tasks()
 
     async def ready(self) -> None:
         """Tell the supervisor that this worker is ready, and wait until all workers may accept connections."""
@@ -148,6 +148,9 @@ class SupervisorRates:
     def settle(self, charges: Sequence[Charge]) -> None:
         """Send further amounts to the supervisor. See ``RateStore.settle``."""
         self._channel.notify("settle_rates", charges)
+
+    async def keep_open(self) -> None:
+        """Do nothing. The channel is open while the worker runs."""
 
     async def aclose(self) -> None:
         """Do nothing. The channel is closed with the worker."""

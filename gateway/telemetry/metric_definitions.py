@@ -59,6 +59,7 @@ LABEL_VALUES = {
     "action": ("escape", "reject", "strip", "allow", "report", "token_ids"),
     "phase": ("before_first", "mid_stream", "stalled"),
     "result (reloads)": ("ok", "error"),
+    "result (store)": ("allowed", "limited", "refused", "settled"),
     "result (cache)": ("hit", "miss", "bypass", "error"),
 }
 """Label → the fixed set of its values, as in ``docs/metrics.md``. ``outcome`` may also be an error code."""
@@ -123,8 +124,9 @@ METRICS = (
            "Calls and connections refused because of load or shutdown."),
     Metric("gateway_connections", "gauge", (),
            "Open connections of the main listener."),
-    Metric("gateway_store_failures_total", "counter", (),
-           "Requests to the store of the rate limits that failed or were not sent."),
+    Metric("gateway_store_failures_total", "counter", ("result",),
+           "Calls that were decided without the store of the rate limits, because it failed; "
+           "result is allowed, limited (429), refused (503) or settled (tokens corrected at the end)."),
     Metric("gateway_cache_requests_total", "counter", ("model", "result"),
            "Look-ups in the cache; result is hit, miss, bypass (not looked up) or error (the store failed)."),
     Metric("gateway_recordings_dropped_total", "counter", ("reason",),

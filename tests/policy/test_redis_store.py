@@ -150,12 +150,12 @@ def test_a_server_that_hangs_or_is_killed_costs_hits_and_no_calls_and_one_line(
         assert set(answers) == {("error", "hello")}
         server._process.kill()
         server._process.wait()
-        store._server._failed_until = 0.0
+        store._server._next_command = 0.0
         assert await asked(cache) == ("error", "hello")
         with ValkeyServer(port=server.port):
             deadline = time.monotonic() + 30
             while (await asked(cache))[0] != "hit" and time.monotonic() < deadline:
-                store._server._failed_until = 0.0
+                store._server._next_command = 0.0
             assert await asked(cache) == ("hit", "hello")
             await store.aclose()
 

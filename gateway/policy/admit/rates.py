@@ -52,6 +52,10 @@ class RateStore(Protocol):
         """Take more from the buckets, even if too little is left. A negative amount is given back. Never waits."""
         ...
 
+    async def keep_open(self) -> None:
+        """Open the connections, and keep them open. May run until it is cancelled."""
+        ...
+
     async def aclose(self) -> None:
         """Finish the corrections that are running, and close connections."""
         ...
@@ -89,6 +93,14 @@ class MemoryRates:
         for charge in charges:
             content = min(self._content(charge, now) - charge.amount, float(charge.per_minute))
             self._buckets[charge.bucket] = content, now
+
+    def lower(self, charge: Charge, content: float) -> None:
+        """Reduce the content of the bucket of ``charge`` to ``content``. Keep a content that is smaller."""
+        now = self._clock()
+        self._buckets[charge.bucket] = min(self._content(charge, now), content), now
+
+    async def keep_open(self) -> None:
+        """Do nothing, because the buckets are in memory."""
 
     async def aclose(self) -> None:
         """Do nothing, because the buckets are in memory."""

@@ -1,15 +1,21 @@
 """Token buckets in Redis or Valkey, which several gateways share. Imported only if ``store.url`` is configured.
 
-One script takes from all buckets of a call in one step, with the server's clock. While the server fails, the buckets of
-this process limit the calls, or calls are refused. So a client cannot avoid its limit by making the server slow.
+One script takes from all buckets of all waiting calls in one step, with the server's clock. A call never opens a
+connection, and waits for at most two commands.
+
+While the server does not answer, each process has a share of the last known content of a bucket, or calls are refused.
+So a client cannot avoid its limit by making the gateway or the server slow.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 from gateway.backend.redis_server import RedisServer, StoreUnavailable
 from gateway.config.snapshot import StoreSpec
@@ -17,35 +23,61 @@ from gateway.core.errors import Overloaded
 from gateway.policy.admit.rates import MINUTE, Balance, Charge, MemoryRates
 
 PREFIX = "meta-gateway:rate:"
+PROCESSES = PREFIX + "processes"
+"""The key of the processes that use the server: identifier → the server's time of its last command."""
+REFRESH = 10.0
+"""Seconds between two commands of a process that has no calls."""
 
 TAKE = """
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
-local force = ARGV[1] == '1'
-local contents, fits = {}, true
-for i, key in ipairs(KEYS) do
-  local full, amount = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1])
-  local held = redis.call('HMGET', key, 'content', 'at')
-  local content = full
-  if held[1] then content = math.min(full, tonumber(held[1]) + (now - tonumber(held[2])) * full / 60) end
-  contents[i] = content
-  if content < amount then fits = false end
-end
-local balances = {}
-for i, key in ipairs(KEYS) do
-  local full, amount = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1])
-  local content, missing = contents[i], 0
-  if fits or force then
-    content = math.min(full, content - amount)
-    redis.call('HSET', key, 'content', string.format('%.6f', content), 'at', string.format('%.6f', now))
-    redis.call('EXPIRE', key, 60 + math.ceil(60 * math.max(0, full - content) / full))
-  else
-    missing = math.max(0, amount - content)
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 30)
+redis.call('EXPIRE', KEYS[1], 60)
+
+local function take(first, force, charges)
+  local contents, fits = {}, true
+  for i, charge in ipairs(charges) do
+    local full, amount = charge[1], charge[2]
+    local held = redis.call('HMGET', KEYS[first + i], 'content', 'at')
+    local content = full
+    if held[1] then content = math.min(full, tonumber(held[1]) + (now - tonumber(held[2])) * full / 60) end
+    contents[i] = content
+    if content < amount then fits = false end
   end
-  balances[i] = {string.format('%.6f', content), string.format('%.6f', missing)}
+  local balances = {}
+  for i, charge in ipairs(charges) do
+    local key, full, amount = KEYS[first + i], charge[1], charge[2]
+    local content, missing = contents[i], 0
+    if fits or force then
+      content = math.min(full, content - amount)
+      redis.call('HSET', key, 'content', string.format('%.6f', content), 'at', string.format('%.6f', now))
+      redis.call('EXPIRE', key, 60 + math.ceil(60 * math.max(0, full - content) / full))
+    else
+      missing = math.max(0, amount - content)
+    end
+    balances[i] = {string.format('%.6f', content), string.format('%.6f', missing)}
+  end
+  return balances
 end
-return balances
+
+local answers, first = {}, 1
+for i, call in ipairs(cjson.decode(ARGV[2])) do
+  answers[i] = take(first, call[1], call[2])
+  first = first + #call[2]
+end
+return {redis.call('ZCARD', KEYS[1]), answers}
 """
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTake:
+    """The charges of a call or of its settlement, and the future for its balances."""
+
+    charges: Sequence[Charge]
+    force: bool
+    """Whether the charges are taken even if too little is left."""
+    balances: asyncio.Future[list[Balance] | None]
 
 
 class RedisRates:
@@ -54,30 +86,41 @@ class RedisRates:
     def __init__(
         self,
         spec: StoreSpec,
-        observe_failure: Callable[[], None] = lambda: None,
+        observe: Callable[[str], None] = lambda result: None,
+        workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``observe_failure``: called for each request to the Redis server that failed or was not sent."""
+        """``observe``: called with the result of each call, or settlement, that was decided without the server.
+
+        ``workers``: the number of processes of this gateway.
+        """
         self._on_failure = spec.on_failure
-        self._observe_failure = observe_failure
-        meanwhile = "each process counts separately" if spec.on_failure == "allow" else "limited calls are refused"
+        self._observe = observe
+        meanwhile = "each process uses its share" if spec.on_failure == "allow" else "limited calls are refused"
         self._server = RedisServer(spec, "the store of the rate limits", meanwhile, clock)
         self._script = self._server.redis.register_script(TAKE)
+        self._name = uuid4().hex
+        self._workers = workers
+        self._processes = workers
+        """The number of processes that use the server, at least those of this gateway."""
         self._local = MemoryRates(clock)
-        """The buckets that are used while the server does not answer."""
+        """This process's share of each bucket. Used while the server does not answer."""
+        self._pending: list[PendingTake] = []
+        """The calls for the next command. Only one command is sent at a time."""
+        self._sender: asyncio.Task[None] | None = None
         self._settling: set[asyncio.Task[None]] = set()
 
     async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
         """Take all charges, or none. See ``RateStore.take``."""
-        answer = await self._run(charges, force=False)
-        if answer is None:
-            if self._on_failure == "refuse":
-                raise Overloaded("the store of the rate limits does not answer (store.on_failure: refuse); retry later")
-            return self._local.take_now(charges)
-        return [
-            Balance(float(content), float(missing) * MINUTE / charge.per_minute)
-            for (content, missing), charge in zip(answer, charges, strict=True)
-        ]
+        balances = await self._ask(charges, force=False)
+        if balances is not None:
+            return balances
+        if self._on_failure == "refuse":
+            self._observe("refused")
+            raise Overloaded("the store of the rate limits does not answer (store.on_failure: refuse); retry later")
+        balances = self._local.take_now(self._shares(charges))
+        self._observe("limited" if any(balance.wait for balance in balances) else "allowed")
+        return balances
 
     def settle(self, charges: Sequence[Charge]) -> None:
         """Correct the buckets by the given amounts. See ``RateStore.settle``."""
@@ -86,22 +129,74 @@ class RedisRates:
         task.add_done_callback(self._settling.discard)
 
     async def _settle(self, charges: Sequence[Charge]) -> None:
-        if await self._run(charges, force=True) is None:
-            self._local.settle(charges)
+        if await self._ask(charges, force=True) is None:
+            self._observe("settled")
+            self._local.settle(self._shares(charges))
+
+    async def keep_open(self) -> None:
+        """Open the connection, and keep this process among those that the server counts. Runs until cancelled."""
+        while True:
+            await self._queue((), force=False)
+            await asyncio.sleep(REFRESH)
 
     async def aclose(self) -> None:
         """Finish the corrections that are running, and close the connections."""
         await asyncio.gather(*self._settling)
+        if self._sender is not None:
+            await self._sender
         await self._server.aclose()
 
-    async def _run(self, charges: Sequence[Charge], *, force: bool) -> Any:
-        """Run the script and return its answer. None if the server does not answer."""
-        arguments: list[str | float] = ["1" if force else "0"]
-        for charge in charges:
-            arguments += [charge.per_minute, charge.amount]
-        keys = [PREFIX + charge.bucket for charge in charges]
-        try:
-            return await self._server.run(lambda: self._script(keys=keys, args=arguments))
-        except StoreUnavailable:
-            self._observe_failure()
-            return None
+    def _shares(self, charges: Sequence[Charge]) -> list[Charge]:
+        """Return the charges for the buckets of this process. A share is at least 1, so that calls can pass."""
+        shares = [max(1, charge.per_minute // self._processes) for charge in charges]
+        return [
+            replace(charge, per_minute=share, amount=min(charge.amount, share))
+            for charge, share in zip(charges, shares, strict=True)
+        ]
+
+    async def _ask(self, charges: Sequence[Charge], *, force: bool) -> list[Balance] | None:
+        """Return the balances after the charges. None if the server does not answer."""
+        if not self._server.is_failing:
+            return await self._queue(charges, force=force)
+        if not self._pending:
+            self._queue((), force=False)  # asks whether the server answers again; the call does not wait for it
+        return None
+
+    def _queue(self, charges: Sequence[Charge], *, force: bool) -> asyncio.Future[list[Balance] | None]:
+        loop = asyncio.get_running_loop()
+        pending = PendingTake(charges, force, loop.create_future())
+        self._pending.append(pending)
+        if self._sender is None or self._sender.done():
+            self._sender = loop.create_task(self._send())
+        return pending.balances
+
+    async def _send(self) -> None:
+        """Send commands until no call waits."""
+        while self._pending:
+            batch, self._pending = self._pending, []
+            answers: list[list[Balance] | None] = [None] * len(batch)
+            try:
+                answers = await self._run(batch)
+            except StoreUnavailable:
+                pass
+            finally:
+                for one, balances in zip(batch, answers, strict=True):
+                    if not one.balances.done():  # it is done if the client has left
+                        one.balances.set_result(balances)
+
+    async def _run(self, batch: Sequence[PendingTake]) -> list[list[Balance] | None]:
+        """Run the script for the calls of ``batch``, and return their balances. Raises ``StoreUnavailable``."""
+        keys = [PROCESSES, *[PREFIX + charge.bucket for one in batch for charge in one.charges]]
+        calls = [[one.force, [[charge.per_minute, charge.amount] for charge in one.charges]] for one in batch]
+        arguments = [self._name, json.dumps(calls)]
+        processes, answers = await self._server.run(lambda: self._script(keys=keys, args=arguments))
+        self._processes = max(processes, self._workers)
+        return [self._balances(one.charges, answer) for one, answer in zip(batch, answers, strict=True)]
+
+    def _balances(self, charges: Sequence[Charge], answer: Any) -> list[Balance]:
+        balances = []
+        for charge, share, (content, missing) in zip(charges, self._shares(charges), answer, strict=True):
+            balance = Balance(float(content), float(missing) * MINUTE / charge.per_minute)
+            self._local.lower(share, balance.remaining / self._processes)
+            balances.append(balance)
+        return balances
