@@ -36,7 +36,7 @@ FACTS = (
     ("http.md", f"up to {MAX_PROMPT:,} characters, or {MAX_ITEMS:,} token ids"),
     (
         "http.md",
-        f"up to {MAX_NODES:,} objects, lists and strings (keys included), as many decimal numbers, and {MAX_FIELDS} fields",
+        f"{MAX_NODES:,} objects, lists and strings (keys included), as many decimal numbers, and {MAX_FIELDS} fields",
     ),
     ("http.md", f"`stop` takes up to {MAX_STOPS['chat']} strings of at most {MAX_STOP_LENGTH} characters"),
     ("http.md", f"`stop` accepts up to {MAX_STOPS['completions']} strings"),
