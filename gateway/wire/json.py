@@ -23,12 +23,13 @@ from gateway.core.json_depth import MAX_DEPTH, count_brackets, deeper_than
 from gateway.wire.error_object import plain
 
 MAX_NODES = 2**16
-"""Maximum objects, lists and strings in a body, including keys. Such a body takes about 50 ms to read, check and write,
-and all other calls wait during this time. The largest conversations have about ten thousand."""
+"""Maximum objects, lists and strings in a body, including keys, and maximum decimal numbers. Such a body takes about
+50 ms to read, check and write, and all other calls wait during this time. The largest conversations have about ten
+thousand."""
 MAX_FIELDS = 512
 """Maximum fields of a request. OpenAI's API and all engines together have about two hundred fields."""
 MAX_ITEMS = 2**20
-"""Maximum commas between items. The limit is high for long lists of token ids, because numbers are parsed fast."""
+"""Maximum commas between items. The limit is high for long lists of token ids, because integers are parsed fast."""
 FIRST_INEXACT = 2.0**63
 """A float that is at least this large may be an integer that orjson has rounded."""
 EXACT = frozenset({str, int, bool, type(None)})
@@ -55,11 +56,11 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 
 def _check_size(body: bytes, brackets: int) -> None:
-    """Raise ``RequestError`` if a body has too many nodes or items.
+    """Raise ``RequestError`` if a body has too many nodes, items or decimal numbers.
 
-    Nodes and items are counted before parsing. Characters inside strings are not counted.
+    All are counted before parsing. Characters inside strings are not counted.
     """
-    if brackets + body.count(b'"') // 2 <= MAX_NODES and body.count(b",") <= MAX_ITEMS:
+    if brackets + body.count(b'"') // 2 <= MAX_NODES and body.count(b",") <= MAX_NODES:
         return
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # now each quote begins or ends a string
     strings = bare.count(b'"') // 2
@@ -70,6 +71,9 @@ def _check_size(body: bytes, brackets: int) -> None:
                 raise ContextLengthExceeded(
                     f"the request body has more than {MAX_ITEMS} values or token ids; send fewer"
                 )
+            words = outside.count(b"true") + outside.count(b"false")
+            if outside.count(b".") + outside.lower().count(b"e") - words > MAX_NODES:
+                raise InvalidBody(f"the request body contains more than {MAX_NODES} decimal numbers; send fewer")
             return
     start = b"".join(bare[:MAX_NODES].split(b'"')[::2])
     if count_brackets(start) - start.count(b"}") - start.count(b"]") > MAX_DEPTH:

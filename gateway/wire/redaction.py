@@ -159,7 +159,7 @@ class Redaction:
     def value(self, value: Any) -> Any:
         """A JSON value whose texts, integers, and names of fields, have no matches.
 
-        A list of token ids becomes ``REDACTED``.
+        A list of token ids becomes ``REDACTED``. A match may be divided over the texts of content parts.
         """
         if isinstance(value, str):
             return self.text(value)
@@ -171,8 +171,16 @@ class Redaction:
             if value and all(type(inner) is int for inner in value):
                 self.found += 1
                 return REDACTED
-            return [self.value(inner) for inner in value]
+            return [self.value(inner) for inner in self._parts(value)]
         return value
+
+    def _parts(self, values: Sequence[Any]) -> Sequence[Any]:
+        """A list without matches that are divided over the texts of content parts."""
+        texts = [value["text"] for value in values if _is_text_part(value)]
+        if len(texts) < 2:
+            return values
+        redacted = iter(self.pieces(texts))
+        return [{**value, "text": next(redacted)} if _is_text_part(value) else value for value in values]
 
     def events(self, events: Iterable[Event]) -> tuple[Event, ...]:
         """The same number of events, without matches and without ``TOKEN_FIELDS``.
@@ -265,6 +273,10 @@ class Redaction:
         if (left := self._deadline - time.thread_time()) <= 0:
             raise RedactionTimeout
         return left
+
+
+def _is_text_part(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("text"), str)
 
 
 def _whole(escapes: Sequence[tuple[int, int, int]], span: tuple[int, int]) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass, field
 
 import pytest
@@ -138,5 +139,30 @@ def test_the_next_call_gets_its_own_answer(name: str, waits: float) -> None:
             assert upstream.requests - sent == 2
             assert (upstream.places[1] == upstream.places[0]) is kept
             await client.aclose()
+
+    asyncio.run(run())
+
+
+def test_bytes_that_have_arrived_before_the_next_call_are_not_its_answer() -> None:
+    async def answer(listener: socket.socket) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        link, _ = await loop.sock_accept(listener)
+        await loop.sock_recv(link, 65536)
+        await loop.sock_sendall(link, NEXT)
+        return link
+
+    async def run() -> None:
+        client = HttpClient()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+            port = listener.getsockname()[1]
+            answering = asyncio.create_task(answer(listener))
+            assert await call(client, port, 10) == b"next"
+            with await answering as link:
+                answering = asyncio.create_task(answer(listener))
+                link.send(POISON)  # the event loop does not run between this and the next call
+                assert await call(client, port, 10) == b"next"
+                (await answering).close()
+        await client.aclose()
 
     asyncio.run(run())

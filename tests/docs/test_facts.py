@@ -34,7 +34,10 @@ FACTS = (
     ("errors.md", f"more than {MAX_NODES:,} objects, lists and strings, or more than {MAX_FIELDS} fields"),
     ("errors.md", f"did not arrive within {TIMEOUTS.head:g} s, or the body within {TIMEOUTS.body:g} s"),
     ("http.md", f"up to {MAX_PROMPT:,} characters, or {MAX_ITEMS:,} token ids"),
-    ("http.md", f"up to {MAX_NODES:,} objects, lists and strings (keys included) and {MAX_FIELDS} fields"),
+    (
+        "http.md",
+        f"{MAX_NODES:,} objects, lists and strings (keys included), as many decimal numbers, and {MAX_FIELDS} fields",
+    ),
     ("http.md", f"`stop` takes up to {MAX_STOPS['chat']} strings of at most {MAX_STOP_LENGTH} characters"),
     ("http.md", f"`stop` accepts up to {MAX_STOPS['completions']} strings"),
     ("prompts.md", f"at most {MAX_TURNS} turns"),

@@ -14,7 +14,7 @@ import uvloop
 
 from gateway.core.errors import GatewayError
 from gateway.edge.error_response import send_error
-from gateway.edge.http1.connection import MAX_FIELDS, MAX_QUEUED
+from gateway.edge.http1.connection import MAX_DISCARDED, MAX_FIELDS, MAX_QUEUED
 from gateway.edge.http1.request import MAX_BUFFERED
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http1.state import ConnectionTimeouts
@@ -42,6 +42,8 @@ class Served:
         """Start the drain."""
         self.released = asyncio.Event()
         """Set: the handler ``held`` answers."""
+        self.other = socket.socket()
+        """A client's connection, on which the handler ``knock`` sends a request."""
 
     async def app(self, asked: HttpRequest) -> None:
         self.said.append(f"{asked.method} {asked.path}")
@@ -85,6 +87,10 @@ class Served:
     async def held(self, asked: HttpRequest) -> None:
         await self.released.wait()
         asked.reply(200, TYPE, b"held")
+
+    async def knock(self, asked: HttpRequest) -> None:
+        self.other.sendall(get(b"/unread"))
+        asked.reply(200, TYPE, b"knocked")
 
     async def endless(self, asked: HttpRequest) -> None:
         asked.start(200, TYPE)
@@ -202,6 +208,21 @@ def test_many_pipelined_requests_are_all_answered(served: Served) -> None:
 
 
 OFFER = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AA")
+
+
+def test_pipelined_requests_of_many_connections_do_not_delay_another_connection() -> None:
+    ahead, with_knock = get(b"/echo") * 20, get(b"/knock")
+    with listening(ConnectionTimeouts()) as served:
+        links = [connect(served) for _ in range(30)]
+        served.other = connect(served)
+        for link in links:
+            link.sendall(get(b"/held") + ahead + (with_knock if link is links[0] else b"") + ahead)
+        assert eventually(lambda: served.said.count("GET /held") == 30)
+        served.do(served.released.set)
+        assert read_reply(served.other).body == b"not asked for"
+        assert served.said.index("GET /unread") - served.said.index("GET /knock") < 10
+        for link in (*links, served.other):
+            link.close()
 
 
 def test_many_pipelined_upgrade_requests_are_all_answered(served: Served) -> None:
@@ -463,6 +484,46 @@ def test_a_connection_is_closed_at_its_timeouts(timeouts: ConnectionTimeouts, se
         if "head" not in str(answer):
             assert served.listener is not None
             assert eventually(lambda: not served.listener.connections)
+
+
+UNFINISHED = {
+    "a body that is too large": b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n"
+    + b"x" * LIMIT * 2,
+    "invalid input": b"GET / HTTP/1.1 x\r\n\r\n",
+    "a head that is too large": b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 2**17,
+}
+
+
+@pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
+def test_a_client_that_sends_all_before_it_reads_gets_the_refusal(served: Served, sent: bytes) -> None:
+    for _ in range(10):
+        with connect(served) as link:
+            link.sendall(sent)
+            for _ in range(300):
+                link.sendall(b"x" * 65536)
+            assert read_reply(link).status in (400, 413, 431)
+
+
+def test_a_lingering_close_ends_at_its_timeout() -> None:
+    with listening(only(linger=0.2)) as served, connect(served) as link:
+        link.sendall(UNFINISHED["a body that is too large"])
+        assert read_reply(link).status == 413
+        assert served.listener is not None
+        assert eventually(lambda: not served.listener.connections)
+
+
+def test_a_lingering_close_discards_a_limited_number_of_bytes() -> None:
+    with listening(only(linger=1000.0)) as served, connect(served) as link:
+        link.sendall(UNFINISHED["a body that is too large"])
+        assert read_reply(link).status == 413
+        with pytest.raises(ConnectionError):
+            link.sendall(b"x" * 2 * MAX_DISCARDED)
+
+
+def test_a_lingering_close_does_not_delay_the_drain() -> None:
+    with listening(only(linger=1000.0), drain=1000.0) as served, connect(served) as link:
+        link.sendall(UNFINISHED["a body that is too large"])
+        assert read_reply(link).status == 413
 
 
 def test_a_slow_handler_is_not_an_idle_connection() -> None:

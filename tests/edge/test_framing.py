@@ -21,6 +21,7 @@ import pytest
 from gateway.core.errors import BadHost, GatewayError
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.error_response import send_error
+from gateway.edge.http1.connection import ServerConnection
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest
 
@@ -135,6 +136,12 @@ class Wire(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.said += bytes(data)
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.closed = True
+
     def close(self) -> None:
         self.closed = True
 
@@ -171,18 +178,21 @@ async def ours(pieces: Sequence[bytes]) -> Reading:
     for piece in pieces:
         if not wire.closed:
             line.data_received(piece)
-            await run_pending_tasks()
-    await run_pending_tasks()
+            await run_pending_tasks(line)
+    await run_pending_tasks(line)
     refused = re.search(rb"HTTP/1\.1 4[0-9][0-9] ", wire.said) is not None
     line.connection_lost(None)
-    await run_pending_tasks()
+    await run_pending_tasks(line)
     return Reading(taken, refused)
 
 
-async def run_pending_tasks() -> None:
+async def run_pending_tasks(line: ServerConnection) -> None:
     """Run the tasks until they wait for input."""
-    for _ in range(3):
-        await asyncio.sleep(0)
+    is_busy = True
+    while is_busy:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        is_busy = bool(line.state.pipelined._waiting)
 
 
 LENIENT = (

@@ -240,3 +240,13 @@ def test_a_stream_waits_for_a_slow_client_and_is_cut_if_the_client_reads_nothing
         assert size >= PARTS * len(PART)  # the head has this letter too
         assert eventually(lambda: len(STALLED) == 1)
         assert STALLED[0] < PARTS
+
+
+def test_a_client_that_sends_all_before_it_reads_gets_the_refusal(served: Gateway) -> None:
+    plain = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+    with trusting(folder_of(served) / "server.crt").wrap_socket(plain, server_hostname="localhost") as link:
+        fields = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 50000000\r\n"
+        link.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + fields + b"\r\n")
+        for _ in range(300):
+            link.sendall(b"x" * 65536)
+        assert link.recv(12) == b"HTTP/1.1 413"

@@ -277,6 +277,7 @@ BOMBS: dict[str, tuple[str, dict[str, str]]] = {
         "with read_base():\n" + "    from .base import *\n" * 20_000,
         {"base": "".join([f"n{i} = 1\n" for i in range(20_000)])},
     ),
+    "many imports of files that are missing": ("with read_base():\n" + "    from .base import *\n" * 20_000, {}),
     "bases of bases": (
         "with read_base():\n    from .b0 import *\n",
         {f"{a}{n}": f"with read_base():\n    from .b{n + 1} import *\n    from .c{n + 1} import *\n"

@@ -49,6 +49,8 @@ REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
         "65536 objects",
     ),
     "too many fields": (b"{" + b",".join(b'"%x":1' % i for i in range(513)) + b"}", InvalidBody, "at most 512"),
+    "too many decimal numbers": (b'{"x":[' + b"1.5," * (MAX_NODES + 1) + b"0]}", InvalidBody, "65536 decimal numbers"),
+    "too many exponents": (b'{"x":[' + b"1E5," * (MAX_NODES + 1) + b"0]}", InvalidBody, "65536 decimal numbers"),
     "too many numbers": (b'{"x":[' + b"1," * MAX_ITEMS + b"0,0]}", ContextLengthExceeded, "1048576 values"),
     "a list": (b"[]", InvalidBody, "is a JSON array"),
     "a string": (b'"a"', InvalidBody, "is a JSON string"),
@@ -79,6 +81,8 @@ READ: dict[str, tuple[bytes, dict[str, Any]]] = {
         {"": [[] for _ in range(MAX_NODES - 3)]},
     ),
     "a long text of brackets and commas": (b'{"a":"' + b'[{,\\"' * 300_000 + b'"}', {"a": '[{,"' * 300_000}),
+    "a long text of decimal numbers": (b'{"a":"' + b"1.5," * 300_000 + b'"}', {"a": "1.5," * 300_000}),
+    "many booleans": (b'{"a":[' + b"true,false," * 100_000 + b"null]}", {"a": [True, False] * 100_000 + [None]}),
     "a long text that ends in a backslash": (b'{"a":"' + b"[" * 200_000 + b'\\\\"}', {"a": "[" * 200_000 + "\\"}),
     "brackets in a string": (b'{"a":"' + b"[" * 500 + b'"}', {"a": "[" * 500}),
 }

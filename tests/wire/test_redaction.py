@@ -92,6 +92,25 @@ def test_a_match_is_found_in_json_in_a_text_which_stays_json(name: str, text: st
         assert "".join(Redactor([name]).begin().pieces([value[:cut], value[cut:]])) == expected
 
 
+DIVIDED = {
+    "over two parts": ("email", ["to user@exam", "ple.com now"], [f"to {REDACTED}", " now"]),
+    "over three parts": ("email", ["us", "er@exam", "ple.com"], [REDACTED, "", ""]),
+    "inside of one part": ("card", ["order 12", "4111 1111 1111 1111", "34"], ["order 12", REDACTED, "34"]),
+}
+
+
+@pytest.mark.parametrize(("name", "texts", "expected"), DIVIDED.values(), ids=DIVIDED)
+def test_a_match_that_is_divided_over_content_parts_is_found(name: str, texts: list[str], expected: list[str]) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+
+    def message(texts: list[str]) -> dict[str, object]:
+        return {"role": "user", "content": [image, *[{"type": "text", "text": text} for text in texts], image]}
+
+    redaction = Redactor([name]).begin()
+    assert redaction.value([message(texts)]) == [message(expected)]
+    assert redaction.found == 1
+
+
 def test_a_match_that_begins_or_ends_in_an_escape_takes_all_of_it() -> None:
     assert redacted(r'{"x": "\nbob@example.com"}', "email") == (f'{{"x": "{REDACTED}"}}', 1)
     assert redacted(r'{"x": "id=\u00e9"}', r"/id=\\u/") == (f'{{"x": "{REDACTED}"}}', 1)

@@ -69,7 +69,7 @@ class ConnectionPool:
             idle.popleft()[1].close()
         while idle:
             _, connection = idle.pop()
-            if connection.is_reusable:
+            if connection.is_reusable and not connection.has_unread_input:
                 return connection
             connection.close()
         return None

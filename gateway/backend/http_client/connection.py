@@ -7,6 +7,7 @@ response that arrives in one read needs two Python calls: ``data_received`` and 
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
 from typing import cast
 
@@ -39,7 +40,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_body_pieces", "_chunks", "_failure", "_forward", "_framing_bytes", "_head_pieces", "_headers",
-        "_idle", "_in_head", "_interim", "_keep_alive", "_loop", "_parser", "_paused", "_transport",
+        "_idle", "_in_head", "_input", "_interim", "_keep_alive", "_loop", "_parser", "_paused", "_transport",
         "_unread_bytes", "_waiter", "content_complete", "is_closed", "is_plain_success", "on_body",
         "on_headers_complete", "on_message_begin", "release", "response_begun", "response_complete", "status",
     )  # fmt: skip
@@ -63,6 +64,8 @@ class Connection(asyncio.Protocol):
         """A list that is not empty until the headers are complete."""
         self._idle: list[None] = []
         """A list that is not empty if a response has ended and no bytes followed."""
+        self._input = select.poll()
+        """Polls the socket for input that the event loop has not read."""
         self.is_closed = False
         self.status = 0
         """The status of the current response; 0 until the headers are complete."""
@@ -88,6 +91,11 @@ class Connection(asyncio.Protocol):
         if not (self.response_complete and self._keep_alive and self._idle) or self.is_closed or self._paused:
             return False
         return self._transport is not None and not self._transport.get_write_buffer_size()
+
+    @property
+    def has_unread_input(self) -> bool:
+        """True: bytes that belong to no request, or the end of the connection, have arrived and are not read yet."""
+        return bool(self._input.poll(0))
 
     def send(self, head: bytes, body: bytes) -> asyncio.Future[None]:
         """Send a request. The future is done when the response head has arrived or the connection has failed."""
@@ -208,6 +216,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio calls this when the connection is open."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not an asyncio.Transport
+        self._input.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         """asyncio calls this when bytes have arrived."""

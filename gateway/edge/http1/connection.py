@@ -32,6 +32,8 @@ MAX_HEAD = 64 * 1024
 MAX_FIELDS = 100
 MAX_QUEUED = 4
 """The number of waiting pipelined requests on one connection at which reading pauses."""
+MAX_DISCARDED = 64 * 1024 * 1024
+"""The maximum number of bytes that a lingering close discards."""
 
 HIGH_WATER = 64 * 1024
 """The number of unsent bytes at which back-pressure begins. With the default of TLS connections, 512 KiB, progress of a
@@ -60,9 +62,9 @@ class ServerConnection(asyncio.Protocol):
     """One client connection."""
 
     __slots__ = (
-        "_body_bytes", "_closed", "_closing", "_content_bytes", "_current", "_head_bytes", "_headers", "_incoming",
-        "_opened", "_parser", "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start", "_url",
-        "_waiting_since", "client", "drained", "lost", "reading_paused", "state", "transport",
+        "_body_bytes", "_closed", "_closing", "_content_bytes", "_current", "_discarded", "_head_bytes", "_headers",
+        "_incoming", "_opened", "_parser", "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start",
+        "_url", "_waiting_since", "client", "drained", "lost", "reading_paused", "state", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +89,8 @@ class ServerConnection(asyncio.Protocol):
         """The error for invalid input. The error is sent after the answers to all earlier requests."""
         self._closing = False
         """True: no further request is read."""
+        self._discarded: int | None = None
+        """The number of bytes discarded by the lingering close; None: no lingering close has begun."""
         self.lost = False
         """True: the connection is closed."""
         self.reading_paused = False
@@ -146,12 +150,13 @@ class ServerConnection(asyncio.Protocol):
             if not self.drained.done():
                 self.drained.set_result(None)
             self.drained = None
-            if self._current is None and not self.lost:
+            if self._current is None and self._discarded is None and not self.lost:
                 self._next()
 
     def data_received(self, data: bytes) -> None:
         """asyncio calls this when bytes have arrived."""
         if self._closing:
+            self._discard(len(data))
             return
         self._read_size = len(data)
         self._progressed = False
@@ -315,11 +320,25 @@ class ServerConnection(asyncio.Protocol):
         return self._current
 
     def close(self) -> None:
-        """Close the connection when everything has been sent."""
+        """Close the connection when everything has been sent.
+
+        If the client may still be sending a request, its system would discard the answer when the rest of the request
+        meets a closed connection. So this is a lingering close: only our side is closed, and what the client sends is
+        discarded until the client closes, but at most ``MAX_DISCARDED`` bytes for ``timeouts.linger`` seconds.
+        """
+        is_unfinished = self._incoming is not None or (self._refusal is not None and self._read_size > 0)
         self._closing = True
         self._queue.clear()
-        if not self.lost:
+        if self.lost:
+            return
+        if self._discarded is not None or not is_unfinished:
             self.transport.close()
+            return
+        self._discarded = 0
+        self._waiting_since = self.state.now
+        self.resume_reading()
+        if self.transport.can_write_eof():  # False with TLS
+            self.transport.write_eof()
 
     def drain(self) -> None:
         """Close an idle connection. If a request is running, ``done`` closes the connection after the answer."""
@@ -334,8 +353,9 @@ class ServerConnection(asyncio.Protocol):
             self.abort()
             return
         if current is None and (self._closing or self.drained is not None):
-            if waited >= timeouts.idle:
-                self.abort()  # the client does not read the end of its answer
+            is_sent = self._discarded is not None and not self.transport.get_write_buffer_size()
+            if waited >= (timeouts.linger if is_sent else timeouts.idle):
+                self.abort()  # the client does not read the end of its answer, or does not close
         elif self._incoming is not None:
             if waited < timeouts.body:
                 return
@@ -349,6 +369,13 @@ class ServerConnection(asyncio.Protocol):
         elif current is None and waited >= timeouts.idle:
             self.close()
 
+    def _discard(self, size: int) -> None:
+        """Count bytes that a lingering close discards, and close the connection if there are too many."""
+        if self._discarded is not None:
+            self._discarded += size
+            if self._discarded > MAX_DISCARDED:
+                self.close()
+
     def _hung_up(self) -> bool:
         """Return whether the client has closed the connection. asyncio does not notice this while bytes are unread."""
         link = self.transport.get_extra_info("socket")
@@ -361,15 +388,19 @@ class ServerConnection(asyncio.Protocol):
     # ---------------------------------------------------------------- the order of requests
 
     def _next(self) -> None:
-        """Start the next request, refuse invalid input, or resume reading."""
+        """Start the next request in its turn, refuse invalid input, or resume reading."""
         if self._queue:
-            self._start_next()
-            if not self._queue:
-                self.resume_reading()
+            self.state.pipelined.start(self._start_pipelined)
         elif self._refusal is not None:
             self.refuse(self._refusal)
         else:
             self.resume_reading()
+
+    def _start_pipelined(self) -> None:
+        if self._queue and self._current is None:
+            self._start_next()
+            if not self._queue:
+                self.resume_reading()
 
     def _start_next(self) -> None:
         self._current = request = self._queue.popleft()
@@ -446,6 +477,7 @@ class ServerConnection(asyncio.Protocol):
 
     def refuse(self, error: GatewayError) -> None:
         """Send an error although there is no complete request, and close the connection."""
+        self._refusal = error
         body, request_id = error_body(error), f"req_{uuid.uuid4().hex}"
         self.send(
             b"%bcontent-type: application/json\r\n%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 
@@ -13,11 +15,34 @@ from gateway.edge.http_request import BODY_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """The seconds that a connection waits for a head, a body, or the next request."""
+    """The seconds that a connection waits for a head, a body, the next request, or the client's close."""
 
     head: float = 10.0
     body: float = BODY_SECONDS
     idle: float = 75.0
+    linger: float = 5.0
+
+
+class PipelinedRequests:
+    """Starts the pipelined requests of all connections, one in each turn of the event loop.
+
+    So many pipelined requests do not delay the requests of other connections.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def start(self, start: Callable[[], None]) -> None:
+        """Call ``start`` in its turn."""
+        self._waiting.append(start)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._start_one)
+
+    def _start_one(self) -> None:
+        self._waiting[0]()
+        self._waiting.popleft()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._start_one)
 
 
 @dataclass(eq=False, slots=True)
@@ -31,6 +56,7 @@ class ServerState:
     """Status → the result of ``answer_start`` in the current second."""
     refused: Callable[[GatewayError, str], None]
     """Receives the error and the request id for input that is not a complete HTTP request."""
+    pipelined: PipelinedRequests = field(default_factory=PipelinedRequests)
     closing: bool = False
     """True: each connection is closed after its current or next answer."""
 

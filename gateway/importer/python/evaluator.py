@@ -53,7 +53,7 @@ ITEMS_PER_STEP = 20
 BYTES_PER_STEP = 10
 """Number of bytes of a file that count as one step."""
 STEPS_PER_FILE = 100
-"""Number of steps that each file counts in addition to its bytes."""
+"""Number of steps for each look for a file, in addition to the bytes of the file."""
 MAX_CALLS = 20
 """Maximum depth of calls of local functions."""
 MAX_NOTES = 20
@@ -135,7 +135,7 @@ class Evaluator:
 
     def run(self) -> None:
         """Evaluate the file. Raises ``ConfigError``, and ``RecursionError`` or ``MemoryError`` for deep nesting."""
-        self._count(STEPS_PER_FILE + len(self._source.data) // BYTES_PER_STEP)
+        self._count(len(self._source.data) // BYTES_PER_STEP)
         self._progress.paths.append(self._source.path)
         try:
             self._run(self._tree().body)
@@ -347,6 +347,7 @@ class Evaluator:
                 return self._bases[path]
             if path in self._progress.paths:
                 return "reads this file again"
+            self._count(STEPS_PER_FILE, node.lineno)
             if (data := self._source.read_file(path)) is not None:
                 found = self._bases[path] = Evaluator(self._source.other(path, data), self._progress)
                 found.run()

@@ -116,7 +116,7 @@ class JinjaTemplate:
         tools, forced_call = self._tools(dialogue) if options.tools or options.tool_choice else ((), ())
         index = self._names.index(TOOL_USE) if tools and TOOL_USE in self._names else 0
         check_call_fields(dialogue, self.compiled[index])
-        messages = template_messages(dialogue, self._jinja)
+        messages = template_messages(dialogue, self._jinja, self.compiled[index])
         request_variables = self._request_variables(dialogue)
         end_mark = ""
         if dialogue.options.continue_final:

@@ -15,7 +15,7 @@ from jinja2.exceptions import TemplateError as JinjaError
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.core.prompt import Prompt, PromptMetadata
-from gateway.template.huggingface.folder import TOKENS, TOOL_USE
+from gateway.template.huggingface.folder import TOOL_USE
 from gateway.template.huggingface.renderer import JinjaTemplate
 from gateway.template.huggingface.sandbox.compiled_template import error_text, refusal
 from gateway.template.huggingface.variables import check_call_fields, template_messages
@@ -37,14 +37,14 @@ def installed() -> str:
 
 
 class TransformersTemplate:
-    """Renders dialogues with ``apply_chat_template``, without network access."""
+    """Renders dialogues with the renderer of ``apply_chat_template``, without network access."""
 
     def __init__(self, spec: TemplateSpec) -> None:
         """Compile the templates. Raises ``ImportError`` if ``transformers`` is not installed.
 
         Raises ``TemplateError`` for a template that cannot be compiled.
         """
-        from transformers import PreTrainedTokenizerBase
+        from transformers.utils.chat_template_utils import render_jinja_template
 
         assert spec.jinja is not None
         self.spec = spec
@@ -52,12 +52,9 @@ class TransformersTemplate:
         self._templates = dict(
             zip([name for name, _ in self._jinja.sources], JinjaTemplate(spec).compiled, strict=True)
         )
-        tokens = self._jinja.special_tokens
-        self._fixed = {name: text for name, text in tokens.items() if name not in TOKENS} | dict(self._jinja.kwargs)
-        # This tokenizer has no vocabulary, because the text of a prompt needs no vocabulary.
-        self._tokenizer: Any = PreTrainedTokenizerBase(
-            **{name: text for name, text in tokens.items() if name in TOKENS}
-        )
+        self._fixed = {**self._jinja.special_tokens, **self._jinja.kwargs}
+        self._render: Any = render_jinja_template
+        """The part of ``apply_chat_template`` that renders. The part before it only leaves out fields that are null."""
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``."""
@@ -68,18 +65,15 @@ class TransformersTemplate:
         default = next(iter(self._templates.values()))
         template = self._templates.get(TOOL_USE, default) if tools else default
         check_call_fields(dialogue, template)
-        messages = template_messages(dialogue, self._jinja)
+        messages = template_messages(dialogue, self._jinja, template)
         try:
-            text = str(
-                self._tokenizer.apply_chat_template(
-                    messages,
-                    tools=tools,
-                    chat_template=template.source,
-                    tokenize=False,
-                    add_generation_prompt=not (dialogue.options.continue_final or dialogue.options.whole),
-                    continue_final_message=dialogue.options.continue_final,
-                    **self._fixed,
-                )
+            (text,), _ = self._render(
+                conversations=[messages],
+                tools=tools,
+                chat_template=template.source,
+                add_generation_prompt=not (dialogue.options.continue_final or dialogue.options.whole),
+                continue_final_message=dialogue.options.continue_final,
+                **self._fixed,
             )
         except Exception as error:  # an expression in a template may raise any error
             if type(error) is JinjaError:  # ``raise_exception`` raises the base class itself

@@ -73,6 +73,20 @@ def test_calls_of_a_message_without_a_content_get_to_the_template() -> None:
     assert said("{{ messages[-1].tool_calls[0].function.name }}{{ messages[-1].content is defined }}", body) == "fFalse"
 
 
+IS_NULL = "{% set m = messages[-1] %}{{ 'null' if m.content is none else m.content + '!' }}{{ m.tool_calls | length }}"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"), [({"content": None}, "null1"), ({}, "null1"), ({"content": ""}, "!1"), ({"content": "a"}, "a!1")],
+    ids=["null", "absent", "empty", "a text"],
+)  # fmt: skip
+@pytest.mark.parametrize("test", ["m.content is none", "m['content'] is none", "content is none"])
+def test_a_template_that_tests_the_content_for_null_gets_null(content: dict[str, Any], text: str, test: str) -> None:
+    body = {"messages": [*HELLO["messages"], {"role": "assistant", **content, "tool_calls": [CALL]}]}
+    source = IS_NULL.replace("m.content is none", test).replace(" %}", " %}{% set content = m.content %}", 1)
+    assert said(source, body) == text
+
+
 def test_arguments_may_nest_as_deep_as_a_body() -> None:
     deep = {**CALL, "function": {"name": "f", "arguments": '{"a":' * 60 + "1" + "}" * 60}}
     body = {"messages": [*HELLO["messages"], {"role": "assistant", "tool_calls": [deep]}]}

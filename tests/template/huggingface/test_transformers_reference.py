@@ -51,6 +51,26 @@ def test_both_engines_make_the_same_of_the_matrix(name: str, tmp_path: Path) -> 
     assert sum(result.verdict == "same" for result in results) > 30
 
 
+TESTS_NULL = """\
+{%- for m in messages %}
+    {{- '<|' + m['role'] + '|>' }}
+    {%- if m['tool_calls'] is defined %}
+        {%- if m['content'] is none %}{{ 'calls:' }}{% else %}{{ m['content'] + 'calls:' }}{% endif %}
+        {{- m['tool_calls'] | tojson }}
+    {%- else %}
+        {{- m['content'] }}
+    {%- endif %}
+{%- endfor %}"""
+
+
+@asked
+def test_both_engines_give_null_to_a_template_that_tests_the_content_for_null(tmp_path: Path) -> None:
+    theirs = original(tmp_path, TESTS_NULL)
+    results = compare(chat_reference(build(theirs.spec)), chat_reference(theirs), matrix(cases.TOKENS.values()))
+    assert not [result for result in results if result.is_different]
+    assert any("|>calls:" in result.ours.text for result in results)
+
+
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 GOES_ON = {
     "messages": [*HELLO["messages"], {"role": "assistant", "content": "I"}],

@@ -87,6 +87,8 @@ class CompiledTemplate:
         """The constant texts that the template may write inside a text of the client."""
         self.adds_characters = _adds_characters(tree)
         """Whether an operation of the template may add other characters inside a text of the client."""
+        self.tests_null_content = any(map(_is_null_test, tree.find_all(nodes.Test)))
+        """Whether the template asks if a message's content is null."""
         self.has_known_operations = has_known_operations(tree)
         """Whether the template may be rendered in the gateway's process, with a ``LimitedEnvironment``."""
 
@@ -151,6 +153,16 @@ def _keys(tree: nodes.Template) -> Iterator[str]:
         if filter_.name in ("selectattr", "rejectattr"):
             yield from _texts(filter_.args[:1])
         yield from _texts([pair.value for pair in filter_.kwargs if pair.key == "attribute"])
+
+
+def _is_null_test(test: nodes.Test) -> bool:
+    """Return whether a test is ``… is none`` of a value that is named ``content``."""
+    match test.name, test.node:
+        case "none", nodes.Getattr(attr="content") | nodes.Name(name="content"):
+            return True
+        case "none", nodes.Getitem(arg=nodes.Const(value="content")):
+            return True
+    return False
 
 
 def _searched(tree: nodes.Template) -> Iterator[str]:
