@@ -39,10 +39,10 @@ class PipelinedRequests:
             asyncio.get_running_loop().call_soon(self._start_one)
 
     def _start_one(self) -> None:
-        self._waiting[0]()
-        self._waiting.popleft()
+        start = self._waiting.popleft()
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._start_one)
+        start()
 
 
 @dataclass(eq=False, slots=True)
