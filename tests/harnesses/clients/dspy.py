@@ -16,6 +16,5 @@ CLIENTS = (
         files=("dspy_sums.py",),
         reads=("BASE_URL", "MODEL"),
         score=printed,
-        variables={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},  # no download of prices
     ),
 )
