@@ -200,8 +200,10 @@ NOT_RUN: dict[str, str] = {
     "gateway import eval_demo.py": "reads an installed OpenCompass; tests/cli/test_import.py reads a package",
     "gateway run questions.jsonl --model my-sft-7b --engine ray": "needs Ray; tests/cli/running/test_ray_data.py",
     **dict.fromkeys(
-        ("AIS_BENCH=", "evalscope", "inspect", "python langchain", "lm-eval", "python openai", "node openai",
-         "opencompass", "PROMPTFOO", "python -c"),
+        ("AIS_BENCH=", "HF_HUB_OFFLINE=", "LITELLM_LOCAL_MODEL_COST_MAP=", "PROMPTFOO", "evalscope", "guidellm",
+         "inspect", "lm-eval", "node ai_sdk", "node openai", "opencompass", "python -c", "python agents_sdk",
+         "python dspy", "python instructor", "python langchain", "python llama_index", "python llm", "python openai",
+         "python pydantic_ai"),
         "needs a client that tests/harnesses/run installs, and which compares the scores",
     ),
 }  # fmt: skip
