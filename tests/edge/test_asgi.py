@@ -188,7 +188,7 @@ def test_the_asgi_module_serves_the_file_that_the_environment_names(config: Path
     code = "import gateway.asgi; print(sorted(route.path for route in gateway.asgi.app.routes)[:3])"
     clean = {name: value for name, value in os.environ.items() if name != "GATEWAY_CONFIG"}
     for env, status, text in (
-        ({**clean, "GATEWAY_CONFIG": str(config)}, 0, "['/', '/detokenize', '/health']"),
+        ({**clean, "GATEWAY_CONFIG": str(config)}, 0, "['/', '/detokenize', '/favicon.ico']"),
         (clean, 1, "GATEWAY_CONFIG: not set; name the configuration file, such as gateway.yaml"),
     ):
         ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
