@@ -11,7 +11,7 @@ from gateway.edge.http_request import HttpRequest
 
 
 def base_url(stack: Stack, request: HttpRequest) -> str:
-    """Return the ``base_url`` for clients, with the address that this client has used."""
+    """Return the ``base_url`` for clients, with the host that this client has used and the path of the application."""
     return f"{stack.snapshot.server.scheme}://{request.header('host')}{request.root_path}/v1"
 
 
