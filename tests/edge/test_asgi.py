@@ -131,6 +131,9 @@ def test_the_page_and_the_openapi_document_name_the_path_of_the_application(base
     assert f'<a href="{root}/openapi.json">' in page
     document = httpx.get(f"{base}/openapi.json", verify=False, timeout=60).json()
     assert document["servers"] == [{"url": root or "/"}]
+    for wrong in ("/v1/v1/models", "/chat/completions"):
+        answer = httpx.get(f"{base}{wrong}", verify=False, timeout=60)
+        assert f" such as {base}/v1; " in answer.json()["error"]["message"]
 
 
 def test_a_client_that_leaves_a_stream_ends_its_call(base: str) -> None:
