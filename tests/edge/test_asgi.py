@@ -82,6 +82,13 @@ def base(request: pytest.FixtureRequest, config: Path) -> Iterator[str]:
         yield f"{address}/a%20b/llm"
 
 
+@pytest.mark.parametrize("path", ["/v1/v1/models", "/models"])
+def test_an_error_names_the_base_url_of_the_application(base: str, path: str) -> None:
+    answer = httpx.get(f"{base}{path}", verify=False, timeout=60)
+    assert answer.status_code == 404
+    assert f"such as {base}/v1;" in answer.json()["error"]["message"]
+
+
 def test_the_openai_sdk_works_with_the_application(base: str) -> None:
     with openai.OpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0) as client:
         answer = client.chat.completions.create(model="hello", messages=MESSAGES)
@@ -188,7 +195,7 @@ def test_the_asgi_module_serves_the_file_that_the_environment_names(config: Path
     code = "import gateway.asgi; print(sorted(route.path for route in gateway.asgi.app.routes)[:3])"
     clean = {name: value for name, value in os.environ.items() if name != "GATEWAY_CONFIG"}
     for env, status, text in (
-        ({**clean, "GATEWAY_CONFIG": str(config)}, 0, "['/', '/detokenize', '/health']"),
+        ({**clean, "GATEWAY_CONFIG": str(config)}, 0, "['/', '/detokenize', '/favicon.ico']"),
         (clean, 1, "GATEWAY_CONFIG: not set; name the configuration file, such as gateway.yaml"),
     ):
         ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
