@@ -16,7 +16,12 @@ CONFIG = """
 models:
   open: {template: chat, targets: [{speaks: scripted, script: says.yaml}]}
   closed: {template: chat, targets: [{speaks: scripted, script: says.yaml}]}
+  text: {template: sft-demo, targets: [{speaks: scripted, script: says.yaml}]}
 keys: {file: keys.yaml}
+"""
+PICTURE = """
+prompt_template:
+  messages: [{role: user, content: [{type: image_url, image_url: {url: "https://example.com/a.png"}}]}]
 """
 KEY = "gw-test-key"
 
@@ -24,9 +29,11 @@ KEY = "gw-test-key"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("refusals")
+    (folder / "prompts").mkdir()
+    (folder / "prompts/picture.yaml").write_text(PICTURE, encoding="utf-8")
     (folder / "says.yaml").write_text("[hi, {finish: stop}]")
     (folder / "keys.yaml").write_text(
-        f"k: {{sha256: {hashlib.sha256(KEY.encode()).hexdigest()}, models: [open]}}\n"
+        f"k: {{sha256: {hashlib.sha256(KEY.encode()).hexdigest()}, models: [open, text]}}\n"
         f"last-year: {{sha256: {hashlib.sha256(b'gone').hexdigest()}, expires: 2020-01-01}}\n",
         encoding="utf-8",
     )
@@ -88,6 +95,10 @@ REFUSALS = {  # the request: endpoint, model, outcome, and the end of the line a
     ),
     "a value of an unknown model": (
         post(CHAT, '{"model": "x", "messages": 5}'), "chat", "unknown", "invalid_value", r'key=k error="messages'
+    ),
+    "a dataset prompt that the template refuses": (
+        post(CHAT, '{"model": "text", "gateway": {"prompt": {"id": "picture"}}}'), "chat", "text",
+        "media_not_supported", r'key=k error="the messages of prompt picture: ',
     ),
     "a model in the path": (post(f"/open{CHAT}", "{"), "chat", "open", "invalid_json", r'key=k error="'),
 }  # fmt: skip

@@ -93,6 +93,7 @@ models:
   login-page: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{login}"}}]}}
   moved: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{moved}"}}]}}
   ignores: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{ignores}", engine: vllm}}]}}
+  cut-off: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{cut}"}}]}}
   https-on-http: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{secure}"}}]}}
   no-such-host: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "http://gpu-node.invalid:8101/v1"}}]}}
 """
@@ -157,6 +158,7 @@ def serving(folder: Path) -> Iterator[Gateway]:
             page=up.url("html-502"),
             login=up.url("200-html"),
             moved=up.url("redirect-307"),
+            cut=up.url("half-body"),
             ignores=up.url("scores", fault="no-list"),
             forgotten=up.url("404"),
             secure=f"https://127.0.0.1:{plain}/v1",
