@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.config.files.reader import Files
+from gateway.config.files.reader import ENVIRONMENT, Files
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.settings import GATEWAY
@@ -54,12 +54,13 @@ def load(path: Path, env: Mapping[str, str]) -> Snapshot:
 
 
 def configured_server(path: Path, env: Mapping[str, str]) -> ServerSpec | None:
-    """Return the section ``server``; None if ``gateway.yaml`` has problems. Templates and policies are not read."""
+    """Return the section ``server``; None if it has problems. Other problems are ignored."""
     files, document, values = _gateway_values(path)
     if document is None or values is INVALID:
         return None
     server = read_server(document, values["server"], files, env, has_keys=values["keys"]["file"] is not None)
-    return None if files.problems else server
+    faulty = [one for one in files.problems if one.file == ENVIRONMENT or one.key.partition(".")[0] == "server"]
+    return None if faulty else server
 
 
 def configured_keys(path: Path) -> tuple[Path, tuple[KeySpec, ...]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import os
 import re
 import stat
 import time
@@ -15,7 +17,7 @@ import pytest
 from gateway.core.words import utc
 from tests.cli.command import command
 from tests.journeys.process import run
-from tests.serving import gateway
+from tests.serving import eventually, gateway
 
 CONFIG = """\
 keys: {file: keys.yaml}
@@ -94,13 +96,18 @@ def test_the_first_key_makes_the_file(folder: Path) -> None:
 REFUSED = {
     "a taken name": (("new", "old", "--write"), 2, "error: keys.yaml has an entry old already; choose another name"),
     "an unknown name": (("revoke", "odl"), 2, 'error: keys.yaml has no key "odl" (did you mean "old"?)'),
-    "the only key": (("revoke", "old"), 2, "error: old is the only key, and a gateway does not load an empty key file"),
+    "the only key": (("revoke", "old"), 2, "error: keys.yaml has only the key old, and a gateway does"),
     "no name": (("revoke",), 2, "error: keys revoke needs the NAME of a key"),
     "a name too many": (("list", "old"), 2, "error: keys list takes no NAME"),
+    "an option of new": (("list", "--write"), 2, "error: keys list takes no --write"),
+    "an option of list": (("new", "x", "--json"), 2, "error: keys new takes no --json"),
+    "a configuration without --write": (
+        ("new", "x", "--config", "gateway.yaml"), 2, "error: keys new takes no --config without --write"
+    ),
     "no key file": (("list", "--config", "bare.yaml"), 3, "bare.yaml:1 keys.file: is missing; write `keys: {file:"),
     "no configuration": (("list", "--config", "none.yaml"), 3, "error: none.yaml: no such file"),
     "a broken key file": (("revoke", "old", "--config", "broken.yaml"), 3, "broken-keys.yaml:1 old.sha256: expected"),
-    "a key file in braces": (("new", "a", "--write", "--config", "flow.yaml"), 2, "flow-keys.yaml cannot be changed"),
+    "a key file in braces": (("new", "a", "--write", "--config", "flow.yaml"), 2, "flow-keys.yaml has a form that"),
     "a missing folder": (("new", "a", "--write", "--config", "far.yaml"), 2, "far/keys.yaml cannot be written (No"),
 }  # fmt: skip
 
@@ -133,3 +140,26 @@ def test_keys_made_at_the_same_time_are_all_in_the_file(folder: Path) -> None:
     assert [one.returncode for one in ended] == [0] * 4, ended
     names = [row["name"] for row in json.loads(command(folder, "keys", "list", "--json").stdout)]
     assert sorted(names) == ["k0", "k1", "k2", "k3", "old"]
+
+
+def test_of_two_keys_revoked_at_the_same_time_one_stays(folder: Path) -> None:
+    assert command(folder, "keys", "new", "ci", "--write").returncode == 0
+    lock = os.open(folder, os.O_RDONLY)
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            ended = [pool.submit(run, folder, "keys", "revoke", name) for name in ("ci", "old")]
+            waiting = rf"-> FLOCK .*:{folder.stat().st_ino} "
+            assert eventually(lambda: len(re.findall(waiting, Path("/proc/locks").read_text())) == 2)
+        finally:
+            os.close(lock)
+        assert sorted(one.result().returncode for one in ended) == [0, 2]
+    assert len(json.loads(command(folder, "keys", "list", "--json").stdout)) == 1
+
+
+def test_a_revoked_key_that_a_running_gateway_may_still_accept_has_a_note(folder: Path) -> None:
+    assert command(folder, "keys", "new", "ci", "--write").returncode == 0
+    (folder / "gateway.yaml").write_text(CONFIG.replace("template: chat", "template: chatt"))
+    revoked = command(folder, "keys", "revoke", "old")
+    assert (revoked.returncode, revoked.stdout) == (0, b"removed old from keys.yaml\n")
+    assert revoked.stderr.startswith(b"note: the configuration has problems (gateway check); a running gateway")

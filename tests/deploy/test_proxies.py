@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ server: {{allowed_hosts: [{HOST}], admin: "127.0.0.1:9464"}}
 models:
   quick: {{template: chat, targets: [{{speaks: scripted, script: quick.yaml}}]}}
   slow: {{template: chat, targets: [{{speaks: scripted, script: slow.yaml}}]}}
+  silent: {{template: chat, targets: [{{speaks: scripted, script: silent.yaml}}]}}
 """
 NGINX = """\
 daemon off;
@@ -116,6 +118,7 @@ def proxied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     needed(request.param)
     folder, port = tmp_path_factory.mktemp(request.param), free_port()
     (folder / "quick.yaml").write_text("[Hello, {finish: stop}]\n")
+    (folder / "silent.yaml").write_text(f"[{{pause: {WAIT_SECONDS}}}, late, {{finish: stop}}]\n")
     (folder / "slow.yaml").write_text(f"[first, {{pause: {WAIT_SECONDS}}}, last, {{finish: stop}}]\n")
     write_certificate(folder, "ec")
     with gateway(folder, CONFIG) as served, running(PROXIES[request.param](folder, port, served.port), folder, port):
@@ -143,15 +146,34 @@ def test_calls_pass_the_proxy(proxied: tuple[Gateway, int]) -> None:
         assert client.send(ask(port, "quick", "x" * 4_300_000)).status_code == 413
 
 
-def test_a_stream_is_not_buffered_and_ends_when_the_client_leaves(proxied: tuple[Gateway, int]) -> None:
+LEAVING = {
+    "after the first content": ("slow", True, b"first"),
+    "before the first content": ("silent", True, b""),
+    "without a stream": ("silent", False, b""),
+}
+
+
+@pytest.mark.parametrize(("model", "stream", "read"), LEAVING.values(), ids=LEAVING)
+def test_a_call_is_not_buffered_and_ends_when_the_client_leaves(
+    proxied: tuple[Gateway, int], model: str, stream: bool, read: bytes
+) -> None:
+    def left() -> float:
+        return served.metric("gateway_requests_total", endpoint="chat", model=model, outcome="client_gone")
+
     served, port = proxied
-    with httpx.Client(verify=False, trust_env=False) as client:
-        answer = client.send(ask(port, "slow", stream=True), stream=True)
-        lines = answer.iter_lines()  # kept: the end of the iterator closes the connection
-        assert any("first" in line for line in lines)
+    before, request = left(), ask(port, model, stream=stream)
+    head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    context = ssl._create_unverified_context()
+    plain = socket.create_connection(("127.0.0.1", port), WAIT_SECONDS)
+    with context.wrap_socket(plain, server_hostname=HOST) as client:
+        client.sendall(f"POST {request.url.path} HTTP/1.1\r\n{head}\r\n".encode() + request.read())
+        assert eventually(lambda: served.running() == 1)
+        received = b""
+        while read not in received:
+            received += (piece := client.recv(65536))
+            assert piece, received
         assert served.running() == 1
-        answer.close()
-    assert served.wait_until_idle(WAIT_SECONDS / 2)
+    assert eventually(lambda: left() == before + 1), "the gateway has seen the client leave"
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/status"])

@@ -47,12 +47,11 @@ def test_the_status_is_that_of_all_workers(tmp_path: Path) -> None:
         )
         assert eventually(lambda: process.call_model("m") == "Hello" and re.search(r"m/1 +avoided\n", shown(process)))
 
-        process.write("gateway.yaml", files["gateway.yaml"].replace("template: chat", "template: chatt"))
+        process.write("gateway.yaml", files["gateway.yaml"] + "colour: red\n")
         process.reload("error")
+        assert "unknown key" in shown(process)
         told = run(tmp_path, "status", "--json", "--url", f"http://127.0.0.1:{admin}/v1")
-        assert json.loads(told.stdout)["last_reload"]["error"].startswith(
-            "gateway.yaml:4 models.m.template: no template"
-        )
+        assert json.loads(told.stdout)["last_reload"]["error"].startswith("gateway.yaml:7 colour: unknown key")
 
         process.write("gateway.yaml", files["gateway.yaml"])
         process.reload("ok")
@@ -86,7 +85,13 @@ def test_a_certificate_that_is_not_trusted_is_named(tmp_path: Path) -> None:
         url = f"https://127.0.0.1:{process.port}"
         ended = run(tmp_path, "status", "--url", url)
         assert ended.returncode == 1
-        assert f"no gateway answers at {url} (the gateway's machine does not trust".encode() in ended.stderr
+        assert f"the TLS certificate at {url} is not accepted: self".encode() in ended.stderr
         trusted = run(tmp_path, "status", "--url", url, SSL_CERT_FILE=str(tmp_path / "server.crt"))
         assert (trusted.returncode, trusted.stderr) == (0, b"")
         assert trusted.stdout.startswith(f"{url}: serving since".encode())
+
+
+def test_a_configuration_that_is_given_must_exist(tmp_path: Path) -> None:
+    ended = run(tmp_path, "status", "--config", "nosuch.yaml")
+    assert ended.returncode == 3
+    assert b"nosuch.yaml: no such file" in ended.stderr

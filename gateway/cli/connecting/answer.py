@@ -66,7 +66,11 @@ async def _response(url: str, method: str, path: str, key: str | None, body: byt
         endpoint = client.endpoint(root + path, json_headers(key), CONNECT_SECONDS, method=method)
         http = await endpoint.post(body)
     except UpstreamError as error:
-        why = f" ({error.reason or error.message})" if root.startswith("https:") else ""
+        if error.reason:
+            reason = error.reason.removeprefix(f"{error.message}: ")
+            way = "give the name in the certificate with --url, or the authority that signed it in SSL_CERT_FILE"
+            raise CommandError(f"the TLS certificate at {root} is not accepted: {reason}; {way}", FAILED) from None
+        why = f" ({error.message})" if root.startswith("https:") else ""
         start = "start a gateway with gateway serve or gateway demo, or give another address with --url"
         raise CommandError(f"no gateway answers at {root}{why}; {start}", FAILED) from None
     try:

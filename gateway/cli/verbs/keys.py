@@ -2,13 +2,14 @@
 
 A new key is printed once, on standard error, and is not stored. Its entry contains only the digest of the key: it is
 printed on standard output, or added to the key file of the configuration with --write. A running gateway applies a
-changed key file within a few seconds.
+changed key file within a few seconds, if no file of its configuration has a problem.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
 import sys
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
+from click.core import ParameterSource
 
 from gateway.cli.options import CommandError, check_config_exists, config_option, print_note, verb
 
@@ -44,6 +46,7 @@ def command(
     if (name is None) != (action == "list"):
         fault = "needs the NAME of a key" if name is None else "takes no NAME"
         raise click.UsageError(f"keys {action} {fault}", click.get_current_context())
+    _check_options(action, write=write)
     if name is None:
         _list(config, as_json=as_json)
     elif action == "new":
@@ -51,6 +54,17 @@ def command(
     else:
         _revoke(name, config)
     return 0
+
+
+def _check_options(action: str, *, write: bool) -> None:
+    """Raise ``UsageError`` for an option that the action does not have."""
+    accepted = {"new": ["write", "config"] if write else ["write"], "list": ["as_json", "config"], "revoke": ["config"]}
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and isinstance(option, click.Option) and option.name not in accepted[action]:
+            without = " without --write" if action == "new" and option.name == "config" else ""
+            raise click.UsageError(f"keys {action} takes no {option.opts[0]}{without}", context)
 
 
 def _new(name: str, config: Path | None) -> None:
@@ -68,8 +82,7 @@ def _new(name: str, config: Path | None) -> None:
     if config is None:
         print(entry, end="")
     else:
-        file, _ = _read(config)
-        _edit(file, lambda text: with_entry(text, name, entry))
+        file = _edit(config, lambda text: with_entry(text, name, entry))
         print(f"added {name} to {file}")
     print(f"key for {name}, shown only once: {key}", file=sys.stderr)
 
@@ -99,18 +112,8 @@ def _list(config: Path, *, as_json: bool) -> None:
 def _revoke(name: str, config: Path) -> None:
     """Remove the entry of a key."""
     from gateway.config.files.key_file import without_entry
-    from gateway.core.words import quoted, suggest
 
-    file, keys = _read(config)
-    names = [key.name for key in keys]
-    if name not in names:
-        raise CommandError(f"{file} has no key {quoted(name)}{suggest(name, names)}")
-    if names == [name]:
-        raise CommandError(
-            f"{name} is the only key, and a gateway does not load an empty key file; first make another key: "
-            "gateway keys new NAME --write"
-        )
-    _edit(file, lambda text: without_entry(text, name))
+    file = _edit(config, lambda text: without_entry(text, name))
     print(f"removed {name} from {file}")
 
 
@@ -121,9 +124,12 @@ def _read(config: Path) -> tuple[Path, Sequence[KeySpec]]:
     return configured_keys(config)
 
 
-def _edit(file: Path, change: Callable[[str], str]) -> None:
+def _edit(config: Path, change: Callable[[str], str]) -> Path:
+    """Change the text of the key file, and return its path."""
     from gateway.config.files.key_file import MODE, CannotEdit, edit
+    from gateway.config.load import read_configuration
 
+    file, _ = _read(config)
     try:
         before = edit(file, change)
     except CannotEdit as error:
@@ -131,4 +137,13 @@ def _edit(file: Path, change: Callable[[str], str]) -> None:
     except OSError as error:
         raise CommandError(f"{file} cannot be written ({error.strerror or error})") from None
     if before not in (None, MODE):
-        print_note(f"{file} had the mode {before:04o} and has {MODE:04o} now; the gateway must run as its owner")
+        print_note(
+            f"{file} had the mode {before:04o} and has {MODE:04o} now; only the file's owner can read it, so the "
+            "gateway must run as this user"
+        )
+    if read_configuration(config, os.environ).problems:
+        print_note(
+            "the configuration has problems (gateway check); a running gateway that finds them too keeps its previous "
+            "keys until they are corrected"
+        )
+    return file

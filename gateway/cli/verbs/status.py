@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from gateway.cli.options import CommandError, config_option, http_url, key_option, read_key, verb
+from gateway.cli.options import CommandError, check_config_exists, config_option, http_url, key_option, read_key, verb
 from gateway.cli.terminal import format_table
 
 EXAMPLES = """Examples:
@@ -51,9 +52,11 @@ def _configured_url(config: Path) -> str:
     from gateway.config.sections.server import is_loopback, status_url
     from gateway.config.snapshot import ServerSpec
 
+    if click.get_current_context().get_parameter_source("config") is not ParameterSource.DEFAULT:
+        check_config_exists(config)
     server = configured_server(config, os.environ) if config.exists() else ServerSpec()
     if server is None:
-        raise CommandError(f"{config} has problems; list them with gateway check, or give --url")
+        raise CommandError(f"{config} has problems in the section server; list them with gateway check, or give --url")
     if server.admin is None and not is_loopback(server.host):
         raise CommandError(
             f"a gateway at {server.host} serves its status only on an admin listener; set server.admin, such as "

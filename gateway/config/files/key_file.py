@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gateway.config.files import yaml
+from gateway.core.words import quoted, suggest
 
 MODE = 0o600
 """The permissions of an edited file, because only the gateway has to read it."""
@@ -30,6 +31,14 @@ def with_entry(text: str, name: str, entry: str) -> str:
 
 def without_entry(text: str, name: str) -> str:
     """Return the text of a key file without an entry and the comments inside it. Raises ``CannotEdit``."""
+    names = _entries(text).keys()
+    if name not in names:
+        raise CannotEdit(f"has no key {quoted(name)}{suggest(name, names)}")
+    if len(names) == 1:
+        raise CannotEdit(
+            f"has only the key {name}, and a gateway does not load an empty key file; first make another key: "
+            "gateway keys new NAME --write"
+        )
     document = yaml.parse(text.encode("utf-8"), "")
     lines = text.splitlines(keepends=True)
     start = document.line((name,)) - 1
@@ -50,7 +59,9 @@ def _checked(text: str, expected: dict[str, object]) -> str:
     """Return the text if it has exactly the expected entries, in this order. Raises ``CannotEdit``."""
     document = yaml.parse(text.encode("utf-8"), "")
     if document.problems or list((document.value or {}).items()) != list(expected.items()):
-        raise CannotEdit("cannot be changed by this command; write each entry on lines of its own, or edit it by hand")
+        raise CannotEdit(
+            "has a form that this command cannot edit; begin each entry on its own line, without braces around the file"
+        )
     return text
 
 
