@@ -32,6 +32,7 @@ from gateway.backend.engines import EngineCapabilities, declared_capabilities, p
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
+from gateway.backend.openai.error_mapping import address_without_secrets
 from gateway.backend.openai.health import HealthProbe
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.scripted import ScriptedBackend
@@ -66,7 +67,7 @@ from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.storage.cache_stores import CacheStores
 from gateway.policy.deliver.storage.recorder import Recorder, Recorders
 from gateway.policy.deliver.timeouts import Timeouts
-from gateway.telemetry.attempts import AttemptObserver, without_secrets
+from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.registry import build, build_for_prompt_lists
@@ -283,7 +284,8 @@ def _delivery(
                     weight=target.weight,
                 )
             )
-            urls[target.label] = without_secrets(target.url, getattr(backend, "path", ""))
+            url = address_without_secrets(target.url).rstrip("/")
+            urls[target.label] = url and url + getattr(backend, "path", "")
             rows.append(backend.capabilities)
 
     observer = AttemptObserver(model.name, urls, shared.metrics, redact)
@@ -313,7 +315,7 @@ def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[Health
     policy = model.policy.delivery.health_check
     for target in model.targets:
         if policy.path and target.speaks in ("completions", "chat"):
-            probe = HealthProbe(target, shared.client, policy.path, policy.timeout)
+            probe = HealthProbe(target, shared.client, policy.path, policy.timeout, model.policy.name)
             yield HealthCheck(shared.breakers.get(_breaker_key(model, target)), probe.check, policy.interval)
 
 

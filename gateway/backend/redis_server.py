@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from gateway.config.snapshot import StoreSpec
@@ -49,16 +50,7 @@ class RedisServer:
         self._use = use
         self._meanwhile = meanwhile
         self._clock = clock
-        password = spec.password.get_secret_value() if spec.password is not None else None
-        pool = ConnectionPool.from_url(
-            spec.url,
-            max_connections=CONNECTIONS,
-            protocol=2,  # needs one round trip less to connect
-            password=password,
-            socket_connect_timeout=None,  # ``run`` limits the time
-            socket_timeout=None,
-        )
-        self.redis = Redis.from_pool(pool)
+        self.redis = _connect(spec)
         self.is_failing = False
         """Whether the server has failed twice in sequence, and has not answered since."""
         self._slots = asyncio.Semaphore(CONNECTIONS)
@@ -131,17 +123,39 @@ class RedisServer:
             LOG.error("%s (%s) refuses a command: %s; %s", self._use, self._spec.url, reason, self._meanwhile)
 
 
+def _connect(spec: StoreSpec) -> Redis:
+    """Return a client that never retries and has no timeout. Its caller limits the time."""
+    pool = ConnectionPool.from_url(
+        spec.url,
+        max_connections=CONNECTIONS,
+        protocol=2,  # needs one round trip less to connect
+        password=spec.password.get_secret_value() if spec.password is not None else None,
+        socket_connect_timeout=None,
+        socket_timeout=None,
+    )
+    return Redis.from_pool(pool)
+
+
 async def probe(spec: StoreSpec, seconds: float) -> str:
-    """Write a value that lasts a second. Return the reason why the server cannot be used; empty if it can be used."""
-    password = spec.password.get_secret_value() if spec.password is not None else None
-    redis = Redis.from_url(spec.url, protocol=2, password=password, retry=Retry(NoBackoff(), 0))
+    """Write a value that lasts a second. Return a phrase about why the server cannot be used; empty if it can."""
+    redis = _connect(spec)
     try:
         async with asyncio.timeout(seconds):
             await redis.set(PROBE_KEY, "", px=1000)
     except TimeoutError:
-        return f"no answer within {seconds:g} s"
+        return f"gives no answer within {seconds:g} s; check store.url, and that the server runs"
     except (RedisError, OSError) as error:
-        return str(error).rstrip(".")
+        return _fault(error)
     finally:
         await redis.aclose()
     return ""
+
+
+def _fault(error: Exception) -> str:
+    """Return what an error says about the server, and what to check."""
+    cause = error if isinstance(error, OSError) else error.__context__
+    if not isinstance(cause, OSError):
+        return f"refuses a command: {str(error).rstrip('.')}; check store.password, and that the server can be written"
+    has_text = isinstance(cause, (socket.gaierror, ssl.SSLError)) or not cause.errno
+    reason = str(cause.args[-1]) if has_text else os.strerror(cause.errno or 0).lower()
+    return f"does not accept connections: {reason}; check store.url, and that the server runs"

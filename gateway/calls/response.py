@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.token_data import TokenData
 from gateway.core.completion import Choice, Completion
-from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, UpstreamIncomplete
+from gateway.core.errors import SEND_AGAIN, UpstreamError, UpstreamIgnoredParameter, UpstreamIncomplete
 from gateway.core.events import Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser
+from gateway.stream.prompt_logprobs import CHECK_ENGINE
 from gateway.stream.stop_cutter import StopCutter
 from gateway.stream.stop_search import stop_set
 
@@ -218,7 +219,7 @@ class ResponseStream:
                 if event.logprobs is None:
                     self._over = True
                     self._failure = UpstreamIgnoredParameter(
-                        "the model's server ignored logprobs and returned no log probabilities", param="logprobs"
+                        f"the model's server ignored logprobs; {CHECK_ENGINE}", param="logprobs"
                     )
                     return batch[:at]
                 break
@@ -246,7 +247,9 @@ class ResponseStream:
         nothing_held = self._parser is None and (self._cutter is None or self._cutter.done)
         held = () if nothing_held else self._drop_repeated_ends(await self._take_held())
         if self._unfinished:
-            self._failure = UpstreamIncomplete("the model's server ended its answer without a finish_reason")
+            self._failure = UpstreamIncomplete(
+                f"the model's server ended its answer without a finish_reason; {SEND_AGAIN}"
+            )
         return held
 
     async def _take_held(self) -> Sequence[Event]:

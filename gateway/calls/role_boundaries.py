@@ -105,11 +105,10 @@ async def render_safely(
         if folded is None:
             return SafePrompt(prompt)
         return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
-    counts, in_names, in_prompt = MarkerCounts(), MarkerCounts(), MarkerCounts()
-    for path, name in names.items():  # also names that the template does not write
-        rule.apply([Segment(name, "", path, False)], in_names)
-    safe = await _with_policy(route, rule, dialogue, prompt, in_prompt)
-    counts.add_larger(in_names, in_prompt)
+    for path, name in names.items():  # a name may be refused, also if the template does not write it
+        rule.apply([Segment(name, "", path, False)], MarkerCounts())
+    counts = MarkerCounts()
+    safe = await _with_policy(route, rule, dialogue, prompt, counts)
     if folded is not None:
         counts.found = folded.found | counts.found
     return replace(safe, notices=rule.notices(counts), markers=rule.actions_taken(counts))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from types import TracebackType
 
+from gateway.backend.openai.error_mapping import WITHOUT_REASON
 from gateway.backend.tokenizer import count
 from gateway.calls.prepare import Prepared
 from gateway.calls.response import ResponseStream
@@ -23,8 +24,14 @@ POLICY_SECTIONS = {
     "default_parameter": "params.default", "forced_parameter": "params.force", "clamped_parameter": "params.clamp",
 }  # fmt: skip
 """The name of a notice → the section of the policy file that causes this notice."""
-ENGINES_WORDS = {"temperature": "greedy"}
-"""Parameter → an engine's word for one of its values: vLLM refuses ``n`` "when using greedy sampling"."""
+OTHER_WORDS = {
+    "max_tokens": ("max_new_tokens", "max_output_tokens", "num_predict"),
+    "stop": ("stop_sequences",),
+    "temperature": ("greedy",),  # vLLM refuses ``n`` "when using greedy sampling"
+}
+"""Parameter → the words of engines and providers for it or for one of its values."""
+COMMON_WORDS = frozenset({"stop", "store", "user"})
+"""Names that an error has to quote: without quotes, they are words of a sentence."""
 
 
 class CallRun:
@@ -86,20 +93,26 @@ class CallRun:
 def policy_changes(policy: PolicySpec, notices: Sequence[Notice], error: UpstreamRejectedRequest) -> str:
     """Return the text that names the parameters changed by the policy, for the error of a refused request.
 
-    Empty if the policy changed no parameter that the error is about.
+    Empty if the policy changed no parameter that the error is about. An error without a reason may be about each.
     """
     changes = []
     for notice in notices:
         section, name = POLICY_SECTIONS.get(notice.rule), notice.detail.partition("=")[0]
         if section == "params.default" and name not in policy.params.default:
             section = "params.max_tokens"
-        if section is not None and _is_about(error, name):
+        if section is not None and (WITHOUT_REASON in error.message or _is_about(error, name)):
             changes.append(f"{notice.detail} ({section})")
     return f"; policies/{policy.name}.yaml had set {', '.join(changes)}" if changes else ""
 
 
 def _is_about(error: UpstreamRejectedRequest, parameter: str) -> bool:
-    """Return whether an error is about a parameter. ``top P`` and ``topP`` are names of ``top_p`` too."""
-    words = (*aliases(parameter), ENGINES_WORDS.get(parameter, parameter))
-    names = "|".join([re.escape(word).replace("_", "[ _]?") for word in words])
-    return re.search(rf"(?<!\w)(?:{names})(?!\w)", f"{error.param} {error.message}", re.IGNORECASE) is not None
+    """Return whether an error is about a parameter."""
+    names = aliases(parameter)
+    patterns = [_spellings(word) for name in names for word in (name, *OTHER_WORDS.get(name, ()))]
+    return re.search("|".join(patterns), f"`{error.param}` {error.message}", re.IGNORECASE) is not None
+
+
+def _spellings(word: str) -> str:
+    """Return an expression for the spellings of a parameter, such as ``top_p``, ``top P``, ``top-p`` and ``topP``."""
+    name = re.escape(word).replace("_", "[ _-]?")
+    return rf"""["'`]{name}["'`.\[]""" if word in COMMON_WORDS else rf"(?<!\w){name}(?!\w)"

@@ -183,6 +183,7 @@ class CallTimeline:
             refusal=self.refusal,
             key=self.key,
             cache=self.attempt_log.cache,
+            misspelled=tuple([one for one in self.delivery_notices if "(did you mean" in one]),
             path=self.path,
             admission=self.admission,
             queue_wait=self.queue_wait,

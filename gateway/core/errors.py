@@ -81,8 +81,8 @@ class GatewayError(Exception):
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.log_message = message
-        """The message in the log line of the refused call, if it differs from the client's message."""
+        self.log_message = ""
+        """The text in the log line of the refused call instead of ``message``; empty: the same as ``message``."""
         self.param = param
         self.retry_after = retry_after
         """Seconds after which the client may retry; for 429 and 503 only."""
@@ -93,6 +93,10 @@ class GatewayError(Exception):
         """The HTTP status of the upstream response that caused the error; 0 if no response caused the error."""
         self.reason = ""
         """The cause for the log, as one line without private data. If empty, the log shows ``message``."""
+
+
+SEND_AGAIN = "send the request again (the log of the model's server may have the cause)"
+"""What to do about an answer that has broken off."""
 
 
 def drop_tracebacks(error: BaseException) -> None:

@@ -34,6 +34,8 @@ class Record:
     """The name of the client's key; empty without a valid key."""
     cache: str = ""
     """The result of the look-up in the cache, as in ``AttemptLog``; empty if the policy has no cache."""
+    misspelled: tuple[str, ...] = ()
+    """The notices about request fields that probably have a misspelled name."""
     path: str = ""
     """The path of a request that no endpoint of ``ENDPOINTS`` serves; otherwise empty."""
     admission: float | None = None

@@ -94,7 +94,7 @@ class App:
         self._record(CallTimeline(OTHER, request_id, time.monotonic()), error, "")
 
     def _record(self, timeline: CallTimeline, error: GatewayError, path: str) -> None:
-        timeline.path, timeline.refusal = path, error.log_message
+        timeline.path, timeline.refusal = path, error.log_message or error.message
         record = timeline.freeze(error.code, error.status)
         self._state.metrics.record(record)
         log_call(record)

@@ -10,10 +10,14 @@ from gateway.core.words import quoted, suggest
 from gateway.edge.http_request import HttpRequest
 
 
+def base_url(stack: Stack, request: HttpRequest) -> str:
+    """Return the ``base_url`` for clients, with the host that this client has used and the path of the application."""
+    return f"{stack.snapshot.server.scheme}://{request.header('host')}{request.root_path}/v1"
+
+
 def base_url_hint(stack: Stack, request: HttpRequest) -> str:
-    """Return the sentence about a client's ``base_url``, with the address that this client has used."""
-    address = f"{stack.snapshot.server.scheme}://{request.header('host')}/v1"
-    return f"a client's base_url must end in one /v1, such as {address}; the client adds the rest"
+    """Return the sentence about a client's ``base_url``."""
+    return f"a client's base_url must end in one /v1, such as {base_url(stack, request)}; the client adds the rest"
 
 
 def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:

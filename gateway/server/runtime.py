@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
-from gateway.config.snapshot import Snapshot
+from gateway.config.snapshot import Snapshot, StoreSpec
 from gateway.core.version import VERSION
 from gateway.edge.state import GatewayState
 from gateway.policy.admit.rates import RateStore
@@ -16,6 +17,8 @@ from gateway.server.tls import LoadedCertificate, ServerCertificate, load
 
 PROBE_SECONDS = 1.0
 """Seconds to wait for an answer of the store, for ``/status``."""
+PROBE_AGE = 2.0
+"""Seconds for which ``/status`` shows the last result of the store."""
 
 
 class Runtime(ConfigReloader):
@@ -33,6 +36,9 @@ class Runtime(ConfigReloader):
         self.shutdown = Shutdown()
         self._tasks: list[asyncio.Task[None]] = []
         """The tasks of the active stack: its health checks, and the connection to the store of the rate limits."""
+        self._probing = asyncio.Lock()
+        self._probed = (StoreSpec(), 0.0, "")
+        """The store that was asked last, the time until which the result is shown, and the result of ``probe``."""
 
     def open(self, snapshot: Snapshot, rates: RateStore | None = None) -> None:
         """Build the first stack. Blocks the thread. Raises an error if the stack cannot be built.
@@ -113,13 +119,21 @@ class Runtime(ConfigReloader):
 
     async def status(self) -> dict[str, Any]:
         """Return the body of ``/status``."""
-        shared, store, problem = await self.shared_status(), self.state.stack.snapshot.store, ""
-        if store.url:
-            from gateway.backend.redis_server import probe
-
-            problem = await probe(store, PROBE_SECONDS)
+        shared, store = await self.shared_status(), self.state.stack.snapshot.store
+        problem = await self._store_problem(store) if store.url else ""
         return {
             "state": "draining" if self.state.ending else "serving",
             **shared,
             "store": {"answers": not problem, "problem": problem or None} if store.url else None,
         }
+
+    async def _store_problem(self, store: StoreSpec) -> str:
+        """Return the result of ``probe``, which asks the store at most once in ``PROBE_AGE`` seconds."""
+        from gateway.backend.redis_server import probe
+
+        async with self._probing:
+            probed, until, problem = self._probed
+            if probed != store or time.monotonic() >= until:
+                problem = await probe(store, PROBE_SECONDS)
+                self._probed = (store, time.monotonic() + PROBE_AGE, problem)
+        return problem

@@ -18,6 +18,9 @@ from gateway.core.events import SKIPPED_CHOICE, TokenLogprob
 PROMPT_LOGPROBS = "prompt_logprobs"
 """vLLM's name of the request field, and of the key in the answer."""
 
+CHECK_ENGINE = "use an engine or version that supports it, and check engine: of this target"
+"""What to do about a parameter that a server ignored."""
+
 PromptEntry = Mapping[str, Mapping[str, Any]]
 """``{"<token id>": {"logprob": number, …}, …}``: one token of a prompt and its alternatives. Only the first token may
 have null instead."""
@@ -34,12 +37,12 @@ def echoed_logprobs(completion: Completion, prompt: str, bos: str = "") -> Promp
     """
     choice = _only_choice(completion)
     if not choice.logprobs:
-        raise UpstreamIgnoredParameter("the model's server ignored logprobs", param="logprobs")
+        raise UpstreamIgnoredParameter(f"the model's server ignored logprobs; {CHECK_ENGINE}", param="logprobs")
     text, first = prompt.removeprefix(bos), choice.logprobs[0].token
     echoes = [start + text for start in ("", bos, first) if choice.text.startswith(start + text)]
     if not echoes:
         raise UpstreamIgnoredParameter(
-            "the model's server ignored echo: its answer does not begin with the prompt", param="echo"
+            f"the model's server ignored echo: its answer does not begin with the prompt; {CHECK_ENGINE}", param="echo"
         )
     usage = completion.usage
     if usage is None:
@@ -69,10 +72,8 @@ def prompt_entries(completion: Completion, choice: Choice, expected: int | None)
     fields = completion.begun.fields if completion.begun is not None else EMPTY_MAPPING
     entries = choice.extras.get(PROMPT_LOGPROBS, fields.get(PROMPT_LOGPROBS))
     if not entries:
-        raise UpstreamIgnoredParameter(
-            f"the model's server ignored {PROMPT_LOGPROBS}; scores made without them would be wrong",
-            param=PROMPT_LOGPROBS,
-        )
+        message = f"the model's server ignored {PROMPT_LOGPROBS}, and scores would be wrong; {CHECK_ENGINE}"
+        raise UpstreamIgnoredParameter(message, param=PROMPT_LOGPROBS)
     if not isinstance(entries, list) or not all(map(_is_entry, entries[entries[0] is None :])):
         raise UpstreamInvalidResponse(
             f"the model's server sent {PROMPT_LOGPROBS} that are not one object of token ids for each token"

@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit, urlunsplit
 
 from gateway.core.errors import GatewayError, UpstreamError
 from gateway.core.exchange import Exchange
@@ -78,13 +77,6 @@ class AttemptObserver:
             **({"similar_lines_left_out": left_out} if left_out else {}),
         }
         log_event(LOG, logging.WARNING, event, exchange.request_id, fields)
-
-
-def without_secrets(url: str, path: str) -> str:
-    """Return ``url`` with ``path`` appended, without user name, password, query and fragment, which may be secret."""
-    parts = urlsplit(url)
-    shown = parts.path.rstrip("/") + path
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], shown, "", "")) if url else ""
 
 
 def without_echo(reason: str, exchange: Exchange) -> str:

@@ -25,7 +25,7 @@ def log_call(record: Record) -> None:
         record.duration, "?" if prompt is None else prompt, "?" if completion is None else completion,
     )  # fmt: skip
     line = LINE
-    if outcome != "ok" or record.failed_attempts or record.key or record.cache:
+    if outcome != "ok" or record.failed_attempts or record.key or record.cache or record.misspelled:
         line += _more(record).replace("%", "%%")
     # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.
     handlers = CALLS.root.handlers
@@ -36,11 +36,12 @@ def log_call(record: Record) -> None:
 
 
 def _more(record: Record) -> str:
-    """Return the optional fields of the log line: key, cache, failed attempts, unknown path, message of a refusal."""
+    """Return the optional fields of the log line. ``docs/operations.md`` lists them."""
     more = {
         "key": record.key,
         "cache": record.cache,
         "failed": ",".join(record.failed_attempts),
+        "notices": "; ".join(record.misspelled),
         "path": record.path,
         "error": record.refusal,
     }
@@ -65,6 +66,7 @@ def _fields(record: Record) -> dict[str, object]:
         "completion_tokens": record.completion_tokens,
         **({"key": record.key} if record.key else {}),
         **({"cache": record.cache} if record.cache else {}),
+        **({"notices": record.misspelled} if record.misspelled else {}),
         **({"path": record.path} if record.path else {}),
         **({"error": record.refusal} if record.refusal else {}),
     }

@@ -94,7 +94,8 @@ METRICS = (
            "Time spent in the gateway itself: the duration minus the time in the queue and with the upstream.",
            OWN),
     Metric("gateway_queue_wait_seconds", "histogram", ("model", "key"),
-           "Time that calls to a model with `limits.concurrency` spent in its queue, also of calls that did not wait.",
+           "Time that calls to a model with `limits.concurrency` spent in its queue: 0 for calls that did not wait; "
+           "calls that are refused at once do not count.",
            FIRST_TOKEN),
     Metric("gateway_queue_length", "gauge", ("model", "key"),
            "Calls that wait in the queue of a model."),

@@ -75,7 +75,8 @@ def run_examples(template: Template) -> list[SpecProblem]:
             # The targets of a model decide whether a prompter makes a string or messages.
             renderer = build(for_messages(spec)) if key == "sent" and spec.kind == "prompter" else template
             try:
-                message = _difference(renderer.render(dialogue_of(example, whole=spec.scores_only)), wanted)
+                prompt = renderer.render(dialogue_of(example, whole=spec.scores_only))
+                message = _without_answer(spec, prompt, wanted) or _difference(prompt, wanted)
             except GatewayError as error:
                 key, message = "messages", f"this example cannot be rendered: {error.message}"
             if message:
@@ -116,6 +117,18 @@ def _difference(prompt: Prompt, wanted: str | Sequence[Mapping[str, Any]]) -> st
     if sent == expected:
         return ""
     return _text_difference(json.dumps(expected, ensure_ascii=False), json.dumps(sent, ensure_ascii=False))
+
+
+def _without_answer(spec: TemplateSpec, prompt: Prompt, wanted: str | Sequence[Mapping[str, Any]]) -> str:
+    """Return the message for an expected prompt that opens an answer, but no role has ``generate``; otherwise empty."""
+    begun = prompt.text.removesuffix(spec.end)
+    if not spec.scores_only or not isinstance(wanted, str) or not begun or not wanted.startswith(begun):
+        return ""
+    missing = wanted[len(begun) :]
+    for role in spec.round:
+        if missing and isinstance(role, RoleSpec) and role.begin == missing:
+            return f"no role has generate: true, so the prompt ends before {missing!r}; add it to the role {role.role}"
+    return ""
 
 
 def _text_difference(wanted: str, got: str) -> str:

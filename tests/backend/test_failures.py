@@ -147,14 +147,21 @@ def test_the_log_has_the_status_and_what_the_server_sent(up: FaultyUpstream, mod
 LOCATIONS = {  # the header of a redirect: what the log shows of it
     "https://models.example/v1/": "https://models.example/v1/",
     "https://me:pass@models.example/v1?token=abc#d": "https://models.example/v1",
-    "http://node-7.internal:8000/v1": "http://…:8000/v1",
+    "https://me:p@ss;w@models.example/v1": "https://models.example/v1",
+    "http://models.example/login;token=sk-abc123456": "http://models.example/login",
+    "http://models.example/sk-abc123456/my-key/v1": "http://models.example/…/…/v1",
+    "https://api-models.example/hf-inference/v1": "https://api-models.example/hf-inference/v1",
+    "http://node-7.internal:8000/v1": "http://node-7.internal:8000/v1",
+    "https://h/v1/completions": "https://h/v1/completions; set url to https://h/v1",
+    "https://h/v1/chat/completions?a=b": "https://h/v1/chat/completions; set url to https://h/v1",
+    "/v1/chat/completions": "/v1/chat/completions",
     "//[::1/v1": "//[::1/v1",
 }
 
 
 @pytest.mark.parametrize("location", LOCATIONS)
 def test_the_location_of_a_redirect_is_logged_without_secrets(location: str) -> None:
-    error = error_for_status(301, b"moved", location=location, private=("node-7.internal",))
+    error = error_for_status(301, b"moved", location=location, private=("node-7.internal", "my-key"))
     assert error.reason == f"redirect to {LOCATIONS[location]}"
     assert location not in error.message
 
@@ -164,12 +171,12 @@ PAGES = {  # a body: its first words
     "a path in the page": (b"<pre>Cannot POST /opt/engine/run</pre>", "Cannot POST …"),
     "markup only": (b"<html><body></body></html>", ""),
     "an open tag": (b"<" * 60_000, ""),
-    "text": (b"Not Found", "Not Found"),
+    "text, which may be the model's answer": (b"Dear patient", ""),
 }
 
 
 @pytest.mark.parametrize(("body", "words"), PAGES.values(), ids=PAGES)
-def test_the_first_words_of_a_body_that_is_not_json_are_logged(body: bytes, words: str) -> None:
+def test_the_first_words_of_a_page_are_logged_and_no_other_text(body: bytes, words: str) -> None:
     error = not_json(body)
     assert error.reason.endswith(f" bytes: {words})" if words else " bytes)")
     assert not words or words not in error.message
@@ -398,12 +405,16 @@ def ask_on_one_client(up: FaultyUpstream, *modes: str) -> list[str]:
     return asyncio.run(run())
 
 
-def test_a_failed_health_check_names_the_path_that_was_sent(up: FaultyUpstream) -> None:
+HINT = "; check delivery.health_check.path in policy ticks"
+
+
+@pytest.mark.parametrize(("mode", "hint"), [("503", ""), ("404", HINT)])
+def test_a_failed_health_check_names_the_path_that_was_sent(up: FaultyUpstream, mode: str, hint: str) -> None:
     async def run() -> str:
         client = HttpClient()
-        probe = HealthProbe(target(up.url("503")), client, "/health", timeout=30.0)
+        probe = HealthProbe(target(up.url(mode)), client, "/health", timeout=30.0, policy="ticks")
         reason = await probe.check()
         await client.aclose()
         return reason
 
-    assert asyncio.run(run()) == "GET /503/health was answered with status 503"
+    assert asyncio.run(run()) == f"GET /{mode}/health was answered with status {mode}{hint}"

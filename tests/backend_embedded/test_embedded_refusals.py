@@ -37,12 +37,12 @@ REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name
     "full context": (exchange((5,) * 512), ContextLengthExceeded, "prompt",
                      "maximum context length is 512 tokens, however you requested 528 tokens (512 in your prompt; 16"),
     "long text": (exchange("z" * 60_000), ContextLengthExceeded, "prompt", "512"),
-    "chat": (exchange("x", endpoint="chat"), RequestError, None, "template"),
+    "chat": (exchange("x", endpoint="chat"), RequestError, "model", "template"),
     "stream options": (
         exchange("x", stream=True, stream_options={"include_obfuscation": True}), UnsupportedParameter,
         "stream_options.include_obfuscation", "does not accept",
     ),
-    "embeddings": (exchange("x", endpoint="embeddings"), RequestError, None, "embeddings"),
+    "embeddings": (exchange("x", endpoint="embeddings"), RequestError, "model", "speaks: completions, chat"),
 }  # fmt: skip
 
 

@@ -42,11 +42,22 @@ def test_the_store_is_asked(tmp_path: Path, valkey: ValkeyServer) -> None:
     assert live(tmp_path, config, password="right") == (0, [f"store  {url} answers, and can be written"], [])
     code, results, problems = live(tmp_path, config, password="wrong")
     assert (code, results) == (1, ["store  problem"])
-    assert problems == [f"gateway.yaml store.url: {url}: invalid username-password pair or user is disabled"]
-    port = free_port()
-    code, _, problems = live(tmp_path, f'store: {{url: "redis://127.0.0.1:{port}/0"}}\n')
+    assert problems == [
+        f"gateway.yaml:1 store.url: {url} refuses a command: invalid username-password pair or user is disabled; check "
+        "store.password, and that the server can be written"
+    ]
+
+
+@pytest.mark.parametrize(("host", "reason"), [("127.0.0.1", "connection refused"), ("gateway.invalid", ".*[Nn]ame .*")])
+def test_a_store_that_does_not_answer_is_a_problem_with_its_line(tmp_path: Path, host: str, reason: str) -> None:
+    url = f"redis://{host}:{free_port()}/0"
+    code, _, problems = live(tmp_path, f"# shared by two gateways\nstore:\n  url: {url}\n")
     assert code == 1
-    assert problems[0].startswith(f"gateway.yaml store.url: redis://127.0.0.1:{port}/0: Error 111 connecting")
+    assert re.fullmatch(
+        f"gateway.yaml:3 store.url: {url} does not accept connections: {reason}; check store.url, and that the server "
+        "runs",
+        problems[0],
+    )
 
 
 def test_the_certificate_and_the_hosts_are_checked(tmp_path: Path) -> None:
@@ -68,7 +79,7 @@ def test_the_certificate_and_the_hosts_are_checked(tmp_path: Path) -> None:
     code, results, problems = live(tmp_path, config.format(name="expired"))
     assert (code, results[0]) == (1, "certificate  problem")
     assert re.fullmatch(
-        r"gateway.yaml server.tls.certificate: expired at 20\S+Z, so clients refuse the connection; renew the files",
+        r"gateway.yaml:1 server.tls.certificate: expired at 20\S+Z, so clients refuse the connection; renew the files",
         problems[0],
     )
     assert len(problems) == 1
@@ -83,9 +94,9 @@ def test_a_host_that_is_not_in_the_certificate_is_a_problem(tmp_path: Path) -> N
     assert code == 1
     assert results[1:] == ["host ::1  problem", "host gateway.invalid  problem", "host a..b  problem"]
     assert [line.partition(", so")[0] for line in problems] == [
-        f'gateway.yaml server.allowed_hosts: the certificate of server.tls does not contain "{host}"'
+        f'gateway.yaml:1 server.allowed_hosts: the certificate of server.tls does not contain "{host}"'
         for host in ("::1", "gateway.invalid")
-    ] + ['gateway.yaml server.allowed_hosts: "a..b" is not a valid host name; correct it']
+    ] + ['gateway.yaml:1 server.allowed_hosts: "a..b" is not a valid host name; correct it']
 
 
 def test_a_host_without_an_address_is_shown(tmp_path: Path) -> None:

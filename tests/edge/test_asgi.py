@@ -82,6 +82,13 @@ def base(request: pytest.FixtureRequest, config: Path) -> Iterator[str]:
         yield f"{address}/a%20b/llm"
 
 
+@pytest.mark.parametrize("path", ["/v1/v1/models", "/models"])
+def test_an_error_names_the_base_url_of_the_application(base: str, path: str) -> None:
+    answer = httpx.get(f"{base}{path}", verify=False, timeout=60)
+    assert answer.status_code == 404
+    assert f"such as {base}/v1;" in answer.json()["error"]["message"]
+
+
 def test_the_openai_sdk_works_with_the_application(base: str) -> None:
     with openai.OpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0) as client:
         answer = client.chat.completions.create(model="hello", messages=MESSAGES)
@@ -131,6 +138,9 @@ def test_the_page_and_the_openapi_document_name_the_path_of_the_application(base
     assert f'<a href="{root}/openapi.json">' in page
     document = httpx.get(f"{base}/openapi.json", verify=False, timeout=60).json()
     assert document["servers"] == [{"url": root or "/"}]
+    for wrong in ("/v1/v1/models", "/chat/completions"):
+        answer = httpx.get(f"{base}{wrong}", verify=False, timeout=60)
+        assert f" such as {base}/v1; " in answer.json()["error"]["message"]
 
 
 def test_a_client_that_leaves_a_stream_ends_its_call(base: str) -> None:

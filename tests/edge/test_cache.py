@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,12 +21,14 @@ FILES = {
 }  # fmt: skip
 FILES["bad.yaml"] = "[{error: upstream_disconnected}]\n"
 FILES["slow.yaml"] = "[hel, {pause: 2}, lo, {finish: stop}, {usage: [10, 5]}]\n"
+FILES["large.yaml"] = f"[hel, {'x' * 4_000_000}, {{finish: stop}}]\n"
 CONFIG = """
 keys: {file: keys.yaml}
 cache: {path: cache.sqlite}
 models:
   cached: {template: chat, policy: cached, targets: [{speaks: scripted, script: answer.yaml}]}
   together: {template: chat, policy: together, targets: [{speaks: scripted, script: slow.yaml}]}
+  large: {template: chat, policy: together, targets: [{speaks: scripted, script: large.yaml}]}
   plain: {template: chat, policy: plain, targets: [{speaks: scripted, script: answer.yaml}]}
   first: {template: chat, policy: plain, fallback: [cached], targets: [{speaks: scripted, script: bad.yaml}]}
 """
@@ -99,6 +102,22 @@ def test_equal_requests_at_the_same_time_make_one_call_and_have_a_notice(served:
         assert {one.headers["x-gateway-notice"] for one in noted} == {f"coalesced: {call.headers['x-request-id']}"}
         assert {one.headers["x-gateway-attempts"] for one in noted} == {"0"}
         assert all("lo" in one.text and one.text.endswith("data: [DONE]\n\n") == stream for one in equal)
+
+
+def test_a_client_that_stops_reading_delays_no_equal_request(served: Gateway) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}], "model": "large", "temperature": 0, "stream": True}
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect((served.http.base_url.host, served.http.base_url.port))
+        request = served.http.build_request(
+            "POST", "/v1/chat/completions", json=body, headers={"authorization": "Bearer a"}
+        )
+        head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+        slow.sendall(f"POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n".encode() + request.content)
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        answer = ask(served, "x", model="large", temperature=0, stream=True)
+    assert answer.headers["x-gateway-cache"].startswith("hit")
+    assert answer.text.endswith("data: [DONE]\n\n")
 
 
 def test_a_policy_without_a_cache_has_no_header(served: Gateway) -> None:

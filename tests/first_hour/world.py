@@ -25,6 +25,7 @@ from tests.upstream.server import FaultyUpstream, refused_url
 
 MISTAKES = Path(__file__).with_name("mistakes.yaml")
 RIGHT_KEY = "gk_the-right-key"
+OLD_DIGEST = hashlib.sha256(b"gk_an-old-key").hexdigest()
 
 PROJECT = {
     "gateway.yaml": """\
@@ -92,6 +93,7 @@ models:
   login-page: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{login}"}}]}}
   moved: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{moved}"}}]}}
   ignores: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{ignores}", engine: vllm}}]}}
+  cut-off: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{cut}"}}]}}
   https-on-http: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{secure}"}}]}}
   no-such-host: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "http://gpu-node.invalid:8101/v1"}}]}}
 """
@@ -142,7 +144,8 @@ def serving(folder: Path) -> Iterator[Gateway]:
     short = "timeout: {connect: 1s, first_token: 1s, idle: 1s, total: 1s}"
     (folder / "policies/impatient.yaml").write_text(f"delivery: {{{once}, {short}}}\n", encoding="utf-8")
     digest = hashlib.sha256(RIGHT_KEY.encode()).hexdigest()
-    (folder / "keys.yaml").write_text(f'me: {{sha256: "{digest}"}}\n', encoding="utf-8")
+    keys = f'me: {{sha256: "{digest}"}}\nold: {{sha256: "{OLD_DIGEST}", expires: 2020-01-01}}\n'
+    (folder / "keys.yaml").write_text(keys, encoding="utf-8")
     with FaultyUpstream() as up, run_uvicorn(_no_app) as plain:
         config = SERVED.format(
             model=ROOT / "demo/model",
@@ -155,6 +158,7 @@ def serving(folder: Path) -> Iterator[Gateway]:
             page=up.url("html-502"),
             login=up.url("200-html"),
             moved=up.url("redirect-307"),
+            cut=up.url("half-body"),
             ignores=up.url("scores", fault="no-list"),
             forgotten=up.url("404"),
             secure=f"https://127.0.0.1:{plain}/v1",

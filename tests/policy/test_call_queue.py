@@ -60,8 +60,10 @@ def test_a_call_that_may_not_wait_is_refused_at_once(wait: float, size: int) -> 
     async def run() -> None:
         queue = call_queue(1, wait, size)
         await queue.enter("a")
+        waits = list[float]()
         with pytest.raises(Overloaded, match=r"limits\.concurrency=1") as refused:
-            await queue.enter("b")
+            await queue.enter("b", waits.append)
+        assert waits == []
         assert refused.value.shed_reason == "queue_full"
 
     asyncio.run(run())
@@ -69,10 +71,11 @@ def test_a_call_that_may_not_wait_is_refused_at_once(wait: float, size: int) -> 
 
 def test_a_call_waits_no_longer_than_configured() -> None:
     async def run() -> None:
-        queue = call_queue(1, 0.01, 10)
-        await queue.enter("a")
+        queue, waits = call_queue(1, 0.01, 10), list[float]()
+        await queue.enter("a", waits.append)
         with pytest.raises(Overloaded, match=r"0\.01 s") as refused:
-            await queue.enter("b")
+            await queue.enter("b", waits.append)
+        assert waits[0] == 0.0 < waits[1]
         assert refused.value.shed_reason == "queue_timeout"
         assert (queue.running, queue.waiting) == (1, 0)
         queue.leave()

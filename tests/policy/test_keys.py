@@ -50,8 +50,13 @@ def test_every_other_header_gets_the_same_refusal(header: str | None) -> None:
 
 @pytest.mark.parametrize("now", [EXPIRY, EXPIRY + 1])
 def test_a_key_ends_at_its_expiry(now: float) -> None:
-    with pytest.raises(InvalidApiKey):
-        Keyring((spec("gk_c", expires=EXPIRY),), now=lambda: now).admit("Bearer gk_c")
+    ring = Keyring((spec("gk_c", expires=EXPIRY),), now=lambda: now)
+    with pytest.raises(InvalidApiKey) as raised:
+        ring.admit("Bearer gk_c")
+    assert raised.value.message == "this client key has expired; ask the operator for a new one"
+    assert "the client key gk_c expired at 1970-01-01T00:16:40Z; set a later expires" in raised.value.log_message
+    with pytest.raises(InvalidApiKey, match="the request has no valid client key"):
+        ring.admit("Basic gk_c")
 
 
 ALLOWED: dict[str, tuple[tuple[str, ...], dict[str, bool]]] = {

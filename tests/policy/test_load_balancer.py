@@ -76,6 +76,15 @@ def test_the_share_of_a_failing_target_is_divided_by_weight() -> None:
     assert Counter(first(three) for _ in range(300)) == {"m/1": 200, "m/2": 100}
 
 
+@pytest.mark.parametrize("warm_up", [1, 51, 101, 102])
+def test_a_failing_target_of_large_weight_leaves_an_even_share_to_the_others(warm_up: int) -> None:
+    three = balancer(Weighted, 100, 1, 1)
+    for _ in range(warm_up):
+        first(three)
+    fail(three, 0)
+    assert Counter(first(three) for _ in range(6)) == {"m/1": 3, "m/2": 3}
+
+
 def test_a_target_that_is_used_again_gets_its_own_share() -> None:
     three = balancer(RoundRobin, 1, 1, 1)
     three.replicas[0].breaker.set_reachable(False)

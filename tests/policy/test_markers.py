@@ -161,9 +161,6 @@ TOOLS = [{"type": "function", "function": {"name": "find", "description": "a <|i
 CALL = {"type": "function", "id": "c", "function": {"name": "find", "arguments": '{"q": "\\u003c|im_end|>"}'}}
 FIELDS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {  # messages, further fields, the refused field
     "a user's text": ([{"role": "user", "content": "<|im_end|>"}], {}, "messages[0].content"),
-    "the name of a message, which the template does not write": (
-        [{"role": "user", "name": "<|im_end|>", "content": "a"}], {}, "messages[0].name",
-    ),
     "a part": (
         [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "<|im_end|>"}]}], {},
         "messages[0].content[1].text",
@@ -226,8 +223,20 @@ def test_a_marker_in_the_name_of_a_message_is_treated_as_one_in_its_content(case
         assert found.exchange.messages[0]["name"] == name
     elif spec.kind == "jinja":
         assert found.exchange.prompts == (f"<|user|>{name}: b<|im_end|>",)
-    assert found.markers == ((action, 1),)
-    assert f"markers_{OUTCOMES[action]}: token_like=1, first in messages[0]" in str(found.notices[-1])
+    notices = list(map(str, found.notices))
+    if not tokenizer and spec.kind == "meta":  # the name is not in the prompt, so nothing was done with its marker
+        assert (notices, found.markers) == (["ignored_field: messages[0].name"], ())
+    else:
+        assert found.markers == ((action, 1),)
+        assert f"markers_{OUTCOMES[action]}: token_like=1, first in messages[0]" in notices[-1]
+
+
+@pytest.mark.parametrize(("case", "number"), [("a template that writes names", 2), ("a template that does not", 1)])
+def test_the_notice_counts_the_markers_of_the_prompt(case: str, number: int) -> None:
+    messages = [{"role": "user", "name": "a<|im_end|>", "content": "b<|im_end|>"}]
+    found = prepared(model(WRITES[case][0], "escape"), messages=messages)
+    assert str(found.notices[-1]) == f"markers_escaped: token_like={number}, first in messages[0]"
+    assert found.exchange.prompts[0].count(f"<{JOINER}|im_end|>") == number
 
 
 def test_each_kind_has_its_own_action() -> None:

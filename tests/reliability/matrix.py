@@ -294,7 +294,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/backend/test_http.py::test_a_request_is_sent_once_and_an_immediate_close_is_called_stale",
     ),
     # F. Security and abuse
-    "F01": (_KEYS + "test_every_wrong_key_gets_the_same_answer", _KEYS + "test_a_key_in_the_query_is_refused"),
+    "F01": (
+        _KEYS + "test_every_wrong_key_gets_the_same_answer",
+        _KEYS + "test_the_bearer_of_an_expired_key_reads_that_it_has_expired",
+        _KEYS + "test_a_key_in_the_query_is_refused",
+    ),
     "F02": (
         _KEYS + "test_a_model_the_key_may_not_use_is_not_found",
         _KEYS + "test_a_path_does_not_reveal_which_models_exist",

@@ -9,7 +9,7 @@ import pytest
 from gateway.backend.openai.error_mapping import error_for_status
 from gateway.core.errors import ForbiddenParameter, GatewayError, UpstreamDisconnected
 from gateway.core.exchange import Exchange
-from gateway.telemetry.attempts import MAX_LINES, WINDOW, AttemptObserver, without_secrets
+from gateway.telemetry.attempts import MAX_LINES, WINDOW, AttemptObserver
 from gateway.telemetry.metrics import Metrics
 
 URLS = {"m/0": "http://engine:8000/v1/completions"}
@@ -99,12 +99,3 @@ def test_many_failures_of_one_kind_share_a_line(caplog: pytest.LogCaptureFixture
     for _ in range(2):
         observer.failed(exchange(), "m/0", error)
     assert [line.partition("similar_lines_left_out=")[2] for line in caplog.messages[-2:]] == ["7", ""]
-
-
-@pytest.mark.parametrize(("url", "shown"), [
-    ("http://h:1/v1", "http://h:1/v1/completions"),
-    ("https://user:secret@h/v1/?key=secret#secret", "https://h/v1/completions"),
-    ("", ""),
-])  # fmt: skip
-def test_an_address_is_shown_without_secrets(url: str, shown: str) -> None:
-    assert without_secrets(url, "/completions") == shown

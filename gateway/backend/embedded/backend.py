@@ -95,9 +95,12 @@ class EmbeddedBackend:
 
 def _check(exchange: Exchange) -> None:
     if exchange.endpoint != "completions":
+        template = "the operator must set a template that makes a string"
+        other = "use a model whose target has one (speaks: completions, chat or litellm)"
         raise RequestError(
-            f"this model's target (speaks: embedded) has no {exchange.endpoint} endpoint"
-            + ("; the operator must set a template that makes a string" if exchange.endpoint == "chat" else "")
+            f"this model's target (speaks: embedded) has no {exchange.endpoint} endpoint; "
+            + (template if exchange.endpoint == "chat" else other),
+            param="model",
         )
     refuse_stream_options(exchange)
     if not exchange.prompts:

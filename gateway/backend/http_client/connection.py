@@ -14,7 +14,13 @@ from typing import cast
 import httptools
 
 from gateway.backend.http_client.response_headers import HTTP_FAULTS, MAX_HEADERS, MAX_LINE, ResponseHeaders, media_type
-from gateway.core.errors import UpstreamDisconnected, UpstreamError, UpstreamInvalidResponse, UpstreamUnreachable
+from gateway.core.errors import (
+    SEND_AGAIN,
+    UpstreamDisconnected,
+    UpstreamError,
+    UpstreamInvalidResponse,
+    UpstreamUnreachable,
+)
 
 MAX_FRAMING = 64 * 1024
 """The maximum number of consecutive bytes that contain no data of a body. Such bytes are status lines, headers,
@@ -275,7 +281,7 @@ class Connection(asyncio.Protocol):
         elif self.response_begun and not self.status and error is None:
             self._fail(UpstreamInvalidResponse("the model's server closed the connection in the middle of the headers"))
         else:
-            inside = " in the middle of the answer" if self.status else ""
+            inside = f" in the middle of the answer; {SEND_AGAIN}" if self.status else ""
             self._fail(UpstreamDisconnected(CLOSED + inside))
 
     def _head_complete(self) -> bool:

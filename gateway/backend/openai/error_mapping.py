@@ -66,6 +66,7 @@ REDIRECTED = (
     "the model's server answered with a redirect (status {}); the operator has to configure the final url "
     "(the gateway's log has it)"
 )
+WITHOUT_REASON = " without a usable reason"
 OVERLOADED = "the model's server is overloaded or not ready"
 
 EXPECTS_TLS = "the model's server expects TLS at this port; use https:// instead of http:// in url"
@@ -156,7 +157,7 @@ def error_for_status(
         error = _error(status, parsed, retry_after, private, reply)
     error.upstream_status = status
     if location and isinstance(error, UpstreamRedirect):
-        error.reason = f"redirect to {_safe_location(location, private)}"
+        error.reason = _redirect(location, private)
     else:
         error.reason = _reason(parsed, private) or f"the server sent no reason ({size}{_first_words(body, private)})"
     return error
@@ -165,9 +166,10 @@ def error_for_status(
 def not_json(body: bytes, private: tuple[str, ...] = ()) -> UpstreamInvalidResponse:
     """Return the error for a response with status 200 that is not JSON. ``private``: see ``one_safe_line``."""
     page = "an HTML page instead of JSON; the operator has to check url (up to /v1)"
-    error = UpstreamInvalidResponse(f"the model's server sent {page if _is_page(body) else 'a body that is not JSON'}")
+    is_page = _is_page(body)  # any other text may be the model's answer, which the log must not contain
+    error = UpstreamInvalidResponse(f"the model's server sent {page if is_page else 'a body that is not JSON'}")
     error.upstream_status = 200
-    error.reason = f"the answer is not JSON ({_size(body)}{_first_words(body, private)})"
+    error.reason = f"the answer is not JSON ({_size(body)}{_first_words(body, private) if is_page else ''})"
     return error
 
 
@@ -254,17 +256,34 @@ def _first_words(body: bytes, private: tuple[str, ...]) -> str:
     return f": {line}" if line else ""
 
 
-def _safe_location(location: str, private: tuple[str, ...]) -> str:
-    """Return a redirect's address for the log, without user name, password, query, fragment and private texts."""
-    address = _SECRET_PARTS.sub("", location[:MAX_SEARCHED])
+def _redirect(location: str, private: tuple[str, ...]) -> str:
+    """Return the reason for a redirect. If ``location`` is the whole address of an endpoint, the reason has the url."""
+    address = address_without_secrets(location[:MAX_SEARCHED], private)
+    url = address.removesuffix("/completions").removesuffix("/chat")
+    return f"redirect to {address}" + (f"; set url to {url}" if "://" in url and url != address else "")
+
+
+def address_without_secrets(address: str, private: tuple[str, ...] = ()) -> str:
+    """Return an address without user name, password, parameters, query and fragment, and its path without keys.
+
+    ``private``: texts to remove from the path, such as the target's key.
+    """
+    address = _SECRET_PARTS.sub("", address)
+    host = _HOST.match(address)
+    start = host.end() if host is not None else 0
+    path = address[start:]
     for pattern in map(_private, private):
-        address = pattern.sub("…", address)
-    return address
+        path = pattern.sub("…", path)
+    for pattern in _KEYS:  # words without a digit, such as hf-inference, are not keys
+        path = pattern.sub(lambda found: "…" if re.search(r"\d", found[0]) else found[0], path)
+    return address[:start] + path
 
 
 _TAG = re.compile(r"<[^<>]*>")
-_SECRET_PARTS = re.compile(r"(?<=//)[^/?#@]*@|[?#].*", re.DOTALL)
-"""User name and password, query and fragment of an address."""
+_SECRET_PARTS = re.compile(r"(?<=//)[^/?#]*@|[;?#].*", re.DOTALL)
+"""User name and password, parameters, query and fragment of an address."""
+_HOST = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//[^/]*", re.IGNORECASE)
+"""The beginning of an address before its path."""
 
 
 def _private(text: str) -> re.Pattern[str]:
@@ -273,17 +292,20 @@ def _private(text: str) -> re.Pattern[str]:
     return re.compile(escaped if len(text) >= MIN_ANYWHERE else rf"(?<!\w){escaped}(?!\w)", re.IGNORECASE)
 
 
+_KEYS = (
+    # Words with an issuer's prefix, words after "Bearer" or "api key", long words of letters and digits.
+    re.compile(r"\b(?:sk|pk|rk|key|hf|api|gsk|xai|nvapi|fw|r8|gh[opsu])[-_][\w*.-]{6,}", re.IGNORECASE),
+    re.compile(r"\b(?:AIza|ya29\.|AKIA|ASIA|eyJ)[\w*.-]{8,}"),
+    re.compile(r"\bBearer\s+\S+|\bapi[ _-]?key\s*[:=]\s*\S+", re.IGNORECASE),
+    re.compile(r"\b(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{32,}\b", re.IGNORECASE),
+)
 _PRIVATE = (
     re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE),  # URLs
     re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"),  # IPv4 addresses
     re.compile(r"\b(?:localhost|[a-z0-9]+(?:[.-][a-z0-9]+)+):\d{2,5}\b", re.IGNORECASE),  # a host and its port
     re.compile(r"\b(?:[a-z0-9-]+\.)+(?:internal|intranet|local|localdomain|lan|corp|svc)\b", re.IGNORECASE),
     re.compile(r"(?<![\w/])(?:/[\w.@+-]+){2,}"),  # file paths
-    # Keys: words with an issuer's prefix, words after "Bearer" or "api key", long words of letters and digits.
-    re.compile(r"\b(?:sk|pk|rk|key|hf|api|gsk|xai|nvapi|fw|r8|gh[opsu])[-_][\w*.-]{6,}", re.IGNORECASE),
-    re.compile(r"\b(?:AIza|ya29\.|AKIA|ASIA|eyJ)[\w*.-]{8,}"),
-    re.compile(r"\bBearer\s+\S+|\bapi[ _-]?key\s*[:=]\s*\S+", re.IGNORECASE),
-    re.compile(r"\b(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{32,}\b", re.IGNORECASE),
+    *_KEYS,
 )
 
 
@@ -307,7 +329,7 @@ def _error(
     kind, message = _STATUSES.get(status, (UpstreamError, failed))
     if kind is UpstreamRejectedRequest:
         line = one_safe_line(parsed.message, private)
-        reason = f": {line}" if line else f" without a usable reason{reply}"
+        reason = f": {line}" if line else f"{WITHOUT_REASON}{reply}"
         return kind(message + reason, param=parsed.param)
     error = kind(message, retry_after=retry_after if status in (429, 503, 529) else None)
     if kind is UpstreamError and 400 <= status < 500 and status not in (409, 425):

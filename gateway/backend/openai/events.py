@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.backend.openai.error_mapping import error_in_body
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.errors import UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
+from gateway.core.errors import SEND_AGAIN, UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
 from gateway.core.events import SKIPPED_CHOICE, Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
 from gateway.stream.finish_reason import finish_reason
@@ -184,9 +184,9 @@ class ChunkReader:
     def end(self) -> list[Event]:
         """Return the events at the end of the response. Raises ``UpstreamIncomplete`` if a choice has not finished."""
         if not self._finished and not self._open:
-            raise UpstreamIncomplete("the model's server ended its answer without any content")
+            raise UpstreamIncomplete(f"the model's server ended its answer without any content; {SEND_AGAIN}")
         if self._open:
-            raise UpstreamIncomplete("the model's server ended its answer without a finish_reason")
+            raise UpstreamIncomplete(f"the model's server ended its answer without a finish_reason; {SEND_AGAIN}")
         return [self._usage] if self._usage is not None else []
 
     def _read_choice(self, choice: object, position: int, surrogates: bool, events: list[Event]) -> None:

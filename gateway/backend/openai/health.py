@@ -22,6 +22,8 @@ class HealthProbe:
     """The path below the root of the target's address."""
     timeout: float
     """Seconds that one check may take."""
+    policy: str
+    """The policy that has ``path``, for messages."""
     _endpoint: HttpEndpoint | None = field(default=None, init=False)
 
     async def check(self) -> str:
@@ -33,7 +35,10 @@ class HealthProbe:
             return f"GET {self._full_path} was not answered within {self.timeout:g} s"
         except UpstreamError as error:
             return error.message
-        return f"GET {self._full_path} was answered with status {status}" if status >= 400 else ""
+        if status < 400:
+            return ""
+        hint = f"; check delivery.health_check.path in policy {self.policy}" if status in (404, 405) else ""
+        return f"GET {self._full_path} was answered with status {status}{hint}"
 
     @property
     def _full_path(self) -> str:

@@ -10,46 +10,46 @@ from pathlib import Path
 
 from gateway.cli.connecting.engine import SECONDS
 from gateway.cli.connecting.live_check import LiveResult
+from gateway.config.files.yaml import YamlDocument
 from gateway.config.sections.keys import EXPIRES_SOON
 from gateway.config.sections.tls import expiry, tls_context
 from gateway.config.snapshot import Snapshot, StoreSpec
-from gateway.core.errors import Problem
 from gateway.core.words import quoted, utc
 
 OTHER_NAME = (62, 64)
 """OpenSSL's codes for a certificate that does not contain the host name or the IP address."""
 
 
-async def check_server(snapshot: Snapshot, file: str) -> list[LiveResult]:
-    """Return one result for each of the store, the certificate and the hosts. ``file``: the configuration's name."""
+async def check_server(snapshot: Snapshot, document: YamlDocument) -> list[LiveResult]:
+    """Return one result for each of the store, the certificate and the hosts. ``document``: ``gateway.yaml``."""
     server, found = snapshot.server, []
     if snapshot.store.url:
-        found.append(await _store(snapshot.store, file))
+        found.append(await _store(snapshot.store, document))
     if server.tls_certificate is not None:
-        found.append(_certificate(server.tls_certificate, file))
+        found.append(_certificate(server.tls_certificate, document))
     hosts = [host.strip("[]") for host in server.allowed_hosts if host != "*"]
-    found += await asyncio.gather(*[_host(host, server.tls_certificate, server.tls_key, file) for host in hosts])
+    found += await asyncio.gather(*[_host(host, server.tls_certificate, server.tls_key, document) for host in hosts])
     return found
 
 
-async def _store(spec: StoreSpec, file: str) -> LiveResult:
+async def _store(spec: StoreSpec, document: YamlDocument) -> LiveResult:
     from gateway.backend.redis_server import probe
 
-    if reason := await probe(spec, SECONDS):
-        return LiveResult("store", "problem", Problem(file, 0, "store.url", f"{spec.url}: {reason}"))
+    if fault := await probe(spec, SECONDS):
+        return LiveResult("store", "problem", document.problem(("store", "url"), f"{spec.url} {fault}"))
     return LiveResult("store", f"{spec.url} answers, and can be written")
 
 
-def _certificate(path: Path, file: str) -> LiveResult:
+def _certificate(path: Path, document: YamlDocument) -> LiveResult:
     end = expiry(path)
     if end <= time.time():
         message = f"expired at {utc(end)}, so clients refuse the connection; renew the files"
-        return LiveResult("certificate", "problem", Problem(file, 0, "server.tls.certificate", message))
+        return LiveResult("certificate", "problem", document.problem(("server", "tls", "certificate"), message))
     soon = " soon, at" if end <= time.time() + EXPIRES_SOON else " at"
     return LiveResult("certificate", f"expires{soon} {utc(end)}")
 
 
-async def _host(host: str, certificate: Path | None, key: Path | None, file: str) -> LiveResult:
+async def _host(host: str, certificate: Path | None, key: Path | None, document: YamlDocument) -> LiveResult:
     """Look a host up, and compare it with the certificate. An unknown host may be known in the clients' network."""
     found = fault = ""
     try:
@@ -62,7 +62,7 @@ async def _host(host: str, certificate: Path | None, key: Path | None, file: str
     if not fault and certificate is not None and key is not None and not _has_name(certificate, key, host):
         fault = f"the certificate of server.tls does not contain {quoted(host)}, so clients refuse the connection"
     if fault:
-        return LiveResult(f"host {host}", "problem", Problem(file, 0, "server.allowed_hosts", fault))
+        return LiveResult(f"host {host}", "problem", document.problem(("server", "allowed_hosts"), fault))
     return LiveResult(f"host {host}", found)
 
 

@@ -70,9 +70,12 @@ def _check_live(snapshot: Snapshot, config: Path, quiet: bool) -> int:
     """Ask every target, print one line for each result and then the problems, and return the exit code."""
     from gateway.cli.connecting.live_check import check_targets
     from gateway.cli.connecting.server_check import check_server
+    from gateway.config.files.yaml import parse
+
+    document = parse(config.read_bytes(), config.name, [])
 
     async def results_of_all() -> list[LiveResult]:
-        return [*await check_targets(snapshot), *await check_server(snapshot, config.name)]
+        return [*await check_targets(snapshot), *await check_server(snapshot, document)]
 
     results = asyncio.run(results_of_all())
     if not quiet:

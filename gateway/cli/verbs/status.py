@@ -70,7 +70,7 @@ def _configured_url(config: Path) -> str:
 
 def _lines(url: str, status: Mapping[str, Any]) -> list[str]:
     store, reload = status["store"], status["last_reload"]
-    stored = "none" if store is None else "answers" if store["answers"] else f"fails: {store['problem']}"
+    stored = "none" if store is None else "answers" if store["answers"] else store["problem"]
     last = "none since the start" if reload["at"] is None else f"successful at {reload['at']}"
     if reload["error"]:
         last = f"refused at {reload['at']}, the configuration above is still in use:\n{reload['error']}"

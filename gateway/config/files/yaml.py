@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,9 +136,28 @@ def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str, str]:
         what = str(getattr(error, "reason", "cannot be read"))
         line = text.count("\n", 0, int(getattr(error, "position", 0))) + 1
     hint = next((hint for phrase, hint in HINTS.items() if phrase in what), "check indentation and quotes")
+    if isinstance(error, yaml.MarkedYAMLError) and (quote := _open_quote(error, text)):
+        line, hint = quote
     if text.lstrip().startswith(("{%", "{{", "{#")):
         hint = "this is Jinja: save it as chat_template.jinja, and convert it with gateway import chat_template.jinja"
     return line, "", f"not valid YAML ({what}); {hint}"
+
+
+def _open_quote(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str] | None:
+    """Return the line of a quote that is not closed, and a hint; None if the error has another cause."""
+    begin, at = error.context_mark, error.problem_mark
+    if begin is not None and "quoted" in (error.context or "") and "found unexpected" in (error.problem or ""):
+        return begin.line + 1, "the quote that begins here is not closed; close it on this line"
+    events: list[Any] = []
+    with suppress(yaml.YAMLError):
+        events.extend(yaml.parse(text, Loader=yaml.CSafeLoader))
+    last = events[-1]
+    if at is None or getattr(last, "style", None) not in ("'", '"'):
+        return None
+    line, end = _line(last), last.end_mark.line + 1
+    if line == end or end != at.line + 1:
+        return None
+    return line, f"the quote that begins here is closed only by the next quote, on line {end}; close it on this line"
 
 
 class _Refused(Exception):

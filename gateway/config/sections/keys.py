@@ -61,8 +61,14 @@ def expiry_state(key: KeySpec, now: float) -> Literal["valid", "expires soon", "
 def expiry_notes(keys: Collection[KeySpec], now: float) -> Iterator[str]:
     """Yield a note about each key that has expired or expires soon."""
     for key in keys:
-        state = expiry_state(key, now)
-        if key.expires is not None and state != "valid":
-            verb = "expired at" if state == "expired" else "expires soon, at"
-            advice = f"revoke {key.name}" if state == "expired" else "new NAME --write"
-            yield f"the client key {key.name} {verb} {utc(key.expires)}: gateway keys {advice}"
+        if (state := expiry_state(key, now)) != "valid":
+            yield expiry_note(key, state)
+
+
+def expiry_note(key: KeySpec, state: Literal["expires soon", "expired"]) -> str:
+    """Return the note about a key that has expired or expires soon."""
+    verb = "expired at" if state == "expired" else "expires soon, at"
+    return (
+        f"the client key {key.name} {verb} {utc(key.expires or 0.0)}; set a later expires in the key file, make a new "
+        f"key (gateway keys new NAME --write), or remove this one (gateway keys revoke {key.name})"
+    )

@@ -8,7 +8,7 @@ from html import escape
 
 from gateway.core.version import VERSION
 from gateway.edge.about.openapi import SUMMARIES
-from gateway.edge.authorize import authenticate, visible_models
+from gateway.edge.authorize import authenticate, base_url, visible_models
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
@@ -72,14 +72,14 @@ class Home:
         stack = self._state.stack
         needs_key = stack.keyring.needed and request.header("authorization") is None
         names = [] if needs_key else visible_models(stack, authenticate(stack, request))
-        base_url = f"{stack.snapshot.server.scheme}://{request.header('host')}{request.root_path}/v1"
+        address = base_url(stack, request)
         listed = "\n".join([f"<li><code>{escape(name)}</code></li>" for name in names])
         page = PAGE.format(
             version=VERSION,
             root_path=escape(request.root_path),
-            base_url=escape(base_url),
+            base_url=escape(address),
             models=NEEDS_KEY if needs_key else f"<ul>\n{listed}\n</ul>",
-            command=escape(curl_command(base_url, names[0] if names else "MODEL", has_keys=stack.keyring.needed)),
+            command=escape(curl_command(address, names[0] if names else "MODEL", has_keys=stack.keyring.needed)),
             paths="\n".join(PATHS),
         )
         request.reply(200, HEADERS, page.encode("utf-8"))

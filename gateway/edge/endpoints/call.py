@@ -95,7 +95,8 @@ class CallHandler:
         except GatewayError as error:
             end = (error.code, request.status or error.status, "")
             is_attempt = timeline.attempts and (error.upstream_status or isinstance(error, UpstreamError))
-            timeline.refusal = "" if is_attempt else error.log_message  # a failed attempt has a line with its reason
+            if not is_attempt:  # a failed attempt has a line with its reason
+                timeline.refusal = error.log_message or error.message
             await _fail(request, error, timeline)
             end = (error.code, request.status, "")
             drop_tracebacks(error)

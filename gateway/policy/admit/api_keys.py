@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
+from gateway.config.sections.keys import expiry_note
 from gateway.config.snapshot import KeySpec
 from gateway.core.errors import InvalidApiKey
 
@@ -36,14 +37,14 @@ class Keyring:
             return None
         scheme, _, token = (authorization or "").partition(" ")
         key = self._by_digest.get(hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).digest())
-        has_expired = key is not None and key.expires is not None and key.expires <= self._now()
-        if scheme.lower() != "bearer" or key is None or has_expired:
-            error = InvalidApiKey(
+        if scheme.lower() != "bearer" or key is None:
+            raise InvalidApiKey(
                 "the request has no valid client key; send a key of this gateway (made with gateway keys new), not a "
                 "provider's key, as `Authorization: Bearer …`"
             )
-            if key is not None and has_expired:
-                error.log_message = f"the client key {key.name} has expired"
+        if key.expires is not None and key.expires <= self._now():
+            error = InvalidApiKey("this client key has expired; ask the operator for a new one")
+            error.log_message = expiry_note(key, "expired")
             raise error
         return key
 

@@ -7,6 +7,7 @@ refused with 503 if the queue is full or the call waits too long (``docs/spec/re
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -35,13 +36,15 @@ class CallQueue:
         """
         self._slots, self._wait, self._size = slots, wait, size
 
-    async def enter(self, key: str) -> None:
+    async def enter(self, key: str, waited: Callable[[float], None] = lambda seconds: None) -> None:
         """Take a slot, after waiting for a free slot if necessary. The caller must call ``leave`` afterwards.
 
+        ``waited``: called with the seconds that the call has waited, unless the call is refused at once.
         Raises ``Overloaded`` if the queue is full or the call has waited too long.
         """
         if self.running < self._slots and not self.waiting:
             self.running += 1
+            waited(0.0)
             return
         if not self._wait or (self.waiting >= self._size and not self._give_way(key)):
             raise self._full()
@@ -50,6 +53,7 @@ class CallQueue:
         self.waiting += 1
         length = self._length(self._model, key)
         length.value += 1
+        began = time.monotonic()
         try:
             async with asyncio.timeout(self._wait):
                 await slot
@@ -60,11 +64,12 @@ class CallQueue:
                 self._lines[key].remove(slot)
                 self.waiting -= 1
             if isinstance(error, TimeoutError):
-                waited = f"the call waited {self._wait:g} s in the queue (limits.queue_wait)"
-                raise _refusal("queue_timeout", f"model {self._model} is busy: {waited}; retry later") from None
+                reason = f"the call waited {self._wait:g} s in the queue (limits.queue_wait)"
+                raise _refusal("queue_timeout", f"model {self._model} is busy: {reason}; retry later") from None
             raise
         finally:
             length.value -= 1
+            waited(time.monotonic() - began)
 
     def _give_way(self, key: str) -> bool:
         """Refuse the last call of the longest line if this line has at least two calls more than the line of ``key``.

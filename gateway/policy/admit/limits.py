@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -91,8 +90,8 @@ class Limiter:
         """Admit a call, after waiting for a slot of the model if necessary.
 
         The tokens of the call are estimated from ``characters``, the length of the prompt, and ``max_tokens``, the
-        maximum length of the answer. ``waited`` is called with the seconds that the call has spent in the queue of the
-        model. Raises ``RateLimitExceeded``, or ``Overloaded`` if the queue refuses the call.
+        maximum length of the answer. ``waited``: see ``CallQueue.enter``. Raises ``RateLimitExceeded``, or
+        ``Overloaded`` if the queue refuses the call.
         """
         limits = model.policy.limits
         key_limits, name = (key.limits, key.name) if key is not None else (KeyLimits(), "")
@@ -118,11 +117,7 @@ class Limiter:
                     admission.charges = tokens
             if model.name in self._limited:
                 queue = self._queues[model.name]
-                began = time.monotonic()
-                try:
-                    await queue.enter(name)
-                finally:
-                    waited(time.monotonic() - began)
+                await queue.enter(name, waited)
                 admission.queue = queue
         except BaseException:
             admission.end(0)

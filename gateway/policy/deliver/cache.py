@@ -25,7 +25,8 @@ from gateway.wire.stored_events import dump_json
 MAX_ANSWER = 4 * 1024 * 1024
 """The maximum size of an answer that is stored, in characters as counted by ``delta_size``."""
 
-KEYED = tuple(sorted({one.name for one in fields(Exchange)} - {"request_id", "session", "deadline", "attempts"}))
+NOT_KEYED = {"request_id", "session", "deadline", "total", "max_attempts", "attempts"}
+KEYED = tuple(sorted({one.name for one in fields(Exchange)} - NOT_KEYED))
 """The fields of an exchange that are in the cache key. Fields that cannot change an answer are left out."""
 
 Observe = Callable[[str], None]
@@ -111,7 +112,9 @@ def _ordered(value: object) -> object:
 
 
 def is_answer(events: Sequence[Event], exchange: Exchange) -> bool:
-    """Return whether the events are a complete answer to the request."""
+    """Return whether the events are a complete answer to the request, and name the target that made it."""
+    if not any(isinstance(event, Begun) and event.target for event in events):
+        return False
     ended = {event.index for event in events if isinstance(event, Finish)}
     begun = {event.index for event in events if isinstance(event, Delta)}
     documents = sum([isinstance(event, Document) for event in events])
@@ -154,13 +157,19 @@ class StoredEvents:
 class KeptEvents:
     """Passes on the events of ``inner`` unchanged, and keeps them."""
 
-    __slots__ = ("_ended", "_inner", "_kept", "_room")
+    __slots__ = ("_inner", "_kept", "_room", "ended")
 
     def __init__(self, inner: Events) -> None:
         self._inner = inner
         self._kept: list[Event] = []
         self._room = MAX_ANSWER
-        self._ended = False
+        self.ended = False
+        """True: ``inner`` has returned its last event."""
+
+    @property
+    def is_too_large(self) -> bool:
+        """Return whether the answer is larger than ``MAX_ANSWER``. Then no events are kept."""
+        return self._room < 0
 
     @property
     def exhausted(self) -> bool:
@@ -172,14 +181,14 @@ class KeptEvents:
         batch = await self._inner.next_batch()
         self._room -= sum([delta_size(event) for event in batch if isinstance(event, Delta)])
         self._kept += batch
-        if self._room < 0:
+        if self.is_too_large:
             self._kept = []
-        self._ended = not batch or self._inner.exhausted
+        self.ended = not batch or self._inner.exhausted
         return batch
 
     def answer(self, exchange: Exchange) -> Sequence[Event]:
         """Return the kept events if they have ended and are a complete answer to the request. Otherwise none."""
-        return self._kept if self._ended and is_answer(self._kept, exchange) else ()
+        return self._kept if self.ended and is_answer(self._kept, exchange) else ()
 
     async def forward_text(self, splice: TextSplice) -> None:
         """Do nothing, so that ``next_batch`` receives all text."""

@@ -60,9 +60,14 @@ class Weighted(LoadBalancer):
         super().__init__(replicas)
         self._weights = {replica.label: replica.weight for replica in replicas}
         self._credit = dict.fromkeys(self._weights, 0)
+        self._ordered = self.replicas
+        """The replicas of the last call. The credits count for these, and begin at 0 with other replicas."""
 
     def choose(self, exchange: Exchange, replicas: Sequence[Replica]) -> Order:
         """Return the replicas in the order of their credit. See ``LoadBalancer.choose``."""
+        given = tuple(replicas)
+        if given != self._ordered:
+            self._ordered, self._credit = given, dict.fromkeys(self._weights, 0)
         credit, total = self._credit, 0
         for replica in replicas:
             credit[replica.label] += self._weights[replica.label]

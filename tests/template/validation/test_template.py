@@ -219,6 +219,13 @@ def test_a_wrong_example_shows_where_it_parts() -> None:
     ]
 
 
+def test_an_example_that_opens_an_answer_names_the_missing_key() -> None:
+    silent = {**PLAIN, "end": "</s>", "round": [HUMAN, {key: BOT[key] for key in ("role", "begin", "end")}]}
+    [(path, told)] = tried(silent, {**Q, "prompt": "<HUMAN>: q<eoh>\n<BOT>: "})
+    assert path == ("examples", 0, "prompt")
+    assert told == "no role has generate: true, so the prompt ends before '<BOT>: '; add it to the role BOT"
+
+
 def test_a_wrong_example_of_messages_shows_both() -> None:
     [(path, told)] = tried(API, {**Q, "sent": [{"role": "user", "content": "p"}]})
     assert path == ("examples", 0, "sent")
