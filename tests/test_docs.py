@@ -222,8 +222,9 @@ def test_the_links_of_a_page_have_a_target(name: str) -> None:
 
 
 HOSTS = {
-    "127.0.0.1", "chat.example.org", "github.com", "inspect.aisi.org.uk", "keepachangelog.com", "semver.org",
-    "www.openresponses.org", "www.promptfoo.dev", "www.starlette.io",
+    "127.0.0.1", "ai-sdk.dev", "ai.pydantic.dev", "chat.example.org", "docs.litellm.ai", "docs.llamaindex.ai",
+    "dspy.ai", "github.com", "huggingface.co", "inspect.aisi.org.uk", "keepachangelog.com", "llm.datasette.io",
+    "python.useinstructor.com", "semver.org", "www.openresponses.org", "www.promptfoo.dev", "www.starlette.io",
 }  # fmt: skip
 """The hosts to which pages link: projects' own pages and repositories, and no package index."""
 

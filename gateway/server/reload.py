@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,16 @@ RELOADABLE = frozenset({
     "tls_certificate", "tls_key",
 })  # fmt: skip
 """Settings under ``server`` that a reload applies. A change of any other setting under ``server`` needs a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastReload:
+    """The last finished reload, for ``/status``."""
+
+    at: str | None = None
+    """The time in UTC at which the reload finished; None if there was no reload."""
+    error: str | None = None
+    """The reason why the reload was refused; None if it was successful."""
 
 
 class ConfigLoader:
@@ -82,10 +92,7 @@ class ConfigReloader(ABC):
         """The ``fingerprint`` of the active configuration."""
         self._reported = ""
         """The error message of the last reload; empty if the last reload was successful."""
-        self._reload_error = ""
-        """The reason why the last reload was refused, for ``/status``; empty if the last reload was successful."""
-        self._reloaded_at: float | None = None
-        """The Unix time of the last reload; None if there was none."""
+        self._last_reload = LastReload()
         self._expiry_notes: set[str] = set()
         """The notes on expiring client keys that have been logged."""
         self.started_at = int(time.time())
@@ -114,10 +121,7 @@ class ConfigReloader(ABC):
         return {
             **serving_status(self._active, self.known_metrics()),
             "started_at": utc(self.started_at),
-            "last_reload": {
-                "at": None if self._reloaded_at is None else utc(self._reloaded_at),
-                "error": self._reload_error or None,
-            },
+            "last_reload": asdict(self._last_reload),
         }
 
     # ------------------------------------------------ reloading
@@ -135,7 +139,6 @@ class ConfigReloader(ABC):
         loaded. So a watched reload does not log an unchanged configuration, and does not log the same error again.
         """
         async with self._reloading:
-            self._reloaded_at = time.time()
             try:
                 snapshot = await asyncio.to_thread(self.loader.load)
                 identity = await asyncio.to_thread(fingerprint, snapshot)
@@ -143,12 +146,13 @@ class ConfigReloader(ABC):
                 if identity == self._serving:
                     if self._reported or not watched:
                         LOG.info("the files contain configuration %s, which is already in use", snapshot.revision)
-                    self._reported = self._reload_error = ""
+                    self._reported, self._last_reload = "", LastReload(utc(time.time()))
                     return True
                 await self.prepare(snapshot)
             except Exception as error:  # including bugs and broken model files: the watcher must continue
                 before, self._reported = self._reported, str(error)
-                self._reload_error = str(error) if isinstance(error, GatewayError) else INTERNAL_ERROR
+                reason = str(error) if isinstance(error, GatewayError) else INTERNAL_ERROR
+                self._last_reload = LastReload(utc(time.time()), reason)
                 if watched and before == self._reported:
                     return False
                 self.metrics.count("gateway_reloads_total", "error")
@@ -168,7 +172,8 @@ class ConfigReloader(ABC):
             if changed:
                 LOG.warning("restart the gateway to apply the change of %s", ", ".join(changed))
             await self.activate(snapshot)
-            self._active, self._serving, self._reported, self._reload_error = snapshot, identity, "", ""
+            self._active, self._serving, self._reported = snapshot, identity, ""
+            self._last_reload = LastReload(utc(time.time()))
             self.metrics.count("gateway_reloads_total", "ok")
             LOG.info(
                 "configuration %s is in use now: it has the models %s", snapshot.revision, ", ".join(snapshot.models)

@@ -20,7 +20,7 @@ from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, GatewayError
 from gateway.policy.admit.rates import Balance, Charge
 from gateway.server.lifecycle import Listeners, serve
-from gateway.server.reload import ConfigLoader
+from gateway.server.reload import INTERNAL_ERROR, ConfigLoader
 from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.runtime import Runtime
 from gateway.server.signals import Shutdown
@@ -114,9 +114,9 @@ class WorkerRuntime(Runtime):
                     await self.prepare(payload)
                 except GatewayError as error:
                     return Refusal.of(error)
-                except Exception as error:  # a bug, or a broken model file: the old stack keeps serving
+                except Exception:  # a bug, or a broken model file: the old stack keeps serving
                     LOG.exception("a worker could not prepare the new configuration")
-                    return Refusal((), f"a worker could not prepare the new configuration: {error}")
+                    return Refusal((), INTERNAL_ERROR)
             case "activate":
                 assert self._prepared is not None
                 await self.activate(self._prepared.snapshot)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 from html import unescape
@@ -14,7 +16,7 @@ import pytest
 
 from gateway.cli.verbs.docs import documents, page_names, page_server
 from tests.cli.command import command
-from tests.serving import ROOT
+from tests.serving import ROOT, eventually
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +74,22 @@ def test_an_unknown_page_and_a_taken_port_are_errors(served: httpx.Client, tmp_p
     taken = command(tmp_path, "docs", "--port", str(served.base_url.port))
     assert taken.returncode == 3
     assert taken.stderr.endswith(b"(Address already in use); choose another port with --port\n")
+
+
+@pytest.mark.parametrize(("path", "status"), [("/", 200), ("/cli.md", 200), ("/nosuch.md", 404)])
+def test_head_has_the_headers_of_get_and_no_body(served: httpx.Client, path: str, status: int) -> None:
+    head = served.head(path)
+    assert (head.status_code, head.content) == (status, b"")
+    assert head.headers["content-length"] == served.get(path).headers["content-length"]
+
+
+def test_a_browser_that_resets_the_connection_prints_nothing(
+    served: httpx.Client, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for sent in (b"", b"GET / HTTP/1.1\r\n"):
+        with socket.create_connection((served.base_url.host, served.base_url.port or 0)) as browser:
+            browser.sendall(sent)
+            browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close sends RST
+    assert served.get("/").status_code == 200  # both connections were accepted before this one
+    assert eventually(lambda: not any("process_request" in thread.name for thread in threading.enumerate()))
+    assert capfd.readouterr().err == ""

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import re
 import signal
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import pytest
+
+from gateway.server.reload import INTERNAL_ERROR
 from tests.certificates import write_certificate
 from tests.journeys.process import Process, free_port, run, serving
 from tests.serving import eventually
@@ -63,6 +68,17 @@ def test_the_status_is_that_of_all_workers(tmp_path: Path) -> None:
         assert f"no gateway answers at http://127.0.0.1:{admin}; start".encode() in ended.stderr
 
 
+def test_the_status_does_not_contain_the_error_of_a_bug_in_a_worker(tmp_path: Path) -> None:
+    files = {"gateway.yaml": CONFIG.format(admin=free_port()), "hello.yaml": "[Hello, {finish: stop}]\n"}
+    files["gateway.yaml"] = files["gateway.yaml"].replace("    policy: quick\n", "")
+    with serving(tmp_path, files) as process:
+        process.write("hello.yaml", "[" * 5000)  # the YAML library raises RecursionError
+        process.reload("error")
+        told = run(tmp_path, "status", "--json")
+        assert json.loads(told.stdout)["last_reload"]["error"] == INTERNAL_ERROR
+        assert "RecursionError" in process.log, "the log has the details"
+
+
 def test_a_gateway_without_an_admin_listener_is_asked_on_loopback_only(tmp_path: Path) -> None:
     (tmp_path / "hello.yaml").write_text("[Hello, {finish: stop}]\n")
     (tmp_path / "gateway.yaml").write_text(
@@ -95,3 +111,23 @@ def test_a_configuration_that_is_given_must_exist(tmp_path: Path) -> None:
     ended = run(tmp_path, "status", "--config", "nosuch.yaml")
     assert ended.returncode == 3
     assert b"nosuch.yaml: no such file" in ended.stderr
+
+
+@pytest.mark.parametrize("body", [b'{"status": "ok"}', b"[]", b"null"])
+def test_a_server_that_is_not_a_gateway_is_named(tmp_path: Path, body: bytes) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        ended = run(tmp_path, "status", "--url", url)
+        thread.join()
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    assert f"{url} answers, but is not a gateway with /status".encode() in ended.stderr
+    assert b"Traceback" not in ended.stderr

@@ -96,10 +96,19 @@ def page_names(files: Mapping[str, Path]) -> list[str]:
 def page_server(files: Mapping[str, Path], port: int) -> ThreadingHTTPServer:
     """Return a bound server of the pages. Raises ``CommandError`` if the port is taken."""
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, files))
+        return _PageServer(("127.0.0.1", port), partial(_Handler, files))
     except OSError as error:
         message = f"cannot listen on 127.0.0.1:{port} ({error.strerror}); choose another port with --port"
         raise CommandError(message, CONFIG_FAILED) from None
+
+
+class _PageServer(ThreadingHTTPServer):
+    """A server that does not report connections that the browser has closed."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback of a bug."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -123,7 +132,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    do_HEAD = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""

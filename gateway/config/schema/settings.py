@@ -69,7 +69,8 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(GATEWAY, "server.allowed_hosts", list_of(kinds.HOST_NAME), [],
         "The accepted names in `Host` headers, besides localhost, 127.0.0.1 and [::1] on loopback; `*`: any."),
     Row(GATEWAY, "server.admin", kinds.LISTENER, None,
-        "A second listener for metrics and health; by default the main one serves both, `/metrics` on loopback only."),
+        "A second listener for metrics, status and health; without it the main listener serves them, `/metrics` and "
+        "`/status` on loopback only."),
     Row(GATEWAY, "server.insecure_no_keys", kinds.SWITCH, False,
         "Serve models without client keys beyond loopback; any client that can connect may use them."),
     Row(GATEWAY, "server.cors.origins", list_of(kinds.ORIGIN), [],
@@ -120,7 +121,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(GATEWAY, "keys.file", kinds.TEXT, None,
         "The file with the client keys, relative to this file; optional on loopback."),
     Row(GATEWAY, "keys.max_in_metrics", integer(0), 50,
-        "The largest number of client keys with which metrics name the key of a call; 0: never."),
+        "Metrics name the client key of a call if there are at most this many keys; 0: never."),
     Row(GATEWAY, "store.url", kinds.STORE_URL, None,
         "A Redis or Valkey server with which several gateways share their rate limits, and with `cache.shared` their "
         "cache; without it, each counts alone."),
