@@ -16,7 +16,8 @@ test: $(VENV)/.test-ready
 		$(if $(COVERAGE),--cov --cov-append --cov-report=)
 
 ## For daily work, at most 90 seconds: the suite without the folders that start processes or servers, or play whole stories.
-SLOW := journeys providers faults bench reliability deploy docs edge cli importer backend_embedded template/huggingface
+SLOW := journeys providers faults bench reliability deploy docs edge cli importer backend_embedded first_hour \
+	template/huggingface
 test-quick: $(VENV)/.test-ready
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(SLOW:%=--ignore=tests/%)
 

@@ -49,11 +49,11 @@ def test_an_entry_is_added_at_the_end(text: str) -> None:
 
 REFUSED = {
     "a taken name": ("new: {sha256: a}\n", "has an entry new already"),
-    "one mapping in braces": ("{a: {sha256: b}}\n", "cannot be changed"),
-    "the end of the document": ("a: {sha256: b}\n...\n", "cannot be changed"),
-    "an indented mapping": ("  a: {sha256: b}\n", "cannot be changed"),
-    "no mapping": ("- a\n", "cannot be changed"),
-    "a syntax error": ("a: [\n", "cannot be changed"),
+    "one mapping in braces": ("{a: {sha256: b}}\n", "cannot edit"),
+    "the end of the document": ("a: {sha256: b}\n...\n", "cannot edit"),
+    "an indented mapping": ("  a: {sha256: b}\n", "cannot edit"),
+    "no mapping": ("- a\n", "cannot edit"),
+    "a syntax error": ("a: [\n", "cannot edit"),
 }
 
 
@@ -65,7 +65,7 @@ def test_a_file_in_which_nothing_can_be_added_is_refused(text: str, told: str) -
 
 @pytest.mark.parametrize("text", ["{a: {sha256: b}, c: {sha256: d}}\n", "a: &a {sha256: b}\nc: *a\n"])
 def test_an_entry_that_others_need_is_not_removed(text: str) -> None:
-    with pytest.raises(CannotEdit, match="cannot be changed"):
+    with pytest.raises(CannotEdit, match="cannot edit"):
         without_entry(text, "a")
 
 
