@@ -37,6 +37,9 @@ TOKEN = re.compile(
     r"|\[\|[A-Za-z0-9_]{1,30}\|\]"
 )
 """Matches the pieces of a rendered prompt that a tokenizer of its family may have as special tokens."""
+NAMES = ("find", "q", "r")
+"""The names of tools and arguments in ``bodies``. A template may write them in brackets, as ``<q>`` for an argument; no
+tokenizer has special tokens for the names of a request."""
 REASONING = ("<think>", "</think>")
 BRACKETS = frozenset("<>[]|#:\uff5c\u273f")
 
@@ -109,6 +112,7 @@ def special_tokens(spec: TemplateSpec) -> tuple[str, ...]:
             except GatewayError:
                 continue
     tokens = [token.strip() for token in dict.fromkeys(named) if token in family or TOKEN.search(token)]
+    searched.update([f"<{slash}{name}>" for name in NAMES for slash in ("", "/")])
     return tuple([token for token in dict.fromkeys(tokens) if len(token) > 2 and token not in searched])
 
 
