@@ -12,6 +12,7 @@ from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import EndpointName
+from gateway.core.prompt import Notice
 from gateway.policy.admit.parameters import CHAT_ONLY, OPENAI_DEFAULTS, EffectiveParameters, ParameterPolicy
 
 UNKNOWN = {"top_k": 5, "min p\n": 1}
@@ -301,8 +302,10 @@ def test_the_tables_list_every_field_that_only_chat_has() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, row in NEUTRAL_VALUES.items() for value in row])
-def test_a_field_with_a_neutral_value_is_left_out(name: str, value: Any) -> None:
-    assert dict(text(max_tokens=1, **{name: value}).params) == {"max_tokens": 1}
+def test_a_field_with_a_neutral_value_is_left_out_with_a_notice(name: str, value: Any) -> None:
+    effective = text(max_tokens=1, **{name: value})
+    assert dict(effective.params) == {"max_tokens": 1}
+    assert effective.notices == (Notice("omitted_parameter", name),)
 
 
 @pytest.mark.parametrize(

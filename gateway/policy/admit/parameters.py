@@ -151,7 +151,7 @@ class ParameterPolicy:
             _remove_tools(call, params)
         top, default_limit = None, False
         if self._to_text:
-            top = _to_completions(params)
+            top = _to_completions(params, notices)
             default_limit = self._set_limit(params, notices)
         elif self._message_limits:
             self._set_message_limit(params, notices)
@@ -253,8 +253,8 @@ def _remove_tools(call: Call, params: dict[str, Any]) -> None:
             )
 
 
-def _to_completions(params: dict[str, Any]) -> int | None:
-    """Change chat parameters to parameters of the completions endpoint, in place.
+def _to_completions(params: dict[str, Any], notices: list[Notice]) -> int | None:
+    """Change chat parameters to parameters of the completions endpoint, in place. Add a notice for each left out.
 
     Returns the requested ``top_logprobs``, or None if no log probabilities are requested.
     """
@@ -272,6 +272,7 @@ def _to_completions(params: dict[str, Any]) -> int | None:
                     f"{name} cannot be sent to a model that accepts plain text; leave it out or use a chat model",
                     param=name,
                 )
+            notices.append(Notice("omitted_parameter", name))
     logprobs = params.pop("logprobs", None)
     top: int | None = params.pop("top_logprobs", None)
     if top is not None and not logprobs:
