@@ -207,7 +207,6 @@ LIMITS: dict[str, Callable[[], bool]] = {
     "nginx, size of a body": lambda: (
         number(r"client_max_body_size (\d+)m", block("nginx")) << 20 == ServerSpec().max_body
     ),
-    "Caddy, size of a body": lambda: number(r"max_size (\d+)MiB", block("caddyfile")) << 20 == ServerSpec().max_body,
     "nginx, time of a call": lambda: number(r"proxy_read_timeout (\d+)s", block("nginx")) > DeliveryPolicy().total,
     "Caddy, time of a call": lambda: number(r"header_timeout (\d+)s", block("caddyfile")) > DeliveryPolicy().total,
     "Caddy, idle connections": lambda: number(r"keepalive (\d+)s", block("caddyfile")) < ConnectionTimeouts().idle,

@@ -345,6 +345,15 @@ def test_a_pipelined_head_that_is_too_long_is_refused_in_its_turn(served: Served
     assert said.index(b"HTTP/1.1 200 OK") < said.index(b"HTTP/1.1 431 Request Header Fields Too Large")
 
 
+def test_a_pipelined_head_in_two_reads_is_not_longer_than_one_in_one_read(served: Served) -> None:
+    head = get(b"/echo", FILL)
+    with connect(served) as link:
+        send(link, [get(b"/echo") + head[: len(head) // 2]])
+        assert read_reply(link).status == 200
+        send(link, [head[len(head) // 2 :]])
+        assert read_reply(link).status == 431
+
+
 def test_a_head_of_many_fields_below_the_bound_is_read(served: Served) -> None:
     assert exchange(served.port, get(b"/echo", *[b"X-%d: v" % i for i in range(MAX_FIELDS - 1)])).status == 200
 

@@ -197,7 +197,8 @@ class ServerConnection(asyncio.Protocol):
         """llhttp calls this when the head is complete."""
         parser, url, headers = self._parser, self._url, self._headers
         raw = parser.get_method()
-        if self._head_bytes + self._read_size > MAX_HEAD and self._head_size() > MAX_HEAD:
+        # Of a head in several reads, the first part may have been counted without a field that was not complete.
+        if (self._head_bytes or self._read_size > MAX_HEAD) and self._head_size() > MAX_HEAD:
             self._stop_parsing(_head_too_large())
         if len(headers) + self._repeated > MAX_FIELDS:
             self._stop_parsing(_too_many_fields())
