@@ -15,9 +15,10 @@ test: $(VENV)/.test-ready
 	@$(if $(GENERAL),GATEWAY_FAST_PATHS=0) $(BIN)/python -m pytest -n auto --dist loadfile \
 		$(if $(COVERAGE),--cov --cov-append --cov-report=)
 
-## For daily work, at most 90 seconds: the suite without the folders that start processes or servers, or play whole stories.
+## For daily work, at most 90 seconds: the suite without what starts processes or servers, plays whole stories, or has the
+## longest tables of cases.
 SLOW := journeys providers faults bench reliability deploy docs edge cli importer backend_embedded first_hour \
-	template/huggingface
+	template/huggingface parity stream/test_tool_calls.py policy/test_markers.py calls/test_role_boundaries.py
 test-quick: $(VENV)/.test-ready
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(SLOW:%=--ignore=tests/%)
 
