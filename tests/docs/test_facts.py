@@ -50,7 +50,7 @@ FACTS = (
     ("operations.md", f"| An idle connection | {TIMEOUTS.idle:g} s |"),
     ("operations.md", f"Up to {KEPT // MIB} MiB of freed memory"),
     ("operations.md", f"growing pauses (up to {PAUSES[-1]:g} s)"),
-    ("operations.md", f"closes within {STALE:g} s after the request"),
+    ("failures.md", f"closes within {STALE:g} s after the request"),
     ("operations.md", f"up to {log_writer.WRITE_SECONDS:g} s and written together"),
     ("operations.md", f"up to {log_writer.MAX_WAITING} lines wait"),
 )
