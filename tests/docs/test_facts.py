@@ -42,6 +42,7 @@ FACTS = (
     ("http.md", f"`stop` accepts up to {MAX_STOPS['completions']} strings"),
     ("prompts.md", f"at most {MAX_TURNS} turns"),
     ("loglikelihood.md", f"up to {AT_ONCE} are sent at the same time"),
+    ("architecture.md", f"at most {AT_ONCE} at once"),
     ("tools.md", f"up to {MAX_CALLS} calls"),
     ("configuration.md", f"at most {MAX_BYTES // MIB} MiB"),
     ("embedded.md", f"{MAX_RUNNING} choices are computed together, and up to {MAX_WAITING} wait"),
