@@ -244,14 +244,29 @@ def test_messages_name_pages_that_the_package_has() -> None:
     assert [text for text in paths if "docs/spec" not in text] == ["docs/"]
 
 
+PLACEHOLDER = re.compile(r"[A-Z]{3,}(?!\.md)")
+"""A word in a path that stands for any name, such as ``KIND``."""
+BASES = (ROOT, ROOT / "gateway")
+
+
+@pytest.mark.parametrize("name", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_the_files_and_classes_that_a_page_names_exist(name: str) -> None:
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", PAGES[name], flags=re.MULTILINE | re.DOTALL))
+    files = [one for one in spans if re.fullmatch(r"\w[\w.-]*(/[\w./-]*|\.py)", one) and not PLACEHOLDER.search(one)]
+    known = {path.name for path in SOURCES}
+    missing = [one for one in files if one not in known and not any((base / one).exists() for base in BASES)]
+    classes = {one for one in spans if re.fullmatch(r"[A-Z]\w*[a-z]\w*", one)} - {"Host"}
+    assert (missing, classes - set().union(*map(words_of, SOURCES))) == ([], set())
+
+
 # ---------------------------------------------------------------- citations
 
 CITATION = re.compile(r"docs/spec/(\w+\.md)(?:``)? ?((?:rows? )?(?:(?:[A-H]\d\d|\d+(?:\.\d+)*)(?:, |–| and | to )?)*)")
-SOURCES = sorted(path for folder in ("gateway", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
+CITING = sorted(path for folder in ("gateway", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
 
 
 def test_a_cited_section_or_row_exists() -> None:
-    for path in SOURCES:
+    for path in CITING:
         text = re.sub(r"\s*\n\s*(?:# )?", " ", path.read_text(encoding="utf-8"))
         for page, places in CITATION.findall(text):
             rules = (ROOT / "docs" / "spec" / page).read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ DRAWN = {
     for panel in PANELS
     for target in panel["targets"]
 }
-RUNBOOK = (DOCS / "operations.md").read_text(encoding="utf-8").partition("\n## Alerts\n")[2].partition("\n## ")[0]
+RUNBOOK = (DOCS / "runbook.md").read_text(encoding="utf-8").partition("\n## Alerts\n")[2].partition("\n## ")[0]
 METRICS_PAGE = (DOCS / "metrics.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^# (.+)\n(.+)", METRICS_PAGE.partition("```promql\n")[2].partition("```")[0], re.MULTILINE)
 QUERIES = {

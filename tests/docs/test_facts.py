@@ -42,6 +42,7 @@ FACTS = (
     ("http.md", f"`stop` accepts up to {MAX_STOPS['completions']} strings"),
     ("prompts.md", f"at most {MAX_TURNS} turns"),
     ("loglikelihood.md", f"up to {AT_ONCE} are sent at the same time"),
+    ("architecture.md", f"at most {AT_ONCE} at once"),
     ("tools.md", f"up to {MAX_CALLS} calls"),
     ("configuration.md", f"at most {MAX_BYTES // MIB} MiB"),
     ("embedded.md", f"{MAX_RUNNING} choices are computed together, and up to {MAX_WAITING} wait"),
@@ -50,7 +51,7 @@ FACTS = (
     ("operations.md", f"| An idle connection | {TIMEOUTS.idle:g} s |"),
     ("operations.md", f"Up to {KEPT // MIB} MiB of freed memory"),
     ("operations.md", f"growing pauses (up to {PAUSES[-1]:g} s)"),
-    ("operations.md", f"closes within {STALE:g} s after the request"),
+    ("failures.md", f"closes within {STALE:g} s after the request"),
     ("operations.md", f"up to {log_writer.WRITE_SECONDS:g} s and written together"),
     ("operations.md", f"up to {log_writer.MAX_WAITING} lines wait"),
 )

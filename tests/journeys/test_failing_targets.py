@@ -1,4 +1,4 @@
-"""Five failing targets: the log lines and the metrics are those that ``docs/operations.md`` shows."""
+"""Five failing targets: the log lines and the metrics are those that ``docs/runbook.md`` shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.journeys.process import Process, serving
 from tests.serving import ROOT, eventually
 from tests.upstream.server import FaultyUpstream, refused_url
 
-PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").partition("## Failing targets\n")[2]
+PAGE = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8").partition("## Failing targets\n")[2]
 BLOCKS = re.findall(r"^```text\n(.*?)^```", PAGE.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
 LOGS, METRICS = BLOCKS[::2], BLOCKS[1::2]
 MODELS = [re.findall(r"model=(\S+)", block)[0] for block in LOGS]
