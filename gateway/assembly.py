@@ -35,9 +35,9 @@ from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.error_mapping import address_without_secrets
 from gateway.backend.openai.health import HealthProbe
 from gateway.backend.openai.tokenizer_client import TokenizerClient
-from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.route import Route
+from gateway.calls.stack import Stack
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
 from gateway.config.sections.templates import output_form
@@ -65,13 +65,13 @@ from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.storage.cache_stores import CacheStores
-from gateway.policy.deliver.storage.recorder import Recorder, Recorders
+from gateway.policy.deliver.storage.recorder import Recorders
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.registry import build, build_for_prompt_lists
-from gateway.wire.redaction import NOTHING, Redactor
+from gateway.wire.redaction import Redactor
 
 LOG = logging.getLogger("gateway.assembly")
 
@@ -105,24 +105,6 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
         rates=rates or MemoryRates(),
         concurrency=Concurrency(metrics.queue_length),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """The objects that serve one configuration. A call uses the same stack until it ends, even after a reload."""
-
-    snapshot: Snapshot
-    routes: Mapping[str, Route]
-    keyring: Keyring
-    limiter: Limiter
-    has_cache: bool = False
-    """Whether any model has a cache. If so, each call has the name of its client key, as a part of the cache key."""
-    recorder: Recorder | None = None
-    """Writes the recordings. None if the configuration names no file for recordings."""
-    redactor: Redactor = NOTHING
-    """For the recordings of this configuration."""
-    health_checks: tuple[HealthCheck, ...] = ()
-    """The health checks of the targets. Each health check runs in its own task while this stack is in use."""
 
 
 def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
@@ -188,7 +170,7 @@ class _Problems:
 
 
 def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, DatasetPrompt] = EMPTY_MAPPING) -> Route:
-    """Return the route of a model for commands that only render prompts. The route's backend sends nothing."""
+    """Return the route of a model without a backend, for commands that only render prompts."""
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template, prompter = build(model.template), model.template.prompter
@@ -207,7 +189,6 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
         prompt_lists=build_for_prompt_lists(model.template),
         prompts=prompts,
         render_async=getattr(template, "render_async", None),
-        backend=ScriptedBackend(),
         parameters={
             endpoint: ParameterPolicy(
                 model.policy.params, endpoint, form, defaults, tools=model.template.tools is not None, omit=model.omit
@@ -314,7 +295,7 @@ def _rate_store(snapshot: Snapshot, shared: SharedResources) -> RateStore:
 def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[HealthCheck]:
     policy = model.policy.delivery.health_check
     for target in model.targets:
-        if policy.path and target.speaks in ("completions", "chat"):
+        if policy.path and BACKEND_KINDS[target.speaks].openai_server:
             probe = HealthProbe(target, shared.client, policy.path, policy.timeout, model.policy.name)
             yield HealthCheck(shared.breakers.get(_breaker_key(model, target)), probe.check, policy.interval)
 
@@ -408,7 +389,7 @@ def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokeni
 
 def _tokenizer_client(model: ModelSpec, shared: SharedResources) -> TokenizerClient | None:
     first = model.targets[0]
-    has_endpoints = first.speaks in ("completions", "chat") and declared_capabilities(first).renders
+    has_endpoints = BACKEND_KINDS[first.speaks].openai_server and declared_capabilities(first).renders
     return TokenizerClient(first, shared.client, model.policy.delivery.connect) if has_endpoints else None
 
 

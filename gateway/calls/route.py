@@ -32,12 +32,13 @@ class Route:
     template: Template
     prompt_lists: PromptListTemplate
     """The template that renders the prompt lists of dataset prompts."""
-    backend: Backend
     parameters: Mapping[EndpointName, ParameterPolicy]
     """The parameter policy of each endpoint."""
     media: MediaRule
     template_id: str
     """The template's name and hash, ``name@sha256:12hex``, for the header ``x-gateway-template``."""
+    backend: Backend | None = None
+    """The model's targets with the delivery layers around them. None for commands that only render prompts."""
     eos_stops: tuple[str, ...] = ()
     """The text of the template's ``eos_token_id``. Empty if the gateway cannot decode this token id."""
     tokens: Tokenizer | None = None

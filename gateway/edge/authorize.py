@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.assembly import Stack
 from gateway.calls.route import Route
+from gateway.calls.stack import Stack
 from gateway.config.snapshot import KeySpec
 from gateway.core.errors import InvalidValue, ModelNotFound
 from gateway.core.words import quoted, suggest

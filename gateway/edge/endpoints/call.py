@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
-from gateway.assembly import Stack
 from gateway.calls.route import Route
+from gateway.calls.stack import Stack
 from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
 from gateway.config.snapshot import KeySpec
 from gateway.core.call import Call
