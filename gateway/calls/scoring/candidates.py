@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from gateway.calls.dataset_prompts import dataset_prompt, make_conversation, name_prompt
-from gateway.calls.prepare import CONTINUE_FINAL, MAX_PROMPT, Prepared, too_long
+from gateway.calls.prepare import CONTINUE_FINAL, Prepared, check_length, make_exchange
 from gateway.calls.role_boundaries import SafePrompt, render_safely
 from gateway.calls.route import Route
 from gateway.core.call import Call, Candidates, PromptReference
@@ -67,8 +67,7 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
         prompts, prompt_id = await dataset_candidates(route, call, call.prompt, found)
     for prompt in prompts.values():
         length = len(prompt.text) + sum([len(str(message.get("content"))) for message in prompt.messages or ()])
-        if length > MAX_PROMPT:
-            raise too_long(length, "candidates")
+        check_length(length, "candidates")
     rendered = time.perf_counter() - started
     texts = tuple([_scored_text(route, call, label, prompt, params) for label, prompt in prompts.items()])
     marker_notices = tuple(dict.fromkeys([notice for safe in found for notice in safe.notices]))
@@ -217,18 +216,7 @@ def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, pa
     if not text and label is not None:
         params = {**params, **(COMPLETE if candidates.context is None else CONTINUE_FINAL)}
     candidate = candidates.labelled.get(label) if label is not None else None
-    exchange = Exchange(
-        endpoint="completions" if text else "chat",
-        request_id=call.request_id,
-        session=call.session,
-        tenant=call.tenant,
-        repeat=call.repeat,
-        prompts=(prompt.text,) if text else (),
-        messages=() if text else prompt.messages or (),
-        params=params,
-        bos=prompt.metadata.bos,
-        bos_text=prompt.metadata.bos_text,
-    )
+    exchange = make_exchange(route, call, prompt, params, generates=False)
     return ScoredText(label, exchange, candidate if isinstance(candidate, str) else prompt.text if text else None)
 
 
