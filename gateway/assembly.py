@@ -120,9 +120,8 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     return Stack(
         snapshot=snapshot,
         routes={name: _with_fallbacks(route, found) for name, route in found.items()},
-        keyring=Keyring(snapshot.keys),
+        keyring=Keyring(snapshot.keys, snapshot.models),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot, shared), shared.concurrency),
-        has_cache=any(model.policy.cache.mode != "off" for model in snapshot.models.values()),
         recorder=shared.recorders.get(snapshot.recordings.path),
         redactor=Redactor(snapshot.redact),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),

@@ -205,8 +205,7 @@ def make_exchange(
     return Exchange(
         endpoint=endpoint,
         request_id=call.request_id,
-        session=call.session,
-        tenant=call.tenant,
+        caller=call.caller,
         repeat=call.repeat,
         prompts=prompts,
         prompt_is_list=call.prompt_is_list,
@@ -235,11 +234,11 @@ async def _rendered(route: Route, call: Call, dialogue: Dialogue, rendered: Data
     text = route.form == "text"
     try:
         if not text and type(dialogue.messages) is not PlainMessages:
-            route.media.check(dialogue.messages, files=call.media_files)
+            route.media.check(dialogue.messages, files=call.caller.allow_media_files)
         variables = EMPTY_MAPPING if text else _written_by_target(call)
         prompt = None if rendered is None else rendered.prompt
-        safe = await render_safely(route, dialogue, prompt, allow=call.allow_markers, variables=variables)
-        if call.media_files and safe.prompt.messages:
+        safe = await render_safely(route, dialogue, prompt, allow=call.caller.allow_markers, variables=variables)
+        if route.media.takes_files and safe.prompt.messages:
             with_files = await route.media.with_files(safe.prompt.messages)
             safe = replace(safe, prompt=replace(safe.prompt, source=with_files))
     except RequestError as error:

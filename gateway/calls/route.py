@@ -11,6 +11,7 @@ from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec
+from gateway.core.caller import Caller
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.exchange import Backend, EndpointName
 from gateway.core.frozen import dataclass
@@ -72,6 +73,10 @@ class Route:
     async def render(self, dialogue: Dialogue) -> Prompt:
         """Render a dialogue, in this process or in a separate process."""
         return self.template.render(dialogue) if self.render_async is None else await self.render_async(dialogue)
+
+    def fallbacks_of(self, caller: Caller) -> list[str]:
+        """Return the names of the fallback models that a client may use, in order."""
+        return [name for name in self.fallbacks if caller.may_use(name)]
 
     @property
     def context_length(self) -> int | None:

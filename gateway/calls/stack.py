@@ -22,8 +22,6 @@ class Stack:
     routes: Mapping[str, Route]
     keyring: Keyring
     limiter: Limiter
-    has_cache: bool = False
-    """Whether any model has a cache. If so, each call has the name of its client key, as a part of the cache key."""
     recorder: Recorder | None = None
     """Writes the recordings. None if the configuration names no file for recordings."""
     redactor: Redactor = NOTHING

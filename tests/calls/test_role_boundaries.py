@@ -50,7 +50,7 @@ def prompt_of(route: Route, *texts: str | dict[str, Any], **fields: Any) -> str:
         {"role": roles[at % 2], "content": one} if isinstance(one, str) else one for at, one in enumerate(texts)
     ]
     body = {"model": "m", "max_tokens": 1, "messages": messages, **fields}
-    [prompt] = asyncio.run(prepare(route, read_chat(body, request_id="r", received=0.0))).exchange.prompts
+    [prompt] = asyncio.run(prepare(route, read_chat(body, request_id="r"))).exchange.prompts
     assert isinstance(prompt, str)
     return prompt
 

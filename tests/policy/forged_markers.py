@@ -163,7 +163,7 @@ def _dialogues(body: dict[str, Any]) -> Iterator[Dialogue]:
     messages = body["messages"]
     talk = [message for message in messages if message["role"] != "system"]
     for chosen, rest in ((messages, body), (talk, body), (talk[-1:], body), (talk[-1:], {})):
-        call = read_chat({**rest, "model": "m", "messages": chosen}, request_id="r", received=0.0)
+        call = read_chat({**rest, "model": "m", "messages": chosen}, request_id="r")
         assert call.dialogue is not None
         yield call.dialogue
 

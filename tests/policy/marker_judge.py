@@ -197,7 +197,7 @@ def dialogues(body: Mapping[str, Any]) -> Iterator[Dialogue]:
     talk = [message for message in plain if message["role"] != "system"]
     tools = {"tools": body["tools"]}
     for chosen, rest in ((messages, tools), (plain, tools), (plain, {}), (talk, {}), (talk[:1], {})):
-        call = read_chat({**rest, "model": "m", "messages": chosen}, request_id="r", received=0.0)
+        call = read_chat({**rest, "model": "m", "messages": chosen}, request_id="r")
         assert call.dialogue is not None
         yield call.dialogue
 

@@ -65,7 +65,7 @@ def model(
 def prepared(route: Route, *texts: str, **fields: Any) -> Prepared:
     messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
     body = {"model": "m", "max_tokens": 1, "messages": messages, **fields}
-    return asyncio.run(prepare(route, read_chat(body, request_id="r", received=0.0)))
+    return asyncio.run(prepare(route, read_chat(body, request_id="r")))
 
 
 def prompt_of(route: Route, *texts: str, **fields: Any) -> Any:

@@ -174,7 +174,7 @@ async def dataset_candidates(
         for label, items in dataset.candidates(reference.variables, reference.examples).items():
             made = make_conversation(route, dataset, reference, items, RenderOptions(whole=True), "ppl")
             if route.form == "messages":
-                route.media.check(made.dialogue.messages, files=call.media_files)
+                route.media.check(made.dialogue.messages, files=call.caller.allow_media_files)
             prompt = await _rendered(route, call, made.dialogue, found, made.prompt)
             metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
             prompts[label], prompt_id = replace(prompt, metadata=metadata), made.prompt_id
@@ -190,8 +190,8 @@ async def _rendered(
     route: Route, call: Call, dialogue: Dialogue, found: list[SafePrompt], prompt: Prompt | None = None
 ) -> Prompt:
     if route.form == "messages":
-        route.media.check(dialogue.messages, files=call.media_files)
-    safe = await render_safely(route, dialogue, prompt, allow=call.allow_markers)
+        route.media.check(dialogue.messages, files=call.caller.allow_media_files)
+    safe = await render_safely(route, dialogue, prompt, allow=call.caller.allow_markers)
     if safe.breaks:
         raise refusal("candidates")  # candidates are scored as text, so no token ids can be sent
     found.append(safe)
@@ -200,7 +200,7 @@ async def _rendered(
 
 async def _with_files(route: Route, call: Call, prompts: dict[str | None, Prompt]) -> dict[str | None, Prompt]:
     """Return the prompts with the final addresses of media files."""
-    if not call.media_files or route.form == "text":
+    if not route.media.takes_files or route.form == "text":
         return prompts
     messages = iter(await route.media.with_files([one for prompt in prompts.values() for one in prompt.messages or ()]))
     return {

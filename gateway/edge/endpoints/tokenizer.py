@@ -53,6 +53,6 @@ class TokenizerInfo:
     async def info(self, request: HttpRequest) -> None:
         """``GET /tokenizer_info``: the configuration of the model's tokenizer."""
         stack = self._state.stack
-        key = authenticate(stack, request)
-        route = authorized_route(stack, key, request.model or only_model(stack, key))
+        caller = authenticate(stack, request)
+        route = authorized_route(stack, caller, request.model or only_model(stack, caller))
         request.reply_json(200, await tokenizer_info(route))
