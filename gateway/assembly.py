@@ -53,6 +53,7 @@ from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.admit.rates import MemoryRates, RateStore
+from gateway.policy.admit.role_boundaries import SafeRenderer
 from gateway.policy.deliver.cache import Cache
 from gateway.policy.deliver.circuit_breaker import BreakerKey, CircuitBreakers
 from gateway.policy.deliver.coalescing import Coalescing
@@ -185,9 +186,9 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
         spec=model,
         form=form,
         template=template,
+        renderer=SafeRenderer(template, MarkerRule(markers, policy, folded) if has_markers else None),
         prompt_lists=build_for_prompt_lists(model.template),
         prompts=prompts,
-        render_async=getattr(template, "render_async", None),
         parameters={
             endpoint: ParameterPolicy(
                 model.policy.params, endpoint, form, defaults, tools=model.template.tools is not None, omit=model.omit
@@ -195,8 +196,6 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
             for endpoint in ENDPOINT_NAMES
         },
         media=MediaRule(model.policy.media),
-        marker_rule=MarkerRule(markers, policy, folded) if has_markers else None,
-        allowed_markers=MarkerRule(markers, MarkersPolicy("allow", "allow")) if has_markers else None,
         template_id=f"{model.template.name}@sha256:{model.template.digest}",
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
@@ -231,7 +230,8 @@ def _route(
         media = replace(media, https="refuse", file="refuse" if media.file == "pass" else media.file)
     with problems.of(model):  # may load the first target's engine, which then also counts tokens
         route = bare_route(model, shared.engines, prompts)
-        if route.marker_rule is not None and (short := route.marker_rule.markers.dropped):
+        rule = route.renderer.rule
+        if rule is not None and (short := rule.markers.dropped):
             LOG.warning(
                 "model %s: markers of fewer than 3 characters are not searched for in requests: %s",
                 model.name, ", ".join(map(ascii, short)),

@@ -12,7 +12,6 @@ import orjson
 
 from gateway.backend.tokenizer import count
 from gateway.calls.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
-from gateway.calls.role_boundaries import SafePrompt, render_safely, token_prompt
 from gateway.calls.route import Route
 from gateway.calls.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.core.call import Call
@@ -22,6 +21,7 @@ from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Messages, Notice, Prompt, PromptMetadata
 from gateway.policy.admit.parameters import EffectiveParameters
+from gateway.policy.admit.role_boundaries import SafePrompt
 from gateway.stream.output_parser import ParserOptions
 
 RENDERER_ARGUMENTS = frozenset({
@@ -91,7 +91,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         rendered = render_dataset_prompt(route, call)
     if rendered is not None:
         dialogue = rendered.dialogue
-    if dialogue.options.template_kwargs and route.render_async is None:
+    if dialogue.options.template_kwargs and route.template.spec.jinja is None:
         _check_template_kwargs(route, dialogue.options.template_kwargs)
         call = replace(call, params={**call.params, "chat_template_kwargs": dialogue.options.template_kwargs})
     safe = await _rendered(route, call, dialogue, rendered)
@@ -236,8 +236,8 @@ async def _rendered(route: Route, call: Call, dialogue: Dialogue, rendered: Data
         if not text and type(dialogue.messages) is not PlainMessages:
             route.media.check(dialogue.messages, files=call.caller.allow_media_files)
         variables = EMPTY_MAPPING if text else _written_by_target(call)
-        prompt = None if rendered is None else rendered.prompt
-        safe = await render_safely(route, dialogue, prompt, allow=call.caller.allow_markers, variables=variables)
+        prompt, allow = None if rendered is None else rendered.prompt, call.caller.allow_markers
+        safe = await route.renderer.render_safely(dialogue, prompt, allow=allow, variables=variables)
         if route.media.takes_files and safe.prompt.messages:
             with_files = await route.media.with_files(safe.prompt.messages)
             safe = replace(safe, prompt=replace(safe.prompt, source=with_files))
@@ -250,7 +250,7 @@ async def _rendered(route: Route, call: Call, dialogue: Dialogue, rendered: Data
 
 async def _as_token_ids(route: Route, exchange: Exchange, safe: SafePrompt) -> Exchange:
     assert route.tokens is not None  # checked when the route is built
-    ids = await token_prompt(route.tokens, safe, special=tokenizes_special(route, exchange))
+    ids = await safe.token_ids(route.tokens, special=tokenizes_special(route, exchange))
     return replace(exchange, prompts=(ids,))
 
 

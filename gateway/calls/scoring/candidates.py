@@ -10,7 +10,6 @@ from typing import Any
 
 from gateway.calls.dataset_prompts import dataset_prompt, make_conversation, name_prompt
 from gateway.calls.prepare import CONTINUE_FINAL, Prepared, check_length, make_exchange
-from gateway.calls.role_boundaries import SafePrompt, render_safely
 from gateway.calls.route import Route
 from gateway.core.call import Call, Candidates, PromptReference
 from gateway.core.dialogue import Dialogue, Message, RenderOptions
@@ -19,6 +18,7 @@ from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Pieces, Prompt, PromptMetadata
 from gateway.policy.admit.markers import refusal
+from gateway.policy.admit.role_boundaries import SafePrompt
 
 REQUEST_FIELDS: Mapping[str, Mapping[str, Any]] = {
     # As lm-eval sends them: some engines read ``logprobs: 0`` as none, others ``max_tokens: 0`` as no limit.
@@ -191,7 +191,7 @@ async def _rendered(
 ) -> Prompt:
     if route.form == "messages":
         route.media.check(dialogue.messages, files=call.caller.allow_media_files)
-    safe = await render_safely(route, dialogue, prompt, allow=call.caller.allow_markers)
+    safe = await route.renderer.render_safely(dialogue, prompt, allow=call.caller.allow_markers)
     if safe.breaks:
         raise refusal("candidates")  # candidates are scored as text, so no token ids can be sent
     found.append(safe)
