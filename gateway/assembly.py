@@ -35,9 +35,9 @@ from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.error_mapping import address_without_secrets
 from gateway.backend.openai.health import HealthProbe
 from gateway.backend.openai.tokenizer_client import TokenizerClient
-from gateway.backend.scripted import ScriptedBackend
 from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.route import Route
+from gateway.calls.stack import Stack
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
 from gateway.config.sections.templates import output_form
@@ -53,6 +53,7 @@ from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.admit.rates import MemoryRates, RateStore
+from gateway.policy.admit.role_boundaries import SafeRenderer
 from gateway.policy.deliver.cache import Cache
 from gateway.policy.deliver.circuit_breaker import BreakerKey, CircuitBreakers
 from gateway.policy.deliver.coalescing import Coalescing
@@ -65,13 +66,13 @@ from gateway.policy.deliver.retry import RetryPolicy
 from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.storage.cache_stores import CacheStores
-from gateway.policy.deliver.storage.recorder import Recorder, Recorders
+from gateway.policy.deliver.storage.recorder import Recorders
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.registry import build, build_for_prompt_lists
-from gateway.wire.redaction import NOTHING, Redactor
+from gateway.wire.redaction import Redactor
 
 LOG = logging.getLogger("gateway.assembly")
 
@@ -107,24 +108,6 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """The objects that serve one configuration. A call uses the same stack until it ends, even after a reload."""
-
-    snapshot: Snapshot
-    routes: Mapping[str, Route]
-    keyring: Keyring
-    limiter: Limiter
-    has_cache: bool = False
-    """Whether any model has a cache. If so, each call has the name of its client key, as a part of the cache key."""
-    recorder: Recorder | None = None
-    """Writes the recordings. None if the configuration names no file for recordings."""
-    redactor: Redactor = NOTHING
-    """For the recordings of this configuration."""
-    health_checks: tuple[HealthCheck, ...] = ()
-    """The health checks of the targets. Each health check runs in its own task while this stack is in use."""
-
-
 def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     """Build the stack for a configuration snapshot, and load its embedded engines.
 
@@ -138,9 +121,8 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     return Stack(
         snapshot=snapshot,
         routes={name: _with_fallbacks(route, found) for name, route in found.items()},
-        keyring=Keyring(snapshot.keys),
+        keyring=Keyring(snapshot.keys, snapshot.models),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot, shared), shared.concurrency),
-        has_cache=any(model.policy.cache.mode != "off" for model in snapshot.models.values()),
         recorder=shared.recorders.get(snapshot.recordings.path),
         redactor=Redactor(snapshot.redact),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
@@ -188,7 +170,7 @@ class _Problems:
 
 
 def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, DatasetPrompt] = EMPTY_MAPPING) -> Route:
-    """Return the route of a model for commands that only render prompts. The route's backend sends nothing."""
+    """Return the route of a model without a backend, for commands that only render prompts."""
     tokens, form = _tokens(model, engines), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template, prompter = build(model.template), model.template.prompter
@@ -204,10 +186,9 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
         spec=model,
         form=form,
         template=template,
+        renderer=SafeRenderer(template, MarkerRule(markers, policy, folded) if has_markers else None),
         prompt_lists=build_for_prompt_lists(model.template),
         prompts=prompts,
-        render_async=getattr(template, "render_async", None),
-        backend=ScriptedBackend(),
         parameters={
             endpoint: ParameterPolicy(
                 model.policy.params, endpoint, form, defaults, tools=model.template.tools is not None, omit=model.omit
@@ -215,8 +196,6 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
             for endpoint in ENDPOINT_NAMES
         },
         media=MediaRule(model.policy.media),
-        marker_rule=MarkerRule(markers, policy, folded) if has_markers else None,
-        allowed_markers=MarkerRule(markers, MarkersPolicy("allow", "allow")) if has_markers else None,
         template_id=f"{model.template.name}@sha256:{model.template.digest}",
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
@@ -251,7 +230,8 @@ def _route(
         media = replace(media, https="refuse", file="refuse" if media.file == "pass" else media.file)
     with problems.of(model):  # may load the first target's engine, which then also counts tokens
         route = bare_route(model, shared.engines, prompts)
-        if route.marker_rule is not None and (short := route.marker_rule.markers.dropped):
+        rule = route.renderer.rule
+        if rule is not None and (short := rule.markers.dropped):
             LOG.warning(
                 "model %s: markers of fewer than 3 characters are not searched for in requests: %s",
                 model.name, ", ".join(map(ascii, short)),
@@ -314,7 +294,7 @@ def _rate_store(snapshot: Snapshot, shared: SharedResources) -> RateStore:
 def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[HealthCheck]:
     policy = model.policy.delivery.health_check
     for target in model.targets:
-        if policy.path and target.speaks in ("completions", "chat"):
+        if policy.path and BACKEND_KINDS[target.speaks].openai_server:
             probe = HealthProbe(target, shared.client, policy.path, policy.timeout, model.policy.name)
             yield HealthCheck(shared.breakers.get(_breaker_key(model, target)), probe.check, policy.interval)
 
@@ -408,7 +388,7 @@ def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokeni
 
 def _tokenizer_client(model: ModelSpec, shared: SharedResources) -> TokenizerClient | None:
     first = model.targets[0]
-    has_endpoints = first.speaks in ("completions", "chat") and declared_capabilities(first).renders
+    has_endpoints = BACKEND_KINDS[first.speaks].openai_server and declared_capabilities(first).renders
     return TokenizerClient(first, shared.client, model.policy.delivery.connect) if has_endpoints else None
 
 

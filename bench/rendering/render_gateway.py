@@ -45,7 +45,7 @@ def load_template_spec(name: str) -> TemplateSpec:
 def request_messages(turns: int) -> Sequence[Message]:
     """The conversation as read from a chat request."""
     body = orjson.dumps({"model": "m", "messages": conversation(turns)})
-    dialogue = read_chat(parse_object(body), request_id="req_1", received=0.0).dialogue
+    dialogue = read_chat(parse_object(body), request_id="req_1").dialogue
     assert dialogue is not None
     return dialogue.messages
 

@@ -1,9 +1,9 @@
 """The steps of one call.
 
 ``route``            one configured model, with its template, rules and backend
+``stack``            everything that serves one configuration: the routes, the client keys, the limits
 ``dataset_prompts``  the conversation of a call that names a dataset prompt
 ``prepare``          the checks and the rendering before a backend is opened
-``role_boundaries``  the policy for markers of the template in texts of the client
 ``scoring``          log-likelihoods of candidates
 ``run``              the call while its backend is open
 ``fallback``         the same call to another model, after a failure

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from gateway.backend.tokenizer import token_ids
 from gateway.calls.dataset_prompts import dataset_prompt
-from gateway.calls.prepare import Prepared, prepare
-from gateway.calls.role_boundaries import SafePrompt
+from gateway.calls.prepare import Prepared, make_exchange, prepare
 from gateway.calls.route import Route
 from gateway.calls.scoring.candidates import dataset_candidates
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.token_data import tokenizes_special
 from gateway.calls.turns import prepare_turns
 from gateway.core.call import Call, PromptReference
-from gateway.core.dialogue import Dialogue
-from gateway.core.exchange import Exchange
+from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.prompt import DeferredSegments, Prompt, Segment
+from gateway.policy.admit.role_boundaries import SafePrompt
 
 
 def explanation(
@@ -81,9 +81,8 @@ async def _label_rendering(route: Route, call: Call, reference: PromptReference)
     found: list[SafePrompt] = []
     prompts, prompt_id = await dataset_candidates(route, call, reference, found)
     texts = {label: prompt.text or list(prompt.messages or ()) for label, prompt in prompts.items()}
-    exchange = Exchange(
-        endpoint="completions",
-        request_id=call.request_id,
+    exchange = replace(
+        make_exchange(route, call, None, EMPTY_MAPPING, generates=False),
         prompts=tuple([prompt.text for prompt in prompts.values()]),
         messages=tuple([message for prompt in prompts.values() for message in prompt.messages or ()]),
         prompt_is_list=True,

@@ -49,7 +49,8 @@ class FallbackRun(CallRun):
     async def __aenter__(self) -> ResponseStream:
         delivery, fallbacks = self.route.spec.policy.delivery, self.route.fallbacks
         deadline = asyncio.get_running_loop().time() + delivery.total
-        log, names, notices = self.prepared.exchange.attempts, list(self._call.fallbacks), self._call.notices
+        log, names = self.prepared.exchange.attempts, self.route.fallbacks_of(self._call.caller)
+        notices = self._call.notices
         left = delivery.attempts
         while True:
             exchange = replace(

@@ -12,16 +12,16 @@ import orjson
 
 from gateway.backend.tokenizer import count
 from gateway.calls.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
-from gateway.calls.role_boundaries import SafePrompt, render_safely, token_prompt
 from gateway.calls.route import Route
 from gateway.calls.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.core.call import Call
-from gateway.core.dialogue import EMPTY_MAPPING, PlainMessages
+from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError
 from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
-from gateway.core.prompt import Notice, Prompt
+from gateway.core.prompt import Messages, Notice, Prompt, PromptMetadata
 from gateway.policy.admit.parameters import EffectiveParameters
+from gateway.policy.admit.role_boundaries import SafePrompt
 from gateway.stream.output_parser import ParserOptions
 
 RENDERER_ARGUMENTS = frozenset({
@@ -36,6 +36,8 @@ MAX_PROMPT = 2_000_000
 
 CONTINUE_FINAL = {"continue_final_message": True, "add_generation_prompt": False}
 """The fields that make an engine continue the last message, for engines that render the messages themselves."""
+NO_METADATA = PromptMetadata()
+NO_MESSAGES: Messages = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,76 +87,38 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         call = replace(call, params={**call.params, "tools": list(route.default_tools)})
     parameters.check(call)
     started = time.perf_counter()
-    prompt: Prompt | None = None
-    notices: tuple[Notice, ...] = ()
-    prompt_id = ""
-    if rendered is not None or call.prompt is not None:
-        rendered = rendered or render_dataset_prompt(route, call)
-        dialogue, prompt, notices, prompt_id = rendered.dialogue, rendered.prompt, rendered.notices, rendered.prompt_id
-    template_kwargs = dialogue.options.template_kwargs if route.render_async is None else EMPTY_MAPPING
-    if template_kwargs:
-        _check_template_kwargs(route, template_kwargs)
-        call = replace(call, params={**call.params, "chat_template_kwargs": template_kwargs})
-    text = route.form == "text"
-    try:
-        if not text and type(dialogue.messages) is not PlainMessages:
-            route.media.check(dialogue.messages, files=call.media_files)
-        variables = EMPTY_MAPPING if text else _written_by_target(call)
-        safe = await render_safely(route, dialogue, prompt, allow=call.allow_markers, variables=variables)
-        prompt = safe.prompt
-        if call.media_files and prompt.messages:
-            prompt = replace(prompt, source=await route.media.with_files(prompt.messages))
-    except RequestError as error:
-        name_prompt(error, prompt_id)
-        raise
+    if rendered is None and call.prompt is not None:
+        rendered = render_dataset_prompt(route, call)
+    if rendered is not None:
+        dialogue = rendered.dialogue
+    if dialogue.options.template_kwargs and route.template.spec.jinja is None:
+        _check_template_kwargs(route, dialogue.options.template_kwargs)
+        call = replace(call, params={**call.params, "chat_template_kwargs": dialogue.options.template_kwargs})
+    safe = await _rendered(route, call, dialogue, rendered)
     if safe.tools:
         call = replace(call, params={**call.params, "tools": safe.tools})
     render_seconds = time.perf_counter() - started
-    length = len(prompt.text) if text else sum(map(len, dialogue.texts))
-    if length > MAX_PROMPT:
-        raise too_long(length, "messages")
-    whole = dialogue.options.whole
+    prompt, text, whole = safe.prompt, route.form == "text", dialogue.options.whole
+    check_length(len(prompt.text) if text else sum(map(len, dialogue.texts)), "messages")
     parsing = None
     if route.output_parsing is not None and not whole:
         parsing = route.output_parsing.of(dialogue, prompt, call.stops)
     effective = parameters.effective(call)
-    if effective.default_limit and whole:
-        effective = parameters.limited(effective, 1)
-    elif effective.default_limit and (route.tokens is not None or route.engine_tokenizer is not None):
-        effective = await _limit_to_context(route, prompt, effective)
-    params, metadata = effective.params, prompt.metadata
+    if effective.default_limit:
+        effective = await _limited(route, prompt, effective, whole=whole)
+    params = effective.params
     if dialogue.options.continue_final and not text:
         params = {**params, **CONTINUE_FINAL}
-    stops = metadata.stops
-    if call.stops or route.eos_stops:
-        # The template's stops come first. The client's stops are added to the template's and never replace them.
-        stops = tuple(dict.fromkeys((*stops, *route.eos_stops, *call.stops)))
-    exchange = Exchange(
-        endpoint="completions" if text else "chat",
-        request_id=call.request_id,
-        session=call.session,
-        tenant=call.tenant,
-        repeat=call.repeat,
-        prompts=(prompt.text,) if text else (),
-        messages=() if text else prompt.messages or (),
-        params=params,
-        n=call.n,
-        stops=stops,
-        stop_token_ids=metadata.stop_token_ids,
-        stream=call.stream or route.spec.policy.delivery.stream_upstream,
-        stream_options=call.stream_options,
-        bos=metadata.bos,
-        bos_text=metadata.bos_text,
-        keep_special=parsing is not None and parsing.calls is not None,
-    )
+    exchange = make_exchange(route, call, prompt, params)
+    if parsing is not None and parsing.calls is not None:
+        exchange = replace(exchange, keep_special=True)
     if safe.breaks:
         exchange = await _as_token_ids(route, exchange, safe)
-    notices = call.notices + notices + metadata.notices + safe.notices + effective.notices
+    dataset = () if rendered is None else rendered.notices
+    notices = call.notices + dataset + prompt.metadata.notices + safe.notices + effective.notices
     request = None
     if whole or call.unknown:
-        top = effective.top_logprobs
-        if not text and params.get("logprobs"):
-            top = params.get("top_logprobs") or 0
+        top = (params.get("top_logprobs") or 0) if params.get("logprobs") and not text else effective.top_logprobs
         exchange, request, changes = token_request(route, call, exchange, top)
         notices += changes
     return Prepared(
@@ -164,26 +128,10 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         top_logprobs=effective.top_logprobs,
         render_seconds=render_seconds,
         parsing=parsing,
-        prompt_id=prompt_id,
+        prompt_id="" if rendered is None else rendered.prompt_id,
         token_request=request,
         markers=safe.markers,
     )
-
-
-async def _as_token_ids(route: Route, exchange: Exchange, safe: SafePrompt) -> Exchange:
-    assert route.tokens is not None  # checked when the route is built
-    ids = await token_prompt(route.tokens, safe, special=tokenizes_special(route, exchange))
-    return replace(exchange, prompts=(ids,))
-
-
-async def _limit_to_context(route: Route, prompt: Prompt, effective: EffectiveParameters) -> EffectiveParameters:
-    """Replace the default ``max_tokens`` by the number of tokens that are left in the context, if it is known."""
-    parameters, room = route.parameters["chat"], None
-    if route.tokens is not None and route.max_model_len is not None:
-        room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
-    elif route.engine_tokenizer is not None:
-        room = await route.engine_tokenizer.remaining(prompt.text, parameters.limit)
-    return effective if room is None else parameters.limited(effective, room)
 
 
 async def _prepare_completion(route: Route, call: Call) -> Prepared:
@@ -195,44 +143,21 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     parameters.check(call)
     rendered: DatasetConversation | None = None
     safe: SafePrompt | None = None
+    prompt: Prompt | None = None
     if call.prompt is not None:
         rendered = render_dataset_prompt(route, call)
-        try:
-            safe = await render_safely(route, rendered.dialogue, rendered.prompt, allow=call.allow_markers)
-        except RequestError as error:
-            name_prompt(error, rendered.prompt_id)
-            raise
-    prompts = call.prompts if safe is None else (safe.prompt.text,)
-    if (length := max(map(len, prompts), default=0)) > MAX_PROMPT:
-        raise too_long(length, "prompt" if safe is None else "gateway.prompt")
+        safe = await _rendered(route, call, rendered.dialogue, rendered)
+        prompt = safe.prompt
+        check_length(len(prompt.text), "gateway.prompt")
+    else:
+        check_length(max(map(len, call.prompts), default=0), "prompt")
     effective = parameters.effective(call)
-    exchange = Exchange(
-        endpoint="completions",
-        request_id=call.request_id,
-        session=call.session,
-        tenant=call.tenant,
-        repeat=call.repeat,
-        prompts=prompts,
-        prompt_is_list=call.prompt_is_list,
-        params=effective.params,
-        n=call.n,
-        stops=call.stops,
-        stream=call.stream or route.spec.policy.delivery.stream_upstream,
-        stream_options=call.stream_options,
-    )
+    exchange = make_exchange(route, call, prompt, effective.params)
+    if safe is not None and safe.breaks:
+        exchange = await _as_token_ids(route, exchange, safe)
     notices, request = effective.notices, None
     if rendered is not None and safe is not None:
-        metadata = safe.prompt.metadata
-        exchange = replace(
-            exchange,
-            stops=tuple(dict.fromkeys((*metadata.stops, *route.eos_stops, *call.stops))),
-            stop_token_ids=metadata.stop_token_ids,
-            bos=metadata.bos,
-            bos_text=metadata.bos_text,
-        )
-        if safe.breaks:
-            exchange = await _as_token_ids(route, exchange, safe)
-        notices = rendered.notices + metadata.notices + safe.notices + notices
+        notices = rendered.notices + safe.prompt.metadata.notices + safe.notices + notices
     if call.unknown:
         exchange, request, changes = token_request(route, call, exchange, None)
         notices += changes
@@ -241,7 +166,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         notices = (*notices, Notice("stop_not_enforced", "echo"))
     return Prepared(
         exchange=exchange,
-        prompt=None if safe is None else safe.prompt,
+        prompt=prompt,
         notices=notices,
         token_request=request,
         prompt_id="" if rendered is None else rendered.prompt_id,
@@ -253,15 +178,47 @@ async def _prepare_embedding(route: Route, call: Call) -> Prepared:
     parameters = route.parameters["embeddings"]
     parameters.check(call)
     effective = parameters.effective(call)
-    exchange = Exchange(
-        endpoint="embeddings",
-        request_id=call.request_id,
-        session=call.session,
-        tenant=call.tenant,
-        repeat=call.repeat,
-        params=effective.params,
-    )
+    exchange = make_exchange(route, call, None, effective.params, generates=False)
     return Prepared(exchange=exchange, prompt=None, notices=effective.notices)
+
+
+def make_exchange(
+    route: Route, call: Call, prompt: Prompt | None, params: Mapping[str, Any], *, generates: bool = True
+) -> Exchange:
+    """Return the request to the backend.
+
+    ``prompt``: the rendered prompt; None for raw prompts and embeddings. ``generates``: False if no text of the answer
+    is used. Such a request has no stops, and is not streamed.
+    """
+    metadata, stops = NO_METADATA, call.stops
+    endpoint, prompts, messages = call.endpoint, call.prompts, NO_MESSAGES
+    if prompt is not None:
+        metadata = prompt.metadata
+        if route.form == "text":
+            endpoint, prompts = "completions", (prompt.text,)
+        else:
+            endpoint, messages = "chat", prompt.messages or ()
+        # The template's stops come first. The client's stops are added to the template's and never replace them.
+        stops = metadata.stops
+        if call.stops or route.eos_stops:
+            stops = tuple(dict.fromkeys((*stops, *route.eos_stops, *call.stops)))
+    return Exchange(
+        endpoint=endpoint,
+        request_id=call.request_id,
+        caller=call.caller,
+        repeat=call.repeat,
+        prompts=prompts,
+        prompt_is_list=call.prompt_is_list,
+        messages=messages,
+        params=params,
+        n=call.n,
+        stops=stops if generates else (),
+        stop_token_ids=metadata.stop_token_ids if generates else (),
+        stream=generates and (call.stream or route.spec.policy.delivery.stream_upstream),
+        stream_options=call.stream_options,
+        bos=metadata.bos,
+        bos_text=metadata.bos_text,
+    )
 
 
 _PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] = {
@@ -270,6 +227,46 @@ _PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] =
     "embeddings": _prepare_embedding,
 }
 """Endpoint → the function that prepares a call."""
+
+
+async def _rendered(route: Route, call: Call, dialogue: Dialogue, rendered: DatasetConversation | None) -> SafePrompt:
+    """Render a dialogue, and apply the policies for media and markers. ``rendered``: None without a dataset prompt."""
+    text = route.form == "text"
+    try:
+        if not text and type(dialogue.messages) is not PlainMessages:
+            route.media.check(dialogue.messages, files=call.caller.allow_media_files)
+        variables = EMPTY_MAPPING if text else _written_by_target(call)
+        prompt, allow = None if rendered is None else rendered.prompt, call.caller.allow_markers
+        safe = await route.renderer.render_safely(dialogue, prompt, allow=allow, variables=variables)
+        if route.media.takes_files and safe.prompt.messages:
+            with_files = await route.media.with_files(safe.prompt.messages)
+            safe = replace(safe, prompt=replace(safe.prompt, source=with_files))
+    except RequestError as error:
+        if rendered is not None:
+            name_prompt(error, rendered.prompt_id)
+        raise
+    return safe
+
+
+async def _as_token_ids(route: Route, exchange: Exchange, safe: SafePrompt) -> Exchange:
+    assert route.tokens is not None  # checked when the route is built
+    ids = await safe.token_ids(route.tokens, special=tokenizes_special(route, exchange))
+    return replace(exchange, prompts=(ids,))
+
+
+async def _limited(route: Route, prompt: Prompt, effective: EffectiveParameters, *, whole: bool) -> EffectiveParameters:
+    """Replace the default ``max_tokens`` by the number of tokens that are left in the context, if it is known.
+
+    A complete conversation (``whole``) has an answer of one token.
+    """
+    parameters, room = route.parameters["chat"], None
+    if whole:
+        room = 1
+    elif route.tokens is not None and route.max_model_len is not None:
+        room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
+    elif route.engine_tokenizer is not None:
+        room = await route.engine_tokenizer.remaining(prompt.text, parameters.limit)
+    return effective if room is None else parameters.limited(effective, room)
 
 
 def _written_by_target(call: Call) -> Mapping[str, Any]:
@@ -291,11 +288,12 @@ def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> 
         raise ForbiddenParameter(f"{name} cannot be set in a request; leave it out", param=name)
 
 
-def too_long(length: int, param: str) -> ContextLengthExceeded:
-    """Return the error for a prompt of more than ``MAX_PROMPT`` characters or token ids."""
-    return ContextLengthExceeded(
-        f"the prompt has {length} characters or token ids; the gateway accepts at most {MAX_PROMPT}", param=param
-    )
+def check_length(length: int, param: str) -> None:
+    """Raise ``ContextLengthExceeded`` for a prompt of more than ``MAX_PROMPT`` characters or token ids."""
+    if length > MAX_PROMPT:
+        raise ContextLengthExceeded(
+            f"the prompt has {length} characters or token ids; the gateway accepts at most {MAX_PROMPT}", param=param
+        )
 
 
 def _sha256(data: bytes) -> str:

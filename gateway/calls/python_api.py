@@ -111,7 +111,7 @@ class PromptTemplate:
         self, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
     ) -> tuple[Call, Dialogue, Prompt]:
         body = {**fields, "model": self.spec.name, "messages": list(messages)}
-        call = read_chat(body, request_id="library", received=0.0, answered=False)
+        call = read_chat(body, request_id="library", answered=False)
         assert call.dialogue is not None
         return call, call.dialogue, self._template.render(call.dialogue)
 

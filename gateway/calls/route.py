@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -11,14 +11,14 @@ from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec
-from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
+from gateway.core.caller import Caller
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.exchange import Backend, EndpointName
 from gateway.core.frozen import dataclass
-from gateway.core.prompt import Prompt
-from gateway.policy.admit.markers import MarkerRule
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import OutputParsing
 from gateway.policy.admit.parameters import Form, ParameterPolicy
+from gateway.policy.admit.role_boundaries import SafeRenderer
 from gateway.template.base import PromptListTemplate, Template
 from gateway.template.dataset.prompt import DatasetPrompt
 
@@ -30,14 +30,17 @@ class Route:
     spec: ModelSpec
     form: Form
     template: Template
+    renderer: SafeRenderer
+    """Renders conversations with the template, and applies the policy for markers."""
     prompt_lists: PromptListTemplate
     """The template that renders the prompt lists of dataset prompts."""
-    backend: Backend
     parameters: Mapping[EndpointName, ParameterPolicy]
     """The parameter policy of each endpoint."""
     media: MediaRule
     template_id: str
     """The template's name and hash, ``name@sha256:12hex``, for the header ``x-gateway-template``."""
+    backend: Backend | None = None
+    """The model's targets with the delivery layers around them. None for commands that only render prompts."""
     eos_stops: tuple[str, ...] = ()
     """The text of the template's ``eos_token_id``. Empty if the gateway cannot decode this token id."""
     tokens: Tokenizer | None = None
@@ -54,23 +57,16 @@ class Route:
     """The kind of request that returns a prompt's log probabilities. None if the targets cannot return them."""
     output_parsing: OutputParsing | None = None
     """Chooses the parser for the answer to a chat request. None if all text of an answer is content."""
-    marker_rule: MarkerRule | None = None
-    """The policy for markers of the template in texts of the client. None if the model has no markers."""
-    allowed_markers: MarkerRule | None = None
-    """The marker rule for client keys with ``allow_markers``. This rule counts markers and never changes a text."""
     prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)
     """The dataset prompts, by name. All models share them."""
     default_tools: Sequence[Mapping[str, Any]] = ()
     """The tools that are sent with a request without tools, for targets that accept messages."""
-    render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = None
-    """Used in place of ``template.render`` if the template is a chat template. It may render in a separate process."""
-
     fallbacks: Mapping[str, Route] = field(default=EMPTY_MAPPING)
     """Name → the route of a model that is tried if this model fails, in order."""
 
-    async def render(self, dialogue: Dialogue) -> Prompt:
-        """Render a dialogue, in this process or in a separate process."""
-        return self.template.render(dialogue) if self.render_async is None else await self.render_async(dialogue)
+    def fallbacks_of(self, caller: Caller) -> list[str]:
+        """Return the names of the fallback models that a client may use, in order."""
+        return [name for name in self.fallbacks if caller.may_use(name)]
 
     @property
     def context_length(self) -> int | None:

@@ -45,7 +45,8 @@ class CallRun:
         self._timeline = timeline
 
     async def __aenter__(self) -> ResponseStream:
-        timeline, exchange = self._timeline, self.prepared.exchange
+        timeline, exchange, backend = self._timeline, self.prepared.exchange, self.route.backend
+        assert backend is not None
         timeline.attempt_log = exchange.attempts
         if timeline.recording is not None:
             exchange.attempts.recorded = timeline.recording.exchanges
@@ -54,7 +55,7 @@ class CallRun:
         timeline.upstream_stream = exchange.stream
         timeline.backend_opening()
         try:
-            self._opened = self.route.backend.open(exchange)
+            self._opened = backend.open(exchange)
             events = await self._opened.__aenter__()
         except UpstreamRejectedRequest as error:
             timeline.backend_closed()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from operator import sub
 
 from gateway.calls.cut_answers import CutAnswers
+from gateway.core.caller import ANONYMOUS
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
@@ -22,8 +23,8 @@ class CallTimeline:
 
     __slots__ = (
         "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written",
-        "admission", "attempt_log", "bos_anomaly", "cut_answers", "cut_by_gateway", "delivery_notices", "endpoint",
-        "in_flight", "key", "kind", "markers", "model", "path", "queue_wait", "recording", "refusal", "render",
+        "admission", "attempt_log", "bos_anomaly", "caller", "cut_answers", "cut_by_gateway", "delivery_notices",
+        "endpoint", "in_flight", "kind", "markers", "model", "path", "queue_wait", "recording", "refusal", "render",
         "request_id", "stop_cuts", "stream", "template", "template_notices", "tool_parse_failures", "tool_parser",
         "upstream_stream", "usage",
     )  # fmt: skip
@@ -42,7 +43,8 @@ class CallTimeline:
         self.endpoint = endpoint
         self.request_id = request_id
         self.model = UNKNOWN_MODEL
-        self.template = self.kind = self.tool_parser = self.refusal = self.path = self.key = ""
+        self.template = self.kind = self.tool_parser = self.refusal = self.path = ""
+        self.caller = ANONYMOUS
         self.tool_parse_failures = 0
         self.stream = self.upstream_stream = self.cut_by_gateway = self.bos_anomaly = False
         self.cut_answers = CutAnswers()
@@ -181,7 +183,7 @@ class CallTimeline:
             attempts=self.attempt_log.count,
             failed_attempts=self.failed_attempts if self.attempt_log.failures else (),
             refusal=self.refusal,
-            key=self.key,
+            key=self.caller.key,
             cache=self.attempt_log.cache,
             misspelled=tuple([one for one in self.delivery_notices if "(did you mean" in one]),
             path=self.path,

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -121,8 +120,7 @@ def _route_and_call(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot |
 
 
 def _call(model: ModelSpec, body: dict[str, Any]) -> Call:
-    call = read_chat({**body, "model": model.name}, request_id="cli", received=time.monotonic(), answered=False)
-    return replace(call, media_files=True)
+    return read_chat({**body, "model": model.name}, request_id="cli", answered=False)
 
 
 def _dialogue(model: ModelSpec, body: dict[str, Any]) -> Dialogue:

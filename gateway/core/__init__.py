@@ -1,6 +1,7 @@
 """Values that cross packages, and errors.
 
 ``call``         a client's request, parsed
+``caller``       the client that makes a call, and its rights
 ``dialogue``     the conversation of a request
 ``answer_markers``  the markers of reasoning and tool calls, and the names of the tool call formats
 ``prompt``       what a template renders: segments, stops, notices

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
+from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.exchange import EndpointName, RawPrompt
 from gateway.core.frozen import dataclass
@@ -65,12 +66,7 @@ class Call:
     endpoint: EndpointName
     model: str
     request_id: str
-    received: float
-    """Monotonic seconds at which the request's head arrived."""
-    session: str = ""
-    """The value of the header ``x-session-id``; empty if the client did not send the header."""
-    tenant: str = ""
-    """The name of the client's key, if the cache or the recordings need the name."""
+    caller: Caller = ANONYMOUS
     repeat: int = 0
     """The value of ``gateway.repeat``; the cache stores a separate answer for each value."""
     dialogue: Dialogue | None = None
@@ -96,14 +92,8 @@ class Call:
     """Request fields that an answer of ``/v1/responses`` repeats, in the format of the answer."""
     notices: tuple[Notice, ...] = ()
     """Notices about request fields that have no effect."""
-    fallbacks: tuple[str, ...] = ()
-    """The models that may answer if the requested model fails. The client's key allows all of these models."""
     candidates: Candidates | None = None
     """The candidates of a log-likelihood request."""
-    allow_markers: bool = False
-    """True: the client's key allows texts that contain markers of the model's template."""
-    media_files: bool = False
-    """True: the call may name media files. The policy of the model decides which files are accepted."""
     explain: bool = False
     """True: the response body must contain the provenance and the prompt under the key ``gateway``."""
 

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Any, Literal, Protocol, get_args
 
+from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Event
 from gateway.core.frozen import dataclass
@@ -108,10 +109,8 @@ class Exchange:
     bos_text: str = ""
     keep_special: bool = False
     """True: the engine must leave special tokens in the text, because the output parser needs these tokens."""
-    session: str = ""
-    """The client's ``x-session-id``; calls with the same value use the same target under ``balance: sticky``."""
-    tenant: str = ""
-    """The name of the client's key, if the cache or the recordings need the name."""
+    caller: Caller = ANONYMOUS
+    """Calls of one session use the same target under ``balance: sticky``. Each key has cached answers of its own."""
     repeat: int = 0
     """The client's ``gateway.repeat``; the cache has one answer for each value."""
     deadline: float | None = None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from gateway.assembly import Stack
+from dataclasses import replace
+
 from gateway.calls.route import Route
-from gateway.config.snapshot import KeySpec
+from gateway.calls.stack import Stack
+from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import InvalidValue, ModelNotFound
 from gateway.core.words import quoted, suggest
 from gateway.edge.http_request import HttpRequest
+
+SESSION = b"x-session-id"
+"""The header that names a session for ``delivery.balance: sticky``, as in other model routers."""
 
 
 def base_url(stack: Stack, request: HttpRequest) -> str:
@@ -20,42 +25,43 @@ def base_url_hint(stack: Stack, request: HttpRequest) -> str:
     return f"a client's base_url must end in one /v1, such as {base_url(stack, request)}; the client adds the rest"
 
 
-def authenticate(stack: Stack, request: HttpRequest) -> KeySpec | None:
-    """Return the client's key; None if no keys are configured.
+def authenticate(stack: Stack, request: HttpRequest) -> Caller:
+    """Return the client that has sent a request.
 
     Raises ``InvalidApiKey`` for a missing or invalid key. Raises ``ModelNotFound`` if the path names a model that is
     unknown or that the key does not allow.
     """
-    key = stack.keyring.admit(request.header("authorization")) if stack.keyring.needed else None
-    if key is not None:
-        request.key = key.name
+    caller = stack.keyring.authenticate(request.header("authorization")) if stack.keyring.needed else ANONYMOUS
+    if SESSION in request.headers:
+        caller = replace(caller, session=request.headers[SESSION].decode("latin-1"))
+    request.caller = caller
     if request.model is not None:
-        if request.model.rpartition("/")[2] == "v1" and request.model not in visible_models(stack, key):
+        if request.model.rpartition("/")[2] == "v1" and request.model not in visible_models(stack, caller):
             raise ModelNotFound(f"the path has /v1 twice; {base_url_hint(stack, request)}", param="model")
-        authorized_route(stack, key, request.model)
-    return key
+        authorized_route(stack, caller, request.model)
+    return caller
 
 
-def visible_models(stack: Stack, key: KeySpec | None) -> list[str]:
+def visible_models(stack: Stack, caller: Caller) -> list[str]:
     """Return the names of the models that the key allows."""
-    return [name for name in stack.routes if stack.keyring.allows(key, name)]
+    return [name for name in stack.routes if caller.may_use(name)]
 
 
-def authorized_route(stack: Stack, key: KeySpec | None, name: str) -> Route:
+def authorized_route(stack: Stack, caller: Caller, name: str) -> Route:
     """Return the route of a model. Raises the same ``ModelNotFound`` for an unknown model and for a forbidden model.
 
     The error suggests only models that the key allows.
     """
     route = stack.routes.get(name)
-    if route is None or not stack.keyring.allows(key, name):
-        hint = suggest(name, visible_models(stack, key))
+    if route is None or not caller.may_use(name):
+        hint = suggest(name, visible_models(stack, caller))
         raise ModelNotFound(f"no model {quoted(name)}{hint}; GET /v1/models lists the models", param="model")
     return route
 
 
-def only_model(stack: Stack, key: KeySpec | None) -> str:
+def only_model(stack: Stack, caller: Caller) -> str:
     """Return the only model that the key allows. Raises ``InvalidValue`` if the key allows another number of models."""
-    names = visible_models(stack, key)
+    names = visible_models(stack, caller)
     if len(names) != 1:
         raise InvalidValue(
             "this request names no model; name one of the models in the path (/MODEL/tokenize) or in the field model",

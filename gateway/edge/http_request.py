@@ -19,6 +19,7 @@ import orjson
 from gateway.calls.prepare import Prepared
 from gateway.calls.response import ResponseStream
 from gateway.calls.route import Route
+from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import BodyTooLarge, RequestTimeout
 from gateway.edge.cancellation import Cancellation
 from gateway.wire.responses import ResponseWriter
@@ -34,7 +35,7 @@ class HttpRequest(Cancellation, ABC):
     """One HTTP request and its answer."""
 
     __slots__ = (
-        "buffered_body", "closing", "complete", "extra_headers", "headers", "key", "method", "model", "open_stream",
+        "buffered_body", "caller", "closing", "complete", "extra_headers", "headers", "method", "model", "open_stream",
         "path", "received", "request_id", "route_context", "status",
     )  # fmt: skip
 
@@ -53,8 +54,8 @@ class HttpRequest(Cancellation, ABC):
         """The client's ``x-request-id`` if the value is short and plain (``_PLAIN_ID``), else a new id."""
         self.received = time.monotonic()
         """Monotonic seconds at which the head had arrived."""
-        self.key = ""
-        """The name of the client's key, as soon as the key is known to be valid."""
+        self.caller = ANONYMOUS
+        """The client, as soon as its key is known to be valid."""
         self.model: str | None = None
         """The model named by the path (``/{model}/v1/…``); None if the body names the model."""
         self.route_context: tuple[Route, Prepared] | None = None

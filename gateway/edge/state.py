@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.assembly import Stack
+from gateway.calls.stack import Stack
 from gateway.core.errors import Overloaded
 from gateway.edge.cancellation import Cancellation
 from gateway.telemetry.metrics import Metrics

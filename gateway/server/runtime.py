@@ -6,7 +6,8 @@ import asyncio
 import time
 from typing import Any
 
-from gateway.assembly import SharedResources, Stack, assemble, open_shared_resources
+from gateway.assembly import SharedResources, assemble, open_shared_resources
+from gateway.calls.stack import Stack
 from gateway.config.snapshot import Snapshot, StoreSpec
 from gateway.core.version import VERSION
 from gateway.edge.state import GatewayState

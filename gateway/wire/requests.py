@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.call import Call, Candidates, PromptReference, TurnRequests
+from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import EndpointName, RawPrompt
@@ -17,7 +18,7 @@ from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_S
 from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, HINTS, LOGLIKELIHOOD, BodyFields, split_fields
 
 
-def read_chat(body: dict[str, Any], *, request_id: str, received: float, answered: bool = True) -> Call:
+def read_chat(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS, answered: bool = True) -> Call:
     """Read a ``/v1/chat/completions`` body. ``answered``: False if the request is only rendered or tokenized.
 
     If the client requests log probabilities of messages that end with an answer, the whole conversation is scored, and
@@ -57,14 +58,14 @@ def read_chat(body: dict[str, Any], *, request_id: str, received: float, answere
         refuse_lost_digits(kwargs, "chat_template_kwargs")
         options = replace(options, template_kwargs=kwargs)
     if "gateway" not in body:
-        return _call("chat", body, fields, request_id, received, dialogue=Dialogue(messages, options))
+        return _call("chat", body, fields, request_id, caller, dialogue=Dialogue(messages, options))
     if variables := _variables(body):
         options = replace(options, variables=variables)
-    call = _call("chat", body, fields, request_id, received, dialogue=Dialogue(messages, options))
+    call = _call("chat", body, fields, request_id, caller, dialogue=Dialogue(messages, options))
     return _with_dataset(call, body)
 
 
-def read_completion(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+def read_completion(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS) -> Call:
     """Read a ``/v1/completions`` body."""
     prompts: tuple[RawPrompt, ...] = ()
     is_list = False
@@ -78,11 +79,11 @@ def read_completion(body: dict[str, Any], *, request_id: str, received: float) -
     _refuse_variables(body)
     if fields.unknown:
         _scores_prompt(body)
-    call = _call("completions", body, fields, request_id, received, prompts=prompts, prompt_is_list=is_list)
+    call = _call("completions", body, fields, request_id, caller, prompts=prompts, prompt_is_list=is_list)
     return _with_dataset(call, body) if "gateway" in body else call
 
 
-def read_embedding(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+def read_embedding(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS) -> Call:
     """Read a ``/v1/embeddings`` body. The input is passed on unchanged."""
     fields = split_fields(EMBEDDING, body, "input")
     _refuse_variables(body)
@@ -94,7 +95,7 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
         endpoint="embeddings",
         model=body["model"],
         request_id=request_id,
-        received=received,
+        caller=caller,
         params=fields.known,
         unknown=fields.unknown,
         given=fields.given,
@@ -103,7 +104,7 @@ def read_embedding(body: dict[str, Any], *, request_id: str, received: float) ->
     )
 
 
-def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+def read_loglikelihood(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS) -> Call:
     """Read a ``/v1/loglikelihood`` body. The requests to the engine are completions."""
     fields = split_fields(LOGLIKELIHOOD, body, "")
     if fields.unknown:
@@ -141,7 +142,7 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, received: float
         endpoint="completions",
         model=body["model"],
         request_id=request_id,
-        received=received,
+        caller=caller,
         given=fields.given,
         prompt=None if raw_prompt is None else _prompt_reference(raw_prompt, "prompt"),
         candidates=Candidates(labelled, context, body.get("normalize") or "tokens"),
@@ -163,7 +164,7 @@ def _call(
     body: dict[str, Any],
     fields: BodyFields,
     request_id: str,
-    received: float,
+    caller: Caller,
     *,
     dialogue: Dialogue | None = None,
     prompts: tuple[RawPrompt, ...] = (),
@@ -187,7 +188,7 @@ def _call(
         endpoint=endpoint,
         model=body["model"],
         request_id=request_id,
-        received=received,
+        caller=caller,
         dialogue=dialogue,
         prompts=prompts,
         prompt_is_list=prompt_is_list,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
 from gateway.core.call import Call, TokenizeCall
+from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.wire.error_object import plain
 from gateway.wire.message_content import read_prompts
@@ -55,12 +56,12 @@ class DetokenizeRequest(_Body):
     tokens: Annotated[Any, WithJsonSchema({"type": "array", "items": TOKEN_ID})]
 
 
-def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+def read_tokenize(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS) -> Call:
     """Read a ``/tokenize`` body, which has ``prompt`` or ``messages``."""
     if body.get("messages") is None:
         _checked(TokenizeText, body)
         prompts = (body["prompt"],)
-        return _tokenize_call(Call("completions", body["model"], request_id, received, prompts=prompts), body)
+        return _tokenize_call(Call("completions", body["model"], request_id, caller, prompts=prompts), body)
     if unknown := {name for name, value in body.items() if value is not None} - {*CHAT_FIELDS, *OPTIONS} - FORBIDDEN:
         raise UnsupportedParameter(
             f"/tokenize does not accept {plain(min(unknown))} with messages; leave it out", param=plain(min(unknown))
@@ -68,13 +69,13 @@ def read_tokenize(body: dict[str, Any], *, request_id: str, received: float) -> 
     chat = {name: value for name, value in body.items() if name not in OPTIONS}
     options = {name: body[name] for name in OPTIONS if name in body}
     _checked(_Options, {"model": body["model"], **options})
-    call = read_chat(chat, request_id=request_id, received=received, answered=False)
+    call = read_chat(chat, request_id=request_id, caller=caller, answered=False)
     if call.turns is not None:
         raise UnsupportedParameter("a request with turns has several prompts; leave turns out", param="gateway.turns")
     return _tokenize_call(call, body)
 
 
-def read_detokenize(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+def read_detokenize(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS) -> Call:
     """Read a ``/detokenize`` body. The prompt of the ``Call`` is the list of token ids."""
     _checked(DetokenizeRequest, body)
     ids: tuple[Any, ...] = ((),)
@@ -82,7 +83,7 @@ def read_detokenize(body: dict[str, Any], *, request_id: str, received: float) -
         ids, is_list = read_prompts(body["tokens"], "tokens")
         if is_list or isinstance(ids[0], str):
             raise InvalidValue("tokens must be a list of token ids", param="tokens")
-    return Call("completions", body["model"], request_id, received, prompts=ids)
+    return Call("completions", body["model"], request_id, caller, prompts=ids)
 
 
 def _checked(schema: type[_Body], body: dict[str, Any]) -> None:

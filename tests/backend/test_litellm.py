@@ -91,7 +91,7 @@ def test_an_address_is_refused_where_litellm_would_download_it(tmp_path: Path, m
         f"models:\n  m:\n    template: chat\n    targets: [{{speaks: litellm, model: {model!r}}}]\n"
     )
     stack = assemble(load_config(tmp_path / "gateway.yaml", {}), open_shared_resources(Metrics()))
-    call = read_chat({"model": "m", "messages": list(seen_image())}, request_id="r", received=0.0)
+    call = read_chat({"model": "m", "messages": list(seen_image())}, request_id="r")
     assert call.dialogue is not None
     with pytest.raises(MediaNotAllowed, match="data: URI") as refused:
         stack.routes["m"].media.check(call.dialogue.messages)

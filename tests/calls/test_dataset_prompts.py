@@ -75,7 +75,7 @@ def prepared(
         "gateway": {"prompt": {"id": prompt, "variables": dict(variables), **further}},
     }
     read = read_chat if path == "chat" else read_completion
-    return asyncio.run(prepare(route, read(body, request_id="r", received=0.0)))
+    return asyncio.run(prepare(route, read(body, request_id="r")))
 
 
 SENT: Mapping[tuple[str, str], Any] = {

@@ -15,6 +15,7 @@ from gateway.calls.prepare import prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.load import load
+from gateway.core.caller import Caller
 from gateway.core.completion import Completion
 from gateway.core.errors import UpstreamError
 from gateway.policy.deliver.retry_budget import FREE_PER_SECOND, WINDOW
@@ -68,7 +69,7 @@ class Outcome:
 async def call(route: Route, *allowed: str) -> Outcome:
     """Send one call. ``allowed``: the fallback models that the client's key may use."""
     body = {"model": "a", "messages": [{"role": "user", "content": "hi"}]}
-    request = replace(read_chat(body, request_id="r", received=0.0), fallbacks=allowed)
+    request = replace(read_chat(body, request_id="r"), caller=Caller(models=frozenset({"a", *allowed})))
     timeline = CallTimeline("chat", "r", 0.0)
     one, error = FallbackRun(route, await prepare(route, request), timeline, request), None
     started = asyncio.get_running_loop().time()

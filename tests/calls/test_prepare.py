@@ -29,7 +29,7 @@ def prepared(template: TemplateSpec, policy: ParamsPolicy | None = None, **field
     spec = ModelSpec("m", template, PolicySpec("p", params=policy or ParamsPolicy()), (target,))
     read = read_completion if "prompt" in fields else read_chat
     body = {"model": "m", **({} if "prompt" in fields else {"messages": [QUESTION]}), **fields}
-    return asyncio.run(prepare(bare_route(spec, EngineCache()), read(body, request_id="r", received=0.0)))
+    return asyncio.run(prepare(bare_route(spec, EngineCache()), read(body, request_id="r")))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {  # invalid fields; the error that is raised

@@ -37,7 +37,7 @@ CASES: dict[str, tuple[TemplateSpec, dict[str, Any], str]] = {  # template, fiel
 def prepared(template: TemplateSpec, fields: dict[str, Any]) -> tuple[Route, Prepared]:
     route = bare_route(ModelSpec("m", template, PolicySpec("p"), (TargetSpec("m/0", "scripted"),)), EngineCache())
     read = read_completion if "prompt" in fields else read_chat
-    call = read({"model": "m", "max_tokens": 5, **fields}, request_id="r", received=0.0)
+    call = read({"model": "m", "max_tokens": 5, **fields}, request_id="r")
     return route, asyncio.run(prepare(route, call))
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.calls.role_boundaries import render_safely
 from gateway.calls.route import Route
 from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.dialogue import Dialogue, Message
@@ -114,21 +113,21 @@ def search(route: Route, texts: Sequence[str]) -> Iterator[tuple[int, list[str] 
 async def _search(route: Route, body: dict[str, Any]) -> tuple[int, list[str] | None]:
     for dialogue in _dialogues(body):
         try:
-            prompt = await route.render(dialogue)
+            prompt = await route.renderer.render(dialogue)
         except RequestError:
             continue
         try:
-            safe = await render_safely(route, dialogue, prompt)
+            safe = await route.renderer.render_safely(dialogue, prompt)
         except SpecialTokenInContent:
             return len(dialogue.messages), None
         segments = safe.prompt.segments or ()
         if not any(segment.origin == MIXED for segment in segments):
             return len(dialogue.messages), violations(route, segments) or _changed(route, prompt, segments)
-        assert route.marker_rule is not None
-        blank = _blank(route.marker_rule, dialogue)
+        assert route.renderer.rule is not None
+        blank = _blank(route.renderer.rule, dialogue)
         tools = tuple([{"type": "function", "function": {"name": "find"}} for _ in dialogue.options.tools])
-        expected = (await route.render(Dialogue(blank, replace(dialogue.options, tools=tools)))).text
-        markers = route.marker_rule.markers.token_like
+        expected = (await route.renderer.render(Dialogue(blank, replace(dialogue.options, tools=tools)))).text
+        markers = route.renderer.rule.markers.token_like
         return len(blank), [m for m in markers if _count(m, expected) != _count(m, safe.prompt.text)]
     raise AssertionError(f"the template {route.template.spec.name} renders none of the requests")
 
@@ -163,15 +162,15 @@ def _dialogues(body: dict[str, Any]) -> Iterator[Dialogue]:
     messages = body["messages"]
     talk = [message for message in messages if message["role"] != "system"]
     for chosen, rest in ((messages, body), (talk, body), (talk[-1:], body), (talk[-1:], {})):
-        call = read_chat({**rest, "model": "m", "messages": chosen}, request_id="r", received=0.0)
+        call = read_chat({**rest, "model": "m", "messages": chosen}, request_id="r")
         assert call.dialogue is not None
         yield call.dialogue
 
 
 def violations(route: Route, segments: Sequence[Segment]) -> list[str]:
     """The markers that the prompt has more often than its stretches of template text."""
-    assert route.marker_rule is not None
-    markers = route.marker_rule.markers
+    assert route.renderer.rule is not None
+    markers = route.renderer.rule.markers
     stretches = [""]
     for segment in segments:
         if segment.scaffold:

@@ -20,12 +20,12 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.calls.role_boundaries import SafePrompt, render_safely
 from gateway.calls.route import Route
 from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import GatewayError
 from gateway.policy.admit.marker_set import JOINER
+from gateway.policy.admit.role_boundaries import SafePrompt
 from gateway.template.huggingface.renderer import JinjaTemplate
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
@@ -197,7 +197,7 @@ def dialogues(body: Mapping[str, Any]) -> Iterator[Dialogue]:
     talk = [message for message in plain if message["role"] != "system"]
     tools = {"tools": body["tools"]}
     for chosen, rest in ((messages, tools), (plain, tools), (plain, {}), (talk, {}), (talk[:1], {})):
-        call = read_chat({**rest, "model": "m", "messages": chosen}, request_id="r", received=0.0)
+        call = read_chat({**rest, "model": "m", "messages": chosen}, request_id="r")
         assert call.dialogue is not None
         yield call.dialogue
 
@@ -219,14 +219,14 @@ async def verdict(route: Route, body: Mapping[str, Any], form: int) -> str | Non
 
 async def safe_prompt(route: Route, body: Mapping[str, Any], form: int) -> SafePrompt:
     """Return the prompt of one form of a body (``dialogues``) after the policy. Raises the gateway's refusal."""
-    return await render_safely(route, list(dialogues(body))[form])
+    return await route.renderer.render_safely(list(dialogues(body))[form])
 
 
 async def form_of(route: Route, body: Mapping[str, Any]) -> int | None:
     """Return the number of the first form of a body that the template renders; None if it renders no form."""
     for number, dialogue in enumerate(dialogues(body)):
         try:
-            await route.render(dialogue)
+            await route.renderer.render(dialogue)
         except GatewayError:
             continue
         return number

@@ -14,6 +14,7 @@ import pytest
 
 from gateway.backend.scripted import Script
 from gateway.config.snapshot import CachePolicy, CacheSpec, Engine, ModelSpec, PolicySpec, StoreSpec, TargetSpec
+from gateway.core.caller import Caller
 from gateway.core.errors import UpstreamIgnoredParameter
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange
@@ -93,7 +94,7 @@ DIFFERENT: dict[str, dict[str, Any]] = {
     "no stream": {"stream": False},
     "token ids": {"prompts": ((1, 2),)},
     "a BOS": {"bos": "add"},
-    "another key": {"tenant": "bob"},
+    "another key": {"caller": Caller(key="bob")},
     "another repeat": {"repeat": 1},
 }
 
@@ -108,7 +109,7 @@ def test_parameters_in_another_order_the_session_the_request_id_and_limits_of_a_
     targets = target_identity(model())
     one = exchange(params={"seed": 1, "top_p": 1})
     limits: dict[str, Any] = {"deadline": 1.0, "total": 5.0, "max_attempts": 1}
-    two = replace(one, params={"top_p": 1, "seed": 1}, session="s", request_id="req-2", **limits)
+    two = replace(one, params={"top_p": 1, "seed": 1}, caller=Caller(session="s"), request_id="req-2", **limits)
     assert cache_key(one, targets) == cache_key(two, targets)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.backend.scripted import Script
+from gateway.core.caller import Caller
 from gateway.core.errors import GatewayError, UpstreamIgnoredParameter
 from gateway.core.events import Delta
 from gateway.core.exchange import Events, Exchange
@@ -66,7 +67,7 @@ def test_a_request_after_the_call_is_a_hit_of_the_cache() -> None:
 ALONE: dict[str, list[Exchange]] = {
     "no temperature": [exchange(), exchange()],
     "a temperature above 0": [exchange(params={"temperature": 0.1}), exchange(params={"temperature": 0.1})],
-    "another key": [request(), request(tenant="bob")],
+    "another key": [request(), request(caller=Caller(key="bob"))],
     "another repeat": [request(), request(repeat=1)],
     "another prompt": [request(), request(prompts=("ho",))],
 }

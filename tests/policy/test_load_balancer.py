@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.caller import Caller
 from gateway.core.errors import UpstreamError
 from gateway.core.exchange import Exchange
 from gateway.policy.deliver.load_balancer import BALANCERS, LeastBusy, LoadBalancer, RoundRobin, Sticky, Weighted
@@ -114,7 +115,10 @@ def test_weights_are_the_shares_of_calls_evenly_spread() -> None:
 
 
 STICKY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "session": ({"session": "s", "params": {"user": "a"}}, {"session": "s", "params": {"user": "b"}}),
+    "session": (
+        {"caller": Caller(session="s"), "params": {"user": "a"}},
+        {"caller": Caller(session="s"), "params": {"user": "b"}},
+    ),
     "prompt_cache_key": ({"params": {"prompt_cache_key": "k", "user": "a"}}, {"params": {"prompt_cache_key": "k"}}),
     "user": ({"params": {"user": "a"}}, {"params": {"user": "a"}}),
     "prefix of the prompt": (
@@ -140,19 +144,19 @@ def test_calls_with_the_same_key_go_to_the_same_target(case: str) -> None:
 
 def test_different_keys_spread_over_the_targets() -> None:
     three = balancer(Sticky, 1, 1, 1)
-    count = Counter(first(three, exchange(session=f"session {number}")) for number in range(300))
+    count = Counter(first(three, exchange(caller=Caller(session=f"session {number}"))) for number in range(300))
     assert min(count.values()) > 60
 
 
 def test_removing_a_target_moves_only_its_own_keys() -> None:
     three, two = balancer(Sticky, 1, 1, 1), balancer(Sticky, 1, 1)
-    requests = [exchange(session=f"session {number}") for number in range(100)]
+    requests = [exchange(caller=Caller(session=f"session {number}")) for number in range(100)]
     moved = [request for request in requests if first(three, request) != first(two, request)]
     assert {first(three, request) for request in moved} == {"m/2"}
 
 
 def test_a_target_with_more_than_its_share_is_skipped() -> None:
-    three, request = balancer(Sticky, 1, 1, 1), exchange(session="s")
+    three, request = balancer(Sticky, 1, 1, 1), exchange(caller=Caller(session="s"))
     own, then, _ = three.order(request)
     for _ in range(4):
         own.breaker.begin()

@@ -65,7 +65,7 @@ def model(
 def prepared(route: Route, *texts: str, **fields: Any) -> Prepared:
     messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
     body = {"model": "m", "max_tokens": 1, "messages": messages, **fields}
-    return asyncio.run(prepare(route, read_chat(body, request_id="r", received=0.0)))
+    return asyncio.run(prepare(route, read_chat(body, request_id="r")))
 
 
 def prompt_of(route: Route, *texts: str, **fields: Any) -> Any:
@@ -269,9 +269,9 @@ def test_every_shipped_template_keeps_its_boundaries() -> None:
         spec = find_template(path.stem)
         for action in (ACTIONS[0], ACTIONS[1 + number % 2]):
             route = route_of(spec, action, action)
-            if route.marker_rule is None:
+            if route.renderer.rule is None:
                 break
-            markers = (*route.marker_rule.markers.token_like, *route.marker_rule.markers.text_like)
+            markers = (*route.renderer.rule.markers.token_like, *route.renderer.rule.markers.text_like)
             found = list(search(route, adversarial_texts(markers, random.Random(path.stem), 24)))
             assert [problems for _, problems in found if problems] == [], (path.stem, action)
 
@@ -344,8 +344,8 @@ def test_a_marker_that_a_chat_template_makes_of_ordinary_text_is_found() -> None
 def test_a_part_of_a_text_that_a_chat_template_writes_alone_is_no_marker() -> None:
     source = "{% for m in messages %}<|u|>{{ m.content }}{% endfor %}{{ '\\n' + messages[0].content[0] + 'Answer:' }}"
     route = model(jinja(source))
-    assert route.marker_rule is not None
-    assert route.marker_rule.markers.text_like == ("Answer:",)
+    assert route.renderer.rule is not None
+    assert route.renderer.rule.markers.text_like == ("Answer:",)
     assert {prompt_of(route, f"<{number}") for number in range(40)} == {
         f"<|u|><{number}\n<Answer:" for number in range(40)
     }

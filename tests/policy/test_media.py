@@ -19,7 +19,7 @@ PNG = "data:image/png;base64,AAAA"
 
 def check(message: dict[str, Any], policy: MediaPolicy = BOTH) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}, message]}
-    call = read_chat(body, request_id="r", received=0.0)
+    call = read_chat(body, request_id="r")
     assert call.dialogue is not None
     MediaRule(policy).check(call.dialogue.messages)
 

@@ -60,7 +60,7 @@ def part(url: Any, kind: str = "image_url") -> dict[str, Any]:
 def sent(policy: MediaPolicy, *parts: dict[str, Any], right: bool = True) -> list[Any]:
     """The parts that are sent in place of the parts of a request."""
     body = {"model": "m", "messages": [{"role": "user", "content": list(parts)}]}
-    call = read_chat(body, request_id="r", received=0.0)
+    call = read_chat(body, request_id="r")
     assert call.dialogue is not None
     rule = MediaRule(policy)
     rule.check(call.dialogue.messages, files=right)

@@ -20,7 +20,7 @@ UNKNOWN = {"top_k": 5, "min p\n": 1}
 
 def call(unknown: dict[str, Any] | None = None, n: int = 1, stops: tuple[str, ...] = (), **params: Any) -> Call:
     given = frozenset({"model", "messages", "n", "stop", *params, *(unknown or {})})
-    return Call("chat", "m", "r", 0.0, params=params, unknown=unknown or {}, given=given, n=n, stops=stops)
+    return Call("chat", "m", "r", params=params, unknown=unknown or {}, given=given, n=n, stops=stops)
 
 
 def apply(requested: Call, policy: ParamsPolicy) -> EffectiveParameters:
@@ -82,7 +82,7 @@ APPLIED: dict[str, tuple[Call, ParamsPolicy, dict[str, Any], list[str]]] = {
     ),
     "a bound invents nothing": (call(), ParamsPolicy(clamp={"temperature": 0.5}), {}, []),
     "a bound on a raw prompt's limit invents nothing": (
-        Call("completions", "m", "r", 0.0), ParamsPolicy(clamp={"max_tokens": 5}), {}, [],
+        Call("completions", "m", "r"), ParamsPolicy(clamp={"max_tokens": 5}), {}, [],
     ),
     "a default is bounded too": (
         call(), ParamsPolicy(default={"max_tokens": 9}, clamp={"max_tokens": 5}), {"max_tokens": 5},
@@ -146,7 +146,7 @@ def test_a_refusal_names_the_parameter(
 
 def test_a_field_that_is_an_attribute_of_the_call_can_be_forbidden() -> None:
     for name in ("stream_options", "continue_final_message", "gateway"):
-        requested = Call("chat", "m", "r", 0.0, given=frozenset({"model", "messages", "stream", name}), stream=True)
+        requested = Call("chat", "m", "r", given=frozenset({"model", "messages", "stream", name}), stream=True)
         with pytest.raises(ForbiddenParameter) as raised:
             apply(requested, ParamsPolicy(forbid=(name,)))
         assert raised.value.param == name
@@ -176,7 +176,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], ParamsPolicy]] = {
 def test_a_policy_applies_only_to_fields_of_the_endpoint(
     section: str, endpoint: EndpointName, values: dict[str, Any], params: dict[str, Any]
 ) -> None:
-    effective = apply(Call(endpoint, "m", "r", 0.0), SECTIONS[section](values))
+    effective = apply(Call(endpoint, "m", "r"), SECTIONS[section](values))
     assert dict(effective.params) == params
     assert len(effective.notices) == len(params)
 

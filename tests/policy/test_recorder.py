@@ -31,9 +31,9 @@ SPEC = RecordingsSpec(path=Path("unused"))
 
 def write(recorder: Recorder, names: Sequence[str], text: str = "hello", spec: RecordingsSpec = SPEC) -> None:
     for name in names:
-        call = recorder.begin("full", "key", "policy", spec)
+        call = recorder.begin("full", "policy", spec)
         call.exchanges.append(RecordedExchange(exchange(), 1000.0, [(0.5, Delta(0, text))]))
-        call.end(replace(RECORD, request_id=name), "")
+        call.end(replace(RECORD, request_id=name))
 
 
 def ids(path: Path) -> list[str]:
@@ -121,11 +121,11 @@ def test_a_recording_is_redacted_before_it_is_hashed_and_says_so(tmp_path: Path)
     path = tmp_path / "calls.sqlite"
     for redactor in (Redactor(["email"]), Redactor(["/(?:a|aa)+$/"], seconds=0.02)):
         recorder = Recorder(path, lambda reason: None)
-        call = recorder.begin("full", "key", "policy", SPEC, redactor)
+        call = recorder.begin("full", "policy", SPEC, redactor)
         sent = exchange(prompts=("mail a@b.de " + "a" * 80 + "b",), params={"user": "a@b.de"}, stops=("a@b.de",))
         moments: list[tuple[float, Event]] = [(0.1, Delta(0, "to a@")), (0.2, Delta(0, "b.de"))]
         call.exchanges.append(RecordedExchange(sent, 1000.0, moments))
-        call.end(RECORD, "")
+        call.end(RECORD)
         recorder.close()
     with closing(sqlite3.connect(path)) as database:
         calls = [mode for (mode,) in database.execute("SELECT mode FROM calls ORDER BY id")]

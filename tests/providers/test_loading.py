@@ -42,7 +42,9 @@ assert "litellm" in loaded
 
 async def call():
     exchange = Exchange("chat", "req_1", messages=({{"role": "user", "content": "chat"}},))
-    async with stack.routes["api"].backend.open(exchange) as events:
+    backend = stack.routes["api"].backend
+    assert backend is not None
+    async with backend.open(exchange) as events:
         while await events.next_batch():
             pass
 

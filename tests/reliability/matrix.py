@@ -329,8 +329,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/edge/test_markers.py::test_a_refused_marker_is_named_and_the_text_is_not_repeated",
         "tests/policy/test_markers.py::test_every_shipped_template_keeps_its_boundaries",
         "tests/policy/test_markers.py::test_escape_breaks",
-        "tests/calls/test_role_boundaries.py::test_a_marker_that_a_chat_template_makes_of_other_characters_is_not_sent",
-        "tests/calls/test_role_boundaries.py::test_no_request_changes_what_another_request_may_send",
+        "tests/policy/test_role_boundaries.py::test_a_marker_that_a_chat_template_makes_of_other_characters_is_not_sent",
+        "tests/policy/test_role_boundaries.py::test_no_request_changes_what_another_request_may_send",
     ),
     "F11": (
         *_cases(_BAD + "test_a22_content_is_delivered_byte_for_byte", "{{7*7}}", "{% for x in y %}"),

@@ -200,7 +200,7 @@ def test_no_wishes_is_what_a_dialogue_has() -> None:
 
 def test_an_example_is_rendered_like_a_request() -> None:
     said = {"role": "user", "content": "q"}
-    asked = read_chat({"model": "m", "messages": [said]}, request_id="r", received=0.0).dialogue
+    asked = read_chat({"model": "m", "messages": [said]}, request_id="r").dialogue
     assert asked is not None
     example = dialogue_of(Example((said,), prompt="q"))
     assert example == asked

@@ -16,20 +16,20 @@ USER = {"role": "user", "content": "hi"}
 
 
 def chat(**fields: Any) -> Call:
-    return read_chat({"model": "m", "messages": [USER], **fields}, request_id="r", received=1.5)
+    return read_chat({"model": "m", "messages": [USER], **fields}, request_id="r")
 
 
 def completion(**fields: Any) -> Call:
-    return read_completion({"model": "m", "prompt": "hi", **fields}, request_id="r", received=1.5)
+    return read_completion({"model": "m", "prompt": "hi", **fields}, request_id="r")
 
 
 def embedding(**fields: Any) -> Call:
-    return read_embedding({"model": "m", "input": "hi", **fields}, request_id="r", received=1.5)
+    return read_embedding({"model": "m", "input": "hi", **fields}, request_id="r")
 
 
 def test_a_minimal_chat_body_becomes_a_call() -> None:
     call = chat()
-    assert (call.endpoint, call.model, call.request_id, call.received) == ("chat", "m", "r", 1.5)
+    assert (call.endpoint, call.model, call.request_id) == ("chat", "m", "r")
     assert (call.n, call.stops, call.stream, call.include_usage, call.explain) == (1, (), False, False, False)
     assert (dict(call.params), dict(call.unknown)) == ({}, {})
     assert call.dialogue is not None

@@ -9,8 +9,7 @@ from itertools import islice
 from typing import Any
 
 from gateway.calls.dataset_prompts import dataset_prompt, make_conversation, name_prompt
-from gateway.calls.prepare import CONTINUE_FINAL, MAX_PROMPT, Prepared, too_long
-from gateway.calls.role_boundaries import SafePrompt, render_safely
+from gateway.calls.prepare import CONTINUE_FINAL, Prepared, check_length, make_exchange
 from gateway.calls.route import Route
 from gateway.core.call import Call, Candidates, PromptReference
 from gateway.core.dialogue import Dialogue, Message, RenderOptions
@@ -19,6 +18,7 @@ from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Pieces, Prompt, PromptMetadata
 from gateway.policy.admit.markers import refusal
+from gateway.policy.admit.role_boundaries import SafePrompt
 
 REQUEST_FIELDS: Mapping[str, Mapping[str, Any]] = {
     # As lm-eval sends them: some engines read ``logprobs: 0`` as none, others ``max_tokens: 0`` as no limit.
@@ -67,8 +67,7 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
         prompts, prompt_id = await dataset_candidates(route, call, call.prompt, found)
     for prompt in prompts.values():
         length = len(prompt.text) + sum([len(str(message.get("content"))) for message in prompt.messages or ()])
-        if length > MAX_PROMPT:
-            raise too_long(length, "candidates")
+        check_length(length, "candidates")
     rendered = time.perf_counter() - started
     texts = tuple([_scored_text(route, call, label, prompt, params) for label, prompt in prompts.items()])
     marker_notices = tuple(dict.fromkeys([notice for safe in found for notice in safe.notices]))
@@ -175,7 +174,7 @@ async def dataset_candidates(
         for label, items in dataset.candidates(reference.variables, reference.examples).items():
             made = make_conversation(route, dataset, reference, items, RenderOptions(whole=True), "ppl")
             if route.form == "messages":
-                route.media.check(made.dialogue.messages, files=call.media_files)
+                route.media.check(made.dialogue.messages, files=call.caller.allow_media_files)
             prompt = await _rendered(route, call, made.dialogue, found, made.prompt)
             metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
             prompts[label], prompt_id = replace(prompt, metadata=metadata), made.prompt_id
@@ -191,8 +190,8 @@ async def _rendered(
     route: Route, call: Call, dialogue: Dialogue, found: list[SafePrompt], prompt: Prompt | None = None
 ) -> Prompt:
     if route.form == "messages":
-        route.media.check(dialogue.messages, files=call.media_files)
-    safe = await render_safely(route, dialogue, prompt, allow=call.allow_markers)
+        route.media.check(dialogue.messages, files=call.caller.allow_media_files)
+    safe = await route.renderer.render_safely(dialogue, prompt, allow=call.caller.allow_markers)
     if safe.breaks:
         raise refusal("candidates")  # candidates are scored as text, so no token ids can be sent
     found.append(safe)
@@ -201,7 +200,7 @@ async def _rendered(
 
 async def _with_files(route: Route, call: Call, prompts: dict[str | None, Prompt]) -> dict[str | None, Prompt]:
     """Return the prompts with the final addresses of media files."""
-    if not call.media_files or route.form == "text":
+    if not route.media.takes_files or route.form == "text":
         return prompts
     messages = iter(await route.media.with_files([one for prompt in prompts.values() for one in prompt.messages or ()]))
     return {
@@ -217,18 +216,7 @@ def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, pa
     if not text and label is not None:
         params = {**params, **(COMPLETE if candidates.context is None else CONTINUE_FINAL)}
     candidate = candidates.labelled.get(label) if label is not None else None
-    exchange = Exchange(
-        endpoint="completions" if text else "chat",
-        request_id=call.request_id,
-        session=call.session,
-        tenant=call.tenant,
-        repeat=call.repeat,
-        prompts=(prompt.text,) if text else (),
-        messages=() if text else prompt.messages or (),
-        params=params,
-        bos=prompt.metadata.bos,
-        bos_text=prompt.metadata.bos_text,
-    )
+    exchange = make_exchange(route, call, prompt, params, generates=False)
     return ScoredText(label, exchange, candidate if isinstance(candidate, str) else prompt.text if text else None)
 
 

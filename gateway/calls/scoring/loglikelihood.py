@@ -124,13 +124,14 @@ async def _completions(route: Route, texts: Sequence[ScoredText]) -> list[tuple[
     An answer is checked before its backend is closed, so that the log and the circuit breaker see the error.
     """
     end, room = asyncio.get_running_loop().time() + route.spec.policy.delivery.total, asyncio.Semaphore(AT_ONCE)
-    attempts = texts[0].exchange.attempts
+    attempts, backend = texts[0].exchange.attempts, route.backend
+    assert backend is not None
     keys = [_key(text.exchange) for text in texts]
     tasks: dict[object, asyncio.Task[tuple[Completion, PromptTokens]]] = {}
 
     async def completion(exchange: Exchange) -> tuple[Completion, PromptTokens]:
         builder = CompletionBuilder()
-        async with room, route.backend.open(replace(exchange, deadline=end, attempts=attempts)) as events:
+        async with room, backend.open(replace(exchange, deadline=end, attempts=attempts)) as events:
             while batch := await events.next_batch():
                 for event in batch:
                     builder.add(event)

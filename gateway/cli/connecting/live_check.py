@@ -14,6 +14,7 @@ from gateway.backend.engines import declared_capabilities
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.cli.connecting.engine import CONNECT_SECONDS, SECONDS, served_models
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
 from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
 from gateway.core.errors import GatewayError, Problem, UpstreamAuthFailed, UpstreamModelMissing
@@ -68,7 +69,7 @@ async def _check(model: ModelSpec, position: int, client: HttpClient) -> LiveRes
 
 async def _ask(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
     """Ask one target, and return a phrase about its answer. Raises ``LiveProblem`` if the target cannot be used."""
-    if target.speaks not in ("completions", "chat"):
+    if not BACKEND_KINDS[target.speaks].openai_server:
         return "not asked, because it is a provider" if target.speaks == "litellm" else "runs in this process"
     try:
         key = None if target.key is None else target.key.get_secret_value()

@@ -30,6 +30,8 @@ class BackendKind:
     """The names allowed in the setting ``options``. None if targets of this kind have no ``options``."""
     file_setting: str = ""
     """The setting that names the target's file or folder. Problems with the file are reported at this setting."""
+    openai_server: bool = False
+    """Whether the target is a server with OpenAI's API. Such a server can be probed, and may have a tokenizer."""
     in_process: bool = False
     """Whether the model runs in this process. If so, the model's folder contains the tokenizer and context length."""
 
@@ -48,6 +50,7 @@ _ROWS = (
         form="text",
         required=("url",),
         optional=(*_SERVER_SETTINGS, "adds_bos"),
+        openai_server=True,
     ),
     BackendKind(
         name="chat",
@@ -55,6 +58,7 @@ _ROWS = (
         form="messages",
         required=("url",),
         optional=_SERVER_SETTINGS,
+        openai_server=True,
     ),
     BackendKind(
         name="litellm",

@@ -24,16 +24,16 @@ class Models:
     async def list(self, request: HttpRequest) -> None:
         """``GET /v1/models``: the models that the client's key allows."""
         stack = self._state.stack
-        key = authenticate(stack, request)
-        cards = [self._card(name, route) for name, route in stack.routes.items() if stack.keyring.allows(key, name)]
+        caller = authenticate(stack, request)
+        cards = [self._card(name, route) for name, route in stack.routes.items() if caller.may_use(name)]
         request.reply_json(200, {"object": "list", "data": cards})
 
     async def retrieve(self, request: HttpRequest) -> None:
         """``GET /v1/models/{id}``: one model."""
         stack = self._state.stack
-        key = authenticate(stack, request)
+        caller = authenticate(stack, request)
         name = unquote(request.path.removeprefix(MODEL_PATH))
-        request.reply_json(200, self._card(name, authorized_route(stack, key, name)))
+        request.reply_json(200, self._card(name, authorized_route(stack, caller, name)))
 
     def _card(self, name: str, route: Route) -> dict[str, Any]:
         card: dict[str, Any] = {

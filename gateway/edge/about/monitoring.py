@@ -32,6 +32,6 @@ class Monitoring:
 
     def _authorize(self, request: HttpRequest) -> None:
         if self._keyed:
-            key = authenticate(self._state.stack, request)
-            if key is not None and "*" not in key.models:
+            caller = authenticate(self._state.stack, request)
+            if caller.models is not None:
                 raise RouteNotFound("this path shows the names of all models; send a key that allows all models")

@@ -42,7 +42,7 @@ async def respond(
     if prepared.prompt is not None and prepared.prompt.metadata.notices:
         timeline.template_notices = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
     run = CallRun(route, prepared, timeline)
-    if call.fallbacks and call.endpoint == "chat":
+    if route.fallbacks and call.endpoint == "chat" and route.fallbacks_of(call.caller):
         run = FallbackRun(route, prepared, timeline, call)
     async with run as events:
         if run.route is not route:  # another model answers

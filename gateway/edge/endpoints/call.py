@@ -6,14 +6,13 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
-from gateway.assembly import Stack
 from gateway.calls.route import Route
+from gateway.calls.stack import Stack
 from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
-from gateway.config.snapshot import KeySpec
 from gateway.core.call import Call
+from gateway.core.caller import Caller
 from gateway.core.errors import (
     GatewayError,
     InvalidValue,
@@ -50,9 +49,6 @@ SHORT_BODY_SECONDS = 0.25
 LONG_BODY = 1024 * 1024
 """The size in bytes above which other calls may run between parsing and checking a body. Both take milliseconds."""
 
-SESSION = b"x-session-id"
-"""The header that names a session for ``delivery.balance: sticky``, as in other model routers."""
-
 UTF_8 = ("utf-8", "utf8")
 
 
@@ -77,11 +73,11 @@ class CallHandler:
             try:
                 if state.draining or state.running > state.stack.snapshot.server.max_in_flight:
                     await self._refuse(request, timeline)
-                call, route, key = await self._read(request, timeline)
+                call, route = await self._read(request, timeline)
                 if (mode := route.spec.policy.record) != "off":
-                    timeline.recording = _recording(state.stack, mode, route, key)
-                if state.stack.limiter.is_limited(key, call.model):
-                    admission = await self._admit(request, call, route, key, timeline)
+                    timeline.recording = _recording(state.stack, mode, route, request.caller)
+                if state.stack.limiter.is_limited(call.caller, call.model):
+                    admission = await self._admit(request, call, route, timeline)
                 await endpoint.respond(request, call, route, timeline)
                 end = ("ok", request.status, "")
             except asyncio.CancelledError:
@@ -108,19 +104,19 @@ class CallHandler:
         finally:
             state.running -= 1
             timeline.in_flight.value -= 1
-            timeline.key = request.key
+            timeline.caller = request.caller
             record = timeline.freeze(*end)
             if admission is not None:
                 admission.end(_used_tokens(record))
             if timeline.recording is not None:
-                timeline.recording.end(record, timeline.attempt_log.cache)
+                timeline.recording.end(record)
             metrics.record(record)
             log_call(record)
 
-    async def _read(self, request: HttpRequest, timeline: CallTimeline) -> tuple[Call, Route, KeySpec | None]:
-        """Return the call in the request's body, the route of the call's model, and the client's key."""
+    async def _read(self, request: HttpRequest, timeline: CallTimeline) -> tuple[Call, Route]:
+        """Return the call in the request's body, and the route of the call's model."""
         stack = self._state.stack
-        key = authenticate(stack, request)
+        caller = authenticate(stack, request)
         if request.model is not None:
             timeline.model = request.model
         limit = stack.snapshot.server.max_body
@@ -135,42 +131,32 @@ class CallHandler:
         if request.model is not None:
             _name_model(body, request.model)
         elif self._endpoint.for_tokenizers and body.get("model") is None:
-            body["model"] = only_model(stack, key)
+            body["model"] = only_model(stack, caller)
         try:
-            call = self._endpoint.read(body, request_id=request.request_id, received=request.received)
+            call = self._endpoint.read(body, request_id=request.request_id, caller=caller)
         except GatewayError:
             name = body.get("model")
-            if type(name) is str and name in stack.routes and stack.keyring.allows(key, name):
+            if type(name) is str and name in stack.routes and caller.may_use(name):
                 timeline.model = name
             raise
-        if SESSION in request.headers:
-            call = replace(call, session=request.headers[SESSION].decode("latin-1"))
-        if key is not None and key.allow_markers:
-            call = replace(call, allow_markers=True)
-        route = authorized_route(stack, key, call.model)
-        if route.media.takes_files and (key is None or key.allow_media_files):
-            call = replace(call, media_files=True)
-        if route.fallbacks:
-            call = replace(call, fallbacks=tuple([name for name in route.fallbacks if stack.keyring.allows(key, name)]))
-        if key is not None and stack.has_cache:
-            call = replace(call, tenant=key.name)
+        route = authorized_route(stack, caller, call.model)
         template = route.template.spec
         self._count_for(call.model, timeline)
         timeline.template, timeline.kind = template.name, template.kind
         timeline.stream = call.stream
         timeline.admitted()
-        return call, route, key
+        return call, route
 
-    async def _admit(
-        self, request: HttpRequest, call: Call, route: Route, key: KeySpec | None, timeline: CallTimeline
-    ) -> Admission:
+    async def _admit(self, request: HttpRequest, call: Call, route: Route, timeline: CallTimeline) -> Admission:
         """Check the limits of the key and the model. Wait while the model has too many calls."""
         limiter = self._state.stack.limiter
         texts = call.prompts if call.dialogue is None else call.dialogue.texts
         tokens = call.n * _most_tokens(call, route)
         self._state.queued.add(request)
         try:
-            admission = await limiter.admit(key, route.spec, sum(map(len, texts)), tokens, timeline.queue_waited)
+            admission = await limiter.admit(
+                call.caller, route.spec, sum(map(len, texts)), tokens, timeline.queue_waited
+            )
         except RateLimitExceeded as error:
             request.extra_headers += _header_block(error.headers)
             raise
@@ -210,14 +196,11 @@ class CallHandler:
         return Overloaded(f"too many concurrent requests (server.max_in_flight={limit}); retry later")
 
 
-def _recording(
-    stack: Stack, mode: Literal["metadata", "full"], route: Route, key: KeySpec | None
-) -> CallRecording | None:
+def _recording(stack: Stack, mode: Literal["metadata", "full"], route: Route, caller: Caller) -> CallRecording | None:
     """Return the recording of a call; None if the call must not be recorded."""
-    if stack.recorder is None or (key is not None and not key.record):
+    if stack.recorder is None or not caller.record:
         return None
-    name = key.name if key is not None else ""
-    return stack.recorder.begin(mode, name, route.spec.policy.name, stack.snapshot.recordings, stack.redactor)
+    return stack.recorder.begin(mode, route.spec.policy.name, stack.snapshot.recordings, stack.redactor)
 
 
 async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimeline) -> None:
@@ -274,13 +257,13 @@ async def _refused_model(stack: Stack, request: HttpRequest) -> str:
 
     Raises ``GatewayError`` or ``TimeoutError`` if the model is not known so early, or if the key forbids the model.
     """
-    key, name = authenticate(stack, request), request.model
+    caller, name = authenticate(stack, request), request.model
     if name is None:
         limit = min(stack.snapshot.server.max_body, SHORT_BODY)
         _check_body_headers(request, limit)
         async with asyncio.timeout(SHORT_BODY_SECONDS):
             name = parse_object(await request.body(limit)).get("model")
-    return authorized_route(stack, key, name if isinstance(name, str) else "").spec.name
+    return authorized_route(stack, caller, name if isinstance(name, str) else "").spec.name
 
 
 def _check_body_headers(request: HttpRequest, limit: int) -> None:

@@ -37,7 +37,7 @@ class Endpoint:
     """The name of the endpoint in metrics, log lines and call records."""
     path: str
     read: Callable[..., Call]
-    """``read(body, request_id=…, received=…)`` turns the parsed body into a ``Call``, or raises ``RequestError``."""
+    """``read(body, request_id=…, caller=…)`` turns the parsed body into a ``Call``, or raises ``RequestError``."""
     request: Any
     """The type of the request's body, for ``/openapi.json``."""
     summary: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.calls.prepare import MAX_PROMPT, prepare, too_long
+from gateway.calls.prepare import check_length, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.tokenizing import detokenize, tokenize_prepared, tokenize_text, tokenizer_info
@@ -20,8 +20,7 @@ async def respond_tokenize(request: HttpRequest, call: Call, route: Route, _time
     if call.dialogue is None:
         [prompt] = call.prompts
         assert isinstance(prompt, str)
-        if len(prompt) > MAX_PROMPT:
-            raise too_long(len(prompt), "prompt")
+        check_length(len(prompt), "prompt")
         special = call.add_special_tokens is not False
         tokens = await tokenize_text(route, prompt, add_special_tokens=special, strs=call.token_strs)
     else:
@@ -54,6 +53,6 @@ class TokenizerInfo:
     async def info(self, request: HttpRequest) -> None:
         """``GET /tokenizer_info``: the configuration of the model's tokenizer."""
         stack = self._state.stack
-        key = authenticate(stack, request)
-        route = authorized_route(stack, key, request.model or only_model(stack, key))
+        caller = authenticate(stack, request)
+        route = authorized_route(stack, caller, request.model or only_model(stack, caller))
         request.reply_json(200, await tokenizer_info(route))

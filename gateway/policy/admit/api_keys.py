@@ -9,52 +9,61 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 
 from gateway.config.sections.keys import expiry_note
 from gateway.config.snapshot import KeySpec
+from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import InvalidApiKey
 
 
 class Keyring:
     """The configured client keys."""
 
-    def __init__(self, keys: tuple[KeySpec, ...], now: Callable[[], float] = time.time) -> None:
-        self._by_digest = {bytes.fromhex(key.sha256): key for key in keys}
-        self._allowed: dict[str, set[str]] = {key.sha256: set() for key in keys}
-        """Digest of a key → the configured models that matched a pattern of the key so far."""
+    def __init__(
+        self, keys: Sequence[KeySpec], models: Iterable[str] = (), now: Callable[[], float] = time.time
+    ) -> None:
+        """``models``: the names of the configured models, of which each key allows some."""
+        names = tuple(models)
+        allowed = cache(
+            lambda patterns: frozenset([name for name in names if any(fnmatchcase(name, one) for one in patterns)])
+        )
+        self._by_digest = {
+            bytes.fromhex(key.sha256): (
+                key,
+                Caller(
+                    key=key.name,
+                    models=None if "*" in key.models else allowed(key.models),
+                    record=key.record,
+                    allow_markers=key.allow_markers,
+                    allow_media_files=key.allow_media_files,
+                ),
+            )
+            for key in keys
+        }
         self._now = now
         self.needed = bool(keys)
         """Whether a request needs a key. False if no keys are configured."""
 
-    def admit(self, authorization: str | None) -> KeySpec | None:
-        """Return the key that an ``Authorization`` header contains, or None if no keys are configured.
+    def authenticate(self, authorization: str | None) -> Caller:
+        """Return the owner of the key in an ``Authorization`` header, or ``ANONYMOUS`` if no keys are configured.
 
         Raises ``InvalidApiKey`` if the key is missing, unknown or expired.
         """
-        if not self._by_digest:
-            return None
+        if not self.needed:
+            return ANONYMOUS
         scheme, _, token = (authorization or "").partition(" ")
-        key = self._by_digest.get(hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).digest())
-        if scheme.lower() != "bearer" or key is None:
+        found = self._by_digest.get(hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).digest())
+        if scheme.lower() != "bearer" or found is None:
             raise InvalidApiKey(
                 "the request has no valid client key; send a key of this gateway (made with gateway keys new), not a "
                 "provider's key, as `Authorization: Bearer …`"
             )
+        key, caller = found
         if key.expires is not None and key.expires <= self._now():
             error = InvalidApiKey("this client key has expired; ask the operator for a new one")
             error.log_message = expiry_note(key, "expired")
             raise error
-        return key
-
-    def allows(self, key: KeySpec | None, model: str) -> bool:
-        """Return whether a key may use a configured model. ``key``: None if no keys are configured."""
-        if key is None:
-            return True
-        allowed = self._allowed[key.sha256]
-        if model not in allowed:
-            if not any(fnmatchcase(model, pattern) for pattern in key.models):
-                return False
-            allowed.add(model)
-        return True
+        return caller

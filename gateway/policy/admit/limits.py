@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.config.snapshot import KeyLimits, KeySpec, LimitsPolicy, ModelSpec
+from gateway.core.caller import Caller
 from gateway.core.errors import RateLimitExceeded
 from gateway.policy.admit.call_queue import CallQueue
 from gateway.policy.admit.rates import Balance, Charge, RateStore
@@ -69,7 +70,7 @@ class Limiter:
         self._queues = concurrency.queues
         self._queue_length = concurrency.queue_length
         self._models = frozenset(name for name, model in models.items() if model.policy.limits != LimitsPolicy())
-        self._keys = frozenset(key.name for key in keys if key.limits != KeyLimits())
+        self._key_limits = {key.name: key.limits for key in keys if key.limits != KeyLimits()}
         self._limited = {
             name: limits for name, model in models.items() if (limits := model.policy.limits).concurrency is not None
         }
@@ -80,12 +81,12 @@ class Limiter:
             queue = self._queues.setdefault(name, CallQueue(name, self._queue_length))
             queue.limit(limits.concurrency or 0, limits.queue_wait, limits.queue_size)
 
-    def is_limited(self, key: KeySpec | None, model: str) -> bool:
-        """Return whether the key or the model has any limit."""
-        return model in self._models or (key is not None and key.name in self._keys)
+    def is_limited(self, caller: Caller, model: str) -> bool:
+        """Return whether the client's key or the model has any limit."""
+        return model in self._models or caller.key in self._key_limits
 
     async def admit(
-        self, key: KeySpec | None, model: ModelSpec, characters: int, max_tokens: int, waited: Callable[[float], None]
+        self, caller: Caller, model: ModelSpec, characters: int, max_tokens: int, waited: Callable[[float], None]
     ) -> Admission:
         """Admit a call, after waiting for a slot of the model if necessary.
 
@@ -93,8 +94,8 @@ class Limiter:
         maximum length of the answer. ``waited``: see ``CallQueue.enter``. Raises ``RateLimitExceeded``, or
         ``Overloaded`` if the queue refuses the call.
         """
-        limits = model.policy.limits
-        key_limits, name = (key.limits, key.name) if key is not None else (KeyLimits(), "")
+        limits, name = model.policy.limits, caller.key
+        key_limits = self._key_limits.get(name, KeyLimits())
         concurrency = key_limits.concurrency
         if concurrency is not None and self.running[name] >= concurrency:
             raise RateLimitExceeded(

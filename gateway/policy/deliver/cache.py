@@ -25,7 +25,7 @@ from gateway.wire.stored_events import dump_json
 MAX_ANSWER = 4 * 1024 * 1024
 """The maximum size of an answer that is stored, in characters as counted by ``delta_size``."""
 
-NOT_KEYED = {"request_id", "session", "deadline", "total", "max_attempts", "attempts"}
+NOT_KEYED = {"request_id", "caller", "deadline", "total", "max_attempts", "attempts"}
 KEYED = tuple(sorted({one.name for one in fields(Exchange)} - NOT_KEYED))
 """The fields of an exchange that are in the cache key. Fields that cannot change an answer are left out."""
 
@@ -102,7 +102,7 @@ def target_identity(model: ModelSpec) -> list[object]:
 
 def cache_key(exchange: Exchange, targets: list[object]) -> bytes:
     """Return the SHA-256 of the request, the targets (``target_identity``), the client's key and the repeat index."""
-    request = [targets, *[_ordered(getattr(exchange, name)) for name in KEYED]]
+    request = [targets, *[_ordered(getattr(exchange, name)) for name in KEYED], exchange.caller.key]
     return hashlib.sha256(dump_json(request).encode("ascii")).digest()
 
 

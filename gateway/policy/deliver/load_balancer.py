@@ -117,7 +117,7 @@ class Sticky(LeastBusy):
 
 
 def _sticky_key(exchange: Exchange) -> str:
-    named = exchange.session or exchange.params.get("prompt_cache_key") or exchange.params.get("user")
+    named = exchange.caller.session or exchange.params.get("prompt_cache_key") or exchange.params.get("user")
     if named:
         return f"named {named}"
     if exchange.messages:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.call import Call
+from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Notice
@@ -39,7 +40,7 @@ CHOICES = ("none", "auto", "required")
 ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
 
 
-def read_response(body: dict[str, Any], *, request_id: str, received: float) -> Call:
+def read_response(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS) -> Call:
     """Read a ``/v1/responses`` body."""
     fields = split_fields(SCHEMA, body, "")
     known = fields.known
@@ -72,7 +73,7 @@ def read_response(body: dict[str, Any], *, request_id: str, received: float) -> 
     if ENCRYPTED in include:
         notices.append(Notice("ignored_field", f"include {ENCRYPTED}"))
     call = read_chat(
-        {name: value for name, value in chat.items() if value is not None}, request_id=request_id, received=received
+        {name: value for name, value in chat.items() if value is not None}, request_id=request_id, caller=caller
     )
     return replace(call, echo=_echo(known, tools, text), notices=tuple(notices))
 

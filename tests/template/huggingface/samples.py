@@ -30,7 +30,7 @@ def jinja(source: str = CHATML, **keys: Any) -> JinjaTemplate:
 
 def dialogue(body: dict[str, Any]) -> Dialogue:
     """The dialogue of a request's body."""
-    call = read_chat({"model": "m", **body}, request_id="r", received=0.0)
+    call = read_chat({"model": "m", **body}, request_id="r")
     assert call.dialogue is not None
     return call.dialogue
 

@@ -25,7 +25,7 @@ CHAT_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "argume
 
 
 def read(**fields: Any) -> Call:
-    return read_response({"model": "m", "input": "hi", **fields}, request_id="r", received=1.5)
+    return read_response({"model": "m", "input": "hi", **fields}, request_id="r")
 
 
 def messages(value: Any, **fields: Any) -> list[Any]:
@@ -162,7 +162,7 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields here, fie
 @pytest.mark.parametrize(("fields", "chat"), FIELDS.values(), ids=FIELDS)
 def test_a_field_has_the_effect_of_its_chat_field(fields: dict[str, Any], chat: dict[str, Any]) -> None:
     call = read(**fields)
-    expected = read_chat({"model": "m", "messages": [USER], **chat}, request_id="r", received=1.5)
+    expected = read_chat({"model": "m", "messages": [USER], **chat}, request_id="r")
     for name in ("endpoint", "model", "params", "unknown", "stops", "stream", "dialogue"):
         assert getattr(call, name) == getattr(expected, name), name
 

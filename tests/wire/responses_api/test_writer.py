@@ -26,7 +26,7 @@ EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 def writer(params: dict[str, Any] | None = None, **more: Any) -> ResponsesApiWriter:
     one = ResponsesApiWriter(AnswerHead("resp_1", "m", 7, include_usage=False, **more), now=lambda: 9.5)
-    call = read_response({"model": "m", "input": "hi", "instructions": "Be short."}, request_id="r", received=0)
+    call = read_response({"model": "m", "input": "hi", "instructions": "Be short."}, request_id="r")
     one.repeat_request(call.echo, params or {})
     return one
 

@@ -75,16 +75,14 @@ class CallRecording:
 
     recorder: Recorder
     mode: Literal["metadata", "full"]
-    key: str
-    """The name of the client's key. Empty if the call has no key."""
     policy: str
     spec: RecordingsSpec
     redactor: Redactor
     exchanges: list[RecordedExchange] = field(default_factory=list)
 
-    def end(self, record: Record, cache: str) -> None:
-        """Write the recording in the background. ``cache``: the value of ``AttemptLog.cache``."""
-        self.recorder.write(self, record, cache)
+    def end(self, record: Record) -> None:
+        """Write the recording in the background."""
+        self.recorder.write(self, record)
 
 
 class Recorder:
@@ -114,15 +112,14 @@ class Recorder:
     def begin(
         self,
         mode: Literal["metadata", "full"],
-        key: str,
         policy: str,
         spec: RecordingsSpec,
         redactor: Redactor = NOTHING,
     ) -> CallRecording:
         """Return a new recording for a call that begins. ``spec`` and ``redactor`` belong to its configuration."""
-        return CallRecording(recorder=self, mode=mode, key=key, policy=policy, spec=spec, redactor=redactor)
+        return CallRecording(recorder=self, mode=mode, policy=policy, spec=spec, redactor=redactor)
 
-    def write(self, call: CallRecording, record: Record, cache: str) -> None:
+    def write(self, call: CallRecording, record: Record) -> None:
         """Write a finished call in the background. The recording is dropped if too many recordings wait."""
         size = sum(map(_size, call.exchanges))
         waiting, waiting_size = self._given - self._done, self._given_size - self._done_size
@@ -130,7 +127,7 @@ class Recorder:
             self._dropped("queue_full")
             return
         try:
-            self._thread.submit(self._write, call, record, cache, self._now() - record.duration, size)
+            self._thread.submit(self._write, call, record, self._now() - record.duration, size)
         except RuntimeError:  # closed: the process ends
             self._dropped("failed")
             return
@@ -142,13 +139,13 @@ class Recorder:
         self._thread.submit(self._release)
         self._thread.shutdown()
 
-    def _write(self, call: CallRecording, record: Record, cache: str, started: float, size: int) -> None:
+    def _write(self, call: CallRecording, record: Record, started: float, size: int) -> None:
         try:
             if self._database is None:
                 self._database = open_database(self._path, SCHEMA, SCHEMA_VERSION, BUSY_SECONDS)
             with self._database:
                 mode, rows = self._exchange_rows(call, record.request_id)
-                number = _insert(self._database, "calls", _call_row(call, mode, record, cache, started))
+                number = _insert(self._database, "calls", _call_row(call, mode, record, started))
                 for row in rows:
                     _insert(self._database, "exchanges", {"call": number, **row})
                 self._remove_old(self._database, call.spec)
@@ -204,9 +201,9 @@ def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) ->
     return done.lastrowid
 
 
-def _call_row(call: CallRecording, mode: str, record: Record, cache: str, started: float) -> dict[str, Any]:
+def _call_row(call: CallRecording, mode: str, record: Record, started: float) -> dict[str, Any]:
     own = {
-        "time": started, "key": call.key, "policy": call.policy, "mode": mode, "cache": cache, "version": VERSION,
+        "time": started, "policy": call.policy, "mode": mode, "version": VERSION,
         "failed_attempts": dump_json(record.failed_attempts),
     }  # fmt: skip
     return {name: own[name] if name in own else getattr(record, name) for name in CALL_COLUMNS}

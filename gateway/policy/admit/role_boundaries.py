@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gateway.backend.tokenizer import MIN_THREADED, Tokenizer
-from gateway.calls.route import Route
+from gateway.config.snapshot import MarkersPolicy
 from gateway.core.dialogue import (
     COMPARED_KEYS,
     DEFAULT_OPTIONS,
@@ -32,6 +32,7 @@ from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateErr
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment, Segments
 from gateway.policy.admit.markers import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
+from gateway.template.base import Template
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
 from gateway.template.passthrough import as_sent
 from gateway.wire.requests import read_messages
@@ -69,91 +70,156 @@ class SafePrompt:
     tools: Sequence[Mapping[str, Any]] | None = None
     """The changed tools of a request to a target that accepts messages. None if the tools are unchanged."""
 
+    async def token_ids(self, tokenizer: Tokenizer, *, special: bool) -> tuple[int, ...]:
+        """Return the token ids of a prompt with ``breaks``, which is tokenized in parts.
 
-async def render_safely(
-    route: Route,
-    dialogue: Dialogue,
-    prompt: Prompt | None = None,
-    *,
-    allow: bool = False,
-    variables: Mapping[str, Any] = EMPTY_MAPPING,
-) -> SafePrompt:
-    """Render a dialogue, and apply the marker policy. Raises ``SpecialTokenInContent`` if the policy refuses a marker.
+        ``special``: whether the tokenizer adds its special tokens (BOS) before the text.
+        """
+        text = self.prompt.text
+        if len(text) < MIN_THREADED:
+            return split_ids(tokenizer, text, self.breaks, special=special)
+        return await asyncio.to_thread(split_ids, tokenizer, text, self.breaks, special=special)
 
-    ``prompt``: the prompt, if the dialogue is already rendered. ``allow``: whether the client's key may send markers.
-    ``variables``: request fields that the target's own template may write. A marker in these fields is refused.
-    """
-    if prompt is None:
-        prompt = await route.render(dialogue)
-    rule = route.marker_rule if not allow else route.allowed_markers
-    if rule is None:
-        return SafePrompt(prompt)
-    for name, value in variables.items():
-        rule.check_variables(value, name, MarkerCounts())
-    texts, names = _texts_of(dialogue, prompt), _message_names(dialogue)
-    if names:
-        texts = [*texts, *names.values()]
-    folded: MarkerCounts | None = None
-    if rule.folded is not None:
-        folded = rule.count_folded([*texts, *texts_in(list(variables.values()))])
-    is_program = isinstance(prompt.source, DeferredSegments) and rule.changes
-    if is_program:
-        await _refuse_markers_of_names(route, rule, dialogue)
-    if not rule.may_occur(texts) and not (
-        is_program and rule.may_be_made_of(texts) and not await _has_markers_of_shape(route, rule, dialogue, prompt)
-    ):
-        if folded is None:
+
+class SafeRenderer:
+    """Renders the conversations of one model, and applies the model's policy for markers."""
+
+    def __init__(self, template: Template, rule: MarkerRule | None) -> None:
+        """``rule``: None if the model has no markers."""
+        self._template = template
+        self._render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = getattr(template, "render_async", None)
+        """Used in place of ``template.render`` if the template is a chat template. It may render in another process."""
+        self.rule = rule
+        self._allowing = None if rule is None else MarkerRule(rule.markers, MarkersPolicy("allow", "allow"))
+        """The rule for clients that may send markers. This rule counts markers and never changes a text."""
+
+    async def render(self, dialogue: Dialogue) -> Prompt:
+        """Render a dialogue without the policy."""
+        return self._template.render(dialogue) if self._render_async is None else await self._render_async(dialogue)
+
+    async def render_safely(
+        self,
+        dialogue: Dialogue,
+        prompt: Prompt | None = None,
+        *,
+        allow: bool = False,
+        variables: Mapping[str, Any] = EMPTY_MAPPING,
+    ) -> SafePrompt:
+        """Render a dialogue, and apply the marker policy.
+
+        ``prompt``: the prompt, if the dialogue is already rendered. ``allow``: whether the client may send markers.
+        ``variables``: request fields that the target's own template may write. A marker in these fields is refused.
+        Raises ``SpecialTokenInContent`` if the policy refuses a marker.
+        """
+        if prompt is None:
+            render_async = self._render_async
+            prompt = self._template.render(dialogue) if render_async is None else await render_async(dialogue)
+        rule = self.rule if not allow else self._allowing
+        if rule is None:
             return SafePrompt(prompt)
-        return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
-    for path, name in names.items():  # a name may be refused, also if the template does not write it
-        rule.apply([Segment(name, "", path, False)], MarkerCounts())
-    counts = MarkerCounts()
-    safe = await _with_policy(route, rule, dialogue, prompt, counts)
-    if folded is not None:
-        counts.found = folded.found | counts.found
-    return replace(safe, notices=rule.notices(counts), markers=rule.actions_taken(counts))
+        for name, value in variables.items():
+            rule.check_variables(value, name, MarkerCounts())
+        texts, names = _texts_of(dialogue, prompt), _message_names(dialogue)
+        if names:
+            texts = [*texts, *names.values()]
+        folded: MarkerCounts | None = None
+        if rule.folded is not None:
+            folded = rule.count_folded([*texts, *texts_in(list(variables.values()))])
+        is_program = isinstance(prompt.source, DeferredSegments) and rule.changes
+        if is_program:
+            await self._refuse_markers_of_names(rule, dialogue)
+        if not rule.may_occur(texts) and not (
+            is_program and rule.may_be_made_of(texts) and not await self._has_markers_of_shape(rule, dialogue, prompt)
+        ):
+            if folded is None:
+                return SafePrompt(prompt)
+            return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
+        for path, name in names.items():  # a name may be refused, also if the template does not write it
+            rule.apply([Segment(name, "", path, False)], MarkerCounts())
+        counts = MarkerCounts()
+        safe = await self._with_policy(rule, dialogue, prompt, counts)
+        if folded is not None:
+            counts.found = folded.found | counts.found
+        return replace(safe, notices=rule.notices(counts), markers=rule.actions_taken(counts))
 
-
-async def _with_policy(
-    route: Route, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt, counts: MarkerCounts
-) -> SafePrompt:
-    """Apply the marker policy to a prompt that may have forged markers, and count them in ``counts``."""
-    if prompt.messages is not None:
-        sent = [rule.apply_to_json(one, f"messages[{at}]", counts) for at, one in enumerate(prompt.messages)]
-        return SafePrompt(replace(prompt, source=tuple(sent)), tools=_safe_tools(rule, dialogue, counts))
-    if isinstance(prompt.source, DeferredSegments) and not rule.changes:
-        _safe_dialogue(rule, dialogue, counts)  # only counts: the segments of a chat template are costly
-        return SafePrompt(prompt)
-    segments = await _segments_of(prompt)
-    if any(segment.origin == MIXED for segment in segments):
-        return SafePrompt(await _rendered_again(route, rule, dialogue, counts))
-    try:
-        safe = rule.apply(segments, counts)
-    except SpecialTokenInContent as error:
-        error.param = _field(rule, dialogue, error.param or "")
-        raise
-    return SafePrompt(prompt if safe.segments == segments else _prompt_of(prompt, safe.segments), breaks=safe.breaks)
-
-
-async def _has_markers_of_shape(route: Route, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> bool:
-    """Return whether a chat template has made the same markers as for a conversation of the same shape.
-
-    The expected markers of messages with only a role and a text depend on the shape of the conversation alone, so they
-    are computed once for each shape, with fixed texts. Other conversations are rendered a second time.
-    """
-    shape = _shape(dialogue)
-    if shape is None:
-        return await _has_expected_markers(rule, prompt)
-    expected = rule.expected.get(shape)
-    if expected is None:
+    async def _with_policy(
+        self, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt, counts: MarkerCounts
+    ) -> SafePrompt:
+        """Apply the marker policy to a prompt that may have forged markers, and count them in ``counts``."""
+        if prompt.messages is not None:
+            sent = [rule.apply_to_json(one, f"messages[{at}]", counts) for at, one in enumerate(prompt.messages)]
+            return SafePrompt(replace(prompt, source=tuple(sent)), tools=_safe_tools(rule, dialogue, counts))
+        if isinstance(prompt.source, DeferredSegments) and not rule.changes:
+            _safe_dialogue(rule, dialogue, counts)  # only counts: the segments of a chat template are costly
+            return SafePrompt(prompt)
+        segments = await _segments_of(prompt)
+        if any(segment.origin == MIXED for segment in segments):
+            return SafePrompt(await self._rendered_again(rule, dialogue, counts))
         try:
-            expected = rule.in_order((await route.render(_example(shape))).text)
-        except (InvalidValue, TemplateError):
+            safe = rule.apply(segments, counts)
+        except SpecialTokenInContent as error:
+            error.param = _field(rule, dialogue, error.param or "")
+            raise
+        if safe.segments != segments:
+            prompt = _prompt_of(prompt, safe.segments)
+        return SafePrompt(prompt, breaks=safe.breaks)
+
+    async def _has_markers_of_shape(self, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> bool:
+        """Return whether a chat template has made the same markers as for a conversation of the same shape.
+
+        The expected markers of messages with only a role and a text depend on the shape of the conversation alone, so
+        they are computed once for each shape, with fixed texts. Other conversations are rendered a second time.
+        """
+        shape = _shape(dialogue)
+        if shape is None:
             return await _has_expected_markers(rule, prompt)
-        if len(rule.expected) >= MAX_SHAPES:
-            rule.expected.clear()
-        rule.expected[shape] = expected
-    return rule.in_order(prompt.text) == expected
+        expected = rule.expected.get(shape)
+        if expected is None:
+            try:
+                expected = rule.in_order((await self.render(_example(shape))).text)
+            except (InvalidValue, TemplateError):
+                return await _has_expected_markers(rule, prompt)
+            if len(rule.expected) >= MAX_SHAPES:
+                rule.expected.clear()
+            rule.expected[shape] = expected
+        return rule.in_order(prompt.text) == expected
+
+    async def _refuse_markers_of_names(self, rule: MarkerRule, dialogue: Dialogue) -> None:
+        """Raise ``SpecialTokenInContent`` if a chat template makes a marker of a role, a type or a plain variable.
+
+        Templates compare such names with constants, so a conversation with other names may have other markers. Instead,
+        each name is replaced by a number, and the numbers in the prompt are replaced by the name.
+        """
+        for name in _unusual_names(rule, dialogue):
+            number = str(secrets.randbelow(10**20)).zfill(20)
+            try:
+                text = (await self.render(_renamed_dialogue(dialogue, name, number))).text
+            except (InvalidValue, TemplateError):
+                continue  # the template accepts only names that it compares with
+            expected = rule.in_order(text)
+            for form in (name, name.upper(), name.lower(), name.title()):
+                if rule.in_order(text.replace(number, form)) != expected:
+                    raise refusal(
+                        "messages",
+                        "the name of a role, or a value, of which the chat template makes a marker that separates",
+                    )
+
+    async def _rendered_again(self, rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -> Prompt:
+        """Change the texts of a conversation by the policy and render it again.
+
+        For a chat template without exact segments. Raises ``SpecialTokenInContent`` if the policy needs the segments
+        (``token_ids``), and if the template still writes other markers than for the same conversation with numbers as
+        texts.
+        """
+        changed = _safe_dialogue(rule, dialogue, counts)
+        if "token_ids" in [action for action, _ in rule.actions_taken(counts)]:
+            raise refusal("messages")
+        prompt = await self.render(changed)
+        if not await _has_expected_markers(rule, prompt):
+            raise refusal(
+                "messages", "characters from which this model's chat template may make a marker that separates"
+            )
+        return prompt
 
 
 async def _has_expected_markers(rule: MarkerRule, prompt: Prompt) -> bool:
@@ -176,27 +242,6 @@ async def _has_expected_markers(rule: MarkerRule, prompt: Prompt) -> bool:
         except (InvalidValue, TemplateError) as error:
             LOG.info("a chat template refuses a conversation with other texts: %s", error)
     return False
-
-
-async def _refuse_markers_of_names(route: Route, rule: MarkerRule, dialogue: Dialogue) -> None:
-    """Raise ``SpecialTokenInContent`` if a chat template makes a marker of a role, a type or a plain variable.
-
-    Templates compare such names with constants, so a conversation with other names may have other markers. Instead,
-    each name is replaced by a number, and the numbers in the prompt are replaced by the name.
-    """
-    for name in _unusual_names(rule, dialogue):
-        number = str(secrets.randbelow(10**20)).zfill(20)
-        try:
-            text = (await route.render(_renamed_dialogue(dialogue, name, number))).text
-        except (InvalidValue, TemplateError):
-            continue  # the template accepts only names that it compares with
-        expected = rule.in_order(text)
-        for form in (name, name.upper(), name.lower(), name.title()):
-            if rule.in_order(text.replace(number, form)) != expected:
-                raise refusal(
-                    "messages",
-                    "the name of a role, or a value, of which the chat template makes a marker that separates",
-                )
 
 
 def _unusual_names(rule: MarkerRule, dialogue: Dialogue) -> Sequence[str]:
@@ -287,32 +332,6 @@ def _field(rule: MarkerRule, dialogue: Dialogue, origin: str) -> str:
     except SpecialTokenInContent as error:
         return error.param or origin
     return origin  # the marker has a part in the template
-
-
-async def token_prompt(tokenizer: Tokenizer, safe: SafePrompt, *, special: bool) -> tuple[int, ...]:
-    """Return the token ids of a prompt that is tokenized in parts.
-
-    ``special``: whether the tokenizer adds its special tokens (BOS) before the text.
-    """
-    text = safe.prompt.text
-    if len(text) < MIN_THREADED:
-        return split_ids(tokenizer, text, safe.breaks, special=special)
-    return await asyncio.to_thread(split_ids, tokenizer, text, safe.breaks, special=special)
-
-
-async def _rendered_again(route: Route, rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -> Prompt:
-    """Change the texts of a conversation by the policy and render it again, for a chat template without exact segments.
-
-    Raises ``SpecialTokenInContent`` if the policy needs the segments (``token_ids``), and if the template still writes
-    other markers than for the same conversation with numbers as texts.
-    """
-    changed = _safe_dialogue(rule, dialogue, counts)
-    if "token_ids" in [action for action, _ in rule.actions_taken(counts)]:
-        raise refusal("messages")
-    prompt = await route.render(changed)
-    if not await _has_expected_markers(rule, prompt):
-        raise refusal("messages", "characters from which this model's chat template may make a marker that separates")
-    return prompt
 
 
 def _safe_dialogue(rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -> Dialogue:

@@ -50,7 +50,7 @@ def prompt_of(route: Route, *texts: str | dict[str, Any], **fields: Any) -> str:
         {"role": roles[at % 2], "content": one} if isinstance(one, str) else one for at, one in enumerate(texts)
     ]
     body = {"model": "m", "max_tokens": 1, "messages": messages, **fields}
-    [prompt] = asyncio.run(prepare(route, read_chat(body, request_id="r", received=0.0))).exchange.prompts
+    [prompt] = asyncio.run(prepare(route, read_chat(body, request_id="r"))).exchange.prompts
     assert isinstance(prompt, str)
     return prompt
 
@@ -248,8 +248,8 @@ def test_no_request_changes_what_another_request_may_send() -> None:
         route = route_of(jinja(REMOVES), "escape", "report")
         assert {text: outcome(route, text) for text in order} == alone
     prompt_of(route, *["<b>"] * 33)  # a longer shape than the gateway keeps
-    assert route.marker_rule is not None
-    kept = [len(roles) for roles, *_ in route.marker_rule.expected]  # none without the fast paths
+    assert route.renderer.rule is not None
+    kept = [len(roles) for roles, *_ in route.renderer.rule.expected]  # none without the fast paths
     assert max(kept, default=1) == 1
     for number in range(2**9):  # more shapes of conversations than the gateway keeps
         roles = [("user", "assistant")[number >> bit & 1] for bit in range(9)]

@@ -1,0 +1,30 @@
+"""The objects that serve one configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.calls.route import Route
+from gateway.config.snapshot import Snapshot
+from gateway.policy.admit.api_keys import Keyring
+from gateway.policy.admit.limits import Limiter
+from gateway.policy.deliver.health_check import HealthCheck
+from gateway.policy.deliver.storage.recorder import Recorder
+from gateway.wire.redaction import NOTHING, Redactor
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The objects that serve one configuration. A call uses the same stack until it ends, even after a reload."""
+
+    snapshot: Snapshot
+    routes: Mapping[str, Route]
+    keyring: Keyring
+    limiter: Limiter
+    recorder: Recorder | None = None
+    """Writes the recordings. None if the configuration names no file for recordings."""
+    redactor: Redactor = NOTHING
+    """For the recordings of this configuration."""
+    health_checks: tuple[HealthCheck, ...] = ()
+    """The health checks of the targets. Each health check runs in its own task while this stack is in use."""

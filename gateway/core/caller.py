@@ -1,0 +1,31 @@
+"""The client that makes a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The client that makes a call: the name and the rights of its key, and the session of the request."""
+
+    key: str = ""
+    """The name of the client's key. Empty if no keys are configured, and before the key is known to be valid."""
+    models: frozenset[str] | None = None
+    """The configured models that the client may use. None: all models."""
+    record: bool = True
+    """True: the calls may be recorded. False overrides the policy of the model."""
+    allow_markers: bool = False
+    """True: texts may contain markers of the model's template."""
+    allow_media_files: bool = True
+    """True: messages may name media files. The policy of the model decides which files are accepted."""
+    session: str = ""
+    """The value of the header ``x-session-id``; empty if the client did not send the header."""
+
+    def may_use(self, model: str) -> bool:
+        """Return whether the client may use a configured model."""
+        return self.models is None or model in self.models
+
+
+ANONYMOUS = Caller()
+"""The caller of a gateway without client keys."""
