@@ -11,7 +11,7 @@ from gateway.core.completion import Choice, Completion
 from gateway.core.errors import SEND_AGAIN, UpstreamError, UpstreamIgnoredParameter, UpstreamIncomplete
 from gateway.core.events import Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
-from gateway.core.text_splice import TextSplice
+from gateway.core.text_splice import TextSplice, text_source
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser
 from gateway.stream.prompt_logprobs import CHECK_ENGINE
@@ -30,7 +30,7 @@ class ResponseStream:
 
     __slots__ = (
         "_choices", "_count", "_count_room", "_count_texts", "_cutter", "_events", "_failure", "_first", "_over",
-        "_parser", "_parsing", "_pending", "_plain", "_stops", "_streams", "_timeline", "_token_data",
+        "_parser", "_parsing", "_pending", "_plain", "_source", "_stops", "_streams", "_timeline", "_token_data",
         "_unfinished", "_wants_logprobs", "exhausted",
     )  # fmt: skip
 
@@ -65,6 +65,8 @@ class ResponseStream:
         self._wants_logprobs = completes and logprobs is not None and logprobs is not False  # 0 requests them too
         self._plain = completes and not self._wants_logprobs and count is None and parser is None and token_data is None
         """True if the text is only cut at stops, and nothing is parsed or checked."""
+        self._source = text_source(events) if self._plain and exchange.stream else None
+        """Forwards text past this object. None if every event must be processed here or in a delivery layer."""
         self._parsing: asyncio.Future[list[Event]] | None = None
         """The batch that is being parsed in a thread."""
         self._first: Sequence[Event] = ()
@@ -139,12 +141,17 @@ class ResponseStream:
         completion = builder.result()
         return completion if self._token_data is None else await self._token_data.check(completion)
 
+    @property
+    def can_forward(self) -> bool:
+        """True if plain text may be forwarded from the upstream to the client. Constant."""
+        return self._source is not None
+
     async def forward_text(self, splice: TextSplice) -> None:
-        """Forward text directly from the upstream to the client where this is possible. See ``Events``."""
-        if self._over or not self._plain or not self._streams:
+        """Forward text directly from the upstream to the client. See ``TextSource``."""
+        if self._over or self._source is None:
             return
         if not self._stops:
-            await self._events.forward_text(splice)
+            await self._source.forward_text(splice)
             return
         cutter = self._get_cutter()
         splice.halts = cutter.stops.first
@@ -152,7 +159,7 @@ class ResponseStream:
             if not cutter.choice(index).clear:
                 del splice.frames[index]
         try:
-            await self._events.forward_text(splice)
+            await self._source.forward_text(splice)
         finally:
             for index, frame in splice.frames.items():
                 cutter.choice(index).received += frame.forwarded

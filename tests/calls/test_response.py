@@ -24,7 +24,7 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.record import Record
-from gateway.core.text_splice import ChoiceFrame, TextSplice
+from gateway.core.text_splice import ChoiceFrame, TextSource, TextSplice
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.tool_calls.registry import FORMATS
@@ -53,6 +53,10 @@ class ScriptedEvents:
     @property
     def exhausted(self) -> bool:
         return self.marks_end and not self.left and self.error is None
+
+    @property
+    def text_source(self) -> TextSource:
+        return self
 
     async def forward_text(self, splice: TextSplice) -> None:
         while self.left and len(self.left[0]) == 1 and self._forward(self.left[0][0], splice):

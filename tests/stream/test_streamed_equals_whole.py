@@ -23,7 +23,6 @@ from gateway.calls.timeline import CallTimeline
 from gateway.core.answer_markers import Thinking
 from gateway.core.completion import Completion
 from gateway.core.events import Event
-from gateway.core.text_splice import TextSplice
 from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.sse import SseParser
 from gateway.stream.surrogates import loads, maybe_lone
@@ -109,9 +108,6 @@ class EngineEvents:
 
     async def next_batch(self) -> Sequence[Event]:
         return next(self._batches, ())
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Forwards nothing, as a backend that cannot."""
 
 
 def batches(script: Script, pieces: Iterable[bytes], is_stream: bool) -> Iterator[Sequence[Event]]:
