@@ -125,7 +125,7 @@ def batches(script: Script, pieces: Iterable[bytes], is_stream: bool) -> Iterato
 def response(script: Script, events: EngineEvents, streams: bool) -> ResponseStream:
     choices = len(script.texts)
     request = exchange(n=choices, stops=script.stops, stream=streams, params={"logprobs": 0} if script.scored else {})
-    parser = None if script.parsing is None else OutputParser(script.parsing, choices)
+    parser = None if script.parsing is None else OutputParser(script.parsing)
     return ResponseStream(request, events, CallTimeline("chat", "r", 0.0), None, parser)
 
 
