@@ -9,7 +9,6 @@ from gateway.backend.scripted import Script, ScriptedBackend
 from gateway.core.errors import GatewayError
 from gateway.core.events import Event
 from gateway.core.exchange import Events, Exchange
-from gateway.core.text_splice import TextSplice
 
 
 class RecordingBackend(ScriptedBackend):
@@ -51,6 +50,3 @@ class RecordingEvents:
             raise
         self.ended = not batch
         return batch
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        await self._events.forward_text(splice)

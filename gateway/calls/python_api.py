@@ -12,7 +12,7 @@ from gateway.backend.tokenizer import Tokenizer
 from gateway.config.library import find_template
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
-from gateway.core.events import Delta, Event, Finish
+from gateway.core.events import Delta, Finish
 from gateway.core.prompt import Prompt, Segment
 from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
 from gateway.stream.completion_builder import CompletionBuilder
@@ -91,10 +91,10 @@ class PromptTemplate:
         """
         call, dialogue, prompt = self._render(messages, fields)
         cutter = StopCutter(tuple(dict.fromkeys((*prompt.metadata.stops, *call.stops))))
-        events: Sequence[Event] = [*cutter.cut([Delta(0, text), Finish(0, finish_reason)]), *cutter.close()]
+        events = cutter.flush([Delta(0, text), Finish(0, finish_reason)])
         options = None if self._output is None else self._output.of(dialogue, prompt, call.stops)
         if options is not None:
-            events = OutputParser(options).close(events)
+            events = OutputParser(options).flush(events)
         builder = CompletionBuilder()
         for event in events:
             builder.add(event)

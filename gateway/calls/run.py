@@ -67,7 +67,7 @@ class CallRun:
         can_count = self.route.tokens is not None and exchange.endpoint != "embeddings"
         parsing, parser = self.prepared.parsing, None
         if parsing is not None:
-            parser = OutputParser(parsing, exchange.n)
+            parser = OutputParser(parsing)
             if parsing.calls is not None and self.route.output_parsing is not None:
                 timeline.tool_parser = self.route.output_parsing.parser
         request, tokens = self.prepared.token_request, None

@@ -12,6 +12,7 @@ from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
 from gateway.policy.deliver.storage.recorder import CallRecording
+from gateway.stream.output_parser import OutputParser
 from gateway.telemetry.metrics import NumberSeries
 
 UNKNOWN_MODEL = "unknown"
@@ -23,9 +24,9 @@ class CallTimeline:
 
     __slots__ = (
         "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written",
-        "admission", "attempt_log", "bos_anomaly", "caller", "cut_answers", "cut_by_gateway", "delivery_notices",
-        "endpoint", "in_flight", "kind", "markers", "model", "path", "queue_wait", "recording", "refusal", "render",
-        "request_id", "stop_cuts", "stream", "template", "template_notices", "tool_parse_failures", "tool_parser",
+        "admission", "attempt_log", "bos_anomaly", "caller", "cut_answers", "delivery_notices", "endpoint",
+        "in_flight", "kind", "markers", "model", "output_parser", "path", "queue_wait", "recording", "refusal",
+        "render", "request_id", "stop_cuts", "stream", "template", "template_notices", "tool_parser",
         "upstream_stream", "usage",
     )  # fmt: skip
 
@@ -45,8 +46,9 @@ class CallTimeline:
         self.model = UNKNOWN_MODEL
         self.template = self.kind = self.tool_parser = self.refusal = self.path = ""
         self.caller = ANONYMOUS
-        self.tool_parse_failures = 0
-        self.stream = self.upstream_stream = self.cut_by_gateway = self.bos_anomaly = False
+        self.output_parser: OutputParser | None = None
+        """The parser of the latest answer. None if all text is content."""
+        self.stream = self.upstream_stream = self.bos_anomaly = False
         self.cut_answers = CutAnswers()
         self._without_content = self.cut_answers.without_content
         """The set ``cut_answers.without_content``, stored here to save a look-up for each event of a stream."""
@@ -107,7 +109,6 @@ class CallTimeline:
                     self.cut_answers.end(event)
                 if event.reason == "stop":
                     self.stop_cuts.append(event.source)
-                    self.cut_by_gateway = self.cut_by_gateway or event.source == "gateway"
             elif type(event) is Usage:
                 self.usage = event
             elif type(event) is Begun:
@@ -204,5 +205,5 @@ class CallTimeline:
             bos_anomaly=self.bos_anomaly,
             gone_phase=gone_phase,
             tool_parser=self.tool_parser,
-            tool_parse_failures=self.tool_parse_failures,
+            tool_parse_failures=0 if self.output_parser is None else self.output_parser.failures,
         )

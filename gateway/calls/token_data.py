@@ -26,6 +26,7 @@ from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice
 from gateway.policy.admit.parameters import LIMITS
 from gateway.stream.prompt_logprobs import prompt_entries
+from gateway.stream.stages import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def tokenizes_special(route: Route, exchange: Exchange) -> bool:
     return bool(exchange.params.get("add_special_tokens", adds is not False))
 
 
-class TokenData:
+class TokenData(Stage):
     """Checks the token data of one call's answer, and adds the data that the gateway computes."""
 
     __slots__ = ("_begun", "_choices", "_compared", "_exchange", "_prompt_ids", "_request", "_route", "_texts",
@@ -140,8 +141,8 @@ class TokenData:
         self._with_ids: set[int] = set()
         """The choices whose first text came with token ids."""
 
-    def receive(self, batch: Sequence[Event]) -> None:
-        """Read an unchanged batch of the target.
+    def process(self, batch: Sequence[Event]) -> Sequence[Event]:
+        """Read a batch of the target, and return the batch.
 
         Raises ``UpstreamIgnoredParameter`` if the target must send token ids and sends text without token ids.
         """
@@ -158,6 +159,7 @@ class TokenData:
                     self._with_ids.add(event.index)
                 elif event.text and self._request.ids == "target" and event.index not in self._with_ids:
                     raise _ignored("return_token_ids", "token_ids")
+        return batch
 
     async def send(self, batch: Sequence[Event]) -> Sequence[Event]:
         """Return the batch for the client, with the additions. Raises an error if the target's token ids are wrong."""

@@ -12,7 +12,6 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Event
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Bos
-from gateway.core.text_splice import TextSplice
 
 EndpointName = Literal["chat", "completions", "embeddings"]
 ENDPOINT_NAMES: tuple[EndpointName, ...] = get_args(EndpointName)
@@ -135,7 +134,7 @@ class RecordedExchange:
 
 
 class Events(Protocol):
-    """The events of one answer, in batches as they arrive."""
+    """The events of one answer, in batches as they arrive. See also ``core.text_splice.text_source``."""
 
     @property
     def exhausted(self) -> bool:
@@ -150,14 +149,6 @@ class Events(Protocol):
 
         Raises only ``GatewayError``. Events that arrived before a failure are returned before the error is raised.
         Callers must not change the batch, because several layers may pass on the same object.
-        """
-        ...
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Forward plain text directly to the client while ``splice`` allows it.
-
-        Returns at the first event that cannot be forwarded; ``next_batch`` returns this event. Returns at once if
-        direct forwarding is not possible. Raises only on cancellation, because ``next_batch`` reports failures.
         """
         ...
 

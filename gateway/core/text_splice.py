@@ -1,7 +1,7 @@
 """Forwarding of plain text from an engine's socket to a client's socket without waking the task of the call.
 
-Before forwarding, the layers of a call set which text must not be forwarded. After forwarding, the layers read how much
-text was forwarded. Anything except plain text ends the forwarding and is processed by the general code.
+Forwarding is opt-in (``text_source``): events that do not offer it reach every layer and the client through
+``next_batch``. Anything except plain text ends the forwarding and is processed by the general code.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from time import monotonic
+from typing import Protocol
 
 
 class ChoiceFrame:
@@ -47,3 +48,25 @@ class TextSplice:
         """Text in which this expression matches is not forwarded."""
         self.moments: list[float] = []
         """The monotonic time in seconds of each forwarded text, in order."""
+
+
+class TextSource(Protocol):
+    """Events whose plain text can be forwarded directly to the client."""
+
+    async def forward_text(self, splice: TextSplice) -> None:
+        """Forward plain text while ``splice`` allows it. Call after ``next_batch`` has returned the first events.
+
+        Returns at the first event that cannot be forwarded; ``next_batch`` returns this event. Raises only on
+        cancellation, because ``next_batch`` reports failures.
+        """
+        ...
+
+
+def text_source(events: object) -> TextSource | None:
+    """Return the object that forwards the text of these ``Events``. None: all events must pass ``next_batch``.
+
+    The object is the attribute ``text_source`` of the events. A delivery layer has this attribute only if it neither
+    changes nor needs the text.
+    """
+    source: TextSource | None = getattr(events, "text_source", None)
+    return source

@@ -3,6 +3,7 @@
 ``sse``                 a parser of ``text/event-stream``
 ``surrogates``          lone UTF-16 surrogates in JSON strings
 ``finish_reason``       engines' finish reasons, translated to OpenAI's
+``stages``              the steps between the events of a backend and those for the client
 ``stop_search``         search for stop strings in text that arrives in pieces
 ``stop_cutter``         cuts events at stop strings
 ``token_alignment``     positions of tokens in the text

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from gateway.core.events import Event
-from gateway.core.text_splice import TextSplice
 
 
 class IteratorEvents:
@@ -18,9 +17,6 @@ class IteratorEvents:
 
     def __init__(self, events: AsyncIterator[Event]) -> None:
         self._events = events
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Return at once, because no text can be forwarded directly."""
 
     async def next_batch(self) -> Sequence[Event]:
         """Return a batch with the next event; empty at the end of the stream. See ``Events``."""

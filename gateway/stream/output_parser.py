@@ -24,6 +24,7 @@ from gateway.core.events import Delta, Event, Finish
 from gateway.core.frozen import dataclass
 from gateway.stream.get_response import AnswerExtraction
 from gateway.stream.reasoning import Reasoning
+from gateway.stream.stages import Stage
 from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
 from gateway.stream.tool_calls.scanner import Scanner
 
@@ -54,34 +55,29 @@ class ParserOptions:
     """The client's stops. If such a stop ends the answer inside a call, the call is not complete."""
 
 
-class OutputParser:
+class OutputParser(Stage):
     """Parses the events of the answer to one request."""
 
-    def __init__(self, options: ParserOptions, choices: int = 1, new_id: Callable[[], str] = call_id) -> None:
-        """``choices``: the expected number of choices; their indexes start at 0."""
+    may_block = True
+
+    def __init__(self, options: ParserOptions, new_id: Callable[[], str] = call_id) -> None:
         self._options = options
         self._new_id = new_id
         self._choices: dict[int, _ChoiceParser] = {}
-        self._expected = choices
-
-    @property
-    def done(self) -> bool:
-        """True: the parser has ended every expected choice."""
-        return all(index in self._choices and self._choices[index].ended for index in range(self._expected))
 
     @property
     def failures(self) -> int:
-        """Number of texts that looked like a tool call but could not be parsed."""
-        return sum(choice.failures for choice in self._choices.values())
+        """Number of texts that looked like a tool call but could not be parsed. Other threads may read it."""
+        return sum([choice.failures for choice in tuple(self._choices.values())])
 
     def is_heavy(self, batch: Sequence[Event]) -> bool:
-        """Return whether parsing the batch and the held text would block the event loop for too long."""
+        """Return whether the batch and the held text are long. See ``Stage.is_heavy``."""
         size = sum(len(event.text) for event in batch if isinstance(event, Delta))
         # held text often only waits for more text, and then a thread would be wasted
         return size + sum(choice.waiting // 4 for choice in self._choices.values()) > HEAVY
 
-    def read(self, batch: Sequence[Event]) -> list[Event]:
-        """Parse a batch. Returns the events that can be sent now."""
+    def process(self, batch: Sequence[Event]) -> list[Event]:
+        """Parse a batch. See ``Stage.process``."""
         out: list[Event] = []
         for event in batch:
             if isinstance(event, Delta):
@@ -92,12 +88,9 @@ class OutputParser:
                 out.append(event)
         return out
 
-    def close(self, last: Sequence[Event] = ()) -> list[Event]:
-        """Parse the events ``last``, and return the results and all held text. Call when the upstream has ended.
-
-        No finish events are added.
-        """
-        out = self.read(last)
+    def flush(self, last: Sequence[Event] = ()) -> list[Event]:
+        """Parse the events ``last``, and return the results and all held text. See ``Stage.flush``."""
+        out = self.process(last)
         return out + [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
 
     def _choice(self, index: int) -> _ChoiceParser:

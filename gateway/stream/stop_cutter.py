@@ -4,7 +4,7 @@ The rules for each choice, whose text may arrive in deltas of any length:
 
 - Only text that may still become a stop is held; the rest is sent at once.
 - A complete stop ends the choice: the text before the stop is sent, then one ``Finish`` with ``source="gateway"``.
-  Later events of the choice are dropped. When every choice is ``done``, the upstream can be closed.
+  Later events of the choice are dropped.
 - Before a finish of the upstream, and at the end of the stream, the held text is sent.
 - Deltas keep their order. A delta may be delayed or split in two, but is never joined with another delta. ``fields``
   and ``extras`` are never changed or dropped; they are sent once all text before their delta is sent.
@@ -18,44 +18,76 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.core.completion import Choice
 from gateway.core.events import Delta, Event, Finish
+from gateway.core.exchange import Exchange
+from gateway.core.text_splice import TextSplice
+from gateway.stream.stages import Stage
 from gateway.stream.stop_search import StopScanner, StopSet, stop_set
 from gateway.stream.token_alignment import TokenAligner
 
 
-class StopCutter:
+def stops_to_cut(exchange: Exchange) -> tuple[str, ...]:
+    """Return the stop strings at which the gateway cuts the text of an exchange.
+
+    Empty with ``echo``: the echoed prompt may contain a stop, and not every engine shows where the prompt ends.
+    """
+    return () if exchange.params.get("echo") else exchange.stops
+
+
+class StopCutter(Stage):
     """Cuts the events of one call at stop strings."""
 
-    def __init__(self, stops: tuple[str, ...], choices: int = 1) -> None:
-        """``choices``: the expected number of choices; their indexes start at 0."""
+    __slots__ = ("_choices", "stops")
+
+    may_forward = True
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
         self.stops = stop_set(stops)
         self._choices: dict[int, ChoiceCutter] = {}
-        self._open = set(range(choices))
 
     @property
-    def done(self) -> bool:
-        """True: every expected choice has ended; only usage can follow."""
-        return not self._open
+    def is_cut_off(self) -> bool:
+        """True: every choice so far has ended, and at least one at a stop that the engine did not find."""
+        choices = self._choices.values()
+        return any(choice.cut for choice in choices) and all(choice.ended for choice in choices)
 
-    def cut(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """Cut a batch. Returns the events that can be sent now."""
+    def process(self, batch: Sequence[Event]) -> Sequence[Event]:
+        """Cut a batch. See ``Stage.process``."""
         out: list[Event] = []
         for event in batch:
-            if isinstance(event, (Delta, Finish)):
-                choice = self.choice(event.index)
-                out += choice.add(event) if isinstance(event, Delta) else choice.end(event)
-                if choice.ended:
-                    self._open.discard(event.index)
+            if isinstance(event, Delta):
+                out += self._choice(event.index).add(event)
+            elif isinstance(event, Finish):
+                out += self._choice(event.index).end(event)
             else:
                 out.append(event)
         return out
 
-    def close(self) -> list[Event]:
-        """Return the held text of each choice, without new finish events. Call when the upstream has ended."""
-        return [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
+    def flush(self, last: Sequence[Event] = ()) -> Sequence[Event]:
+        """Cut the events ``last``, and return the held text of each choice. See ``Stage.flush``."""
+        events = [*self.process(last)]
+        for _, choice in sorted(self._choices.items()):
+            events += choice.flush()
+        return events
 
-    def choice(self, index: int) -> ChoiceCutter:
-        """Return the cutter of one choice."""
+    def passes(self, choice: Choice) -> bool:
+        """Return whether no character of the text begins a stop string. See ``Stage.passes``."""
+        return self.stops.first.search(choice.text) is None
+
+    def before_forwarding(self, splice: TextSplice) -> None:
+        """Exclude text that may belong to a stop string."""
+        splice.halts = self.stops.first
+        for index in tuple(splice.frames):
+            if not self._choice(index).clear:
+                del splice.frames[index]
+
+    def after_forwarding(self, splice: TextSplice) -> None:
+        """Count the characters that were forwarded."""
+        for index, frame in splice.frames.items():
+            self._choice(index).received += frame.forwarded
+
+    def _choice(self, index: int) -> ChoiceCutter:
         choice = self._choices.get(index)
         if choice is None:
             choice = self._choices[index] = ChoiceCutter(index, self.stops)
@@ -65,10 +97,11 @@ class StopCutter:
 class ChoiceCutter:
     """Cuts the text of one choice. A position is the number of characters since the start of the choice."""
 
-    __slots__ = ("_index", "_scanner", "_search", "_tokens", "_waiting", "ended", "received")
+    __slots__ = ("_index", "_scanner", "_search", "_tokens", "_waiting", "cut", "ended", "received")
 
     def __init__(self, index: int, stops: StopSet) -> None:
-        self.ended = False
+        self.ended = self.cut = False
+        """``cut``: the choice has ended at a stop in its text."""
         self._index = index
         self._scanner = StopScanner(stops)
         self._search = stops.first.search
@@ -106,7 +139,7 @@ class ChoiceCutter:
             self._tokens.feed(delta.text, tokens)
         events = self._release(until)
         if stop is not None:
-            self.ended = True
+            self.ended = self.cut = True
             for _, after in self._waiting:  # the text of these tokens belongs to the stop or follows the stop
                 if after.fields or after.extras:
                     events.append(Delta(self._index, fields=after.fields, extras=after.extras))

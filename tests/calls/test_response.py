@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.calls.response import MAX_COUNTED, ResponseStream
+from gateway.calls.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
 from gateway.core import fast_paths
 from gateway.core.answer_markers import Thinking, ToolTokens
@@ -24,9 +24,10 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.record import Record
-from gateway.core.text_splice import ChoiceFrame, TextSplice
+from gateway.core.text_splice import ChoiceFrame, TextSource, TextSplice
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser, ParserOptions
+from gateway.stream.stages import MAX_COUNTED
 from gateway.stream.tool_calls.registry import FORMATS
 from tests.policy.responses import exchange
 
@@ -53,6 +54,10 @@ class ScriptedEvents:
     @property
     def exhausted(self) -> bool:
         return self.marks_end and not self.left and self.error is None
+
+    @property
+    def text_source(self) -> TextSource:
+        return self
 
     async def forward_text(self, splice: TextSplice) -> None:
         while self.left and len(self.left[0]) == 1 and self._forward(self.left[0][0], splice):
@@ -252,6 +257,12 @@ def test_the_upstream_is_not_read_after_a_stop() -> None:
     assert read_batches(batches, stops=("<eob>",)) == ([[BEGUN, Delta(0, "a"), CUT]], None, 2)
 
 
+def test_after_a_stop_the_upstream_is_read_until_every_choice_has_ended() -> None:
+    batches: Batches = [[BEGUN, Delta(0, "a<eob>junk")], [Delta(1, "b")], [Delta(0, "c"), Finish(1, "stop")], [STOP]]
+    out = [[BEGUN, Delta(0, "a"), CUT], [Delta(1, "b")], [Finish(1, "stop")]]
+    assert read_batches(batches, stops=("<eob>",), n=2) == (out, None, 1)
+
+
 def test_a_second_end_of_a_choice_is_dropped() -> None:
     assert read_batches([[BEGUN, STOP, Finish(0, "length")]]) == ([[BEGUN, STOP]], None, 0)
 
@@ -289,7 +300,7 @@ def read_parsed(batches: Batches, parsing: ParserOptions, **options: Any) -> tup
         upstream = ScriptedEvents(batches, None)
         timeline = CallTimeline("chat", "req_1", 0.0, now=lambda: 1.0)
         numbers = count()
-        parser = OutputParser(parsing, options.get("n", 1), lambda: f"call_{next(numbers)}")
+        parser = OutputParser(parsing, lambda: f"call_{next(numbers)}")
         response = ResponseStream(exchange(**options), upstream, timeline, None, parser)
         out: list[Event] = []
         code = ""
@@ -423,10 +434,10 @@ def test_a_call_cancelled_while_its_end_is_parsed_returns_the_text() -> None:
     closing = threading.Event()
 
     class Slow(OutputParser):
-        def close(self, last: Sequence[Event] = ()) -> list[Event]:
+        def flush(self, last: Sequence[Event] = ()) -> list[Event]:
             closing.set()
             time.sleep(0.02)
-            return super().close(last)
+            return super().flush(last)
 
     out = cancelled(text, Slow(PARSING), lambda: asyncio.to_thread(closing.wait, 60), stream=True)
     assert "".join(event.text for event in out if isinstance(event, Delta)) == text
@@ -441,7 +452,7 @@ def test_pending_text_of_a_failed_stream_equals_that_of_an_ended_one(
 
     async def run(error: GatewayError | None) -> list[Event]:
         numbers = count()
-        parser = OutputParser(PARSING, n, lambda: f"call_{next(numbers)}")
+        parser = OutputParser(PARSING, lambda: f"call_{next(numbers)}")
         upstream = ScriptedEvents([[event] for event in answer], error)
         response = ResponseStream(
             exchange(stops=stops, n=n), upstream, CallTimeline("chat", "req_1", 0.0), None, parser

@@ -116,7 +116,6 @@ def test_stop_cuts_record_their_source(timeline: CallTimeline) -> None:
     for finish in (Finish(0, "stop"), Finish(1, "stop", source="gateway"), Finish(2, "length")):
         timeline.events_received([finish])
     assert timeline.freeze("ok", 200).stop_cuts == ("engine", "gateway")
-    assert timeline.cut_by_gateway
 
 
 def test_notices_of_delivery_are_collected(timeline: CallTimeline) -> None:

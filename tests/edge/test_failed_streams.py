@@ -15,7 +15,6 @@ import pytest
 from gateway.core.errors import ServerDraining, UpstreamDisconnected
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
-from gateway.core.text_splice import TextSplice
 from gateway.edge.app import App
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.http_request import HttpRequest
@@ -102,9 +101,6 @@ class FailingBackend:
         if not self._left:
             raise UpstreamDisconnected("gone")
         return self._left.pop(0)
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        pass
 
 
 def serve(

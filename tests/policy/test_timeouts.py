@@ -12,7 +12,7 @@ from gateway.backend.scripted import Script
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
-from gateway.core.text_splice import TextSplice
+from gateway.core.text_splice import TextSource, TextSplice, text_source
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import OBSERVER, cancel_after, exchange, leave_after, read_response
 from tests.recording_backend import RecordingBackend
@@ -87,6 +87,10 @@ class ForwardingBackend:
     async def next_batch(self) -> Sequence[Event]:
         return (Delta(0, "a"),)
 
+    @property
+    def text_source(self) -> TextSource:
+        return self
+
     async def forward_text(self, splice: TextSplice) -> None:
         for _ in range(2):
             await asyncio.sleep(self._gap)
@@ -101,7 +105,9 @@ def test_forwarded_text_restarts_the_idle_timeout() -> None:
         try:
             async with Timeouts(ForwardingBackend(0.15), 0.2, 5, OBSERVER).open(exchange()) as events:
                 await events.next_batch()
-                await events.forward_text(splice)
+                source = text_source(events)
+                assert source is not None
+                await source.forward_text(splice)
         except GatewayError as error:
             return loop.time() - began, error.code
         return 0.0, ""

@@ -51,11 +51,11 @@ def test_a_chat_prompter_splits_at_its_mark_and_an_empty_one_nowhere(text: str) 
 
 def folded(options: ParserOptions, events: list[Event]) -> tuple[str, dict[str, Any], str]:
     ids = count()
-    parser, builder = OutputParser(options, 1, lambda: f"call_{next(ids)}"), CompletionBuilder()
+    parser, builder = OutputParser(options, lambda: f"call_{next(ids)}"), CompletionBuilder()
     for event in events:
-        for one in parser.read([event]):
+        for one in parser.process([event]):
             builder.add(one)
-    for one in parser.close():
+    for one in parser.flush():
         builder.add(one)
     (choice,) = builder.result().choices
     return choice.text, dict(choice.fields), choice.finish.reason
@@ -87,7 +87,7 @@ def test_the_answer_is_the_same_in_every_slicing(name: str) -> None:
 def test_a_failed_answer_keeps_its_text_and_log_probabilities_are_sent_at_once() -> None:
     parser = OutputParser(ParserOptions(extraction=AnswerExtraction(PROMPT, MARK)))
     token = TokenLogprob("So", -0.5)
-    (sent,) = parser.read([Delta(0, "So", (token,))])
+    (sent,) = parser.process([Delta(0, "So", (token,))])
     assert isinstance(sent, Delta)
     assert (sent.text, sent.logprobs) == ("", (token,))
-    assert parser.close() == [Delta(0, "So")]
+    assert parser.flush() == [Delta(0, "So")]

@@ -58,8 +58,8 @@ def cut(*events: Event) -> Callable[[int], object]:
     def run(size: int) -> None:
         cutter = StopCutter(("<eob>",))
         for _ in range(size // 10):
-            cutter.cut(events)
-        cutter.close()
+            cutter.process(events)
+        cutter.flush()
 
     return run
 

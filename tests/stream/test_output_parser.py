@@ -77,13 +77,11 @@ CASES: dict[str, tuple[ParserOptions, str, str, str, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def read(
-    reading: ParserOptions, batches: Sequence[Sequence[Event]], choices: int = 1
-) -> tuple[list[Event], OutputParser]:
+def read(reading: ParserOptions, batches: Sequence[Sequence[Event]]) -> tuple[list[Event], OutputParser]:
     numbers = count()
-    reader = OutputParser(reading, choices, lambda: f"call_{next(numbers)}")
-    out = [event for batch in batches for event in reader.read(batch)]
-    return [*out, *reader.close()], reader
+    reader = OutputParser(reading, lambda: f"call_{next(numbers)}")
+    out = [event for batch in batches for event in reader.process(batch)]
+    return [*out, *reader.flush()], reader
 
 
 def folded(events: Sequence[Event]) -> Choice:
@@ -99,10 +97,9 @@ def test_an_answer_is_read_the_same_in_every_slicing(name: str) -> None:
     for slicing in slicings(text, 1):
         said: list[list[Event]] = [[Delta(0, piece)] for piece in slicing]
         batches: list[list[Event]] = [[Begun("m/0")], *said, [Finish(0, reason), Usage(1, 2)]]
-        events, reader = read(reading, batches)
+        events, _ = read(reading, batches)
         choice = folded(events)
         assert (choice.text, dict(choice.fields), choice.finish.reason) == (content, fields, finish), slicing
-        assert reader.done
         assert sum(isinstance(event, Finish) for event in events) == 1
         assert read(reading, [[event for batch in batches for event in batch]])[0][-1] == Usage(1, 2)
 
@@ -126,21 +123,19 @@ def test_choices_are_read_by_themselves() -> None:
     batches: list[list[Event]] = [
         [Delta(0, ADD[:9]), Delta(1, "x")], [Delta(0, ADD[9:]), Delta(1, "y")], [Finish(1, "stop")],
     ]  # fmt: skip
-    events, reader = read(CALLS, [*batches, [Finish(0, "stop")]], 2)
+    events, _ = read(CALLS, [*batches, [Finish(0, "stop")]])
     assert [(event.index, event.reason) for event in events if isinstance(event, Finish)] == [
         (1, "stop"),
         (0, "tool_calls"),
     ]
     assert "".join(event.text for event in events if isinstance(event, Delta)) == "xy"
-    assert reader.done
 
 
 def test_the_answer_ends_with_its_first_call_before_the_engine_does() -> None:
-    reader = OutputParser(ParserOptions(calls=HERMES, names=NAMES, one_call=True), 1)
-    out = reader.read([Delta(0, ADD)])
+    reader = OutputParser(ParserOptions(calls=HERMES, names=NAMES, one_call=True))
+    out = reader.process([Delta(0, ADD)])
     assert out[-1] == Finish(0, "tool_calls", source="gateway")
-    assert reader.done
-    assert reader.read([Delta(0, "more"), Finish(0, "stop")]) == []
+    assert reader.process([Delta(0, "more"), Finish(0, "stop")]) == []
 
 
 def test_scores_go_with_their_text_or_at_once() -> None:

@@ -22,7 +22,7 @@ def tokens(*texts: str) -> tuple[TokenLogprob, ...]:
 
 
 def cut(cutter: StopCutter, events: Iterable[Event]) -> list[Event]:
-    return [*cutter.cut([*events]), *cutter.close()]
+    return [*cutter.process([*events]), *cutter.flush()]
 
 
 def text(events: Iterable[Event], index: int = 0) -> str:
@@ -47,7 +47,7 @@ def test_every_slicing_gives_the_same_text_and_one_finish(
         assert text(events) == seen
         assert finishes(events) == [Finish(0, "stop", matched, "gateway") if matched else STOP]
         assert isinstance(events[-1], Finish)
-        assert cutter.done
+        assert cutter.is_cut_off == (matched is not None)
 
 
 @pytest.mark.parametrize(("whole", "stops", "seen", "matched"), STOPS.values(), ids=STOPS.keys())
@@ -99,10 +99,10 @@ def test_random_tokens_in_random_deltas_are_cut_alike(
 def test_logprobs_travel_with_their_text() -> None:
     cutter = StopCutter(("<eob>",))
     a, lt, e = tokens("a", "<", "e")
-    assert cutter.cut([Delta(0, "a<", (a, lt))]) == [Delta(0, "a", (a,))]
-    assert cutter.cut([Delta(0, "e", (e,))]) == []
+    assert cutter.process([Delta(0, "a<", (a, lt))]) == [Delta(0, "a", (a,))]
+    assert cutter.process([Delta(0, "e", (e,))]) == []
     (x,) = tokens("x")
-    assert cutter.cut([Delta(0, "x", (x,))]) == [Delta(0, "<", (lt,)), Delta(0, "e", (e,)), Delta(0, "x", (x,))]
+    assert cutter.process([Delta(0, "x", (x,))]) == [Delta(0, "<", (lt,)), Delta(0, "e", (e,)), Delta(0, "x", (x,))]
 
 
 def test_a_token_astride_the_cut_is_kept_whole() -> None:
@@ -152,19 +152,19 @@ def test_the_engines_own_finish_stands_after_the_held_text() -> None:
 
 
 def test_the_end_of_the_stream_gives_all_text_and_invents_no_finish() -> None:
-    cutter = StopCutter(("<eob>",), 2)
+    cutter = StopCutter(("<eob>",))
     assert cut(cutter, [Delta(0, "a<eo"), Delta(1, "<")]) == [Delta(0, "a"), Delta(0, "<eo"), Delta(1, "<")]
-    assert not cutter.done
+    assert not cutter.is_cut_off
 
 
 def test_after_the_stop_the_choice_is_silent_and_usage_passes() -> None:
     cutter = StopCutter(("<eob>",))
-    assert cutter.cut([Delta(0, "2<eob>\n<HUMAN>: more")]) == [Delta(0, "2"), CUT]
-    assert cutter.done
-    assert cutter.cut([Delta(0, "forged")]) == []
-    assert cutter.cut([Finish(0, "length")]) == []
-    assert cutter.cut([Usage(3, 1)]) == [Usage(3, 1)]
-    assert cutter.close() == []
+    assert cutter.process([Delta(0, "2<eob>\n<HUMAN>: more")]) == [Delta(0, "2"), CUT]
+    assert cutter.is_cut_off
+    assert cutter.process([Delta(0, "forged")]) == []
+    assert cutter.process([Finish(0, "length")]) == []
+    assert cutter.process([Usage(3, 1)]) == [Usage(3, 1)]
+    assert cutter.flush() == []
 
 
 def test_a_second_finish_is_swallowed() -> None:
@@ -176,50 +176,50 @@ def test_a_stop_first_gives_a_finish_and_nothing_else() -> None:
 
 
 def test_interleaved_choices_do_not_touch_each_other() -> None:
-    cutter = StopCutter(("<eob>",), 2)
+    cutter = StopCutter(("<eob>",))
     out: list[Event] = []
     for index, part in [(0, "a<e"), (1, "b<e"), (0, "ob>x"), (1, "o"), (0, "y"), (1, "c"), (1, "<eob>")]:
-        assert not cutter.done
-        out += cutter.cut([Delta(index, part)])
-    assert cutter.done
+        assert not cutter.is_cut_off
+        out += cutter.process([Delta(index, part)])
+    assert cutter.is_cut_off
     assert (text(out, 0), text(out, 1)) == ("a", "b<eoc")
     assert [finish.index for finish in finishes(out)] == [0, 1]
 
 
 def test_an_unexpected_index_has_a_choice_of_its_own() -> None:
-    cutter = StopCutter(("<eob>",), 1)
+    cutter = StopCutter(("<eob>",))
     out = cut(cutter, [Delta(5, "z<e"), Delta(0, "ob>"), Finish(5, "stop")])
     assert (text(out, 0), text(out, 5)) == ("ob>", "z<e")
-    assert not cutter.done
+    assert not cutter.is_cut_off
 
 
 def test_what_is_no_part_of_a_choice_passes_at_once() -> None:
     cutter = StopCutter(("<eob>",))
-    cutter.cut([Delta(0, "<e")])
+    cutter.process([Delta(0, "<e")])
     for event in (Begun("m/0"), Usage(1, 2), Document({})):
-        assert cutter.cut([event]) == [event]
+        assert cutter.process([event]) == [event]
 
 
 def test_a_delta_without_need_of_cutting_is_passed_as_it_is() -> None:
     cutter = StopCutter(("<eob>",))
     for delta in (Delta(0, "ab", tokens("a", "b")), Delta(0, "", None, {"refusal": None}), Delta(0)):
-        assert cutter.cut([delta]) == [delta]
-        assert cutter.cut([delta])[0] is delta
+        assert cutter.process([delta]) == [delta]
+        assert cutter.process([delta])[0] is delta
 
 
 def test_fields_keep_their_place_in_the_text() -> None:
     cutter, call = StopCutter(("<eob>",)), {"tool_calls": [{"index": 0}]}
-    assert cutter.cut([Delta(0, "a<", fields={"x": 1})]) == [Delta(0, "a", fields={"x": 1})]
-    assert cutter.cut([Delta(0, fields=call)]) == []
-    assert cutter.cut([Delta(0, "b")]) == [Delta(0, "<"), Delta(0, fields=call), Delta(0, "b")]
+    assert cutter.process([Delta(0, "a<", fields={"x": 1})]) == [Delta(0, "a", fields={"x": 1})]
+    assert cutter.process([Delta(0, fields=call)]) == []
+    assert cutter.process([Delta(0, "b")]) == [Delta(0, "<"), Delta(0, fields=call), Delta(0, "b")]
 
 
 def test_fields_beside_text_that_waits_go_out_at_once_if_nothing_is_before_them() -> None:
     cutter = StopCutter(("<eob>",))
-    assert cutter.cut([Delta(0, "<e", extras={"prompt_logprobs": [None]})]) == [
+    assert cutter.process([Delta(0, "<e", extras={"prompt_logprobs": [None]})]) == [
         Delta(0, extras={"prompt_logprobs": [None]})
     ]
-    assert cutter.cut([STOP]) == [Delta(0, "<e"), STOP]
+    assert cutter.process([STOP]) == [Delta(0, "<e"), STOP]
 
 
 def test_fields_before_the_stop_is_complete_are_never_lost() -> None:
@@ -230,7 +230,7 @@ def test_fields_before_the_stop_is_complete_are_never_lost() -> None:
 
 def test_logprobs_of_reasoning_go_with_their_fields() -> None:
     delta = Delta(0, "", tokens("hm"), {"reasoning_content": "hm"})
-    assert StopCutter(("<eob>",)).cut([delta]) == [delta]
+    assert StopCutter(("<eob>",)).process([delta]) == [delta]
 
 
 def test_tokens_ahead_of_their_text_keep_their_order_before_those_of_reasoning() -> None:

@@ -23,7 +23,6 @@ from gateway.calls.timeline import CallTimeline
 from gateway.core.answer_markers import Thinking
 from gateway.core.completion import Completion
 from gateway.core.events import Event
-from gateway.core.text_splice import TextSplice
 from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.sse import SseParser
 from gateway.stream.surrogates import loads, maybe_lone
@@ -110,9 +109,6 @@ class EngineEvents:
     async def next_batch(self) -> Sequence[Event]:
         return next(self._batches, ())
 
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Forwards nothing, as a backend that cannot."""
-
 
 def batches(script: Script, pieces: Iterable[bytes], is_stream: bool) -> Iterator[Sequence[Event]]:
     reader, parser = ChunkReader(script.form, "m/0", len(script.texts)), SseParser()
@@ -129,7 +125,7 @@ def batches(script: Script, pieces: Iterable[bytes], is_stream: bool) -> Iterato
 def response(script: Script, events: EngineEvents, streams: bool) -> ResponseStream:
     choices = len(script.texts)
     request = exchange(n=choices, stops=script.stops, stream=streams, params={"logprobs": 0} if script.scored else {})
-    parser = None if script.parsing is None else OutputParser(script.parsing, choices)
+    parser = None if script.parsing is None else OutputParser(script.parsing)
     return ResponseStream(request, events, CallTimeline("chat", "r", 0.0), None, parser)
 
 

@@ -10,7 +10,6 @@ from gateway.backend.openai.response_body import parse_json
 from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
 from gateway.core.errors import UpstreamInvalidResponse
 from gateway.core.events import Begun, Document, Event
-from gateway.core.text_splice import TextSplice
 
 
 class EmbeddingsEvents(UpstreamRequest):
@@ -18,9 +17,6 @@ class EmbeddingsEvents(UpstreamRequest):
 
     exhausted = False
     """True: the answer has been returned. See ``Events.exhausted``."""
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Do nothing, because a document has no text to forward."""
 
     async def next_batch(self) -> Sequence[Event]:
         """Return the whole answer as one batch. See ``Events.next_batch``."""

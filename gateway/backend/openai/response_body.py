@@ -35,7 +35,7 @@ from gateway.core.errors import (
 )
 from gateway.core.events import Delta, Event
 from gateway.core.json_depth import MAX_DEPTH, count_brackets, deeper_than
-from gateway.core.text_splice import TextSplice
+from gateway.core.text_splice import TextSource, TextSplice
 from gateway.stream.sse import SseEvent, SseParser
 from gateway.stream.surrogates import loads, maybe_lone
 
@@ -123,13 +123,17 @@ class BodyEvents(UpstreamRequest):
             raise self._failure
         return ()
 
+    @property
+    def text_source(self) -> TextSource | None:
+        """This object. None if fast paths are off."""
+        return self if fast_paths.ENABLED else None
+
     async def forward_text(self, splice: TextSplice) -> None:
-        """Forward plain text of the stream to the client. See ``Events.forward_text``."""
+        """Forward plain text of the stream to the client. See ``TextSource.forward_text``."""
         parser = self._parser
         if parser is None or not parser.idle or self.exhausted or self._failure is not None:
             return
-        if fast_paths.ENABLED:
-            await self._http.forward(SseSplicer(self._reader, parser, splice, self._sample).take)
+        await self._http.forward(SseSplicer(self._reader, parser, splice, self._sample).take)
 
     async def _read_first(self, body: bytes | None, events: list[Event]) -> None:
         """Read until it is known whether the body is a stream. JSON is read to the end.

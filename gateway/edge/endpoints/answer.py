@@ -104,7 +104,7 @@ async def _stream(
         await request.write(frames, write_timeout)
         timeline.events_written(batch)
         # From here on plain text is forwarded without waking this task. Any other event ends the forwarding.
-        if request.can_try_write and (choice_frames := writer.choice_frames()):
+        if events.can_forward and request.can_try_write and (choice_frames := writer.choice_frames()):
             splice = TextSplice(request.try_write, choice_frames)
             try:
                 await events.forward_text(splice)

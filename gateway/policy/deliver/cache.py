@@ -17,7 +17,6 @@ from gateway.config.snapshot import CachePolicy, ModelSpec
 from gateway.core.completion import delta_size
 from gateway.core.events import Begun, Delta, Document, Event, Finish
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.layer import Layer
 from gateway.policy.deliver.storage.cache_store import UNUSABLE, CacheStore, StoredAnswer, StoreFailed
 from gateway.wire.stored_events import dump_json
@@ -150,9 +149,6 @@ class StoredEvents:
         batch, self._batch = self._batch, ()
         return batch
 
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Do nothing: ``next_batch`` returns all events."""
-
 
 class KeptEvents:
     """Passes on the events of ``inner`` unchanged, and keeps them."""
@@ -189,6 +185,3 @@ class KeptEvents:
     def answer(self, exchange: Exchange) -> Sequence[Event]:
         """Return the kept events if they have ended and are a complete answer to the request. Otherwise none."""
         return self._kept if self.ended and is_answer(self._kept, exchange) else ()
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Do nothing, so that ``next_batch`` receives all text."""

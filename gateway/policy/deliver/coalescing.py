@@ -17,7 +17,6 @@ from gateway.config.snapshot import ModelSpec
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Event
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.cache import KeptEvents, cache_key, replay, target_identity
 from gateway.policy.deliver.layer import Layer
 
@@ -170,9 +169,6 @@ class _SharedCall:
         if isinstance(batch, Exception):
             raise batch
         return batch
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Do nothing: ``next_batch`` returns all events."""
 
 
 def _with_notice(events: Sequence[Event], notice: str) -> list[Event]:

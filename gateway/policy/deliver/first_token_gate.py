@@ -13,7 +13,7 @@ from typing import Any
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 from gateway.core.events import Delta, Event, is_content
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.core.text_splice import TextSplice
+from gateway.core.text_splice import TextSource, text_source
 from gateway.policy.deliver.deadline import Deadline
 from gateway.policy.deliver.layer import Layer, LayerStream
 
@@ -61,10 +61,10 @@ class GatedStream(LayerStream):
         """
         return self._take_held() if self._held else self._events.next_batch()
 
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Forward text directly if no events are held back. See ``Events.forward_text``."""
-        if not self._held:
-            await self._events.forward_text(splice)
+    @property
+    def text_source(self) -> TextSource | None:
+        """The object that forwards the text of the upstream, past the gate."""
+        return text_source(self._events)
 
     async def _begin_within(self, seconds: float) -> Events:
         loop = asyncio.get_running_loop()

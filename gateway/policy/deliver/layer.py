@@ -9,7 +9,6 @@ from typing import Any
 
 from gateway.core.events import Event
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.core.text_splice import TextSplice
 
 
 class Layer:
@@ -26,8 +25,8 @@ class Layer:
 class LayerStream:
     """An open exchange that passes on the events of another exchange unchanged. A subclass overrides methods.
 
-    A subclass that changes or drops text in ``next_batch`` must override ``forward_text`` too, because ``next_batch``
-    does not receive forwarded text.
+    ``next_batch`` receives every event. A layer that neither changes nor needs the text may define the attribute
+    ``text_source``, so that plain text can be forwarded past the layer. See ``core.text_splice.text_source``.
     """
 
     __slots__ = ("_events", "_inner")
@@ -53,7 +52,3 @@ class LayerStream:
     def next_batch(self) -> Coroutine[Any, Any, Sequence[Event]]:
         """Return the next events. See ``Events.next_batch``."""
         return self._events.next_batch()
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Forward text directly to the client. See ``Events.forward_text``."""
-        await self._events.forward_text(splice)

@@ -9,7 +9,6 @@ from contextlib import AbstractAsyncContextManager
 from gateway.core.completion import delta_size
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange, RecordedExchange
-from gateway.core.text_splice import TextSplice
 from gateway.policy.deliver.layer import Layer, LayerStream
 
 MAX_RECORDED = 4 * 1024 * 1024
@@ -54,6 +53,3 @@ class _RecordedStream(LayerStream):
             if self._room >= 0:
                 self._moments.append((moment, event))
         return batch
-
-    async def forward_text(self, splice: TextSplice) -> None:
-        """Do nothing, so that ``next_batch`` receives all text."""

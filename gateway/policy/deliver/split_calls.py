@@ -17,7 +17,7 @@ from gateway.core.events import Begun, Delta, Event, Finish, Usage, total_usage
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.layer import Layer
 from gateway.stream.batches import IteratorEvents
-from gateway.stream.stop_cutter import StopCutter
+from gateway.stream.stop_cutter import StopCutter, stops_to_cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,23 +163,15 @@ async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event
     The events end when all choices seen so far have ended, and at least one of these choices reached a stop string.
     ``SplitCalls`` requests choices that have not appeared. ``ResponseStream`` cuts the text itself later.
     """
-    stops = exchange.stops if exchange.stream and not exchange.params.get("echo") else ()
+    stops = stops_to_cut(exchange) if exchange.stream else ()
     cutter = StopCutter(stops) if stops else None
-    seen: set[int] = set()
-    ended: set[int] = set()
-    cut = False
     while batch := await events.next_batch():
         for event in batch:
             yield event
-        if cutter is None:
-            continue
-        seen.update(event.index for event in batch if isinstance(event, Delta | Finish))
-        for event in cutter.cut(batch):
-            if isinstance(event, Finish):
-                ended.add(event.index)
-                cut = cut or event.source == "gateway"
-        if cut and ended == seen:
-            return
+        if cutter is not None:
+            cutter.process(batch)
+            if cutter.is_cut_off:
+                return
 
 
 def _single(exchange: Exchange, index: int) -> Exchange:

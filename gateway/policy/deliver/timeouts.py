@@ -14,7 +14,7 @@ from types import TracebackType
 from gateway.core.errors import DeadlineExceeded, GatewayError, UpstreamIdleTimeout, UpstreamTimeout
 from gateway.core.events import Delta, Event, is_content
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.core.text_splice import TextSplice
+from gateway.core.text_splice import TextSource, TextSplice, text_source
 from gateway.policy.deliver.deadline import Deadline
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.telemetry.attempts import AttemptObserver
@@ -50,8 +50,8 @@ class _TimedStream(LayerStream):
     """One exchange with its idle timeout and its total timeout."""
 
     __slots__ = (
-        "_content_at", "_deadline", "_end", "_exchange", "_idle", "_late", "_left_at", "_loop", "_observer", "_splice",
-        "_total",
+        "_content_at", "_deadline", "_end", "_exchange", "_idle", "_late", "_left_at", "_loop", "_observer", "_source",
+        "_splice", "_total",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +99,7 @@ class _TimedStream(LayerStream):
             return events
         self._content_at = self._left_at = self._loop.time()
         self._events = events
+        self._source = text_source(events)
         return self
 
     async def __aexit__(
@@ -125,12 +126,18 @@ class _TimedStream(LayerStream):
                 break
         return batch
 
+    @property
+    def text_source(self) -> TextSource | None:
+        """This object, because the timeouts also apply to forwarded text. None if the upstream's is None."""
+        return None if self._source is None else self
+
     async def forward_text(self, splice: TextSplice) -> None:
-        """Forward text directly to the client, with the same timeouts. See ``Events.forward_text``."""
+        """Forward text directly to the client, with the same timeouts. See ``TextSource.forward_text``."""
+        assert self._source is not None
         self._resume()
         self._splice = splice
         try:
-            await self._events.forward_text(splice)
+            await self._source.forward_text(splice)
         finally:
             self._splice = None
         self._left_at = self._loop.time()
