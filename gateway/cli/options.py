@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -88,6 +89,11 @@ def check_config_exists(config: Path) -> None:
         )
 
 
+def combined(*decorators: Decorator) -> Decorator:
+    """Return a decorator that adds several options or arguments. The help lists the last one first."""
+    return lambda function: reduce(lambda found, decorate: decorate(found), decorators, function)
+
+
 def config_option() -> Decorator:
     """Add the option ``--config``."""
     return click.option(
@@ -96,20 +102,17 @@ def config_option() -> Decorator:
     )  # fmt: skip
 
 
-def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``MODEL``, ``--template`` and ``--config``. See ``check_one_model``."""
-    for decorate in (
-        config_option(),
-        click.option(
-            "--template", metavar="FILE|NAME", shell_complete=complete_template,
-            help="a template instead of MODEL; needs no configuration",
-        ),
-        click.argument(
-            "model", required=False, metavar="[MODEL]", shell_complete=complete_model, help="a configured model"
-        ),
-    ):  # fmt: skip
-        function = decorate(function)
-    return function
+model_options = combined(
+    config_option(),
+    click.option(
+        "--template", metavar="FILE|NAME", shell_complete=complete_template,
+        help="a template instead of MODEL; needs no configuration",
+    ),
+    click.argument(
+        "model", required=False, metavar="[MODEL]", shell_complete=complete_model, help="a configured model"
+    ),
+)  # fmt: skip
+"""Adds ``MODEL``, ``--template`` and ``--config``. See ``check_one_model``."""
 
 
 def http_url(text: str) -> str:
@@ -159,28 +162,6 @@ def check_one_model(model: str | None, template: str | None) -> None:
         raise click.UsageError("give either MODEL or --template", click.get_current_context())
 
 
-def conversation_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``-m``, ``--prompt`` and ``--var``. See ``read_conversation``."""
-    for decorate in (
-        click.option(
-            "--var", "variables", multiple=True, type=_variable, metavar="NAME=TEXT",
-            help="a variable of the dataset prompt; may be repeated. "
-            "Without --var, the variables are read from standard input: a JSON object, such as a row of the dataset",
-        ),
-        click.option(
-            "--prompt", metavar="ID", shell_complete=complete_prompt,
-            help="a dataset prompt instead of messages; needs the configuration",
-        ),
-        click.option(
-            "-m", "--message", "messages", multiple=True, type=_message, metavar="ROLE:TEXT",
-            help="one message, such as user:hello; may be repeated. "
-            "Without -m, JSON is read from standard input: a list of messages, or a chat request",
-        ),
-    ):  # fmt: skip
-        function = decorate(function)
-    return function
-
-
 def _message(text: str) -> dict[str, str]:
     role, colon, content = text.partition(":")
     if not colon or not role.strip():
@@ -195,6 +176,25 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise click.BadParameter(f'expected NAME=TEXT, such as question="1+1=?", not "{text}"')
     return name, value
+
+
+conversation_options = combined(
+    click.option(
+        "--var", "variables", multiple=True, type=_variable, metavar="NAME=TEXT",
+        help="a variable of the dataset prompt; may be repeated. "
+        "Without --var, the variables are read from standard input: a JSON object, such as a row of the dataset",
+    ),
+    click.option(
+        "--prompt", metavar="ID", shell_complete=complete_prompt,
+        help="a dataset prompt instead of messages; needs the configuration",
+    ),
+    click.option(
+        "-m", "--message", "messages", multiple=True, type=_message, metavar="ROLE:TEXT",
+        help="one message, such as user:hello; may be repeated. "
+        "Without -m, JSON is read from standard input: a list of messages, or a chat request",
+    ),
+)  # fmt: skip
+"""Adds ``-m``, ``--prompt`` and ``--var``. See ``read_conversation``."""
 
 
 def read_conversation(

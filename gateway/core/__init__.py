@@ -12,7 +12,7 @@
 ``record``       the record of a finished call
 ``errors``       the tree of errors
 ``text_splice``  direct forwarding of streamed text
-``json_depth``   nesting depth of JSON values
+``json_depth``   nesting depth and texts of JSON values
 ``frozen``       the decorator ``dataclass`` for values created on every call
 ``fast_paths``   the switch of all fast paths
 ``version``      the version of the gateway

@@ -1,7 +1,8 @@
-"""Nesting depth of JSON values, measured without recursion."""
+"""Nesting depth of JSON values, measured without recursion, and the texts inside them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 MAX_DEPTH = 64
@@ -21,6 +22,22 @@ def deeper_than(value: object, limit: int) -> bool:
             return False
         level = [item for item in items if type(item) in CONTAINERS]
     return True
+
+
+def texts_with_keys(value: object, key: str = "") -> Iterator[tuple[str | None, str]]:
+    """Yield (key, text) for every text in a JSON value, and (None, name) for the name of every field.
+
+    A text in a list has the key of the list.
+    """
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield None, str(name)
+            yield from texts_with_keys(inner, name)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from texts_with_keys(inner, key)
 
 
 def count_brackets(data: bytes) -> int:

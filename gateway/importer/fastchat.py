@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -105,8 +105,7 @@ class Conversation:
 
     def _turn(self, style: Mapping[str, Any], number: int, role: str, text: str | None) -> str:
         answer = number % 2 == 1
-        first = 1 if self.name.endswith("2") else 0  # one model with the numbered style counts from 1
-        before = self._filled(style.get("round", ""), number=str(number // 2 + first)) if not answer else ""
+        before = "" if answer else style.get("round", "")
         either = self.sep2 if answer else self.sep
         role = self.roles[number % 2] if style.get("alternates") else role
         if not text:  # FastChat treats an empty message as the requested answer
@@ -153,54 +152,55 @@ def _fields(call: CallExpression, file: PythonFile) -> dict[str, Any]:
 def _draft(fields: Mapping[str, Any], line: int, source: Source, subset: tuple[str, ...]) -> Draft:
     conversation = _conversation(fields, line, source)
     default = _text(fields, "system_message", line, source)
+    stops = _listed(fields, "stop_str", lambda one: isinstance(one, str) and one, "text", line, source)
+    ids = _listed(fields, "stop_token_ids", lambda one: type(one) is int and one >= 0, "token id", line, source)
     alone = not default and not conversation.writes_empty_system
-    system = "system" not in subset
+    system, bos = "system" not in subset, conversation.bos_text
     if not (system or default or alone):
         raise source.refuse(line, "every prompt of this style has a system turn; "
                             "remove the option `--without system`", "system_template")  # fmt: skip
-    bos = conversation.bos_text
+    subsets = [SUBSETS[word] for word in subset]
     reference = Reference(
         name=f"this gateway's table of FastChat's styles, {conversation.sep_style}",
         render=conversation.prompt,
         writes_whole=True,
         bos="none" if bos else "engine",
         default_system=default if system else "",
-        excluded=(
-            *([NO_SYSTEM] if system and not alone else []), *[SUBSETS[word] for word in subset], EMPTY, *STRICT_TURNS,
-        ),
-    )  # fmt: skip
+        excluded=(*([NO_SYSTEM] if system and not alone else []), *subsets, EMPTY, *STRICT_TURNS),
+    )
     try:
         turns = infer(reference, bos_text=bos, system=system, alone=alone or not system)
     except NotTurns as error:
         raise error.refuse(source, line, "sep_style", subset) from None
-    stops = _listed(fields, "stop_str", lambda one: isinstance(one, str) and one, "text", line, source)
-    ids = _listed(fields, "stop_token_ids", lambda one: type(one) is int and one >= 0, "token id", line, source)
-    notes = [] if bos else ["bos: engine, because FastChat's tokenizers put the model's BOS before the text"]
-    if default:
-        notes.append(f"system_message: FastChat sends {default!r} if a request has no system message; a template "
-                     "cannot do this, so clients must send this text")  # fmt: skip
-    if given := fields.get("messages"):
-        notes.append(f"messages: clients must send the {len(given)} given messages before every conversation")
-    if len(ids) > 1:
-        notes.append(f"stop_token_ids {ids}: a template can have only one eos_token_id; list the texts of these tokens "
-                     "under stop")  # fmt: skip
-    keys: dict[str, Any] = {
-        "kind": "meta",
-        "description": f"Imported from the FastChat conversation {conversation.name}.",
-        **turns.keys(),
-        **({"eos_token_id": ids[0]} if len(ids) == 1 else {}),
-        **({"stop": stops} if stops else {}),
-        **({"bos": "text", "bos_text": bos} if bos else {"bos": "engine"}),
-    }
     return Draft(
         name=conversation.name.lower() or source.stem.lower(),
         origin=f"the FastChat conversation {conversation.name!r} of {source.short_name}"
         + (f", line {line}" if line else ""),
         sha256=source.sha256,
-        keys=keys,
-        notes=(*notes, *turns.notes([*stops, *map(str, ids)])),
+        keys={
+            "kind": "meta",
+            "description": f"Imported from the FastChat conversation {conversation.name}.",
+            **turns.keys(),
+            **({"eos_token_id": ids[0]} if len(ids) == 1 else {}),
+            **({"stop": stops} if stops else {}),
+            **({"bos": "text", "bos_text": bos} if bos else {"bos": "engine"}),
+        },
+        notes=(*_notes(bos, default, fields.get("messages"), ids), *turns.notes([*stops, *map(str, ids)])),
         reference=reference,
     )
+
+
+def _notes(bos: str, default: str, messages: Any, ids: list[int]) -> Iterator[str]:
+    if not bos:
+        yield "bos: engine, because FastChat's tokenizers put the model's BOS before the text"
+    if default:
+        yield (f"system_message: FastChat sends {default!r} if a request has no system message; a template "
+               "cannot do this, so clients must send this text")  # fmt: skip
+    if messages:
+        yield f"messages: clients must send the {len(messages)} given messages before every conversation"
+    if len(ids) > 1:
+        yield (f"stop_token_ids {ids}: a template can have only one eos_token_id; list the texts of these tokens "
+               "under stop")  # fmt: skip
 
 
 # ---------------------------------------------------------------- fields

@@ -6,11 +6,12 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.core.errors import GatewayError, UpstreamError
 from gateway.core.exchange import Exchange
+from gateway.core.json_depth import texts_with_keys
 from gateway.telemetry.log_event import log_event
 from gateway.telemetry.metrics import Metrics
 
@@ -81,7 +82,7 @@ class AttemptObserver:
 
 def without_echo(reason: str, exchange: Exchange) -> str:
     """Return a reason without the texts of ``2 * ECHOED - 1`` or more characters that also occur in the request."""
-    sent = [*_strings(exchange.prompts), *_strings(exchange.messages), *_strings(exchange.params)]
+    sent = [text for _, text in texts_with_keys([exchange.prompts, exchange.messages, exchange.params])]
     sent += [json.dumps(text)[1:-1] for text in sent if not text.isascii()]  # as a server may repeat them
     for text in [*sent, *exchange.stops]:
         for start in range(0, len(reason) - ECHOED + 1, ECHOED):
@@ -93,16 +94,3 @@ def without_echo(reason: str, exchange: Exchange) -> str:
                     end += 1
                 return without_echo(f"{reason[:start]}…{reason[end:]}", exchange)
     return reason
-
-
-def _strings(value: object) -> Iterator[str]:
-    """Yield every string in a value of a request, including the names of fields."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield str(name)
-            yield from _strings(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _strings(inner)

@@ -27,6 +27,8 @@ MAX_NAME = 256
 MAX_VARIABLES = 256
 MAX_EXAMPLES = 256
 """Maximum rows of few-shot examples in one request."""
+OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""OpenAI's values of parameters that the client did not send."""
 
 FORBIDDEN = frozenset({
     # A client that could set these would choose the upstream, its key, its template or its answer
@@ -96,12 +98,17 @@ class StreamOptions(Strict):
     include_usage: bool | None = None
 
 
-class PromptOptions(Closed):
-    """``gateway.prompt``: a dataset prompt instead of messages."""
+class StoredPrompt(Closed):
+    """A dataset prompt. A variable is any JSON value; at ``/v1/responses``, it may also be a content part."""
 
     id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     version: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
+
+
+class PromptOptions(StoredPrompt):
+    """``gateway.prompt``: a dataset prompt instead of messages."""
+
     examples: Annotated[list[dict[str, Any]], Field(max_length=MAX_EXAMPLES)] | None = None
 
 

@@ -28,7 +28,7 @@ def test_the_logits_are_those_of_transformers(name: str, slicing: str) -> None:
     ids, cache, logits = [int(token) for token in expected["ids"]], KeyValueCache(config), []
     for size in SLICINGS[slicing]:
         [states] = model.step([(ids[:size], cache)])
-        logits.append(model.logits(states))
+        logits += model.logits([states])
         ids = ids[size:]
     assert np.abs(np.concatenate(logits) - expected["logits"]).max() < 1e-3
 
@@ -40,6 +40,7 @@ def test_neighbours_of_other_lengths_do_not_change_the_logits(name: str) -> None
     ids, caches = [int(token) for token in expected["ids"]], [KeyValueCache(config) for _ in range(3)]
     model.step([(ids[:3], caches[0]), (ids[:10], caches[1])])
     states = model.step([(ids[3:4], caches[0]), (ids[:9], caches[2]), (ids[10:], caches[1])])
-    assert np.abs(model.logits(states[0]) - expected["logits"][3:4]).max() < 1e-3
-    assert np.abs(model.logits(states[1]) - expected["logits"][:9]).max() < 1e-3
-    assert np.abs(model.logits(states[2]) - expected["logits"][10:]).max() < 1e-3
+    logits = model.logits(states)
+    assert np.abs(logits[0] - expected["logits"][3:4]).max() < 1e-3
+    assert np.abs(logits[1] - expected["logits"][:9]).max() < 1e-3
+    assert np.abs(logits[2] - expected["logits"][10:]).max() < 1e-3

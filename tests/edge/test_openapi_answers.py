@@ -44,7 +44,6 @@ BODIES: dict[str, list[dict[str, Any]]] = {
     "/v1/responses": [{"input": "1+1=?"}, {"input": "1+1=?", "max_output_tokens": 1}],
     "/v1/loglikelihood": [{"candidates": {"A": "2", "B": "3"}, "context": "1+1="}],
     "/v1/render": [{"messages": MESSAGES}],
-    "/v1/chat/completions/render": [{"messages": MESSAGES}],
     "/v1/tokenize": [{"prompt": "1+1"}, {"messages": MESSAGES, "return_token_strs": True}],
     "/tokenize": [{"prompt": "1+1"}],
     "/v1/detokenize": [{"tokens": [20, 14]}],

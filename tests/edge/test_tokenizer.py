@@ -186,18 +186,6 @@ def test_only_the_tokenizers_paths_exist_below_a_model_without_v1(world: World) 
     assert world.inner.http.get("/demo/tokenize").status_code == 405
 
 
-def test_the_render_path_of_vllm_answers_with_a_request_of_token_ids(world: World) -> None:
-    body = {"messages": SUM, "stop": "x", "seed": 3, "max_tokens": 5, "logprobs": True, "n": 2}
-    answer = world.inner.http.post("/demo/v1/chat/completions/render", json=body)
-    shown = answer.json()
-    assert shown["token_ids"] == CHAT_IDS
-    assert shown["sampling_params"].items() >= {
-        "stop": ["<eob>", "x"], "seed": 3, "max_tokens": 5, "logprobs": 0, "n": 2,
-    }.items()  # fmt: skip
-    assert (shown["model"], shown["stream"], shown["stream_options"]) == ("demo", False, None)
-    assert answer.headers["x-gateway-template"].startswith("sft-demo@")
-
-
 def test_calls_of_the_tokenizer_are_counted(world: World) -> None:
     before = world.inner.counted("gateway_requests_total", endpoint="tokenize", model="demo", outcome="ok")
     world.inner.http.post("/tokenize", json={"prompt": "hi"})

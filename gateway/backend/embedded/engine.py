@@ -15,8 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from gateway.backend.embedded.generation import Generation
 from gateway.backend.embedded.llama import Llama, tensor_shapes
 from gateway.backend.embedded.model_folder import read_config, read_weights
@@ -162,6 +160,4 @@ class Engine:
         """Compute one step and return the events of each choice. Runs in a thread."""
         states = self._model.step([(choice.next_tokens, choice.cache) for choice in batch])
         wanted = [choice.wanted(rows) for choice, rows in zip(batch, states, strict=True)]
-        scored = self._model.logits(np.concatenate(wanted))
-        logits = np.split(scored, np.cumsum([len(rows) for rows in wanted])[:-1])
-        return [choice.advance(rows) for choice, rows in zip(batch, logits, strict=True)]
+        return [choice.advance(rows) for choice, rows in zip(batch, self._model.logits(wanted), strict=True)]

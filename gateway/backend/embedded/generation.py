@@ -11,12 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from gateway.backend.embedded.llama import KeyValueCache
 from gateway.backend.embedded.model_folder import Array, ModelConfig
 from gateway.backend.embedded.request import EngineRequest
-from gateway.backend.embedded.sampling import Sampler, Scores, log_softmax
+from gateway.backend.embedded.sampling import Sampler, Scores, likeliest, log_softmax
 from gateway.backend.embedded.vocabulary import TokenDecoder, Vocabulary, token_name
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish, TokenLogprob
@@ -163,18 +161,14 @@ class Generation:
         if scores is None:
             return TokenLogprob(token_name(raw), None, None, tuple(raw))
         if count:
-            best = np.argpartition(-scores, min(count, scores.size - 1))[:count]
-            best = best[np.argsort(-scores[best], kind="stable")]
-            named = [(item, self._vocabulary.token_bytes(item)) for item in dict.fromkeys([*best.tolist(), token])]
+            best = dict.fromkeys([*likeliest(scores, count), token])
+            named = [(item, self._vocabulary.token_bytes(item)) for item in best]
             top = tuple((token_name(its), float(scores[item]), tuple(its)) for item, its in named)
         return TokenLogprob(token_name(raw), float(scores[token]), top, tuple(raw))
 
     def _score(self, token: int, scores: Scores, count: int) -> dict[str, Any]:
         """Return one entry of vLLM's ``prompt_logprobs``, for the token itself and the ``count`` likeliest tokens."""
-        named = [token]
-        if count:
-            best = np.argpartition(-scores, min(count, scores.size - 1))[:count]
-            named += best[np.argsort(-scores[best], kind="stable")].tolist()
+        named = [token, *(likeliest(scores, count) if count else ())]
         return {
             str(one): {
                 "logprob": float(scores[one]),

@@ -73,12 +73,12 @@ class Llama:
             x = x + self._mlp(layer, x)
         for tokens, cache in spans:
             cache.length += len(tokens)
-        return np.split(x, np.cumsum([len(tokens) for tokens, _ in spans])[:-1])
+        return _divided(x, [len(tokens) for tokens, _ in spans])
 
-    def logits(self, hidden: Array) -> Array:
-        """Return the scores of all tokens of the vocabulary, for each of the given hidden states."""
-        scores: Array = self._normed(hidden, "model.norm") @ self._head.T
-        return scores
+    def logits(self, hidden: Sequence[Array]) -> list[Array]:
+        """Return the scores of all tokens of the vocabulary, for each of the hidden states of each array."""
+        scores: Array = self._normed(np.concatenate(hidden), "model.norm") @ self._head.T
+        return _divided(scores, [len(rows) for rows in hidden])
 
     def _linear(self, x: Array, name: str) -> Array:
         product: Array = x @ self._weights[f"{name}.weight"].T
@@ -124,6 +124,10 @@ class Llama:
         # Very negative gates overflow the exponential to infinity, and x / infinity is the right 0.
         with np.errstate(over="ignore"):
             return self._linear(gate / (1 + np.exp(-gate)) * up, f"{block}.mlp.down_proj")
+
+
+def _divided(rows: Array, sizes: Sequence[int]) -> list[Array]:
+    return np.split(rows, np.cumsum(sizes)[:-1])
 
 
 def _rotated(x: Array, rotation: tuple[Array, Array]) -> Array:

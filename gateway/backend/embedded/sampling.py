@@ -28,6 +28,13 @@ def log_softmax(logits: Array) -> Scores:
     return scores
 
 
+def likeliest(scores: Scores, count: int) -> list[int]:
+    """Return the ``count`` tokens with the highest scores, the highest one first."""
+    best = np.argpartition(-scores, min(count, scores.size - 1))[:count]
+    tokens: list[int] = best[np.argsort(-scores[best], kind="stable")].tolist()
+    return tokens
+
+
 class Sampler:
     """Chooses the tokens of one choice, one after the other."""
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gateway.backend.engines import ENGINES
 from gateway.backend.http_client.client import HttpClient, HttpEndpoint, json_headers
 from gateway.backend.openai.embeddings import EmbeddingsEvents
-from gateway.backend.openai.events import ChoiceFormat
+from gateway.backend.openai.events import ChoiceFormat, ChunkReader
 from gateway.backend.openai.request_body import serialise
 from gateway.backend.openai.response_body import EVENT_STREAM, BodyEvents
 from gateway.config.snapshot import TargetSpec
@@ -50,7 +50,8 @@ class OpenAIBackend(ABC):
         body, notices = self.request_body(exchange)
         endpoint = self._endpoints.get((self.path, stream)) or self._endpoint(self.path, stream)
         choices = (len(exchange.prompts) or 1) * exchange.n
-        return BodyEvents(endpoint, serialise(body), exchange.request_id, self._label, self.format, choices, notices)
+        reader = ChunkReader(self.format, self._label, choices, notices, endpoint.private)
+        return BodyEvents(endpoint, serialise(body), exchange.request_id, self._label, reader)
 
     def _endpoint(self, path: str, stream: bool) -> HttpEndpoint:
         """Create an endpoint at its first request, so that an invalid address fails calls and not the configuration."""

@@ -90,8 +90,8 @@ CHAT = ChoiceFormat(
 class ChunkReader:
     """Reads the chunks of one response, and tracks which choices have begun and finished."""
 
-    __slots__ = ("_choices", "_finished", "_format", "_invalid", "_keys", "_notices", "_open", "_private", "_skipped",
-                 "_target", "_usage")  # fmt: skip
+    __slots__ = ("_choices", "_finished", "_format", "_keys", "_notices", "_open", "_private", "_skipped", "_target",
+                 "_usage", "invalid")  # fmt: skip
 
     def __init__(
         self,
@@ -100,18 +100,15 @@ class ChunkReader:
         choices: int,
         notices: tuple[str, ...] = (),
         private: tuple[str, ...] = (),
-        invalid: type[UpstreamError] = UpstreamInvalidStream,
     ) -> None:
-        """``choices``: the requested number of choices. ``private``: see ``error_mapping.one_safe_line``.
-
-        ``invalid``: the error for a chunk that cannot be read.
-        """
+        """``choices``: the requested number of choices. ``private``: see ``error_mapping.one_safe_line``."""
         self._format = format
         self._target = target
         self._choices = choices
         self._notices = notices
         self._private = private
-        self._invalid = invalid
+        self.invalid: type[UpstreamError] = UpstreamInvalidStream
+        """The error for a chunk that cannot be read."""
         self._keys: frozenset[str] | None = None
         """``RESPONSE_KEYS`` and the keys of the first chunk; None before the first chunk."""
         self._open: dict[int, SurrogateJoiner | None] = {}
@@ -137,7 +134,7 @@ class ChunkReader:
         ``surrogates``: the chunk may have lone surrogates. Raises the error that the chunk reports, or ``invalid``.
         """
         if not isinstance(chunk, dict):
-            raise self._invalid("the model's server sent JSON that is not an object")
+            raise self.invalid("the model's server sent JSON that is not an object")
         choices = chunk.get("choices")
         if choices is None or chunk.get("error") is not None or chunk.get("object") == "error":
             if (error := error_in_body(chunk, self._private)) is not None:
@@ -145,7 +142,7 @@ class ChunkReader:
             if choices is None and ("choices" in chunk or isinstance(chunk.get("usage"), dict)):
                 choices = []
         if not isinstance(choices, list):
-            raise self._invalid("the model's server sent an answer without choices")
+            raise self.invalid("the model's server sent an answer without choices")
         events: list[Event] = []
         if self._keys is None:
             keys = chunk.keys()
@@ -154,7 +151,7 @@ class ChunkReader:
             events.append(Begun(self._target, replace_lone(fields) if surrogates else fields, self._notices))
         usage = chunk.get("usage")
         if usage is not None:
-            self._usage = read_usage(usage, self._invalid) or self._usage
+            self._usage = read_usage(usage, self.invalid) or self._usage
         for position, choice in enumerate(choices):
             self._read_choice(choice, position, surrogates, events)
         return events
@@ -191,10 +188,10 @@ class ChunkReader:
 
     def _read_choice(self, choice: object, position: int, surrogates: bool, events: list[Event]) -> None:
         if not isinstance(choice, dict):
-            raise self._invalid("the model's server sent a choice that is not an object")
+            raise self.invalid("the model's server sent a choice that is not an object")
         index = choice.get("index", position)
         if type(index) is not int:
-            raise self._invalid("the model's server sent a choice with an index that is not an integer")
+            raise self.invalid("the model's server sent a choice with an index that is not an integer")
         if not 0 <= index < self._choices:
             if not self._skipped:
                 self._skipped = True
@@ -203,12 +200,12 @@ class ChunkReader:
         form = self._format
         content, fields = (choice.get("text"), EMPTY_MAPPING) if form.message is None else form.message(choice)
         if content is not None and not isinstance(content, str):
-            raise self._invalid("the model's server sent text that is not a string")
+            raise self.invalid("the model's server sent text that is not a string")
         ended = choice.get("finish_reason")
         reason = None if ended is None else finish_reason(ended)
         if index in self._finished:
             if content or fields:
-                raise self._invalid(f"the model's server sent more text for choice {index} after its finish_reason")
+                raise self.invalid(f"the model's server sent more text for choice {index} after its finish_reason")
             return
         text, joiner = content or "", self._open.get(index)
         if surrogates and joiner is None:
@@ -218,7 +215,7 @@ class ChunkReader:
         extras, finish_extras = _other_keys(choice, form.keys), EMPTY_MAPPING
         logprobs = choice.get("logprobs")
         if logprobs is not None and not isinstance(logprobs, dict):
-            raise self._invalid("the model's server sent logprobs that are not an object")
+            raise self.invalid("the model's server sent logprobs that are not an object")
         if surrogates:
             fields, extras, logprobs = replace_lone(fields), replace_lone(extras), replace_lone(logprobs)
         if reason and extras:

@@ -22,7 +22,7 @@ import orjson
 from gateway.backend.http_client.client import HttpEndpoint
 from gateway.backend.http_client.connection import Connection
 from gateway.backend.openai.error_mapping import error_in_body, not_json
-from gateway.backend.openai.events import ChoiceFormat, ChunkReader
+from gateway.backend.openai.events import ChunkReader
 from gateway.backend.openai.fast_stream import Sample, SseSplicer
 from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
 from gateway.core import fast_paths
@@ -57,29 +57,18 @@ _MIN_DETECT = 64
 class BodyEvents(UpstreamRequest):
     """A completion request and the events of its response. All events that arrived together are one batch."""
 
-    __slots__ = ("_choices", "_failure", "_format", "_notices", "_parser", "_reader", "_sample", "exhausted")
+    __slots__ = ("_failure", "_parser", "_reader", "_sample", "exhausted")
 
     def __init__(
-        self,
-        endpoint: HttpEndpoint,
-        content: bytes,
-        request_id: str,
-        target: str,
-        format: ChoiceFormat,
-        choices: int,
-        notices: tuple[str, ...],
+        self, endpoint: HttpEndpoint, content: bytes, request_id: str, target: str, reader: ChunkReader
     ) -> None:
-        """For the parameters see ``UpstreamRequest`` and ``ChunkReader``."""
+        """``reader``: reads the chunks of this response. For the other parameters see ``UpstreamRequest``."""
         # super().__init__() is not called, to save time in every call.
         self._endpoint = endpoint
         self._content = content
         self._request_id = request_id
         self._target = target
-        self._format = format
-        self._choices = choices
-        self._notices = notices
-        self._reader: ChunkReader
-        """The reader of the chunks of a stream; set together with ``_parser``."""
+        self._reader = reader
         self._parser: SseParser | None = None
         """The parser of a stream; None until the body is known to be a stream."""
         self._sample: Sample | None = None
@@ -151,7 +140,6 @@ class BodyEvents(UpstreamRequest):
             if stream is None and len(first) > MAX_BLANK:
                 raise UpstreamInvalidResponse("the model's server sent only white space")
         if stream:
-            self._reader = ChunkReader(self._format, self._target, self._choices, self._notices, self._endpoint.private)
             self._parser = SseParser()
             self._read_piece(first, self._parser, events)
             if ended and not self.exhausted:
@@ -165,9 +153,8 @@ class BodyEvents(UpstreamRequest):
 
     def _read_json(self, body: bytes) -> list[Event]:
         """Return the events of a response that is not a stream. Raises an error if the response is incomplete."""
-        reader = ChunkReader(
-            self._format, self._target, self._choices, self._notices, self._endpoint.private, UpstreamInvalidResponse
-        )
+        reader = self._reader
+        reader.invalid = UpstreamInvalidResponse
         events = reader.read(parse_json(body, self._endpoint.private), surrogates=maybe_lone(body))
         if not reader.has_choices:
             raise UpstreamInvalidResponse("the model's server sent an answer without choices")

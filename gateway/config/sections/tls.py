@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,9 +14,10 @@ from gateway.config.files.reader import Files
 
 ALPN = ["http/1.1"]
 """The protocols that a TLS listener offers to clients."""
-EXPLICIT_VERSION, UTC_TIME = 0xA0, 0x17
-"""DER tags in a certificate (RFC 5280, 4.1)."""
-LONG_FORM = 0x80
+VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}Z|\x18\x0f\d{14}Z)(?:\x17\x0d(\d{12})Z|\x18\x0f(\d{14})Z)")
+"""The two times between which a DER certificate is valid; the second one ends it. A year has two or four digits.
+
+RFC 5280, 4.1: only a version, a number, an algorithm and the issuer's name stand before these times."""
 MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 """OpenSSL's error reasons for a private key that does not fit the certificate."""
 
@@ -65,25 +67,11 @@ def expiry(certificate: Path) -> float:
     first, end, _ = rest.partition(ssl.PEM_FOOTER)
     if not end:
         raise ValueError(f'the certificate must begin with the line "{ssl.PEM_HEADER}"')
-    [(_, signed)] = _der(ssl.PEM_cert_to_DER_cert(begin + first + end))
-    (_, facts), *_ = _der(signed)
-    _, _, _, (_, validity), *_ = [field for field in _der(facts) if field[0] != EXPLICIT_VERSION]
-    _, (kind, time) = _der(validity)
-    form = "%y%m%d%H%M%SZ" if kind == UTC_TIME else "%Y%m%d%H%M%SZ"
-    return datetime.strptime(time.decode("ascii"), form).replace(tzinfo=UTC).timestamp()
-
-
-def _der(data: bytes) -> list[tuple[int, bytes]]:
-    """Return the elements of DER data (X.690), each with its tag and its content."""
-    elements, at = [], 0
-    while at < len(data):
-        tag, size, begin = data[at], data[at + 1], at + 2
-        if size > LONG_FORM:  # the number of bytes in which the length follows
-            begin += size - LONG_FORM
-            size = int.from_bytes(data[at + 2 : begin], "big")
-        elements.append((tag, data[begin : begin + size]))
-        at = begin + size
-    return elements
+    found = VALIDITY.search(ssl.PEM_cert_to_DER_cert(begin + first + end))
+    if found is None:
+        raise ValueError("the certificate has no time at which it expires")
+    form = "%y%m%d%H%M%S" if found[1] else "%Y%m%d%H%M%S"
+    return datetime.strptime((found[1] or found[2]).decode("ascii"), form).replace(tzinfo=UTC).timestamp()
 
 
 def _no_password() -> str:

@@ -54,10 +54,6 @@ ANSWERS: Mapping[str, dict[str, Any]] = {
         candidates={"type": "object", "additionalProperties": _SCORE}, usage=_USAGE,
     ),
     "/v1/render": _object(model="string"),
-    "/v1/chat/completions/render": _object(
-        request_id="string", token_ids=_list({"type": "integer"}), sampling_params="object", model="string",
-        stream="boolean",
-    ),
     **dict.fromkeys(("/v1/tokenize", "/tokenize"), _TOKENS),
     **dict.fromkeys(("/v1/detokenize", "/detokenize"), _object(prompt="string")),
     **dict.fromkeys(("/{model}/v1/tokenizer_info", "/{model}/tokenizer_info"), _TOKENIZER),

@@ -61,9 +61,6 @@ answer_embedding = partial(answer.respond, None)
 answer_response = partial(answer.respond, ResponsesApiWriter)
 """The four ``answer_…`` functions send a backend's answer. Only answers with a completion need a writer."""
 
-read_rendered_chat = partial(read_chat, answered=False)
-"""Reads a chat request for which the model is not called. The conversation may be complete."""
-
 # fmt: off
 ENDPOINTS = (
     Endpoint(name="chat", path="/v1/chat/completions", read=read_chat, respond=answer_chat, streams=True,
@@ -76,10 +73,8 @@ ENDPOINTS = (
              request=ResponsesRequest, summary="Answer in the form of OpenAI's Responses API"),
     Endpoint(name="loglikelihood", path="/v1/loglikelihood", read=read_loglikelihood, respond=loglikelihood.respond,
              request=LoglikelihoodRequest, summary="Score labelled candidates, and name the likeliest"),
-    Endpoint(name="render", path="/v1/render", read=read_rendered_chat, respond=render.respond,
+    Endpoint(name="render", path="/v1/render", read=partial(read_chat, answered=False), respond=render.respond,
              request=ChatRequest, summary="Show the prompt of a chat request, without calling the model"),
-    Endpoint(name="render", path="/v1/chat/completions/render", read=read_rendered_chat, respond=render.respond_tokens,
-             request=ChatRequest, summary="The prompt of a chat request as token ids"),
     Endpoint(name="tokenize", path="/v1/tokenize", read=read_tokenize, respond=tokenizer.respond_tokenize,
              request=TokenizeText | TokenizeMessages, summary="The token ids of a text or of messages",
              for_tokenizers=True),

@@ -24,12 +24,10 @@ from gateway.core.exchange import EndpointName
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice
 from gateway.wire.error_object import plain
+from gateway.wire.request_fields import OPENAI_DEFAULTS
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 """The two names of the token limit. The newer name is first."""
-
-OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""OpenAI's default values. They are sent explicitly if the policy sets ``params.explicit``."""
 
 CHAT_ONLY = (
     "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "modalities",

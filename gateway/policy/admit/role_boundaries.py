@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from gateway.core.dialogue import (
 )
 from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateError
 from gateway.core.frozen import dataclass
+from gateway.core.json_depth import texts_with_keys
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment, Segments
 from gateway.policy.admit.markers import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
 from gateway.template.base import Template
@@ -254,7 +255,8 @@ def _unusual_names(rule: MarkerRule, dialogue: Dialogue) -> Sequence[str]:
             return ()
         found = set(messages.roles)
     else:
-        found = set(_names_in([*map(as_sent, messages), *options.tools]))
+        sent = [*map(as_sent, messages), *options.tools]
+        found = {text for key, text in texts_with_keys(sent) if key in COMPARED_KEYS}
     found.update(
         [one for one in options.template_kwargs.values() if isinstance(one, str) and PLAIN_VALUE.fullmatch(one)]
     )
@@ -262,18 +264,6 @@ def _unusual_names(rule: MarkerRule, dialogue: Dialogue) -> Sequence[str]:
     if len(names) > MAX_NAMES:
         raise refusal("messages", f"more than {MAX_NAMES} unusual names of roles, which may make markers that separate")
     return names
-
-
-def _names_in(value: Any, key: str = "") -> Iterator[str]:
-    if isinstance(value, str):
-        if key in COMPARED_KEYS:
-            yield value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _names_in(inner, name)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _names_in(inner, key)
 
 
 def _renamed(value: Any, name: str, number: str, key: str = "") -> Any:

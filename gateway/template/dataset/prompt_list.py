@@ -6,11 +6,12 @@ All functions return new values and change nothing in place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
+from gateway.core.json_depth import texts_with_keys
 
 PromptItems = str | list[Any]
 """A string, or a list of strings, turns (``role``, ``prompt`` …) and markers (``section``, ``pos``)."""
@@ -129,18 +130,14 @@ def without_markers(prompt: PromptItems) -> PromptItems:
     return prompt if isinstance(prompt, str) else [item for item in prompt if item != "" and not is_marker(item)]
 
 
-def texts(value: Any) -> Iterator[str]:
-    """Yield every string inside a template, at any depth."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from texts(item)
+def texts(value: Any) -> list[str]:
+    """Return every string inside a template, at any depth. The names of fields are left out."""
+    return [text for key, text in texts_with_keys(value) if key is not None]
 
 
 def columns_in(value: Any, column_tokens: Mapping[str, str] = EMPTY_MAPPING) -> list[str]:
     """Return the names of the columns inside a template, in the order of the text, then the columns of the tokens."""
-    found = list(texts(value))
+    found = texts(value)
     names = [name for text in found for name in COLUMN_PATTERN.findall(text) if name.isidentifier()]
     names += [column for column, token in column_tokens.items() if any(token in text for text in found)]
     return list(dict.fromkeys(names))

@@ -16,7 +16,7 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.prompt import Prompt
 from gateway.template.lazyllm.assembly import Turn
-from gateway.template.lazyllm.dialects import DIALECTS, PrompterError
+from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.filler import InstructionFiller, as_refusal
 from gateway.template.lazyllm.request import (
     SYSTEM_ROLES,
@@ -52,7 +52,6 @@ class ApiPrompterTemplate:
         assert spec.prompter is not None
         self.spec = spec
         self._prompter = spec.prompter
-        self._dialect = DIALECTS[spec.prompter.dialect]
         self._filler = InstructionFiller(spec.prompter)
         self._metadata = prompt_metadata(spec)
         self._history = [
@@ -89,7 +88,7 @@ class ApiPrompterTemplate:
     def _system(self, instruction: str) -> list[dict[str, Any]]:
         """Return a list with the system message; empty if the message has no text and the template is not exact."""
         texts = [self._prompter.tokens.system, instruction]
-        if self._dialect.modern or not instruction:
+        if self._filler.dialect.modern or not instruction:
             texts = [text for text in texts if text]
         content = "\n".join(texts)
         return [{"role": "system", "content": content}] if content or self._prompter.exact else []

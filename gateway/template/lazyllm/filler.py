@@ -61,7 +61,7 @@ class InstructionFiller:
 
     def __init__(self, spec: PrompterSpec) -> None:
         self._spec = spec
-        self._dialect = DIALECTS[spec.dialect]
+        self.dialect = DIALECTS[spec.dialect]
         self._instruction = instruction_of(spec)
         self._safe = {
             tools: SafeInstruction.compiled(
@@ -85,7 +85,7 @@ class InstructionFiller:
         return (*self._safe[bool(tools)].fill({**values.segments, **names}, folded), values.current)
 
     def _exact_fill(self, values: SlotValues, tools: list[Any], folded: Sequence[Turn]) -> Filled:
-        dialect = self._dialect
+        dialect = self.dialect
         texts: dict[str, Any] = {name: segment.text for name, segment in values.segments.items()}
         given: Any = {**texts, **({REST: values.current} if values.current else {})}
         if values.only_slot:

@@ -9,7 +9,7 @@ from gateway.core import fast_paths
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Pieces, Prompt, Segment, Segments
 from gateway.template.lazyllm.assembly import assemble, pair_segments, turn_segments
-from gateway.template.lazyllm.dialects import DIALECTS, PrompterError
+from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.fast_layouts import FastLayouts
 from gateway.template.lazyllm.filler import InstructionFiller, as_refusal
 from gateway.template.lazyllm.instruction import write_tools
@@ -27,7 +27,6 @@ class PrompterTemplate:
         assert spec.prompter is not None
         self.spec = spec
         self._prompter = spec.prompter
-        self._dialect = DIALECTS[spec.prompter.dialect]
         self._filler = InstructionFiller(spec.prompter)
         self._metadata = prompt_metadata(spec, self._segments)
         self._fast: FastLayouts | None = None
@@ -69,7 +68,7 @@ class PrompterTemplate:
         return Prompt("".join(texts), metadata, Pieces(texts, labels))
 
     def _assembled(self, found: PrompterInput, values: SlotValues, tools: list[Any]) -> Segments:
-        tokens, dialect, current = self._prompter.tokens, self._dialect, found.current[0]
+        tokens, dialect, current = self._prompter.tokens, self._filler.dialect, found.current[0]
         system, user, texts = self._filler.fill(values, tools, found.system)
         return assemble(
             self._prompter.form,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, MAX_VARIABLES, Closed, Sampling
+from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, Closed, Sampling
 
 MAX_ITEMS = 4096
 """Maximum items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
@@ -47,14 +47,6 @@ class ReasoningOptions(Closed):
     effort: str | None = None
     summary: str | None = None
     generate_summary: str | None = None
-
-
-class StoredPrompt(Closed):
-    """``prompt``: a dataset prompt. A variable is any JSON value, or a content part."""
-
-    id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
-    version: Annotated[str, Field(max_length=MAX_NAME)] | None = None
-    variables: Annotated[dict[str, Any], Field(max_length=MAX_VARIABLES)] | None = None
 
 
 class FunctionTool(Closed):

@@ -17,6 +17,7 @@ from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Notice
 from gateway.core.words import quoted
 from gateway.wire.error_object import plain
+from gateway.wire.request_fields import StoredPrompt
 from gateway.wire.requests import read_chat
 from gateway.wire.responses_api.fields import (
     MAX_LABEL,
@@ -28,7 +29,6 @@ from gateway.wire.responses_api.fields import (
     ObfuscationOption,
     ReasoningOptions,
     ResponsesRequest,
-    StoredPrompt,
     TextFormat,
     TextOptions,
 )

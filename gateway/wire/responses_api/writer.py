@@ -12,11 +12,9 @@ from gateway.core.completion import Completion
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta, Event, Usage
 from gateway.wire.error_object import error_object
+from gateway.wire.request_fields import OPENAI_DEFAULTS
 from gateway.wire.responses import DONE, AnswerHead, ResponseWriter
 from gateway.wire.responses_api.output import INCOMPLETE, Changes, OutputItems
-
-OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Response values of parameters that the client did not send. The response format requires numbers."""
 
 
 class ResponsesApiWriter(ResponseWriter):
