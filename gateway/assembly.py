@@ -255,11 +255,11 @@ def _delivery(
     urls: dict[str, str] = {}
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
-            backend = BACKEND_FACTORIES[target.speaks](target, shared.client, shared.engines, delivery.connect)
+            backend = BACKEND_FACTORIES[target.speaks](target, shared.client, shared.engines, delivery.timeout.connect)
             replicas.append(
                 Replica(
                     label=target.label,
-                    backend=FirstTokenGate(backend, delivery.first_token),
+                    backend=FirstTokenGate(backend, delivery.timeout.first_token),
                     breaker=shared.breakers.get(_breaker_key(model, target)),
                     weight=target.weight,
                 )
@@ -271,11 +271,11 @@ def _delivery(
     observer = AttemptObserver(model.name, urls, shared.metrics, redact)
     balancer = BALANCERS[delivery.balance](replicas)
     exhausted = partial(shared.metrics.count, "gateway_retry_budget_exhausted_total", model.name)
-    budget = RetryBudget(delivery.budget, exhausted)
-    failover = Failover(balancer, RetryPolicy(delivery.attempts), budget, observer)
-    stack: Backend = Timeouts(failover, delivery.idle, delivery.total, observer)
+    budget = RetryBudget(delivery.retry.budget, exhausted)
+    failover = Failover(balancer, RetryPolicy(delivery.retry.attempts), budget, observer)
+    stack: Backend = Timeouts(failover, delivery.timeout.idle, delivery.timeout.total, observer)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
-        stack = SplitCalls(stack, _capabilities(rows), delivery.total)
+        stack = SplitCalls(stack, _capabilities(rows), delivery.timeout.total)
     return stack, rows
 
 
@@ -300,7 +300,7 @@ def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[Health
 
 
 def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
-    place = f"{target.speaks} {target.url or target.path or ''} {target.model}"
+    place = f"{target.speaks} {target.url or target.file or ''} {target.model}"
     return BreakerKey(
         model=model.name,
         label=target.label,
@@ -389,7 +389,7 @@ def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokeni
 def _tokenizer_client(model: ModelSpec, shared: SharedResources) -> TokenizerClient | None:
     first = model.targets[0]
     has_endpoints = BACKEND_KINDS[first.speaks].openai_server and declared_capabilities(first).renders
-    return TokenizerClient(first, shared.client, model.policy.delivery.connect) if has_endpoints else None
+    return TokenizerClient(first, shared.client, model.policy.delivery.timeout.connect) if has_endpoints else None
 
 
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:

@@ -82,14 +82,14 @@ class ScriptedBackend:
     @classmethod
     def from_target(cls, target: TargetSpec) -> ScriptedBackend:
         """Return a backend for the file in the setting ``script``. Raises ``ConfigError`` for an invalid file."""
-        assert target.path is not None, "config requires script"
+        assert target.script is not None, "config requires script"
         try:
-            script = yaml.safe_load(target.path.read_text(encoding="utf-8"))
+            script = yaml.safe_load(target.script.read_text(encoding="utf-8"))
             if not isinstance(script, list):
                 raise ValueError("a script must be a list of steps")
             return cls(script, label=target.label)
         except (OSError, yaml.YAMLError, ValueError, TypeError) as error:
-            raise ConfigError((Problem(str(target.path), 0, "", str(error)),)) from error
+            raise ConfigError((Problem(str(target.script), 0, "", str(error)),)) from error
 
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:

@@ -48,16 +48,16 @@ class FallbackRun(CallRun):
 
     async def __aenter__(self) -> ResponseStream:
         delivery, fallbacks = self.route.spec.policy.delivery, self.route.fallbacks
-        deadline = asyncio.get_running_loop().time() + delivery.total
+        deadline = asyncio.get_running_loop().time() + delivery.timeout.total
         log, names = self.prepared.exchange.attempts, self.route.fallbacks_of(self._call.caller)
         notices = self._call.notices
-        left = delivery.attempts
+        left = delivery.retry.attempts
         while True:
             exchange = replace(
                 self.prepared.exchange,
                 attempts=log,
                 deadline=deadline,
-                total=delivery.total,
+                total=delivery.timeout.total,
                 max_attempts=max(left - len(names), 1),
             )
             self.prepared = replace(self.prepared, exchange=exchange)
@@ -65,7 +65,7 @@ class FallbackRun(CallRun):
                 return await super().__aenter__()
             except UpstreamError as error:
                 notices = (*notices, Notice("fallback", f"{self.route.spec.name}={error.code}"))
-                left = delivery.attempts - (log.count - log.stale)
+                left = delivery.retry.attempts - (log.count - log.stale)
                 following = None
                 if left > 0 and not isinstance(error, FINAL):
                     following = await self._next_model(fallbacks, names, replace(self._call, notices=notices), deadline)

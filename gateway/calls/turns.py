@@ -42,7 +42,7 @@ async def run_turns(
 
     ``begin`` is called for each turn before the backend is opened. One total timeout limits all turns together.
     """
-    total = route.spec.policy.delivery.total
+    total = route.spec.policy.delivery.timeout.total
     deadline = asyncio.get_running_loop().time() + total if total else None
     prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
     turns: list[TurnAnswer] = []

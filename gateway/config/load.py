@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -14,13 +13,23 @@ from typing import Any
 from gateway.config.files.reader import ENVIRONMENT, Files
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
+from gateway.config.schema.kinds import INVALID
 from gateway.config.schema.settings import GATEWAY
-from gateway.config.schema.validation import INVALID, check
+from gateway.config.schema.validation import check, is_whole
 from gateway.config.sections.keys import read_keys
 from gateway.config.sections.models import read_models
 from gateway.config.sections.server import read_server
-from gateway.config.sections.targets import secret
-from gateway.config.snapshot import CacheSpec, KeySpec, ModelSpec, RecordingsSpec, ServerSpec, Snapshot, StoreSpec
+from gateway.config.sections.targets import secret_reader
+from gateway.config.snapshot import (
+    CacheSpec,
+    GatewaySettings,
+    KeySpec,
+    ModelSpec,
+    RecordingsSpec,
+    ServerSpec,
+    Snapshot,
+    StoreSpec,
+)
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.words import install_extra
 
@@ -55,10 +64,10 @@ def load(path: Path, env: Mapping[str, str]) -> Snapshot:
 
 def configured_server(path: Path, env: Mapping[str, str]) -> ServerSpec | None:
     """Return the section ``server``; None if it has problems. Other problems are ignored."""
-    files, document, values = _gateway_values(path)
-    if document is None or values is INVALID:
+    files, document, settings = _gateway_settings(path)
+    if document is None or not settings:
         return None
-    server = read_server(document, values["server"], files, env, has_keys=values["keys"]["file"] is not None)
+    server = read_server(document, settings.server, files, env, has_keys=settings.keys.file is not None)
     faulty = [one for one in files.problems if one.file == ENVIRONMENT or one.key.partition(".")[0] == "server"]
     return None if faulty else server
 
@@ -68,27 +77,28 @@ def configured_keys(path: Path) -> tuple[Path, tuple[KeySpec, ...]]:
 
     Templates, policies and the environment are not read. Raises ``ConfigError`` with the problems of both files.
     """
-    files, document, values = _gateway_values(path)
+    files, document, settings = _gateway_settings(path)
     keys: tuple[KeySpec, ...] = ()
-    if document is None or values is INVALID or values["keys"] is INVALID:
+    if document is None or not settings or not settings.keys:
         raise ConfigError(files.in_order())
-    if values["keys"]["file"] is None:
+    if settings.keys.file is None:
         document.refuse(("keys", "file"), "is missing; write `keys: {file: keys.yaml}`")
-    name = str(values["keys"]["file"])
+    name = str(settings.keys.file)
     file = files.home / name
     content = files.document(file, files.add_problem(file)) if file.exists() else None
     if content is not None and content.value:
-        keys = read_keys(files, file, list(values["models"] or ()), files.add_problem(file))
+        keys = read_keys(files, file, list(settings.models or ()), files.add_problem(file))
     if files.problems:
         raise ConfigError(files.in_order())
     return path.parent / name, keys
 
 
-def _gateway_values(path: Path) -> tuple[Files, YamlDocument | None, Any]:
+def _gateway_settings(path: Path) -> tuple[Files, YamlDocument | None, GatewaySettings]:
     """Return the reader of files, the document ``gateway.yaml``, and its values or ``INVALID``."""
     files = Files(path.absolute().parent)
     document = files.document(path.absolute(), files.add_problem(path))
-    return files, document, check(document, GATEWAY) if document is not None else INVALID
+    settings: Any = check(document, GATEWAY) if document is not None else INVALID
+    return files, document, settings
 
 
 def read_configuration(
@@ -116,11 +126,12 @@ def read_configuration(
 
 
 def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) -> Snapshot | None:
-    files, values = library.files, check(document, GATEWAY)
-    if values is INVALID:
+    files = library.files
+    settings: GatewaySettings = check(document, GATEWAY, secret_reader(files, env))
+    if not settings:
         return None
     keys: tuple[KeySpec, ...] = ()
-    key_file = values["keys"]["file"]
+    key_file = settings.keys.file
     if key_file:
         missing = not os.path.exists(files.home / key_file)  # ``Path.exists`` raises for some names
         hint = f"; make it with: gateway keys new NAME >> {key_file}" if missing else ""
@@ -128,25 +139,27 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         def add_problem(message: str) -> None:
             document.refuse(("keys", "file"), message + hint)
 
-        keys = read_keys(files, files.home / key_file, list(values["models"] or ()), add_problem)
-    server = read_server(document, values["server"], files, env, has_keys=key_file is not None)
-    models = read_models(document, values["models"], library, env)
+        keys = read_keys(files, files.home / key_file, list(settings.models or ()), add_problem)
+    server = read_server(document, settings.server, files, env, has_keys=key_file is not None)
+    models = read_models(document, settings.models, library)
     if key_file is None:
         _note_open_files(document, files, models)
     if server is None:
         return None
-    cache = _cache(document, values["cache"], files, values["store"])
+    cache = _cache(document, settings, files)
     _note_separate_caches(document, files, models, cache, server.workers)
+    _check_redact(document, settings.redact)
+    _check_store(document, settings.store)
     return Snapshot(
         server=server,
         models=MappingProxyType(models),
         prompts=MappingProxyType(library.prompts()),
         keys=keys,
-        key_labels=len(keys) <= values["keys"]["max_in_metrics"],
-        store=_store(document, values["store"], files, env),
+        key_labels=len(keys) <= settings.keys.max_in_metrics,
+        store=settings.store,
         cache=cache,
-        recordings=_recordings(document, values["recordings"], files, models),
-        redact=_redact(document, values["redact"]),
+        recordings=_recordings(document, settings.recordings, files, models),
+        redact=settings.redact,
         revision=files.revision(),
         notes=tuple(files.notes),
     )
@@ -177,55 +190,46 @@ def _note_separate_caches(
         files.notes.append(document.problem(("server", "workers"), note))
 
 
-def _cache(document: YamlDocument, values: Any, files: Files, store: Any) -> CacheSpec:
-    """Return the section ``cache``. ``store``: the values of the section ``store``, or ``INVALID``."""
-    if values is INVALID or INVALID in values.values():
+def _cache(document: YamlDocument, settings: GatewaySettings, files: Files) -> CacheSpec:
+    """Return the section ``cache`` with its absolute path."""
+    cache, store = settings.cache, settings.store
+    if not is_whole(cache):
         return CacheSpec()
-    if values["shared"] and values["path"]:
+    if cache.shared and cache.path:
         document.refuse(("cache", "shared"), "cannot be combined with cache.path; keep one of the two")
-    if values["shared"] and store is not INVALID and not store["url"]:
+    if cache.shared and store.url == "":
         document.refuse(("cache", "shared"), "needs a Redis server; write `store: {url: redis://HOST:6379/0}`")
-    return CacheSpec(**{**values, "path": _database(document, "cache", values, files)})
+    return replace(cache, path=_database(document, "cache", cache.path, files))
 
 
-def _recordings(document: YamlDocument, values: Any, files: Files, models: Mapping[str, ModelSpec]) -> RecordingsSpec:
-    """Return the section ``recordings``."""
-    if values is INVALID or INVALID in values.values():
+def _recordings(
+    document: YamlDocument, section: RecordingsSpec, files: Files, models: Mapping[str, ModelSpec]
+) -> RecordingsSpec:
+    """Return the section ``recordings`` with its absolute path."""
+    if not is_whole(section):
         return RecordingsSpec()
     recorded = [model.policy.name for model in models.values() if model.policy.record != "off"]
-    if recorded and not values["path"]:
+    if recorded and not section.path:
         message = f"is missing, and policy {recorded[0]} records calls; name a file such as recordings.sqlite"
         document.refuse(("recordings", "path"), message)
-    return RecordingsSpec(**{**values, "path": _database(document, "recordings", values, files)})
+    return replace(section, path=_database(document, "recordings", section.path, files))
 
 
-def _redact(document: YamlDocument, values: Any) -> tuple[str, ...]:
-    """Return the patterns of ``redact``."""
-    if values is INVALID:
-        return ()
-    if values and find_spec("regex") is None:
+def _check_redact(document: YamlDocument, patterns: tuple[str, ...]) -> None:
+    if patterns and find_spec("regex") is None:
         message = f"needs the package regex; install it with: {install_extra('redact')}"
         document.refuse(("redact",), message)
-        return ()
-    return tuple(values)
 
 
-def _database(document: YamlDocument, section: str, values: Mapping[str, Any], files: Files) -> Path | None:
-    """Return the path of a section's SQLite file, or None if the section has no path. The file may not exist yet."""
-    path = files.home / values["path"] if values["path"] else None
-    if path is not None and not path.parent.is_dir():
-        document.refuse((section, "path"), f"the folder of {values['path']} does not exist; create it")
-    return path
-
-
-def _store(document: YamlDocument, values: Any, files: Files, env: Mapping[str, str]) -> StoreSpec:
-    """Return the section ``store``."""
-    if values is INVALID or INVALID in values.values():
-        return StoreSpec()
-    password = None
-    if values["password"]:
-        password = secret(values["password"], files, env, partial(document.refuse, ("store", "password")))
-    if values["url"] and find_spec("redis") is None:
+def _check_store(document: YamlDocument, store: StoreSpec) -> None:
+    if store.url and find_spec("redis") is None:
         message = f"needs the package redis; install it with: {install_extra('redis')}"
         document.refuse(("store", "url"), message)
-    return StoreSpec(**{**values, "password": password})
+
+
+def _database(document: YamlDocument, section: str, name: Path | None, files: Files) -> Path | None:
+    """Return the path of a section's SQLite file, or None if the section has no path. The file may not exist yet."""
+    path = files.home / name if name else None
+    if path is not None and not path.parent.is_dir():
+        document.refuse((section, "path"), f"the folder of {name} does not exist; create it")
+    return path

@@ -1,5 +1,7 @@
 """The configuration as frozen values.
 
+Each class of a section is written once: its fields are the settings, with type and kind, default and sentence.
+``config/schema`` reads files into these classes, and makes the JSON Schemas and the tables of the documentation.
 ``config/load.py`` creates a ``Snapshot``; a reload creates a new one. Durations are seconds, sizes are bytes.
 """
 
@@ -8,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import SecretStr
 
+from gateway.config.schema import kinds
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
+from gateway.config.schema.kinds import WORDS, Entries, Internal, Section, choice, duration, integer, list_of
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import Problem
 from gateway.template.dataset.spec import PromptSpec
@@ -21,107 +26,163 @@ Engine = Literal["openai", "vllm", "sglang", "llamacpp", "tgi"]
 
 
 @dataclass(frozen=True, slots=True)
+class CorsSpec:
+    """The section ``server.cors``."""
+
+    origins: Annotated[tuple[str, ...], list_of(kinds.ORIGIN)] = ()
+    """The origins whose web pages may call the gateway, such as `https://chat.example.org`; `*`: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSpec:
+    """The section ``server.tls``. Without files the listeners serve HTTP."""
+
+    certificate: Annotated[Path, kinds.FILE] | None = None
+    """A PEM file with the certificate and its chain, relative to this file; with it, the gateway serves HTTPS."""
+    key: Annotated[Path, kinds.FILE] | None = None
+    """A PEM file with the certificate's private key, not encrypted."""
+    admin: Annotated[bool, kinds.SWITCH] = False
+    """Serve HTTPS on the admin listener too, with the same certificate."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSpec:
     """The ``server`` section."""
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 1
-    """The number of serving processes."""
-    drain: float = 25.0
-    """The time in seconds for which running calls may continue after SIGTERM."""
-    drain_notice: float = 0.0
-    """The time in seconds between SIGTERM and the drain. During this time calls are accepted, and readiness fails."""
-    worker_timeout: float = 30.0
-    """The time in seconds within which a worker must answer the supervisor."""
-    max_body: int = 4 * 1024 * 1024
-    max_in_flight: int = 1024
-    """The largest number of concurrent calls. Further calls are refused with 503 ``overloaded``."""
-    max_connections: int = 8192
-    """The largest number of open connections of the main listener."""
-    max_connections_per_client: int | None = None
-    """The largest number of open connections of one client address. None if there is no limit."""
-    allowed_hosts: tuple[str, ...] = ()
-    """The accepted Host headers. A loopback listener also accepts localhost, 127.0.0.1 and [::1]."""
-    admin: str | None = None
-    """``host:port`` of the listener for metrics and health. None if the main listener serves metrics and health."""
-    cors_origins: tuple[str, ...] = ()
-    """The origins whose web pages may call the gateway. The origin ``*`` allows any web page."""
-    insecure_no_keys: bool = False
-    """Whether a non-loopback listener is allowed without client keys."""
-    tls_certificate: Path | None = None
-    """The file of the certificate chain (PEM). None if the listeners serve HTTP."""
-    tls_key: Path | None = None
-    """The file of the certificate's private key (PEM). None if the listeners serve HTTP."""
-    tls_admin: bool = False
-    """Whether the admin listener serves HTTPS too."""
+    host: Annotated[str, kinds.BIND] = "127.0.0.1"
+    """The address to listen on; anything but loopback needs client keys and `allowed_hosts`."""
+    port: Annotated[int, integer(0, 65535)] = 8000
+    """The port to listen on; 0 selects any free port."""
+    workers: Annotated[int, kinds.WORKERS] = 1
+    """The number of processes that serve the port; `auto`: one for each available core."""
+    drain: Annotated[float, duration()] = 25.0
+    """How long running calls may continue after SIGTERM."""
+    drain_notice: Annotated[float, duration()] = 0.0
+    """How long after SIGTERM the gateway still accepts calls while its readiness fails, before it drains."""
+    worker_timeout: Annotated[float, duration(positive=True)] = 30.0
+    """How long a worker process may be unresponsive before it is killed and replaced."""
+    max_body: Annotated[int, kinds.SIZE] = 4 * 1024 * 1024
+    """The largest request body that is accepted; a larger body is refused with 413."""
+    max_in_flight: Annotated[int, integer(1)] = 1024
+    """The maximum number of concurrent calls in all workers; further calls are refused with 503 `overloaded`."""
+    max_connections: Annotated[int, integer(1)] = 8192
+    """The maximum number of open connections in all workers; further ones get 503 `overloaded` and are closed."""
+    max_connections_per_client: Annotated[int, integer(1)] | None = None
+    """The maximum open connections of one IPv4 address or IPv6 /64 network in each worker; a proxy is one client."""
+    allowed_hosts: Annotated[tuple[str, ...], list_of(kinds.HOST_NAME)] = ()
+    """The accepted names in `Host` headers, besides localhost, 127.0.0.1 and [::1] on loopback; `*`: any."""
+    admin: Annotated[str, kinds.LISTENER] | None = None
+    """A second listener for metrics, status and health; without it the main listener serves them, `/metrics` and
+    `/status` on loopback only."""
+    insecure_no_keys: Annotated[bool, kinds.SWITCH] = False
+    """Serve models without client keys beyond loopback; any client that can connect may use them."""
+    cors: Section[CorsSpec] = CorsSpec()
+    log_format: Annotated[Literal["text", "json"], WORDS] = "text"
+    """The form of the log on standard error; `json`: one object for each line."""
+    tls: Section[TlsSpec] = TlsSpec()
 
     @property
     def scheme(self) -> str:
         """The scheme of the main listener's URLs: ``http`` or ``https``."""
-        return "http" if self.tls_certificate is None else "https"
-
-    log_format: Literal["text", "json"] = "text"
+        return "http" if self.tls.certificate is None else "https"
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
     """One target of a model: its address, file or provider, and its kind."""
 
-    label: str
+    label: Internal[str]
     """The label for metrics and ``x-gateway-target``: model and position, such as ``my-sft-7b/0``."""
-    speaks: str
-    """The kind of target, a name from ``config/schema/backend_kinds.py``."""
-    url: str = ""
-    """The base address up to and including ``/v1``, without a final slash."""
-    model: str = ""
-    """The model's name at the target. The default is the configured name of the model."""
-    engine: Engine = "openai"
-    key: SecretStr | None = None
-    weight: int = 1
-    """How often this target is chosen, relative to the other targets of its model (``balance: weighted``)."""
-    adds_bos: bool | None = None
-    """Whether the engine puts a BOS before a string prompt. None if the engine's default applies."""
-    path: Path | None = None
-    """The model folder of an ``embedded`` target, or the script file of a ``scripted`` target."""
-    options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    line: int = field(default=0, compare=False)
+    speaks: Annotated[str, choice(*BACKEND_KINDS)]
+    """The kind of backend: `completions` (one string), `chat` (messages), `litellm` (messages, to a provider),
+    `embedded` (a model folder, computed in this process), `scripted` (a script that is played)."""
+    url: Annotated[str, kinds.URL_OR_NONE] = ""
+    """The base address up to and including `/v1`."""
+    model: Annotated[str, kinds.TEXT_OR_NONE] = ""
+    """The model's name at the target: `provider/model` for `litellm`; the default for others is the name here."""
+    engine: Annotated[Engine, WORDS] = "openai"
+    """The engine behind the address, `openai` for any other; it determines which fields beyond OpenAI's are
+    supported."""
+    key: Annotated[SecretStr, kinds.SECRET] | None = None
+    """The target's API key, as `env:NAME` or `file:PATH`."""
+    weight: Annotated[int, integer(1, 1000)] = 1
+    """How often this target is chosen relative to the model's other targets, with `delivery.balance: weighted`."""
+    adds_bos: Annotated[bool, kinds.SWITCH] | None = None
+    """Whether the engine puts a BOS before a string prompt; the default depends on `engine`."""
+    path: Annotated[Path, kinds.FILE] | None = None
+    """The model's folder, for `embedded`; relative to the file that names it."""
+    script: Annotated[Path, kinds.FILE] | None = None
+    """The script to play, for `scripted`; relative to the file that names it."""
+    options: Annotated[Mapping[str, Any], kinds.MAPPING] = field(default=EMPTY_MAPPING)
+    """Further options of an `embedded` or `litellm` target."""
+    line: Internal[int] = field(default=0, compare=False)
     """The first line of this target in the configuration file, from 1. 0 if the target does not come from a file."""
+
+    @property
+    def file(self) -> Path | None:
+        """The model's folder of an ``embedded`` target, or the script of a ``scripted`` target."""
+        return self.path or self.script
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """One entry of ``models`` as it is written, with the names of its template and policy."""
+
+    template: Annotated[str, kinds.TEXT]
+    """The name of a file in `meta_templates/`, or `chat`, which sends messages unchanged."""
+    policy: Annotated[str, kinds.TEXT] = "default"
+    """The name of a file in `policies/`."""
+    description: Annotated[str, kinds.PROSE] = ""
+    """A sentence about the model for people, shown by `GET /v1/models`."""
+    tokenizer: Annotated[Path, kinds.FILE] | None = None
+    """A local `tokenizer.json`, or a folder that contains this file."""
+    max_model_len: Annotated[int, integer(1)] | None = None
+    """The model's context length in tokens, prompt and answer together."""
+    fallback: Annotated[tuple[str, ...], list_of(kinds.TEXT)] = ()
+    """Models that answer, in this order, if all targets of this model fail; the policy must allow it."""
+    omit: Annotated[tuple[str, ...], list_of(kinds.TEXT)] = ()
+    """Parameters that the provider refuses; they are left out of every call, with the notice `omitted_parameter`."""
+    targets: Entries[TargetSpec] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ParamsPolicy:
     """Rules for the parameters of a call."""
 
-    force: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    default: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    clamp: Mapping[str, float] = field(default=EMPTY_MAPPING)
-    """Parameter → upper limit. A larger value in a request is lowered to the limit."""
-    forbid: tuple[str, ...] = ()
-    unknown: Literal["forward", "reject", "drop"] = "forward"
-    explicit: bool = False
-    """Whether OpenAI's default sampling parameters are sent explicitly."""
-    max_tokens: int = 2048
-    """The ``max_tokens`` of a call to a model with a template, if the client sets no limit."""
-    allow: tuple[str, ...] = ()
-    """Fields outside OpenAI's API that are always sent to the target, including fields that control an engine."""
+    force: Annotated[Mapping[str, Any], kinds.MAPPING] = field(default=EMPTY_MAPPING)
+    """Parameters that are always sent, and replace those of the client."""
+    default: Annotated[Mapping[str, Any], kinds.MAPPING] = field(default=EMPTY_MAPPING)
+    """Parameters that are sent if the client does not give them."""
+    clamp: Annotated[Mapping[str, float], kinds.BOUNDS] = field(default=EMPTY_MAPPING)
+    """Upper bounds of parameters; a larger value is lowered to the bound, with a notice."""
+    forbid: Annotated[tuple[str, ...], list_of(kinds.TEXT)] = ()
+    """Parameters that are refused with 400 `forbidden_parameter`."""
+    unknown: Annotated[Literal["forward", "reject", "drop"], WORDS] = "forward"
+    """What happens to a parameter that the gateway does not know; a dropped one is named in a notice."""
+    explicit: Annotated[bool, kinds.SWITCH] = False
+    """Send OpenAI's sampling defaults explicitly, because some engines have other defaults."""
+    max_tokens: Annotated[int, integer(1)] = 2048
+    """The token limit of a call to a model with a template, if the client sets no limit."""
+    allow: Annotated[tuple[str, ...], list_of(kinds.TEXT)] = ()
+    """Fields beyond OpenAI's that are sent regardless of `unknown`; fields that steer an engine are refused unless they
+    are listed here."""
 
 
 @dataclass(frozen=True, slots=True)
 class MediaPolicy:
     """Rules for media in messages."""
 
-    https: Literal["allow", "refuse"] = "allow"
-    """Whether media may be given as https URLs, which the target fetches."""
-    data: Literal["allow", "refuse"] = "allow"
-    """Whether media may be given as ``data:`` URIs or base64."""
-    file: Literal["refuse", "pass", "inline"] = "refuse"
-    """Whether media may be given as files. ``pass``: the target reads the file. ``inline``: the gateway reads the file
-    and sends its content as a ``data:`` URI."""
-    folders: tuple[Path, ...] = ()
-    """The folders whose files may be named. A relative path in a message is looked up in each folder, in order."""
-    max_size: int = 16 * 1024 * 1024
-    """The largest size in bytes of all files of one request together."""
+    https: Annotated[Literal["allow", "refuse"], WORDS] = "allow"
+    """Whether messages may contain `https` addresses of media; the target fetches them, the gateway does not."""
+    data: Annotated[Literal["allow", "refuse"], WORDS] = "allow"
+    """Whether messages may contain media as `data:` URIs or in base64."""
+    file: Annotated[Literal["refuse", "pass", "inline"], WORDS] = "refuse"
+    """Whether messages may name media files in `media.folders`: `pass`, the target reads the file; `inline`, the
+    gateway reads it and sends a `data:` URI; a client key needs `allow_media_files`."""
+    folders: Annotated[tuple[Path, ...], kinds.FILES] = ()
+    """The folders whose files may be named, relative to the folder of `gateway.yaml`; links out of them are refused."""
+    max_size: Annotated[int, kinds.SIZE] = 16 * 1024 * 1024
+    """The largest size of all files of a request together."""
 
 
 MarkerAction = Literal["escape", "reject", "strip", "allow", "report", "token_ids"]
@@ -131,26 +192,51 @@ MarkerAction = Literal["escape", "reject", "strip", "allow", "report", "token_id
 class MarkersPolicy:
     """Rules for markers of the model's template in the texts of a request (``docs/spec/reliability.md`` 3.4)."""
 
-    token_like: MarkerAction = "escape"
-    """The action for markers such as ``<|im_end|>``, and for the special tokens of the tokenizer."""
-    text_like: MarkerAction = "escape"
-    """The action for markers such as ``USER:``."""
-    normalize: Literal["none", "nfkc"] = "none"
-    """``nfkc`` to search the normalized texts of a request too, for a tokenizer that normalizes its input."""
+    token_like: Annotated[MarkerAction, WORDS] = "escape"
+    """The action for markers of the template such as `</s>`, and for special tokens, in the texts of a request."""
+    text_like: Annotated[MarkerAction, WORDS] = "escape"
+    """The action for markers of the template such as `USER:`, at the beginning of a line in a text of a request."""
+    normalize: Annotated[Literal["none", "nfkc"], WORDS] = "none"
+    """`nfkc`: also find markers with invisible characters or other forms of letters; changes become refusals."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutPolicy:
+    """Rules for the time of a call and of its parts."""
+
+    connect: Annotated[float, duration(positive=True)] = 2.0
+    """How long the gateway waits for a connection to the target."""
+    first_token: Annotated[float, duration(positive=True)] = 60.0
+    """How long the first content of a stream may take; without a stream only `total` applies."""
+    idle: Annotated[float, duration(positive=True)] = 30.0
+    """The longest pause between two pieces of content, and the longest time in which a client reads nothing."""
+    total: Annotated[float, duration(positive=True)] = 600.0
+    """How long a call may take, including retries and fallback models."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsPolicy:
+    """Rules for the attempts of a call, and for the retries of a model."""
+
+    attempts: Annotated[int, integer(1, 10)] = 3
+    """The maximum number of attempts of a call, over all targets and fallback models; nothing is retried after the
+    first content."""
+    budget: Annotated[float, kinds.PERCENT] = 0.2
+    """The maximum retries of a model, as a share of its calls in the last 10 s; 3 per second are always allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
     """Rules for the circuit breaker of a target (``docs/spec/reliability.md`` 4.4)."""
 
-    failures: int = 5
-    """The number of failures in a row that opens the breaker."""
-    successes: int = 2
-    """The number of successful probes in a row that closes the breaker."""
-    open: float = 30.0
-    """The time in seconds for which the breaker is open before the target is probed."""
-    window: float = 60.0
-    """The time in seconds within which failures are counted. Older failures are not counted."""
+    failures: Annotated[int, integer(1, 1000)] = 5
+    """The number of failures in a row after which calls avoid a target."""
+    successes: Annotated[int, integer(1, 1000)] = 2
+    """The number of successful probes in a row after which calls use the target again."""
+    open: Annotated[float, duration(positive=True)] = 30.0
+    """How long a failing target is avoided before one call at a time probes it."""
+    window: Annotated[float, duration(positive=True)] = 60.0
+    """The time within which failures are counted; older failures are ignored."""
 
 
 Balance = Literal["round_robin", "least_busy", "weighted", "sticky"]
@@ -158,123 +244,79 @@ Balance = Literal["round_robin", "least_busy", "weighted", "sticky"]
 
 @dataclass(frozen=True, slots=True)
 class HealthCheckPolicy:
-    """Rules for the health checks of a target."""
+    """Rules for the health checks of a target, which succeed if it answers with a status below 400."""
 
-    path: str = ""
-    """The path of the health check at the target's host, such as ``/health``. Empty if nothing is checked."""
-    interval: float = 10.0
-    """The time in seconds between two checks."""
-    timeout: float = 2.0
-    """The time in seconds within which the target must answer with a status below 400."""
+    path: Annotated[str, kinds.URL_PATH_OR_NONE] = ""
+    """A path that each target answers while it is healthy, such as `/health`; without it, nothing is checked."""
+    interval: Annotated[float, duration(positive=True)] = 10.0
+    """The time between two health checks of a target."""
+    timeout: Annotated[float, duration(positive=True)] = 2.0
+    """How long a health check may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
     """Timeouts, retries, and the choice of a target (``docs/spec/reliability.md`` 4)."""
 
-    connect: float = 2.0
-    first_token: float = 60.0
-    idle: float = 30.0
-    total: float = 600.0
-    attempts: int = 3
-    """The maximum number of attempts of one call, over all targets."""
-    budget: float = 0.2
-    """The allowed retries per call, from 0 to 1. See ``RetryBudget``."""
-    balance: Balance = "round_robin"
-    breaker: BreakerPolicy = BreakerPolicy()
-    health_check: HealthCheckPolicy = HealthCheckPolicy()
-    fallback: bool = False
-    """Whether a model with this policy may have ``fallback`` models."""
-    providers: Literal["any", "pinned"] = "any"
-    """``pinned`` if each target at an aggregator must be pinned to one provider."""
-    stream_upstream: bool = False
-    """Whether the gateway requests a stream from the target even if the client does not request a stream."""
+    timeout: Section[TimeoutPolicy] = TimeoutPolicy()
+    retry: Section[AttemptsPolicy] = AttemptsPolicy()
+    balance: Annotated[Balance, WORDS] = "round_robin"
+    """The target that a call tries first: `round_robin`, `least_busy`, `weighted` (by the targets' `weight`) or
+    `sticky` (the same session, cache key, user or prompt prefix at the same target)."""
+    breaker: Section[BreakerPolicy] = BreakerPolicy()
+    health_check: Section[HealthCheckPolicy] = HealthCheckPolicy()
+    fallback: Annotated[bool, kinds.SWITCH] = False
+    """Whether a model with this policy may name `fallback` models; an answer of another model has a notice."""
+    providers: Annotated[Literal["any", "pinned"], WORDS] = "any"
+    """`pinned`: refuse targets of an aggregator, such as OpenRouter, that are not pinned to one provider."""
+    stream_upstream: Annotated[bool, kinds.SWITCH] = False
+    """Request a stream from the target even if the client does not; for engines that generate beyond the stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsPolicy:
     """Limits for the sum of all calls to one model. None if there is no limit."""
 
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    concurrency: int | None = None
-    queue_wait: float = 2.0
-    """The time in seconds that a call above ``concurrency`` may wait. 0 to refuse such a call at once."""
-    queue_size: int = 256
-    """The maximum number of waiting calls."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyLimits:
-    """Limits for the sum of all calls with one client key. None if there is no limit."""
-
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    concurrency: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSpec:
-    """The Redis server with which several gateways share their rate limits and their cache."""
-
-    url: str = ""
-    """The address of the Redis server. Empty if this gateway shares nothing with other gateways."""
-    password: SecretStr | None = None
-    on_failure: Literal["allow", "refuse"] = "allow"
-    """Whether calls with a rate limit are allowed or refused while the Redis server does not answer."""
-    timeout: float = 0.5
-    """The time in seconds within which the Redis server must answer."""
+    requests_per_minute: Annotated[int, integer(1)] | None = None
+    """The maximum calls per minute to a model with this policy; further ones get 429 `rate_limit_exceeded`."""
+    tokens_per_minute: Annotated[int, integer(1)] | None = None
+    """The maximum tokens per minute of prompts and answers; estimated when a call begins, corrected when it ends."""
+    concurrency: Annotated[int, integer(1)] | None = None
+    """The maximum concurrent calls to a model, divided among the workers; further calls wait, and keys take turns."""
+    queue_wait: Annotated[float, duration()] = 2.0
+    """How long a call above `concurrency` may wait; after this time it is refused with 503 `overloaded`."""
+    queue_size: Annotated[int, integer(0)] = 256
+    """The maximum number of calls that wait for a model; further calls are refused with 503 `overloaded`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
     """Rules for the cache, which sends a stored answer again for exactly the same request."""
 
-    mode: Literal["off", "on", "read_only", "write_only"] = "off"
-    ttl: float = 24 * 3600.0
-    """The time in seconds for which a stored answer may be used."""
-    coalesce: bool = False
-    """Whether equal deterministic requests at the same time make one call."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheSpec:
-    """The storage of the cache."""
-
-    path: Path | None = None
-    """The SQLite file of the cache. None if answers are stored in memory or on the Redis server."""
-    shared: bool = False
-    """Whether answers are stored on the Redis server of ``StoreSpec``."""
-    max_size: int = 256 * 1024 * 1024
-    """The maximum size in bytes, for memory or a file. Above this size, the oldest answers are removed."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingsSpec:
-    """The file for recordings of calls, and its limits."""
-
-    path: Path | None = None
-    """The SQLite file for recordings. None if no call is recorded."""
-    retention: float = 168 * 3600.0
-    """The time in seconds after which a recording is removed."""
-    max_size: int = 1024 * 1024 * 1024
-    """The maximum size of the file in bytes. Above this size, the oldest recordings are removed."""
+    mode: Annotated[Literal["off", "on", "read_only", "write_only"], WORDS] = "off"
+    """Whether complete answers are kept and sent again for exactly the same request."""
+    ttl: Annotated[float, duration(positive=True)] = 24 * 3600.0
+    """How long an answer in the cache may be used."""
+    coalesce: Annotated[bool, kinds.SWITCH] = False
+    """Whether equal requests at the same time make one call, if `temperature` is 0 or a `seed` is given; needs
+    `mode: on`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
     """The rules of one policy file."""
 
-    name: str
-    description: str = ""
-    params: ParamsPolicy = ParamsPolicy()
-    delivery: DeliveryPolicy = DeliveryPolicy()
-    media: MediaPolicy = MediaPolicy()
-    limits: LimitsPolicy = LimitsPolicy()
-    markers: MarkersPolicy = MarkersPolicy()
-    cache: CachePolicy = CachePolicy()
-    record: Literal["off", "metadata", "full"] = "off"
-    """Whether calls are recorded. ``metadata`` contains no texts of a call, ``full`` contains all texts."""
+    name: Internal[str]
+    description: Annotated[str, kinds.PROSE] = ""
+    """A sentence about the policy for people."""
+    params: Section[ParamsPolicy] = ParamsPolicy()
+    delivery: Section[DeliveryPolicy] = DeliveryPolicy()
+    media: Section[MediaPolicy] = MediaPolicy()
+    limits: Section[LimitsPolicy] = LimitsPolicy()
+    markers: Section[MarkersPolicy] = MarkersPolicy()
+    cache: Section[CachePolicy] = CachePolicy()
+    record: Annotated[Literal["off", "metadata", "full"], WORDS] = "off"
+    """Whether calls are recorded: `metadata` has no text of prompts and answers, `full` has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,23 +341,99 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """Limits for the sum of all calls with one client key. None if there is no limit."""
+
+    requests_per_minute: Annotated[int, integer(1)] | None = None
+    """The maximum calls per minute with this key; further calls are refused with 429 `rate_limit_exceeded`."""
+    tokens_per_minute: Annotated[int, integer(1)] | None = None
+    """The maximum tokens per minute with this key, counting prompts and answers."""
+    concurrency: Annotated[int, integer(1)] | None = None
+    """The maximum concurrent calls with this key; further calls are refused with 429 `rate_limit_exceeded`."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeySpec:
     """A client key, stored as its digest."""
 
-    name: str
-    sha256: str
-    """The SHA-256 of the key, as 64 lower-case hex digits."""
-    models: tuple[str, ...] = ("*",)
-    """Shell patterns that match the names of the models that the key may use."""
-    expires: float | None = None
-    """The time at which the key expires, in seconds since the epoch. None if the key does not expire."""
-    limits: KeyLimits = KeyLimits()
-    record: bool = True
-    """Whether calls with this key may be recorded. False overrides the policy of the model."""
-    allow_markers: bool = False
-    """Whether requests with this key may contain markers of templates. True has the effect of the action ``allow``."""
-    allow_media_files: bool = False
-    """Whether requests with this key may name media files, where the policy allows files (``media.file``)."""
+    name: Internal[str]
+    sha256: Annotated[str, kinds.DIGEST]
+    """The SHA-256 of the key in hex; `gateway keys new NAME` makes a key and its entry."""
+    models: Annotated[tuple[str, ...], list_of(kinds.TEXT)] = ("*",)
+    """The models that the key may use; `*` and `?` are wildcards."""
+    expires: Annotated[float, kinds.MOMENT] | None = None
+    """The last day on which the key is valid (in UTC), or the time at which it expires; by default, never."""
+    limits: Section[KeyLimits] = KeyLimits()
+    record: Annotated[bool, kinds.SWITCH] = True
+    """`false`: calls with this key are never recorded, under any policy."""
+    allow_markers: Annotated[bool, kinds.SWITCH] = False
+    """Send markers of templates in requests with this key unchanged; for evaluations and trusted tools."""
+    allow_media_files: Annotated[bool, kinds.SWITCH] = False
+    """Accept the names of media files in requests with this key, where the policy's `media.file` allows files."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeysSettings:
+    """The section ``keys``."""
+
+    file: Annotated[str, kinds.TEXT] | None = None
+    """The file with the client keys, relative to this file; optional on loopback."""
+    max_in_metrics: Annotated[int, integer(0)] = 50
+    """Metrics name the client key of a call if there are at most this many keys; 0: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """The Redis server with which several gateways share their rate limits and their cache."""
+
+    url: Annotated[str, kinds.STORE_URL_OR_NONE] = ""
+    """A Redis or Valkey server with which several gateways share their rate limits, and with `cache.shared` their
+    cache; without it, each counts alone."""
+    password: Annotated[SecretStr, kinds.SECRET] | None = None
+    """The server's password, as `env:NAME` or `file:PATH`."""
+    on_failure: Annotated[Literal["allow", "refuse"], WORDS] = "allow"
+    """While the server does not answer: `allow`, each process has a share; `refuse`, calls with a rate get 503."""
+    timeout: Annotated[float, duration(positive=True)] = 0.5
+    """How long a call waits for an answer of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """The storage of the cache."""
+
+    path: Annotated[Path, kinds.FILE] | None = None
+    """The SQLite file of the cache, relative to this file; without it, each worker keeps answers in its memory."""
+    shared: Annotated[bool, kinds.SWITCH] = False
+    """Keep answers on the server of `store.url`; all gateways with this server share the answers."""
+    max_size: Annotated[int, kinds.SIZE] = 256 * 1024 * 1024
+    """The maximum size of the cache, in memory for each worker; above it, the oldest answers are removed; a Redis
+    server has its own limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingsSpec:
+    """The file for recordings of calls, and its limits."""
+
+    path: Annotated[Path, kinds.FILE] | None = None
+    """The SQLite file for the calls that a policy records, relative to this file."""
+    retention: Annotated[float, duration(positive=True)] = 168 * 3600.0
+    """How long a recording is kept."""
+    max_size: Annotated[int, kinds.SIZE] = 1024 * 1024 * 1024
+    """The maximum size of the file; above it, the oldest recordings are removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """The content of ``gateway.yaml``."""
+
+    server: Section[ServerSpec] = ServerSpec()
+    models: Section[Mapping[str, Section[ModelSettings]]] = field(default=EMPTY_MAPPING)
+    keys: Section[KeysSettings] = KeysSettings()
+    store: Section[StoreSpec] = StoreSpec()
+    cache: Section[CacheSpec] = CacheSpec()
+    recordings: Section[RecordingsSpec] = RecordingsSpec()
+    redact: Annotated[tuple[str, ...], list_of(kinds.PATTERN)] = ()
+    """Patterns whose matches are replaced in recordings and in the log: names such as `email`, or `/regex/`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def add_extra_headers(request: HttpRequest, server: ServerSpec) -> bool:
 
     Cookies are not enabled, because clients send keys in ``authorization``.
     """
-    headers, origins = request.headers, server.cors_origins
+    headers, origins = request.headers, server.cors.origins
     origin = headers[b"origin"]
     is_preflight = request.method == "OPTIONS" and b"access-control-request-method" in headers
     if "*" in origins:

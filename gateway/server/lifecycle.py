@@ -85,7 +85,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         if listeners.admin is not None:
             admin_app = App(runtime.state, admin=True)
             admin = HttpServer(admin_app, refused=admin_app.refused_input)
-            await admin.open([listeners.admin], certificate if snapshot.server.tls_admin else None)
+            await admin.open([listeners.admin], certificate if snapshot.server.tls.admin else None)
         await shutdown.drain_requested.wait()
         what = f"process {os.getpid()}"
         await _give_notice(runtime, main, snapshot.server.drain_notice, what)

@@ -36,8 +36,8 @@ POLL_SECONDS = 1.0
 """Seconds between two checks of the files."""
 
 RELOADABLE = frozenset({
-    "cors_origins", "insecure_no_keys", "max_body", "max_connections", "max_connections_per_client", "max_in_flight",
-    "tls_certificate", "tls_key",
+    "cors", "insecure_no_keys", "max_body", "max_connections", "max_connections_per_client", "max_in_flight",
+    "tls",
 })  # fmt: skip
 """Settings under ``server`` that a reload applies. A change of any other setting under ``server`` needs a restart."""
 
@@ -167,6 +167,8 @@ class ConfigReloader(ABC):
                 if field.name not in RELOADABLE
                 and getattr(snapshot.server, field.name) != getattr(self.bound, field.name)
             ]
+            if self.bound is not None and snapshot.server.tls.admin != self.bound.tls.admin:
+                changed.append("server.tls.admin")
             if self.bound is not None and snapshot.server.scheme != self.bound.scheme:
                 changed.append("server.tls")
             if changed:
@@ -236,7 +238,7 @@ def fingerprint(snapshot: Snapshot) -> str:
     """Return the revision of a configuration, and the state of the tokenizer and model files that it names."""
     found = [snapshot.revision]
     for model in snapshot.models.values():
-        for path in (model.tokenizer, *(target.path for target in model.targets)):
+        for path in (model.tokenizer, *(target.file for target in model.targets)):
             files = () if path is None else (path, *path.glob("*")) if path.is_dir() else (path,)
             found += [f"{file} {file_state(file)}" for file in sorted(files)]
     return "\n".join(found)

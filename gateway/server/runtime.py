@@ -59,7 +59,7 @@ class Runtime(ConfigReloader):
         self.serves_first(snapshot)
         self._prepared: Stack | None = None
         self._prepared_tls: LoadedCertificate | None = None
-        if snapshot.server.tls_certificate is not None:
+        if snapshot.server.tls.certificate is not None:
             self.certificate = ServerCertificate(snapshot.server)
             self.metrics.certificate_expires(self.certificate.expires)
         self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
@@ -90,7 +90,7 @@ class Runtime(ConfigReloader):
     async def prepare(self, snapshot: Snapshot) -> None:
         """Build the stack of a snapshot, and load its certificate. Raises an error if this fails."""
         self._prepared = await asyncio.to_thread(assemble, snapshot, self.resources)
-        if self.certificate is not None and snapshot.server.tls_certificate is not None:
+        if self.certificate is not None and snapshot.server.tls.certificate is not None:
             self._prepared_tls = load(snapshot.server)
 
     async def activate(self, snapshot: Snapshot) -> None:

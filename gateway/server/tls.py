@@ -47,8 +47,8 @@ class ServerCertificate:
 
 def load(server: ServerSpec) -> LoadedCertificate:
     """Load the configured certificate and key. Raises ``OSError`` if the files cannot be used."""
-    assert server.tls_certificate is not None
-    assert server.tls_key is not None
+    assert server.tls.certificate is not None
+    assert server.tls.key is not None
     return LoadedCertificate(
-        context=tls_context(server.tls_certificate, server.tls_key), expires=expiry(server.tls_certificate)
+        context=tls_context(server.tls.certificate, server.tls.key), expires=expiry(server.tls.certificate)
     )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.config.schema.settings import ROWS
+from gateway.config.schema.json_schema import json_schema, part
+from gateway.config.schema.settings import GATEWAY
 
-TARGET_SETTINGS = {
-    row.name.rpartition(".")[2] for row in ROWS if row.name.startswith("models.<name>.targets[]")
-}  # fmt: skip
+TARGET_SETTINGS = part(json_schema(GATEWAY), ("models", "<name>", "targets", 0))["properties"].keys()
 
 
 def test_every_kind_that_can_be_configured_can_be_constructed() -> None:

@@ -65,7 +65,7 @@ def test_a_script_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "script.yaml"
     file.write_text("- Hello\n- {finish: stop}\n")
     heard = asyncio.run(
-        listen(ScriptedBackend.from_target(TargetSpec(label="m/0", speaks="scripted", path=file)), exchange())
+        listen(ScriptedBackend.from_target(TargetSpec(label="m/0", speaks="scripted", script=file)), exchange())
     )
     assert (heard.text(), heard.begun.target) == ("Hello", "m/0")
 
@@ -91,4 +91,4 @@ def test_a_script_that_cannot_be_played_is_refused(tmp_path: Path, name: str) ->
     file = tmp_path / "script.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        ScriptedBackend.from_target(TargetSpec(label="m/0", speaks="scripted", path=file))
+        ScriptedBackend.from_target(TargetSpec(label="m/0", speaks="scripted", script=file))

@@ -37,7 +37,7 @@ def test_auto_is_one_worker_for_each_usable_core() -> None:
     everywhere = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(everywhere)})
-        assert (WORKERS.from_text("auto"), WORKERS.from_text("3")) == (1, 3)
+        assert (WORKERS.read("auto"), WORKERS.read(3)) == (1, 3)
     finally:
         os.sched_setaffinity(0, everywhere)
     assert 1 <= WORKERS.read("auto") <= MOST_WORKERS

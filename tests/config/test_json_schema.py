@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ import jsonschema
 import pytest
 import yaml
 
-from gateway.config.schema.json_schema import json_schema
-from gateway.config.schema.settings import GATEWAY, KEYS, POLICY, ROWS, Row
+from gateway.config.files.yaml import YamlDocument, dotted
+from gateway.config.schema.json_schema import json_schema, settings
+from gateway.config.schema.settings import GATEWAY, KEYS, POLICY
+from gateway.config.schema.validation import check
 from tests.test_docs import EXAMPLES, ROOT
 
 SCHEMAS = {file: json_schema(file) for file in (GATEWAY, POLICY, KEYS)}
@@ -49,14 +51,24 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.file} {row.name}")
-def test_the_schema_of_a_setting_accepts_its_values_and_refuses_others(row: Row) -> None:
-    validator = jsonschema.Draft7Validator(dict(row.kind.schema))
-    read = []
-    for value in (*VALUES, *row.kind.schema.get("enum", ())):
-        with suppress(ValueError):
-            row.kind.read(value)
-            read.append(value)
+SETTINGS = {(file, name): part for file, schema in SCHEMAS.items() for name, part in settings(schema)}
+
+
+def accepts(file: str, name: str, value: Any) -> bool:
+    """Whether the gateway accepts the value of one setting."""
+    path: list[str | int] = [{"[]": 0}.get(step, step) for step in re.findall(r"\[\]|[^.\[\]]+", name)]
+    for step in reversed(path):
+        value = {step: value} if isinstance(step, str) else [value]
+    document = YamlDocument(file, [], value)
+    check(document, file)
+    return dotted(tuple(path)) not in [problem.key for problem in document.problems]
+
+
+@pytest.mark.parametrize(("file", "name"), SETTINGS)
+def test_the_schema_of_a_setting_accepts_its_values_and_refuses_others(file: str, name: str) -> None:
+    validator = jsonschema.Draft7Validator(dict(SETTINGS[file, name]))
+    words = SETTINGS[file, name].get("enum", ())
+    read = [value for value in (*VALUES, *words) if accepts(file, name, value)]
     assert read
     assert [value for value in read if not validator.is_valid(value)] == []
     assert not all(map(validator.is_valid, VALUES))
@@ -94,6 +106,6 @@ def test_empty_sections_are_accepted_as_the_gateway_does() -> None:
 def test_a_setting_is_described_with_its_default() -> None:
     port = SCHEMAS[GATEWAY]["properties"]["server"]["properties"]["port"]
     assert port == {
-        "type": "integer", "minimum": 0, "maximum": 65535, "default": 8000,
+        "title": "whole number from 0 to 65535", "type": "integer", "minimum": 0, "maximum": 65535, "default": 8000,
         "description": "The port to listen on; 0 selects any free port.",
     }  # fmt: skip

@@ -5,13 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
 from gateway.config.load import load, read_configuration
-from gateway.config.snapshot import DeliveryPolicy, MediaPolicy, ParamsPolicy, PolicySpec, ServerSpec, TargetSpec
+from gateway.config.snapshot import (
+    AttemptsPolicy,
+    DeliveryPolicy,
+    MediaPolicy,
+    ParamsPolicy,
+    PolicySpec,
+    ServerSpec,
+    TargetSpec,
+    TimeoutPolicy,
+)
 from gateway.core.errors import ConfigError
 
 from .conftest import GATEWAY, PLAIN
@@ -91,14 +101,18 @@ def test_a_full_configuration_becomes_a_snapshot(write: Write) -> None:
         "mine",
         "Ours.",
         ParamsPolicy({"seed": 1}, {"temperature": 0}, {"max_tokens": 10}, ("tools",), "reject", True, 5),
-        DeliveryPolicy(connect=1.0, first_token=120.0, idle=3.0, total=3600.0, attempts=2, stream_upstream=True),
+        DeliveryPolicy(
+            TimeoutPolicy(connect=1.0, first_token=120.0, idle=3.0, total=3600.0),
+            AttemptsPolicy(attempts=2),
+            stream_upstream=True,
+        ),
     )
     assert (local.description, local.max_model_len, local.tokenizer) == ("Two replicas.", 2048, home / "tokenizer.json")
     assert (local.template.name, local.template.digest) == ("plain", hashlib.sha256(PLAIN.encode()).hexdigest()[:12])
     assert snapshot.models["hosted"].template.kind == "chat"
     assert snapshot.models["hosted"].targets[0].key == SecretStr("hosted")
     assert snapshot.models["hosted"].targets[0].options == {"api_version": "2"}
-    assert snapshot.models["played"].targets[0].path == home / "play.yaml"
+    assert snapshot.models["played"].targets[0].script == home / "play.yaml"
     (key,) = snapshot.keys
     # A day counts to its end, in UTC.
     assert (key.name, key.sha256, key.models, key.expires) == ("ci", DIGEST, ("org/*",), 1814400000.0)
@@ -145,7 +159,7 @@ OVERRIDES = {  # variable: (value, setting, what it becomes)
     "GATEWAY_SERVER__ALLOWED_HOSTS": ("a.example, b.example", "allowed_hosts", ("a.example", "b.example")),
     "GATEWAY_SERVER__INSECURE_NO_KEYS": ("true", "insecure_no_keys", True),
     "GATEWAY_SERVER__ADMIN": ("127.0.0.1:1", "admin", "127.0.0.1:1"),
-    "GATEWAY_SERVER__CORS__ORIGINS": ("https://a.example, *", "cors_origins", ("https://a.example", "*")),
+    "GATEWAY_SERVER__CORS__ORIGINS": ("https://a.example, *", "cors.origins", ("https://a.example", "*")),
 }
 
 
@@ -153,7 +167,7 @@ OVERRIDES = {  # variable: (value, setting, what it becomes)
 def test_a_variable_wins_over_the_file(variable: str, write: Write) -> None:
     value, setting, expected = OVERRIDES[variable]
     snapshot = load(write({"gateway.yaml": "server: {port: 8001}\n" + GATEWAY}), {variable: value, "GATEWAY_PORT": "x"})
-    assert getattr(snapshot.server, setting) == expected
+    assert attrgetter(setting)(snapshot.server) == expected
 
 
 BAD_VARIABLES = {

@@ -1,53 +1,49 @@
-"""The rows are the one truth about settings."""
+"""The classes of the snapshot are the one truth about settings."""
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from gateway.config.schema.settings import GATEWAY, POLICY, ROWS, Row
-from gateway.config.snapshot import DeliveryPolicy, ParamsPolicy, ServerSpec
+from gateway.config.files.yaml import YamlDocument
+from gateway.config.schema.json_schema import json_schema, settings
+from gateway.config.schema.settings import FILES, GATEWAY, POLICY
+from gateway.config.schema.validation import check
+from gateway.config.snapshot import GatewaySettings, PolicySpec
+
+SETTINGS = {f"{file}:{name}": setting for file in FILES for name, setting in settings(json_schema(file))}
 
 
-def identifier(row: Row) -> str:
-    return f"{row.file}:{row.name}"
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_a_setting_has_a_kind_and_a_sentence(setting: Mapping[str, Any]) -> None:
+    assert setting["title"]
+    assert setting["description"].endswith(".")
+    assert setting["description"].count(". ") == 0
 
 
-@pytest.mark.parametrize("row", ROWS, ids=identifier)
-def test_a_row_has_a_sentence_a_kind_and_a_default_that_its_kind_accepts(row: Row) -> None:
-    assert row.description.endswith(".")
-    assert row.description.count(". ") == 0
-    assert row.kind.name
-    if not row.required:
-        assert row.default is None or row.default_value is not None
+@pytest.mark.parametrize(("file", "defaults"), [(GATEWAY, GatewaySettings()), (POLICY, PolicySpec(None))])  # type: ignore[arg-type]
+def test_an_empty_file_has_the_defaults_of_the_classes(file: str, defaults: object) -> None:
+    assert check(YamlDocument(file, []), file) == defaults
 
 
-def test_no_row_appears_twice() -> None:
-    names = [(row.file, row.name) for row in ROWS]
-    assert len(set(names)) == len(names)
+@pytest.mark.parametrize(("file", "defaults"), [(GATEWAY, GatewaySettings()), (POLICY, PolicySpec(None))])  # type: ignore[arg-type]
+def test_a_default_that_is_written_changes_nothing(file: str, defaults: object) -> None:
+    document = YamlDocument(file, [], value={})
+    for name, setting in settings(json_schema(file)):
+        *steps, last = name.split(".")
+        if "default" in setting and "<name>" not in steps:
+            section = document.value
+            for step in steps:
+                section = section.setdefault(step, {})
+            section[last] = setting["default"]
+    assert check(document, file) == defaults
+    assert document.problems == []
 
 
-DEFAULTS = [
-    (GATEWAY, "server.", ServerSpec(), {}),
-    (POLICY, "params.", ParamsPolicy(), {}),
-    (POLICY, "delivery.", DeliveryPolicy(), {"attempts": "retry.attempts"}),
-    (POLICY, "delivery.timeout.", DeliveryPolicy(), {}),
-]
-
-
-@pytest.mark.parametrize(("file", "prefix", "spec", "spelled"), DEFAULTS, ids=lambda value: str(value)[:20])
-def test_the_rows_defaults_are_those_of_the_snapshot(
-    file: str,
-    prefix: str,
-    spec: ServerSpec | ParamsPolicy | DeliveryPolicy,
-    spelled: dict[str, str],
-) -> None:
-    rows = {row.name.removeprefix(prefix): row for row in ROWS if row.file == file and row.name.startswith(prefix)}
-    compared = 0
-    for field in dataclasses.fields(spec):
-        row = rows.get(spelled.get(field.name, field.name))
-        if row is not None:
-            assert row.default_value == getattr(spec, field.name), field.name
-            compared += 1
-    assert compared
+def test_a_field_that_the_gateway_sets_is_no_setting() -> None:
+    document = YamlDocument(POLICY, [], value={"name": "mine"})
+    check(document, POLICY)
+    assert [problem.key for problem in document.problems] == ["name"]
+    assert document.problems[0].message.startswith("unknown key")

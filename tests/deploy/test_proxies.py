@@ -207,8 +207,12 @@ LIMITS: dict[str, Callable[[], bool]] = {
     "nginx, size of a body": lambda: (
         number(r"client_max_body_size (\d+)m", block("nginx")) << 20 == ServerSpec().max_body
     ),
-    "nginx, time of a call": lambda: number(r"proxy_read_timeout (\d+)s", block("nginx")) > DeliveryPolicy().total,
-    "Caddy, time of a call": lambda: number(r"header_timeout (\d+)s", block("caddyfile")) > DeliveryPolicy().total,
+    "nginx, time of a call": lambda: (
+        number(r"proxy_read_timeout (\d+)s", block("nginx")) > DeliveryPolicy().timeout.total
+    ),
+    "Caddy, time of a call": lambda: (
+        number(r"header_timeout (\d+)s", block("caddyfile")) > DeliveryPolicy().timeout.total
+    ),
     "Caddy, idle connections": lambda: number(r"keepalive (\d+)s", block("caddyfile")) < ConnectionTimeouts().idle,
     "systemd, drain": lambda: number(r"TimeoutStopSec=(\d+)", block("ini")) > ServerSpec().drain + 10,
     "systemd, open files": lambda: number(r"LimitNOFILE=(\d+)", block("ini")) > 2 * ServerSpec().max_connections,

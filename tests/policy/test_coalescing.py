@@ -243,7 +243,7 @@ def test_an_answer_that_its_only_request_refuses_is_not_kept() -> None:
 
 def test_waiting_counts_for_the_total_time_of_a_call() -> None:
     inner = RecordingBackend([{"pause": 1000}, {"finish": "stop"}], HELLO)
-    total = model().policy.delivery.total
+    total = model().policy.delivery.timeout.total
 
     async def run() -> float:
         begin = asyncio.get_running_loop().time()

@@ -123,7 +123,7 @@ async def _completions(route: Route, texts: Sequence[ScoredText]) -> list[tuple[
 
     An answer is checked before its backend is closed, so that the log and the circuit breaker see the error.
     """
-    end, room = asyncio.get_running_loop().time() + route.spec.policy.delivery.total, asyncio.Semaphore(AT_ONCE)
+    end, room = asyncio.get_running_loop().time() + route.spec.policy.delivery.timeout.total, asyncio.Semaphore(AT_ONCE)
     attempts, backend = texts[0].exchange.attempts, route.backend
     assert backend is not None
     keys = [_key(text.exchange) for text in texts]

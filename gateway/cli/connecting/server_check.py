@@ -25,10 +25,10 @@ async def check_server(snapshot: Snapshot, document: YamlDocument) -> list[LiveR
     server, found = snapshot.server, []
     if snapshot.store.url:
         found.append(await _store(snapshot.store, document))
-    if server.tls_certificate is not None:
-        found.append(_certificate(server.tls_certificate, document))
+    if server.tls.certificate is not None:
+        found.append(_certificate(server.tls.certificate, document))
     hosts = [host.strip("[]") for host in server.allowed_hosts if host != "*"]
-    found += await asyncio.gather(*[_host(host, server.tls_certificate, server.tls_key, document) for host in hosts])
+    found += await asyncio.gather(*[_host(host, server.tls.certificate, server.tls.key, document) for host in hosts])
     return found
 
 

@@ -18,8 +18,6 @@ class BackendKind:
 
     name: str
     """The value of the setting ``speaks``."""
-    summary: str
-    """A short description for the documentation of ``speaks``."""
     form: Literal["text", "messages"] | None
     """The form of prompt that this kind of backend accepts: one string, or messages. None if both are accepted."""
     required: tuple[str, ...]
@@ -46,7 +44,6 @@ _SERVER_SETTINGS = ("model", "engine", "key")
 _ROWS = (
     BackendKind(
         name="completions",
-        summary="one string",
         form="text",
         required=("url",),
         optional=(*_SERVER_SETTINGS, "adds_bos"),
@@ -54,7 +51,6 @@ _ROWS = (
     ),
     BackendKind(
         name="chat",
-        summary="messages",
         form="messages",
         required=("url",),
         optional=_SERVER_SETTINGS,
@@ -62,7 +58,6 @@ _ROWS = (
     ),
     BackendKind(
         name="litellm",
-        summary="messages, to a provider",
         form="messages",
         required=("model",),
         optional=("url", "key", "options"),
@@ -75,7 +70,6 @@ _ROWS = (
     ),
     BackendKind(
         name="embedded",
-        summary="a model folder, computed in this process",
         form="text",
         required=("path",),
         optional=("adds_bos", "options"),
@@ -85,7 +79,6 @@ _ROWS = (
     ),
     BackendKind(
         name="scripted",
-        summary="a script that is played",
         form=None,
         required=("script",),
         optional=("model",),

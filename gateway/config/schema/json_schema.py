@@ -1,4 +1,4 @@
-"""Makes the JSON Schema of a settings file from the rows of ``settings``, for editors and other tools.
+"""Makes the JSON Schema of a settings file from its classes, for editors, messages and the documentation.
 
 A schema accepts every file that the gateway accepts. ``gateway check`` finds more problems: with files, with names, and
 with combinations of settings.
@@ -6,59 +6,88 @@ with combinations of settings.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from gateway.config.files.yaml import Path
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.config.schema.settings import Row
-from gateway.config.schema.validation import ANY_NAME, ENTRY, schema_of
+from gateway.config.schema.kinds import KIND
+from gateway.config.schema.settings import GATEWAY, adapter
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The version of JSON Schema. All common editors support this version."""
-TARGETS = "models.<name>.targets"
 
 
+@cache
 def json_schema(file: str) -> dict[str, Any]:
     """Return the JSON Schema of one kind of file, such as ``settings.GATEWAY``."""
-    return {"$schema": DIALECT, "title": f"{file} of meta-gateway", **_schema(schema_of(file), "")}
+    schema = adapter(file, with_sentences=True).json_schema(schema_generator=_Generator)["prefixItems"][0]
+    if file == GATEWAY:
+        part(schema, ("models", "", "targets", 0))["allOf"] = _kinds_of_targets()
+    return {"$schema": DIALECT, "title": f"{file} of meta-gateway", **schema}
 
 
-def _schema(node: Row | dict[str, Any], path: str) -> dict[str, Any]:
-    if isinstance(node, Row):
-        return _setting(node)
-    if ENTRY in node:
-        # An empty section is a mapping or list without entries, as in the gateway.
-        return {"type": ["array", "null"], "items": _entry(node[ENTRY], path)}
-    schema: dict[str, Any] = {"type": ["object", "null"]}
-    if ANY_NAME in node:
-        return {**schema, "additionalProperties": _schema(node[ANY_NAME], f"{path}.{ANY_NAME}".lstrip("."))}
-    properties = {name: _schema(child, f"{path}.{name}".lstrip(".")) for name, child in node.items()}
-    required = [name for name, child in node.items() if isinstance(child, Row) and child.required]
-    schema |= {"additionalProperties": False, "properties": properties}
-    return {**schema, "required": required} if required else schema
+def part(schema: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return the part of a schema for the value at ``path``: a section, a list of sections, or a setting."""
+    for step in path:
+        found = schema.get("properties", {}).get(step, schema.get("additionalProperties"))
+        schema = schema["items"] if isinstance(step, int) else found or {}
+    return schema
 
 
-def _setting(row: Row) -> dict[str, Any]:
-    schema = {**row.kind.schema, "description": row.description}
-    if row.default is None:
-        return {"anyOf": [row.kind.schema, {"type": "null"}], "description": row.description}
-    return schema if row.required else {**schema, "default": row.default}
+def settings(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the dotted name of each setting, such as ``models.<name>.targets[].url``, and its part of the schema.
+
+    The title of this part is the kind of value.
+    """
+    for name, found in schema.get("properties", {"<name>": schema.get("additionalProperties")}).items():
+        here, inner = f"{path}.{name}".lstrip("."), found.get("items", {})
+        if "title" in found:
+            yield here, found
+        else:
+            yield from settings(inner, f"{here}[]") if inner else settings(found, here)
 
 
-def _entry(node: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the schema of a list entry. For a target, the schema requires and allows the settings of its kind."""
-    schema = _schema(node, path)
-    if path != TARGETS:
-        return schema
-    kinds = {setting for kind in BACKEND_KINDS.values() for setting in kind.settings}
-    return schema | {
-        "allOf": [
-            {
-                "if": {"properties": {"speaks": {"const": kind.name}}, "required": ["speaks"]},
-                "then": {
-                    "required": list(kind.required),
-                    "properties": {name: {"type": "null"} for name in sorted(kinds - set(kind.settings))},
-                },
-            }
-            for kind in BACKEND_KINDS.values()
-        ]
-    }
+class _Generator(GenerateJsonSchema):
+    """Writes a setting with its kind as the title, the default as in a file, and the sentence on one line."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        found = super().generate_inner(schema)
+        if "description" in found:
+            found["description"] = " ".join(found["description"].split())
+        return found
+
+    def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
+        kind = schema["metadata"][KIND]
+        found = {"anyOf": [{**kind.schema}, {"type": "null"}]} if kind.or_none else {**kind.schema}
+        return {"title": kind.name, **found}
+
+    def nullable_schema(self, schema: Any) -> JsonSchemaValue:
+        found = self.generate_inner(schema["schema"])
+        return {"title": found.pop("title"), "anyOf": [found, {"type": "null"}]}
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        found, default = self.generate_inner(schema["schema"]), schema.get("default")
+        kind = schema["schema"].get("metadata", {}).get(KIND)
+        return {**found, "default": kind.write(default)} if kind is not None and not kind.or_none else found
+
+
+def _kinds_of_targets() -> list[dict[str, Any]]:
+    """Return the conditions of a target: each kind requires and allows its settings."""
+    names = {setting for kind in BACKEND_KINDS.values() for setting in kind.settings}
+    return [
+        {
+            "if": {"properties": {"speaks": {"const": kind.name}}, "required": ["speaks"]},
+            "then": {
+                "required": list(kind.required),
+                "properties": {name: {"type": "null"} for name in sorted(names - set(kind.settings))},
+            },
+        }
+        for kind in BACKEND_KINDS.values()
+    ]

@@ -1,5 +1,6 @@
 """The kinds of values that settings have, and the syntax of each kind.
 
+A kind stands in the type of a setting, as in ``Annotated[int, SIZE]``, and pydantic calls it for the value in the file.
 Each kind converts a YAML value, or raises ``ValueError`` with a message that names the expected form.
 The messages of kinds that may receive a secret (``url``, ``secret``, ``digest``) never contain the value.
 """
@@ -13,10 +14,14 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticOmit, core_schema
 
 from gateway.config.files.yaml import parse_scalar
 from gateway.core.dialogue import EMPTY_MAPPING
@@ -38,26 +43,68 @@ A_PATH = re.compile(r"/[A-Za-z0-9._~%/-]*")
 A_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True)
+class VariableText(str):
+    """The text of an environment variable, as the value of a setting."""
+
+
+class Invalid:
+    """Replaces a value that was refused, or a whole section that was refused. Later checks ignore this value."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Invalid:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+
+INVALID: Final = Invalid()
+KIND: Final = "kind"
+"""The key of a ``Kind`` in the metadata of pydantic's schema."""
+EMPTY: Final = "is empty; write a value, or remove the line"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One kind of value."""
+    """One kind of value, written in the ``Annotated`` type of a setting."""
 
     name: str
     """The name shown in the documentation."""
     read: Callable[[Any], Any]
     """A function that converts a YAML value. Raises ``ValueError`` with a message for the operator."""
-    literal: bool = False
-    """Whether the text of an environment variable is used without parsing. If True, ``7`` is the text "7"."""
-    listed: bool = False
-    """Whether an environment variable contains a list of entries, separated by commas."""
     schema: Mapping[str, Any] = EMPTY_MAPPING
     """The JSON Schema of the YAML value, for editors. It accepts every value that ``read`` accepts."""
+    write: Callable[[Any], Any] = lambda value: value
+    """A function that converts a default to its form in a file."""
+    or_none: bool = False
+    """Whether an empty value in a file means the empty text."""
+
+    def convert(self, value: Any, info: core_schema.ValidationInfo[Any]) -> Any:
+        """Convert the value of a file. The context of the validation is a function that reads a secret."""
+        if value is INVALID:
+            return value
+        if isinstance(value, VariableText):
+            return self.from_text(str(value))
+        if value is None:
+            if self.or_none:
+                return ""
+            raise ValueError(EMPTY)
+        found = self.read(value)
+        return info.context(found) if isinstance(found, SecretReference) else found
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self.convert, metadata={KIND: self})
 
     def from_text(self, text: str) -> Any:
-        """Convert the text of an environment variable. Raises ``ValueError`` with a message for the operator."""
-        if self.listed:
+        """Convert the text of an environment variable. The entries of a list are separated by commas.
+
+        Raises ``ValueError`` with a message for the operator.
+        """
+        if self.schema.get("type") == "array":
             return self.read([part.strip() for part in text.split(",") if part.strip()])
-        return self.read(text if self.literal else parse_scalar(text))
+        is_text = self.schema.get("type") == "string" or "enum" in self.schema
+        return self.read(text if is_text else parse_scalar(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +147,7 @@ def _prose(value: Any) -> str:
 
 def _text(value: Any) -> str:
     if not _prose(value):
-        raise ValueError("is empty; write a value, or remove the line")
+        raise ValueError(EMPTY)
     if any(ord(char) < 32 or ord(char) == 127 for char in value):
         raise ValueError("contains a control character; write the text on one line, without escapes")
     return str(value)
@@ -140,7 +187,14 @@ def choice(*words: str) -> Kind:
             raise ValueError(f"{describe(value)} is not an accepted value{hint}")
         return value
 
-    return Kind("one of " + ", ".join(words), read, literal=True, schema={"enum": list(words)})
+    return Kind("one of " + ", ".join(words), read, schema={"enum": list(words)})
+
+
+class _Words:
+    """The kind of a ``Literal``: one of its words."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return choice(*get_args(source)).__get_pydantic_core_schema__(source, handler)
 
 
 def usable_cores(quota: Path = QUOTA) -> int:
@@ -165,7 +219,14 @@ def duration(*, positive: bool = False) -> Kind:
             raise ValueError("must be more than 0; to use the default, remove the line")
         return seconds
 
-    return Kind("duration", read, schema=_matching(A_DURATION))
+    return Kind("duration", read, schema=_matching(A_DURATION), write=_written_duration)
+
+
+def _written_duration(seconds: float) -> str:
+    hours = seconds / SECONDS["h"]
+    if seconds and hours == int(hours):
+        return f"{hours:g}h"
+    return f"{seconds:g}s" if seconds == int(seconds) else f"{seconds / SECONDS['ms']:g}ms"
 
 
 def _percent(value: Any) -> float:
@@ -183,6 +244,10 @@ def _url_path(value: Any) -> str:
     return text
 
 
+def _written_size(size: int) -> str:
+    return next(f"{size // factor}{unit}" for unit, factor in reversed(BYTES.items()) if size % factor == 0)
+
+
 def _size(value: Any) -> int:
     if type(value) is int and value > 0:
         return value
@@ -192,17 +257,18 @@ def _size(value: Any) -> int:
     return int(match[1]) * BYTES[match[2]]
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"expected a mapping such as {{temperature: 0}}, got {describe(value)}")
-    return value
+    return MappingProxyType(value)
 
 
-def _bounds(value: Any) -> dict[str, float]:
-    for name, bound in _mapping(value).items():
+def _bounds(value: Any) -> Mapping[str, float]:
+    bounds = _mapping(value)
+    for name, bound in bounds.items():
         if type(bound) not in (int, float):
             raise ValueError(f"the upper bound of {quoted(name)} must be a number, got {describe(bound)}")
-    return dict(value)
+    return bounds
 
 
 def list_of(kind: Kind) -> Kind:
@@ -213,7 +279,8 @@ def list_of(kind: Kind) -> Kind:
             raise ValueError(f"expected a list such as [a, b], got {describe(value)}")
         return tuple(kind.read(item) for item in value)
 
-    return Kind(f"list of {kind.name}", read, listed=True, schema={"type": "array", "items": kind.schema})
+    schema = {"type": "array", "items": kind.schema}
+    return Kind(f"list of {kind.name}", read, schema=schema, write=list)
 
 
 # ---------------------------------------------------------------- addresses, secrets, dates
@@ -324,21 +391,76 @@ def _moment(value: Any) -> float:
 WORKERS = integer(1, MOST_WORKERS, auto=lambda: min(usable_cores(), MOST_WORKERS))
 A_STRING = {"type": "string"}
 A_TEXT = {"type": "string", "minLength": 1}
-TEXT = Kind("text", _text, literal=True, schema=A_TEXT)
-PROSE = Kind("text", _prose, literal=True, schema=A_STRING)
+TEXT = Kind("text", _text, schema=A_TEXT)
+FILE = Kind("text", lambda value: Path(_text(value)), schema=A_TEXT)
+FILES = Kind("list of text", lambda value: tuple(map(Path, list_of(TEXT).read(value))), write=list,
+             schema={"type": "array", "items": A_TEXT})  # fmt: skip
+PROSE = Kind("text", _prose, schema=A_STRING)
 SWITCH = Kind("true or false", _switch, schema={"type": "boolean"})
-SIZE = Kind("size", _size, schema={"anyOf": [{"type": "integer", "minimum": 1}, _matching(A_SIZE)]})
-PERCENT = Kind("percentage", _percent, literal=True, schema=_matching(A_PERCENTAGE))
-URL_PATH = Kind("path of an address", _url_path, literal=True, schema=_matching(A_PATH))
-MAPPING = Kind("mapping", _mapping, schema={"type": "object"})
-BOUNDS = Kind("mapping of numbers", _bounds, schema={"type": "object", "additionalProperties": {"type": "number"}})
-BIND = Kind("address", _bind, literal=True, schema=A_TEXT)
-HOST_NAME = Kind("host name", _host, literal=True, schema=A_TEXT)
-LISTENER = Kind("host:port", _listener, literal=True, schema={**A_STRING, "pattern": ":[0-9]+$"})
-ORIGIN = Kind("origin", _origin, literal=True, schema={**A_STRING, "pattern": r"^(\*$|[A-Za-z][A-Za-z0-9+.-]*://)"})
+SIZE = Kind(
+    "size", _size, schema={"anyOf": [{"type": "integer", "minimum": 1}, _matching(A_SIZE)]}, write=_written_size
+)
+PERCENT = Kind("percentage", _percent, schema=_matching(A_PERCENTAGE), write=lambda share: f"{share * 100:g}%")
+URL_PATH = Kind("path of an address", _url_path, schema=_matching(A_PATH))
+MAPPING = Kind("mapping", _mapping, schema={"type": "object"}, write=dict)
+BOUNDS = Kind(
+    "mapping of numbers",
+    _bounds,
+    schema={"type": "object", "additionalProperties": {"type": "number"}},
+    write=dict,
+)
+BIND = Kind("address", _bind, schema=A_TEXT)
+HOST_NAME = Kind("host name", _host, schema=A_TEXT)
+LISTENER = Kind("host:port", _listener, schema={**A_STRING, "pattern": ":[0-9]+$"})
+ORIGIN = Kind("origin", _origin, schema={**A_STRING, "pattern": r"^(\*$|[A-Za-z][A-Za-z0-9+.-]*://)"})
 URL = Kind("http(s) address", _url, schema={**A_STRING, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"})
-STORE_URL = Kind("redis address", _store_url, literal=True, schema={**A_STRING, "pattern": ":"})
+STORE_URL = Kind("redis address", _store_url, schema={**A_STRING, "pattern": ":"})
 SECRET = Kind("env:NAME or file:PATH", _secret, schema={**A_STRING, "pattern": "^(env|file):"})
-PATTERN = Kind("pattern", _pattern, literal=True, schema=A_TEXT)
+PATTERN = Kind("pattern", _pattern, schema=A_TEXT)
 DIGEST = Kind("64 hex digits", _digest, schema={**A_STRING, "pattern": "^[0-9a-fA-F]{64}$"})
+TEXT_OR_NONE, URL_OR_NONE, URL_PATH_OR_NONE, STORE_URL_OR_NONE = (
+    replace(kind, or_none=True) for kind in (TEXT, URL, URL_PATH, STORE_URL)
+)
+WORDS = _Words()
 MOMENT = Kind("date or time", _moment, schema={**A_STRING, "pattern": "^[0-9]{4}"})
+
+
+# ---------------------------------------------------------------- sections
+
+
+class _NotInFiles:
+    """Marks a field that the gateway sets itself. In a file, a key with its name is unknown."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_default_schema(core_schema.no_info_plain_validator_function(_unknown), default=None)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> dict[str, Any]:
+        raise PydanticOmit
+
+
+def _unknown(value: object) -> object:
+    raise PydanticCustomError("unexpected_keyword_argument", "unknown key")
+
+
+class _Section:
+    """Marks a mapping of settings, or a list of such mappings. A section may be empty."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        empty: Any = [] if get_origin(source) is tuple else {}
+
+        def read(value: Any, inner: Callable[[Any], Any]) -> Any:
+            return value if value is INVALID else inner(empty if value is None else value)
+
+        return core_schema.no_info_wrap_validator_function(read, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        found = handler.resolve_ref_schema(handler(schema))
+        kept = {key: value for key, value in found.items() if key not in ("title", "description")}
+        return {**kept, "type": [found["type"], "null"]}
+
+
+T = TypeVar("T")
+Internal = Annotated[T, _NotInFiles()]
+"""A field that is not read from a file."""
+Section = Annotated[T, _Section()]
+Entries = Section[tuple[Section[T], ...]]

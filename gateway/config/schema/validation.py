@@ -1,99 +1,91 @@
-"""Checks a parsed settings file against the rows of ``settings``."""
+"""Reads a parsed settings file into the classes of ``config/snapshot.py``, and reports every problem."""
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
+from pydantic import SecretStr, ValidationError
+
 from gateway.config.files.yaml import Path, YamlDocument
-from gateway.config.schema.settings import ALIASES, ROWS, Row
+from gateway.config.schema.json_schema import json_schema, part
+from gateway.config.schema.kinds import INVALID, SecretReference
+from gateway.config.schema.settings import ALIASES, adapter
 from gateway.core.words import quoted, suggest
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
 
-
-class Invalid:
-    """Replaces a value that was refused, or a whole mapping that was refused. Later checks ignore this value."""
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __getitem__(self, key: str) -> Invalid:
-        return self
-
-
-INVALID: Final = Invalid()
-
-ANY_NAME, ENTRY = "<name>", "[]"
 PARAMETERS: Final = ChatRequest.model_fields.keys() - STRUCTURAL - FORBIDDEN
 """The request parameters that a policy may set."""
+UNKNOWN: Final = "unexpected_keyword_argument"
+"""Pydantic's type of the error for an unknown key."""
+ReadSecret = Callable[[SecretReference], SecretStr]
+"""Returns a secret, or raises ``ValueError`` with a message for the operator."""
 
 
-@cache
-def schema_of(file: str) -> dict[str, Any]:
-    """Return the rows of one kind of file as nested mappings.
+def check(
+    document: YamlDocument, file: str, read_secret: ReadSecret = lambda reference: SecretStr(reference.name)
+) -> Any:
+    """Read a document as one kind of file, such as ``settings.GATEWAY``. Problems are added to the document.
 
-    The key ``<name>`` means any name, and the key ``[]`` means each entry of a list.
+    Returns the values. A refused value is replaced by ``INVALID``. By default, secrets are not read.
     """
-    root: dict[str, Any] = {}
-    for row in ROWS:
-        if row.file == file:
-            *steps, last = row.name.replace("[]", ".[]").split(".")
-            node = root
-            for step in steps:
-                node = node.setdefault(step, {})
-            node[last] = row
-    return root
-
-
-def check(document: YamlDocument, file: str) -> Any:
-    """Check a document against the schema rows of ``file`` (such as ``settings.GATEWAY``). Problems go to the document.
-
-    Returns the values. A missing value is replaced by its default, and a refused value by ``INVALID``.
-    """
-    return _value(document, schema_of(file), document.value, ())
-
-
-def _value(document: YamlDocument, node: Row | dict[str, Any], value: Any, path: Path) -> Any:
-    if isinstance(node, Row):
-        return _setting(document, node, value, path)
-    if ENTRY in node:
-        if value is None or isinstance(value, list):
-            return [_value(document, node[ENTRY], entry, (*path, at)) for at, entry in enumerate(value or ())]
-        hint = 'put "- " before the entry' if isinstance(value, dict) else 'write each entry on its own line after "- "'
-        document.refuse(path, f"expected a list; {hint}")
-        return INVALID
-    if value is None or isinstance(value, dict):
-        return _mapping(document, node, value or {}, path)
-    document.refuse(path, _expected_mapping(node, value))
-    return INVALID
-
-
-def _expected_mapping(node: dict[str, Any], value: Any) -> str:
-    """Return the message for a value that is not a mapping."""
-    if ANY_NAME in node:
-        instead = 'write the name as a key, "my-name:" instead of "- name: my-name"' if isinstance(value, list) else ""
-        return "expected a mapping of names to settings" + (f"; {instead}" if instead else "")
-    name, first = next(iter(node.items()))
-    about, example = "", "…"
-    if isinstance(first, Row):
-        if first.required:
-            about = f" ({first.description})"
-        elif type(first.default) in (str, int) and first.default:
-            example = str(first.default)
-    return f"expected a mapping with the settings {', '.join(node)}, such as {{{name}: {example}}}{about}"
-
-
-def _setting(document: YamlDocument, row: Row, value: Any, path: Path) -> Any:
-    if value is None and row.default is None:
-        return None
     try:
-        if value is None:
-            raise ValueError("is empty; write a value, or remove the line")
-        return row.kind.read(value)
-    except ValueError as error:
-        about = f". {row.description}" if "(known: " in str(error) else ""  # a word unlike every accepted one
-        document.refuse(path, f"{error}{about}")
+        return adapter(file).validate_python((document.value,), context=read_secret)[0]
+    except ValidationError as error:
+        refused = {one["loc"][1:]: one for one in error.errors(include_url=False)}
+    order = {path: number for number, path in enumerate(document.lines)}
+    for path in sorted(refused, key=lambda path: order.get(path, len(order))):
+        document.refuse(path, _message(json_schema(file), path, refused[path]))
+    value = _cleaned(document.value, (), {path: one["type"] for path, one in refused.items()})
+    return adapter(file).validate_python((value,), context=read_secret)[0]
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether no value in a section was refused."""
+    if is_dataclass(value):
+        return all(is_whole(getattr(value, field.name)) for field in fields(value))
+    return value is not INVALID
+
+
+def _cleaned(value: Any, path: Path, refused: Mapping[Path, str]) -> Any:
+    """Return a copy of a value without unknown keys, and with ``INVALID`` for each refused or missing value."""
+    if path in refused:
         return INVALID
+    if isinstance(value, list):
+        return [_cleaned(entry, (*path, number), refused) for number, entry in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: entry for key, entry in value.items() if refused.get((*path, key)) != UNKNOWN}
+    missing = [one[-1] for one, kind in refused.items() if kind == "missing" and one[:-1] == path]
+    return {**{key: _cleaned(kept[key], (*path, key), refused) for key in kept}, **dict.fromkeys(missing, INVALID)}
+
+
+def _message(schema: dict[str, Any], path: Path, error: Mapping[str, Any]) -> str:
+    """Return the message for a refused value: what is wrong, and what to do."""
+    here = part(schema, path)
+    match error["type"]:
+        case "unexpected_keyword_argument":
+            return f"unknown key{_hint(str(path[-1]), part(schema, path[:-1])['properties'])}"
+        case "missing":
+            return f"is missing. {here['description']}"
+        case "value_error":
+            message = str(error["ctx"]["error"])
+            # A word unlike every accepted one is answered with the purpose of the setting.
+            return f"{message}. {here['description']}" if "(known: " in message else message
+        case "tuple_type":
+            is_mapping = isinstance(error["input"], dict)
+            hint = 'put "- " before the entry' if is_mapping else 'write each entry on its own line after "- "'
+            return f"expected a list; {hint}"
+    if "properties" not in here:
+        is_list = isinstance(error["input"], list)
+        hint = '; write the name as a key, "my-name:" instead of "- name: my-name"' if is_list else ""
+        return f"expected a mapping of names to settings{hint}"
+    names = here["properties"]
+    name, first = next(iter(names.items()))
+    about = f" ({first['description']})" if name in here.get("required", ()) else ""
+    example = first.get("default") or "…"
+    return f"expected a mapping with the settings {', '.join(names)}, such as {{{name}: {example}}}{about}"
 
 
 def _hint(key: str, node: dict[str, Any]) -> str:
@@ -105,23 +97,3 @@ def _hint(key: str, node: dict[str, Any]) -> str:
         policy = f"write params: {{default: {{{key}: …}}}} in the policy file of the model"
         return f"; {key} is a request parameter: {policy}"
     return suggest(key, node)
-
-
-def _mapping(document: YamlDocument, node: dict[str, Any], value: dict[str, Any], path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, entry in value.items():
-        if (child := node.get(key, node.get(ANY_NAME))) is not None:
-            found[key] = _value(document, child, entry, (*path, key))
-        else:
-            document.refuse((*path, key), f"unknown key{_hint(key, node)}")
-    for key, child in node.items():
-        if key in found or key == ANY_NAME:
-            continue
-        if not isinstance(child, Row):
-            found[key] = _value(document, child, None, (*path, key))
-        elif child.required:
-            document.refuse((*path, key), f"is missing. {child.description}")
-            found[key] = INVALID
-        else:
-            found[key] = child.default_value
-    return found

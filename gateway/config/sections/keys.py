@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +11,7 @@ from gateway.config.files.reader import AddProblem, Files, digest
 from gateway.config.schema.names import KEY_NAME
 from gateway.config.schema.settings import KEYS
 from gateway.config.schema.validation import check
-from gateway.config.snapshot import KeyLimits, KeySpec
+from gateway.config.snapshot import KeySpec
 from gateway.core.words import quoted, suggest, utc
 
 NO_KEY = digest(b"")
@@ -27,13 +28,13 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
         return ()
     if not document.value:
         document.refuse((), "contains no key; add one, or remove keys.file from gateway.yaml")
-    entries = check(document, KEYS) or {}
+    entries: Mapping[str, KeySpec] = check(document, KEYS) or {}
     seen: dict[object, str] = {}
     for name, entry in entries.items():
         if not KEY_NAME.fullmatch(name):
             message = 'is not a valid name for a key; use up to 64 letters, digits, ".", "_", "@" and "-"'
             document.refuse((name,), message)
-        key = entry["sha256"]
+        key = entry.sha256
         if key == NO_KEY:
             document.refuse((name, "sha256"), "is the SHA-256 of an empty text; write the SHA-256 of the key")
         elif key in seen:
@@ -41,14 +42,12 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
             document.refuse((name, "sha256"), f"is the same key as {other}; use a different key for every entry")
         elif key:
             seen[key] = name
-        for pattern in entry["models"] or ():
+        for pattern in entry.models or ():
             if not set(pattern) & set("*?[") and pattern not in models:
                 document.refuse((name, "models"), f"no model {quoted(pattern)}{suggest(pattern, models)}")
     if len(files.problems) > before:
         return ()
-    return tuple(
-        KeySpec(name=name, **{**entry, "limits": KeyLimits(**entry["limits"])}) for name, entry in entries.items()
-    )
+    return tuple(replace(entry, name=name) for name, entry in entries.items())
 
 
 def expiry_state(key: KeySpec, now: float) -> Literal["valid", "expires soon", "expired"]:

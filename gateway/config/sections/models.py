@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from gateway.config.files.reader import Files
 from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.aggregators import unpinned
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.names import MODEL_NAME
 from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
 from gateway.config.sections.templates import CHAT, output_form
-from gateway.config.snapshot import ModelSpec, PolicySpec
+from gateway.config.snapshot import ModelSettings, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.words import quoted, suggest
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.spec import TemplateSpec
@@ -23,69 +23,88 @@ from gateway.template.spec import TemplateSpec
 FORM_WORDS = {"text": "one string", "messages": "messages"}
 
 
-def read_models(document: YamlDocument, values: Any, library: Library, env: Mapping[str, str]) -> dict[str, ModelSpec]:
-    """Return the valid models, and add problems to the document. ``values``: the section's values, or ``INVALID``."""
-    if values == {}:
+def read_models(
+    document: YamlDocument, settings: Mapping[str, ModelSettings], library: Library
+) -> dict[str, ModelSpec]:
+    """Return the valid models, and add problems to the document. ``settings``: the section's values, or ``INVALID``."""
+    if settings == {}:
         message = "contains no model; add at least one, with a template and targets (gateway docs configuration)"
         document.refuse(("models",), message)
-    names = tuple(values or ())
-    found = {name: _model(document, name, section, library, env, names) for name, section in (values or {}).items()}
+    names = tuple(settings or ())
+    found = {name: _model(document, name, section, library, names) for name, section in (settings or {}).items()}
     return {name: model for name, model in found.items() if model is not None}
 
 
 def _model(
-    document: YamlDocument, name: str, values: Any, library: Library, env: Mapping[str, str], names: tuple[str, ...]
+    document: YamlDocument, name: str, settings: ModelSettings, library: Library, names: tuple[str, ...]
 ) -> ModelSpec | None:
     """Return a model, or None if there is a problem with the model's template or policy."""
-    files, path = library.files, ("models", name)
-    # The name is used in headers, paths (``/{model}/v1/…``) and metric labels.
-    if not MODEL_NAME.fullmatch(name):
-        what = "use 1 to 128 ASCII letters, digits and signs, without spaces"
-        document.refuse(path, f"is not a valid model name; {what}")
-    elif "" in name.split("/"):
-        document.refuse(path, "is not a valid model name; write a name before and after each slash")
+    path = ("models", name)
+    _check_name(document, name)
     template = policy = None
-    if values["template"]:
-        template = library.template(values["template"], partial(document.refuse, (*path, "template")))
-    if values["policy"]:
-        policy = library.policy(values["policy"], partial(document.refuse, (*path, "policy")))
-    entries = [
-        TargetEntry(document, files, (*path, "targets", position), target)
-        for position, target in enumerate(values["targets"] or ())
-    ]
-    if values["targets"] == []:
-        document.refuse((*path, "targets"), "has no targets; add at least one entry with the setting speaks")
-    for entry in entries:
-        entry.check()
-    _check_forms(document, path, entries, template)
-    targets = [entry.spec(name, f"{name}/{position}", env) for position, entry in enumerate(entries)]
-    if policy is not None and policy.delivery.providers == "pinned":
-        for entry, target in zip(entries, targets, strict=True):
-            if target is not None and (problem := unpinned(target)):
-                entry.add_problem("model", f"{problem} (policy {policy.name}, delivery.providers: pinned)")
-    for parameter in values["omit"] or ():
+    if settings.template:
+        template = library.template(settings.template, partial(document.refuse, (*path, "template")))
+    if settings.policy:
+        policy = library.policy(settings.policy, partial(document.refuse, (*path, "policy")))
+    targets = _targets(document, name, settings, library.files, template, policy)
+    for parameter in settings.omit or ():
         if parameter in RESERVED:
             message = f"{quoted(parameter)} cannot be omitted; list only parameters such as temperature"
             document.refuse((*path, "omit"), message)
-    _check_fallback(document, files, path, values["fallback"] or (), names, policy)
-    tokenizer = existing(files, document, (*path, "tokenizer"), values["tokenizer"])
+    _check_fallback(document, library.files, path, settings.fallback or (), names, policy)
+    tokenizer = existing(library.files, document, (*path, "tokenizer"), settings.tokenizer)
     if template is None or policy is None:
         return None
-    if template.kind == "prompter" and any(entry.form == "messages" for entry in entries):
+    if template.kind == "prompter" and any(BACKEND_KINDS[target.speaks].form == "messages" for target in targets):
         template = for_messages(template)
     return ModelSpec(
         name=name,
         template=template,
         policy=policy,
-        targets=tuple(target for target in targets if target is not None),
+        targets=targets,
         tokenizer=tokenizer,
-        max_model_len=values["max_model_len"],
-        fallback=tuple(values["fallback"] or ()),
-        omit=values["omit"] or (),
-        description=values["description"],
+        max_model_len=settings.max_model_len,
+        fallback=settings.fallback,
+        omit=settings.omit,
+        description=settings.description,
         source=document.file,
         line=document.line(path),
     )
+
+
+def _check_name(document: YamlDocument, name: str) -> None:
+    # The name is used in headers, paths (``/{model}/v1/…``) and metric labels.
+    if not MODEL_NAME.fullmatch(name):
+        what = "use 1 to 128 ASCII letters, digits and signs, without spaces"
+        document.refuse(("models", name), f"is not a valid model name; {what}")
+    elif "" in name.split("/"):
+        document.refuse(("models", name), "is not a valid model name; write a name before and after each slash")
+
+
+def _targets(
+    document: YamlDocument,
+    name: str,
+    settings: ModelSettings,
+    files: Files,
+    template: TemplateSpec | None,
+    policy: PolicySpec | None,
+) -> tuple[TargetSpec, ...]:
+    """Return the valid targets of a model, and add problems to the document."""
+    path: KeyPath = ("models", name, "targets")
+    if settings.targets == ():
+        document.refuse(path, "has no targets; add at least one entry with the setting speaks")
+    entries = [
+        TargetEntry(document, files, (*path, number), target) for number, target in enumerate(settings.targets or ())
+    ]
+    for entry in entries:
+        entry.check()
+    _check_forms(document, path[:-1], entries, template)
+    targets = [entry.spec(name, f"{name}/{number}") for number, entry in enumerate(entries)]
+    if policy is not None and policy.delivery.providers == "pinned":
+        for entry, target in zip(entries, targets, strict=True):
+            if target is not None and (problem := unpinned(target)):
+                entry.add_problem("model", f"{problem} (policy {policy.name}, delivery.providers: pinned)")
+    return tuple([target for target in targets if target is not None])
 
 
 def _check_fallback(
@@ -111,7 +130,7 @@ def _check_fallback(
     if not policy.delivery.fallback:
         message = f"is not allowed by the policy {quoted(policy.name)}; set delivery.fallback: true in this policy"
         document.refuse(where, message)
-    attempts = policy.delivery.attempts
+    attempts = policy.delivery.retry.attempts
     if left_out := fallback[attempts - 1 :]:
         note = (
             f"leaves no attempt for {', '.join(left_out)}, because each model needs one and policy {policy.name} has "

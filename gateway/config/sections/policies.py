@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from gateway.config.files.reader import AddProblem, Files
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import check
-from gateway.config.snapshot import (
-    BreakerPolicy,
-    CachePolicy,
-    DeliveryPolicy,
-    HealthCheckPolicy,
-    LimitsPolicy,
-    MarkersPolicy,
-    MediaPolicy,
-    ParamsPolicy,
-    PolicySpec,
-)
+from gateway.config.snapshot import MediaPolicy, ParamsPolicy, PolicySpec
 from gateway.core.words import quoted
 from gateway.wire.request_fields import FORBIDDEN
 
@@ -47,62 +36,39 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
     document = files.document(path, add_problem)
     if document is None:
         return None
-    values = check(document, POLICY)
-    params, delivery = values["params"], values["delivery"]
-    timeout = delivery["timeout"]
-    _check_params(document, params)
-    total = timeout["total"]
+    policy: PolicySpec = check(document, POLICY)
+    _check_params(document, policy.params)
+    timeout = policy.delivery.timeout
     for clock in ("connect", "first_token", "idle"):
         where = ("delivery", "timeout", clock)
-        if document.has(where) and timeout[clock] and total and timeout[clock] > total:
+        seconds, total = getattr(timeout, clock), timeout.total
+        if document.has(where) and seconds and total and seconds > total:
             document.refuse(where, f"has no effect, because it is longer than total ({total:g}s); make it shorter")
-    if values["cache"]["coalesce"] and values["cache"]["mode"] in ("off", "read_only", "write_only"):
+    if policy.cache.coalesce and policy.cache.mode in ("off", "read_only", "write_only"):
         document.refuse(("cache", "coalesce"), "has no effect without cache.mode: on; set both, or remove this one")
-    folders = _media_folders(files, document, values["media"])
+    folders = _media_folders(files, document, policy.media)
     if len(files.problems) > before:
         return None
-    frozen = {section: MappingProxyType(params[section]) for section in ("force", "default", "clamp")}
-    return PolicySpec(
-        name=name,
-        description=values["description"],
-        params=ParamsPolicy(**{**params, **frozen}),
-        media=MediaPolicy(**{**values["media"], "folders": folders}),
-        limits=LimitsPolicy(**values["limits"]),
-        markers=MarkersPolicy(**values["markers"]),
-        cache=CachePolicy(**values["cache"]),
-        record=values["record"],
-        delivery=DeliveryPolicy(
-            **timeout,
-            **delivery["retry"],
-            balance=delivery["balance"],
-            breaker=BreakerPolicy(**delivery["breaker"]),
-            health_check=HealthCheckPolicy(
-                **{**delivery["health_check"], "path": delivery["health_check"]["path"] or ""}
-            ),
-            fallback=delivery["fallback"],
-            providers=delivery["providers"],
-            stream_upstream=delivery["stream_upstream"],
-        ),
-    )
+    return replace(policy, name=name, media=replace(policy.media, folders=folders))
 
 
-def _media_folders(files: Files, document: YamlDocument, media: Mapping[str, Any]) -> tuple[Path, ...]:
+def _media_folders(files: Files, document: YamlDocument, media: MediaPolicy) -> tuple[Path, ...]:
     """Return the folders of ``media.folders``, and add a problem for each one that is not a folder."""
-    names = media["folders"] or ()
+    names = media.folders or ()
     folders = tuple([files.home / name for name in names])
     for number, folder in enumerate(folders):
         if not os.path.isdir(folder):
             files.looked_at[folder] = None
             message = f"no folder {names[number]}; the path is relative to the folder of gateway.yaml"
             document.refuse(("media", "folders", number), message)
-    if media["file"] in ("pass", "inline") and media["folders"] == ():
+    if media.file in ("pass", "inline") and media.folders == ():
         message = "needs media.folders; name the folders whose files may be sent, such as folders: [/data/images]"
         document.refuse(("media", "file"), message)
     return folders
 
 
-def _check_params(document: YamlDocument, params: Mapping[str, Any]) -> None:
-    forbidden = dict.fromkeys(params["forbid"] or (), "params.forbid lists it too; keep only one of the two")
+def _check_params(document: YamlDocument, params: ParamsPolicy) -> None:
+    forbidden = dict.fromkeys(params.forbid or (), "params.forbid lists it too; keep only one of the two")
     for section, reasons in (
         ("force", RESERVED),
         ("default", RESERVED),
@@ -110,11 +76,11 @@ def _check_params(document: YamlDocument, params: Mapping[str, Any]) -> None:
         ("forbid", ESSENTIAL),
         ("allow", {**forbidden, **NEVER_ALLOWED}),
     ):
-        for name in params[section] or ():
+        for name in getattr(params, section) or ():
             if name in reasons:
                 path = ("params", section) if section in ("allow", "forbid") else ("params", section, name)
                 document.refuse(path, f"{quoted(name)} is not allowed here: {reasons[name]}")
-    for name in params["default"] or ():
-        if name in (params["force"] or ()):
+    for name in params.default or ():
+        if name in (params.force or ()):
             message = "is never used, because params.force sets the same parameter; keep only one"
             document.refuse(("params", "default", name), message)

@@ -6,13 +6,16 @@ A listener that other machines can reach is refused if there are no client keys.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from gateway.config.files.reader import ENVIRONMENT, Files
 from gateway.config.files.yaml import YamlDocument
-from gateway.config.schema.settings import GATEWAY, ROWS
-from gateway.config.schema.validation import INVALID
+from gateway.config.schema.kinds import INVALID, VariableText
+from gateway.config.schema.settings import GATEWAY
+from gateway.config.schema.validation import check, is_whole
 from gateway.config.sections.tls import read_tls
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import Problem
@@ -20,35 +23,38 @@ from gateway.core.words import quoted, suggest
 
 PREFIX = "GATEWAY_"
 SERVER = "GATEWAY_SERVER__"
-VARIABLES = {
-    SERVER + row.name.removeprefix("server.").replace(".", "__").upper(): row
-    for row in ROWS
-    if row.file == GATEWAY and row.name.startswith("server.")
-}
-"""Name of an environment variable → row of the setting that the variable overrides."""
+
+
+def _paths(section: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of each setting of a section and of the sections inside."""
+    for field in fields(section):
+        path, value = (*above, field.name), getattr(section, field.name)
+        yield from _paths(value, path) if is_dataclass(value) else [path]
+
+
+VARIABLES = {SERVER + "__".join(path).upper(): path for path in _paths(ServerSpec())}
+"""Name of an environment variable → path of the setting that the variable overrides."""
 
 
 def read_server(
-    document: YamlDocument, values: Any, files: Files, env: Mapping[str, str], *, has_keys: bool
+    document: YamlDocument, server: ServerSpec, files: Files, env: Mapping[str, str], *, has_keys: bool
 ) -> ServerSpec | None:
-    """Return the section, or add problems and return None. ``values``: the section's values, or ``INVALID``.
+    """Return the section, or add problems and return None. ``server``: the section's values, or ``INVALID``.
 
     ``GATEWAY_SERVER__PORT`` and similar variables take precedence over the file. Variables without a double underscore
     are ignored, because container platforms create such variables. A non-loopback listener without keys is refused
     (``docs/spec/reliability.md`` F04).
     """
-    settings = {_field(row.name): row.default_value for row in VARIABLES.values()}
-    for name, value in (values or {}).items():
-        inner = value if isinstance(value, dict) else {"": value}
-        settings |= {_field(f"server.{name}.{key}"): entry for key, entry in inner.items()}
+    server = server or ServerSpec()
     for variable in sorted(env):
         if variable in VARIABLES:
-            setting = _field(VARIABLES[variable].name)
-            try:
-                settings[setting] = VARIABLES[variable].kind.from_text(env[variable])
-            except ValueError as error:
-                settings[setting] = INVALID
-                document.problems.append(Problem(ENVIRONMENT, 0, variable, str(error)))
+            path = VARIABLES[variable]
+            value: Any = VariableText(env[variable])
+            for name in reversed(path):
+                value = {name: value}
+            own = YamlDocument(ENVIRONMENT, [], {"server": value})
+            server = _changed(server, path, attrgetter(".".join(path))(check(own, GATEWAY).server))
+            document.problems += [replace(problem, key=variable) for problem in own.problems]
         elif variable.startswith(PREFIX) and "__" in variable:
             hint = f"; only settings of the section server have variables, such as {SERVER}PORT"
             hint = suggest(variable, VARIABLES) if variable.startswith(SERVER) else hint
@@ -62,24 +68,28 @@ def read_server(
         else:
             document.refuse(("server", *setting.split(".")), message)
 
-    host, admin = settings["host"], settings["admin"]
-    if admin and host and admin == f"{url_host(host)}:{settings['port']}":
+    host, admin = server.host, server.admin
+    if admin and host and admin == f"{url_host(host)}:{server.port}":
         add_problem("admin", "is also the address of the main listener; choose another port, or remove the line")
     if host and not is_loopback(host):
         is_open = f"other machines can connect to {quoted(host)}"
-        if not has_keys and settings["insecure_no_keys"] is False:
+        if not has_keys and server.insecure_no_keys is False:
             ways = "write `keys: {file: keys.yaml}` (gateway keys new NAME >> keys.yaml), or listen on 127.0.0.1"
             add_problem("host", f"{is_open}, and there are no client keys; {ways}")
-        if settings["allowed_hosts"] == ():
+        if server.allowed_hosts == ():
             names = "with the names that clients use for this machine"
             add_problem("host", f"{is_open}; write `allowed_hosts: [NAME]` under server, {names}")
-    settings |= read_tls(settings.get("tls_certificate"), settings.get("tls_key"), files, add_problem)
-    return None if INVALID in settings.values() else ServerSpec(**{**settings, "host": host.strip("[]")})
+    tls = read_tls(server.tls, files, add_problem)
+    return replace(server, host=host.strip("[]"), tls=tls) if is_whole(server) else None
 
 
-def _field(setting: str) -> str:
-    """Return the name of a setting's field in ``ServerSpec``, such as ``cors_origins`` for ``server.cors.origins``."""
-    return setting.removeprefix("server.").strip(".").replace(".", "_")
+def _changed(section: Any, path: Sequence[str], value: Any) -> Any:
+    """Return a section with another value for the setting at ``path``. A section that was refused stays so."""
+    if not path:
+        return value
+    if section is INVALID:
+        return section
+    return replace(section, **{path[0]: _changed(getattr(section, path[0]), path[1:], value)})
 
 
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -96,7 +106,7 @@ def status_url(server: ServerSpec) -> str:
     if server.admin is None:
         return local_url(server, server.port)
     host, _, port = server.admin.rpartition(":")
-    return f"{'https' if server.tls_admin else 'http'}://{url_host(WILDCARDS.get(host.strip('[]'), host))}:{port}"
+    return f"{'https' if server.tls.admin else 'http'}://{url_host(WILDCARDS.get(host.strip('[]'), host))}:{port}"
 
 
 def url_host(host: str) -> str:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from gateway.config.files.reader import AddProblem, Files
+from gateway.config.files.reader import Files
 from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.aggregators import pin_fields
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
+from gateway.config.schema.json_schema import json_schema, part
 from gateway.config.schema.kinds import SecretReference
-from gateway.config.schema.settings import ROWS
-from gateway.config.schema.validation import INVALID
+from gateway.config.schema.settings import GATEWAY
+from gateway.config.schema.validation import ReadSecret, is_whole
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.errors import Problem
 from gateway.core.words import quoted, suggest
@@ -35,10 +35,6 @@ NOT_OPTIONS = {
 SETTINGS = tuple(dict.fromkeys(name for kind in BACKEND_KINDS.values() for name in kind.settings))
 """All settings that only some kinds of target have."""
 
-DESCRIPTIONS = {
-    row.name.rpartition(".")[2]: row.description for row in ROWS if row.name.startswith("models.<name>.targets[]")
-}
-
 TOKEN_CHARACTERS = re.compile(r"[!-~]+")
 """Matches the characters that a bearer token may contain."""
 
@@ -46,13 +42,13 @@ TOKEN_CHARACTERS = re.compile(r"[!-~]+")
 class TargetEntry:
     """One entry of ``targets`` while it is checked."""
 
-    def __init__(self, document: YamlDocument, files: Files, path: KeyPath, values: Any) -> None:
+    def __init__(self, document: YamlDocument, files: Files, path: KeyPath, target: TargetSpec) -> None:
+        """``target``: the settings of the entry, some of which may be ``INVALID``."""
         self._document = document
         self._files = files
         self._path = path
-        self._values = values
-        """The settings of the entry, or ``INVALID``."""
-        self.speaks = str(values["speaks"] or "")
+        self._target = target
+        self.speaks = str(target.speaks or "")
         """The kind of target. Empty if missing or unknown."""
         self.form = BACKEND_KINDS[self.speaks].form if self.speaks else None
         """The form of prompt: ``text`` or ``messages``. None if the kind accepts both forms or is unknown."""
@@ -75,12 +71,13 @@ class TargetEntry:
                 )
             # For litellm targets, LiteLLM adds the path of each provider.
             needs_path = given and setting == "url" and kind.name != "litellm"
-            if needs_path and self._values[setting] and not urlsplit(self._values[setting]).path:
+            if needs_path and self._target.url and not urlsplit(self._target.url).path:
                 note = "has no path; most servers accept requests under /v1, so write /v1 at the end of the address"
                 self._files.notes.append(self._document.problem((*self._path, setting), note))
             if not given and setting in kind.required:
-                self.add_problem(setting, f"is missing; a {kind.name} target needs it. {DESCRIPTIONS[setting]}")
-        for option in self._values["options"] or ():
+                about = part(json_schema(GATEWAY), (*self._path, setting))["description"]
+                self.add_problem(setting, f"is missing; a {kind.name} target needs it. {about}")
+        for option in self._target.options or ():
             if option in NOT_OPTIONS:
                 self.add_problem("options", f"{option} is not an option; set {NOT_OPTIONS[option]} at the target")
             elif kind.options is not None and option not in kind.options:
@@ -90,29 +87,15 @@ class TargetEntry:
                     "set parameters of calls in the policy, under params",
                 )
 
-    def spec(self, model: str, label: str, env: Mapping[str, str]) -> TargetSpec | None:
-        """Return the entry as a ``TargetSpec`` with its secret and existing files, or None after a problem."""
-        values = self._values
-        setting = "path" if values["path"] else "script"
-        path = existing(self._files, self._document, (*self._path, setting), values[setting])
-        key = None
-        if values["key"]:
-            key = secret(values["key"], self._files, env, partial(self.add_problem, "key"))
-        if values is INVALID or INVALID in values.values():
+    def spec(self, model: str, label: str) -> TargetSpec | None:
+        """Return the target with its label and existing files, or None after a problem. ``model``: the default."""
+        target = self._target
+        path = existing(self._files, self._document, (*self._path, "path"), target.path)
+        script = existing(self._files, self._document, (*self._path, "script"), target.script)
+        if not is_whole(target):
             return None
-        target = TargetSpec(
-            label=label,
-            speaks=values["speaks"],
-            url=values["url"] or "",
-            model=values["model"] or model,
-            engine=values["engine"],
-            key=key,
-            weight=values["weight"],
-            adds_bos=values["adds_bos"],
-            path=path,
-            options=MappingProxyType(values["options"]),
-            line=self._document.line(self._path),
-        )
+        line = self._document.line(self._path)
+        target = replace(target, label=label, model=target.model or model, path=path, script=script, line=line)
         body = target.options.get("extra_body", {})
         if self.speaks == "litellm" and not (isinstance(body, dict) and body.keys() <= (known := pin_fields(target))):
             only = f"{', '.join(sorted(known))} of this aggregator" if known else "the pin of an aggregator"
@@ -133,29 +116,35 @@ def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -
     return path
 
 
-def secret(
-    reference: SecretReference, files: Files, env: Mapping[str, str], add_problem: AddProblem
-) -> SecretStr | None:
-    """Return a secret from an environment variable or a file, or add a problem and return None.
+def secret_reader(files: Files, env: Mapping[str, str]) -> ReadSecret:
+    """Return a function that reads a secret from an environment variable or a file, or raises ``ValueError``.
 
-    The problem names the variable or the file. It never contains the value of the secret.
+    The message names the variable or the file. It never contains the value of the secret.
     """
-    if reference.where == "env":
-        text, source = env.get(reference.name), f"the environment variable {reference.name}"
-        if text is None:
-            add_problem(f"the environment variable {reference.name} is not set; set it and start again")
-            return None
-    else:
-        data, source = files.read(files.home / reference.name, add_problem), f"the file {reference.name}"
-        if data is None:
-            return None
-        text = data.decode("latin-1")
-    # A file usually ends with a line break that does not belong to the secret.
-    text = text.strip()
-    if not TOKEN_CHARACTERS.fullmatch(text):
-        what = "contains blanks or characters that are not allowed in a header" if text else "is empty"
-        add_problem(f"{source} {what}; it must contain only the key")
-    return SecretStr(text)
+
+    def read(reference: SecretReference) -> SecretStr:
+        if reference.where == "env":
+            text, source = env.get(reference.name), f"the environment variable {reference.name}"
+            if text is None:
+                raise ValueError(f"the environment variable {reference.name} is not set; set it and start again")
+        else:
+            text, source = _file_text(files, reference.name), f"the file {reference.name}"
+        # A file usually ends with a line break that does not belong to the secret.
+        text = text.strip()
+        if not TOKEN_CHARACTERS.fullmatch(text):
+            what = "contains blanks or characters that are not allowed in a header" if text else "is empty"
+            raise ValueError(f"{source} {what}; it must contain only the key")
+        return SecretStr(text)
+
+    return read
+
+
+def _file_text(files: Files, name: str) -> str:
+    problems: list[str] = []
+    data = files.read(files.home / name, problems.append)
+    if data is None:
+        raise ValueError("".join(problems))
+    return data.decode("latin-1")
 
 
 def locate(problem: Problem, model: ModelSpec, position: int) -> Problem:

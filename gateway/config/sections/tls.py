@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from gateway.config.files.reader import Files
+from gateway.config.snapshot import TlsSpec
 
 ALPN = ["http/1.1"]
 """The protocols that a TLS listener offers to clients."""
@@ -22,28 +23,27 @@ MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGN
 """OpenSSL's error reasons for a private key that does not fit the certificate."""
 
 
-def read_tls(
-    certificate: Any, key: Any, files: Files, add_problem: Callable[[str, str], None]
-) -> dict[str, Path | None]:
-    """Return the paths of both files as fields of ``ServerSpec``. ``add_problem``: called with a setting and a message.
+def read_tls(tls: TlsSpec, files: Files, add_problem: Callable[[str, str], None]) -> TlsSpec:
+    """Return the section with absolute paths. ``add_problem``: called with a setting and a message.
 
     The files are read here, so that the watcher follows them. A problem is added if they cannot be used together.
     """
-    paths = {"tls_certificate": certificate, "tls_key": key}
+    certificate, key = tls.certificate, tls.key
     if not (certificate and key):
         for setting, missing, other in (("certificate", certificate, key), ("key", key, certificate)):
             if missing is None and other:
                 add_problem(f"tls.{setting}", "is missing; TLS needs both server.tls.certificate and server.tls.key")
-        return {}
-    resolved = {name: files.home / path for name, path in paths.items()}
-    contents = [files.read(path, partial(add_problem, name.replace("_", "."))) for name, path in resolved.items()]
+        return tls
+    certificate, key = files.home / certificate, files.home / key
+    contents = [files.read(certificate, partial(add_problem, "tls.certificate"))]
+    contents.append(files.read(key, partial(add_problem, "tls.key")))
     if None not in contents:
         try:
-            tls_context(*resolved.values())
-            expiry(resolved["tls_certificate"])
+            tls_context(certificate, key)
+            expiry(certificate)
         except (OSError, ValueError) as error:
             add_problem("tls.certificate", f"cannot be used with server.tls.key: {_reason(error)}")
-    return {**resolved}
+    return replace(tls, certificate=certificate, key=key)
 
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:

@@ -51,7 +51,7 @@ async def respond(
         if call.stream:
             writer = response_writer(writer_class, call, route, prepared, timeline)
             request.open_stream = events, writer
-            last = await _stream(request, events, writer, timeline, route.spec.policy.delivery.idle)
+            last = await _stream(request, events, writer, timeline, route.spec.policy.delivery.timeout.idle)
         else:
             answer = await events.whole(keep_events=writer_class is not None and writer_class.needs_events)
     request.commit()

@@ -28,7 +28,7 @@ class Coalescing(Layer):
         """``observe``: called with ``hit`` for each request that gets the answer of another one."""
         super().__init__(inner)
         self._targets = target_identity(model)
-        self._total = model.policy.delivery.total
+        self._total = model.policy.delivery.timeout.total
         self._observe = observe
         self._calls: dict[bytes, _SharedCall] = {}
 
