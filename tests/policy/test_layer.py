@@ -54,6 +54,7 @@ def test_a_layer_that_changes_text_gets_every_event_of_a_stream(tmp_path: Path) 
             assert streamed_text(served) == TEXT
             stack = served.runtime.state.stack
             route = stack.routes["m"]
+            assert route.backend is not None
             served.runtime.state.stack = replace(stack, routes={"m": replace(route, backend=Shout(route.backend))})
             assert streamed_text(served) == TEXT.upper()
 
