@@ -23,6 +23,7 @@ from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
 from gateway.policy.admit.parameters import EffectiveParameters
 from gateway.stream.output_parser import ParserOptions
+from gateway.stream.stop_cutter import stops_to_cut
 
 RENDERER_ARGUMENTS = frozenset({
     "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length",
@@ -125,10 +126,6 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     params, metadata = effective.params, prompt.metadata
     if dialogue.options.continue_final and not text:
         params = {**params, **CONTINUE_FINAL}
-    stops = metadata.stops
-    if call.stops or route.eos_stops:
-        # The template's stops come first. The client's stops are added to the template's and never replace them.
-        stops = tuple(dict.fromkeys((*stops, *route.eos_stops, *call.stops)))
     exchange = Exchange(
         endpoint="completions" if text else "chat",
         request_id=call.request_id,
@@ -139,7 +136,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         messages=() if text else prompt.messages or (),
         params=params,
         n=call.n,
-        stops=stops,
+        stops=metadata.stops_and(route.eos_stops, call.stops),
         stop_token_ids=metadata.stop_token_ids,
         stream=call.stream or route.spec.policy.delivery.stream_upstream,
         stream_options=call.stream_options,
@@ -225,7 +222,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         metadata = safe.prompt.metadata
         exchange = replace(
             exchange,
-            stops=tuple(dict.fromkeys((*metadata.stops, *route.eos_stops, *call.stops))),
+            stops=metadata.stops_and(route.eos_stops, call.stops),
             stop_token_ids=metadata.stop_token_ids,
             bos=metadata.bos,
             bos_text=metadata.bos_text,
@@ -236,8 +233,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     if call.unknown:
         exchange, request, changes = token_request(route, call, exchange, None)
         notices += changes
-    if call.params.get("echo") and exchange.stops:
-        # The echoed prompt may contain a stop string, and not every engine shows where the prompt ends.
+    if exchange.stops and not stops_to_cut(exchange):
         notices = (*notices, Notice("stop_not_enforced", "echo"))
     return Prepared(
         exchange=exchange,
