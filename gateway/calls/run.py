@@ -46,13 +46,10 @@ class CallRun:
 
     async def __aenter__(self) -> ResponseStream:
         timeline, exchange = self._timeline, self.prepared.exchange
-        timeline.attempt_log = exchange.attempts
-        if timeline.recording is not None:
-            exchange.attempts.recorded = timeline.recording.exchanges
         choices = (len(exchange.prompts) or 1) * exchange.n
         timeline.cut_answers.expect(choices, exchange.params, self.route.context_length)
         timeline.upstream_stream = exchange.stream
-        timeline.backend_opening()
+        timeline.backend_opening(exchange.attempts)
         try:
             self._opened = self.route.backend.open(exchange)
             events = await self._opened.__aenter__()
