@@ -157,7 +157,7 @@ def _finished_timeline() -> CallTimeline:
     timeline.model, timeline.template, timeline.kind = "m", "chatml", "meta"
     timeline.admitted()
     timeline.render = 0.00001
-    timeline.backend_opening()
+    timeline.backend_opening(timeline.attempt_log)
     timeline.events_received((Begun("m/0"), Delta(0, "42"), Finish(0, "stop"), Usage(31, 2)))
     timeline.backend_closed()
     return timeline

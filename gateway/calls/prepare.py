@@ -23,6 +23,7 @@ from gateway.core.prompt import Messages, Notice, Prompt, PromptMetadata
 from gateway.policy.admit.parameters import EffectiveParameters
 from gateway.policy.admit.role_boundaries import SafePrompt
 from gateway.stream.output_parser import ParserOptions
+from gateway.stream.stop_cutter import stops_to_cut
 
 RENDERER_ARGUMENTS = frozenset({
     "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length",
@@ -161,8 +162,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     if call.unknown:
         exchange, request, changes = token_request(route, call, exchange, None)
         notices += changes
-    if call.params.get("echo") and exchange.stops:
-        # The echoed prompt may contain a stop string, and not every engine shows where the prompt ends.
+    if exchange.stops and not stops_to_cut(exchange):
         notices = (*notices, Notice("stop_not_enforced", "echo"))
     return Prepared(
         exchange=exchange,
@@ -198,10 +198,7 @@ def make_exchange(
             endpoint, prompts = "completions", (prompt.text,)
         else:
             endpoint, messages = "chat", prompt.messages or ()
-        # The template's stops come first. The client's stops are added to the template's and never replace them.
-        stops = metadata.stops
-        if call.stops or route.eos_stops:
-            stops = tuple(dict.fromkeys((*stops, *route.eos_stops, *call.stops)))
+        stops = metadata.stops_and(route.eos_stops, call.stops)
     return Exchange(
         endpoint=endpoint,
         request_id=call.request_id,

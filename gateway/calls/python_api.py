@@ -76,7 +76,7 @@ class PromptTemplate:
             text="".join(segment.text for segment in segments),
             messages=prompt.messages or (),
             segments=segments,
-            stops=tuple(dict.fromkeys((*prompt.metadata.stops, *call.stops))),
+            stops=prompt.metadata.stops_and(call.stops),
             stop_token_ids=prompt.metadata.stop_token_ids,
             notices=tuple(str(notice) for notice in prompt.metadata.notices),
         )
@@ -90,7 +90,7 @@ class PromptTemplate:
         ``length``.
         """
         call, dialogue, prompt = self._render(messages, fields)
-        cutter = StopCutter(tuple(dict.fromkeys((*prompt.metadata.stops, *call.stops))))
+        cutter = StopCutter(prompt.metadata.stops_and(call.stops))
         events = cutter.flush([Delta(0, text), Finish(0, finish_reason)])
         options = None if self._output is None else self._output.of(dialogue, prompt, call.stops)
         if options is not None:

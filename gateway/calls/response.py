@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.token_data import TokenData
 from gateway.core.completion import Completion
 from gateway.core.errors import SEND_AGAIN, UpstreamError, UpstreamIncomplete
-from gateway.core.events import Delta, Document, Event, Finish, Usage
+from gateway.core.events import Delta, Document, Event, Finish
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSplice, text_source
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser
-from gateway.stream.stages import KeptText, LogprobCheck, Stage
+from gateway.stream.stages import Count, LogprobCheck, Stage, TokenCounter
 from gateway.stream.stop_cutter import StopCutter, stops_to_cut
-
-Count = Callable[[str], Awaitable[Usage]]
-"""A function that counts the tokens of a call from its complete answer. Used if the upstream sent no token counts."""
 
 
 class ResponseStream:
     """The events of one call as the client receives them."""
 
     __slots__ = (
-        "_count", "_cut", "_events", "_failure", "_first", "_in_thread", "_kept", "_over", "_pending", "_source",
+        "_counter", "_cut", "_events", "_failure", "_first", "_in_thread", "_over", "_pending", "_source",
         "_stages", "_streams", "_timeline", "_token_data", "_unfinished", "exhausted",
     )  # fmt: skip
 
@@ -45,11 +42,10 @@ class ResponseStream:
         completes = exchange.endpoint != "embeddings"
         self._events = events
         self._timeline = timeline
-        self._count = count
         self._token_data = token_data
         self._streams = exchange.stream
-        self._kept = None if count is None else KeptText()
-        self._stages = _stages(exchange, token_data, self._kept, parser) if completes else []
+        self._counter = None if count is None else TokenCounter(count)
+        self._stages = _stages(exchange, token_data, self._counter, parser) if completes else []
         self._source = text_source(events) if exchange.stream and self._is_plain else None
         """Forwards text past this object. None if a stage or a delivery layer must receive every event."""
         self._unfinished = set(range((len(exchange.prompts) or 1) * exchange.n)) if completes else set[int]()
@@ -90,13 +86,15 @@ class ResponseStream:
                         batch = self._drop_repeated_ends(batch)
                         break
                 if exhausted:
-                    if self._kept is None and not self._over:  # saves another ``next_batch`` of the upstream
+                    if self._counter is None and not self._over:  # saves another ``next_batch`` of the upstream
                         batch = await self._finish(batch)
                 elif self._cut and self._streams and not self._unfinished:
                     # The engine missed a stop, so its stream is closed at once. Otherwise, token counts may follow.
                     self._over = True
-            if self._over and self._kept is not None and self._failure is None:
-                batch = await self._counted(batch, self._kept)
+            if self._over and self._counter is not None and self._failure is None:
+                self._pending = batch
+                batch = [*batch, *await self._counter.usage()]
+                self._pending = ()
             if batch:
                 if self._token_data is not None:
                     batch = await self._token_data.send(batch)
@@ -222,19 +220,9 @@ class ResponseStream:
         self._in_thread = None
         return processed
 
-    async def _counted(self, batch: Sequence[Event], kept: KeptText) -> Sequence[Event]:
-        """Return the last batch with the token counts of the answer, unless the upstream sent token counts."""
-        text = kept.text
-        if text is None or self._count is None:
-            return batch
-        self._pending = batch
-        usage = await self._count(text)
-        self._pending = ()
-        return [*batch, usage]
-
 
 def _stages(
-    exchange: Exchange, token_data: TokenData | None, kept: KeptText | None, parser: OutputParser | None
+    exchange: Exchange, token_data: TokenData | None, counter: TokenCounter | None, parser: OutputParser | None
 ) -> list[Stage]:
     """Return the stages of an answer in order. See ``stream/stages.py``."""
     stages: list[Stage] = []
@@ -245,8 +233,8 @@ def _stages(
         stages.append(LogprobCheck())
     if stops := stops_to_cut(exchange):
         stages.append(StopCutter(stops))
-    if kept is not None:
-        stages.append(kept)
+    if counter is not None:
+        stages.append(counter)
     if parser is not None:
         stages.append(parser)
     return stages

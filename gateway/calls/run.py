@@ -47,13 +47,10 @@ class CallRun:
     async def __aenter__(self) -> ResponseStream:
         timeline, exchange, backend = self._timeline, self.prepared.exchange, self.route.backend
         assert backend is not None
-        timeline.attempt_log = exchange.attempts
-        if timeline.recording is not None:
-            exchange.attempts.recorded = timeline.recording.exchanges
         choices = (len(exchange.prompts) or 1) * exchange.n
         timeline.cut_answers.expect(choices, exchange.params, self.route.context_length)
         timeline.upstream_stream = exchange.stream
-        timeline.backend_opening()
+        timeline.backend_opening(exchange.attempts)
         try:
             self._opened = backend.open(exchange)
             events = await self._opened.__aenter__()

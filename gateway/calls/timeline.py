@@ -46,12 +46,7 @@ class CallTimeline:
         self.model = UNKNOWN_MODEL
         self.template = self.kind = self.tool_parser = self.refusal = self.path = ""
         self.caller = ANONYMOUS
-        self.output_parser: OutputParser | None = None
-        """The parser of the latest answer. None if all text is content."""
-        self.stream = self.upstream_stream = self.bos_anomaly = False
-        self.cut_answers = CutAnswers()
-        self._without_content = self.cut_answers.without_content
-        """The set ``cut_answers.without_content``, stored here to save a look-up for each event of a stream."""
+        self.stream = self.upstream_stream = False
         self.attempt_log = AttemptLog()
         """The log of the call's attempts. Replaced by the log of the exchange when the exchange has been created."""
         self.in_flight: NumberSeries
@@ -59,9 +54,22 @@ class CallTimeline:
         self.admission: float | None = None
         self.queue_wait: float | None = None
         self.render: float | None = None
-        self.usage: Usage | None = None
         self.recording: CallRecording | None = None
         """The recording of the call. None if the call is not recorded."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Set the values that describe the answer to those of a call without answer.
+
+        Call when a call with several turns starts again with another model.
+        """
+        self.cut_answers = CutAnswers()
+        self._without_content = self.cut_answers.without_content
+        """The set ``cut_answers.without_content``, stored here to save a look-up for each event of a stream."""
+        self.output_parser: OutputParser | None = None
+        """The parser of the latest answer. None if all text is content."""
+        self.bos_anomaly = False
+        self.usage: Usage | None = None
         self.stop_cuts: list[str] = []
         self.delivery_notices: list[str] = []
         self.template_notices: tuple[str, ...] = ()
@@ -75,8 +83,14 @@ class CallTimeline:
         """Store the time that the call has spent in the queue of its model."""
         self.queue_wait = seconds
 
-    def backend_opening(self) -> None:
-        """Store the time at which the first backend is opened. Call before each backend is opened."""
+    def backend_opening(self, attempts: AttemptLog) -> None:
+        """Store the time at which the first backend is opened. Call before each backend is opened.
+
+        ``attempts``: the log of the call's attempts.
+        """
+        self.attempt_log = attempts
+        if self.recording is not None:
+            attempts.recorded = self.recording.exchanges
         if self._opened is None:
             self._opened = self._now()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from typing import Any
 
 from gateway.calls.dataset_prompts import DatasetConversation, dataset_prompt, make_conversation
+from gateway.calls.fallback import FallbackModels
 from gateway.calls.prepare import Prepared, prepare_chat
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
@@ -15,7 +15,7 @@ from gateway.calls.timeline import CallTimeline
 from gateway.core.call import MAX_TURNS, Call
 from gateway.core.completion import Completion
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import InvalidValue
+from gateway.core.errors import InvalidValue, UpstreamError
 from gateway.core.events import total_usage
 from gateway.core.frozen import dataclass
 from gateway.template.dataset.multi_turn import turn_requests
@@ -36,14 +36,32 @@ class TurnAnswer:
 
 
 async def run_turns(
-    route: Route, call: Call, timeline: CallTimeline, begin: Callable[[Prepared], None]
-) -> list[TurnAnswer]:
-    """Run all turns in order. Raises the error of the first turn that fails.
+    route: Route, call: Call, timeline: CallTimeline, begin: Callable[[Route, Prepared], None]
+) -> tuple[Route, list[TurnAnswer]]:
+    """Run all turns in order, and return the route of the model that answered, and the answers.
 
+    If a turn fails, the next fallback model answers all turns again. Raises the error of the last model.
     ``begin`` is called for each turn before the backend is opened. One total timeout limits all turns together.
     """
-    total = route.spec.policy.delivery.timeout.total
-    deadline = asyncio.get_running_loop().time() + total if total else None
+    models = FallbackModels(route, call, timeline.attempt_log)
+    while True:
+        try:
+            turns = await _answers(models, timeline, begin)
+        except UpstreamError as error:
+            if await models.following(error, prepare_turns) is None:
+                raise
+            timeline.restart()
+        else:
+            timeline.usage = total_usage([turn.completion.usage for turn in turns])
+            timeline.render = sum([turn.prepared.render_seconds or 0.0 for turn in turns])
+            return models.route, turns
+
+
+async def _answers(
+    models: FallbackModels, timeline: CallTimeline, begin: Callable[[Route, Prepared], None]
+) -> list[TurnAnswer]:
+    """Run all turns at the current model. Raises the error of the first turn that fails."""
+    route, call = models.route, models.call
     prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
     turns: list[TurnAnswer] = []
     answer: str | None = None
@@ -51,20 +69,17 @@ async def run_turns(
         try:
             items = prompts.send(answer)
         except StopIteration:
-            break
-        prepared = await prepare_chat(route, call, render(items))
-        # The attempts of all turns are counted together.
-        attempts = turns[0].prepared.exchange.attempts if turns else prepared.exchange.attempts
-        prepared = replace(prepared, exchange=replace(prepared.exchange, attempts=attempts, deadline=deadline))
-        begin(prepared)
+            return turns
+        prepared = models.limited(await prepare_chat(route, call, render(items)))
+        timeline.markers += prepared.markers
+        if prepared.prompt is not None:
+            timeline.template_notices += tuple([notice.rule for notice in prepared.prompt.metadata.notices])
+        begin(route, prepared)
         async with CallRun(route, prepared, timeline) as events:
             completion = await events.whole()
         assert isinstance(completion, Completion)
         answer = completion.choices[0].text
         turns.append(TurnAnswer(prepared=prepared, completion=completion))
-    timeline.usage = total_usage([turn.completion.usage for turn in turns])
-    timeline.render = sum([turn.prepared.render_seconds or 0.0 for turn in turns])
-    return turns
 
 
 async def prepare_turns(route: Route, call: Call) -> list[Prepared]:

@@ -97,6 +97,10 @@ class PromptMetadata:
     segments_of: Callable[[Dialogue], Segments] | None = field(default=None, compare=False, repr=False)
     """Computes the segments of a dialogue's prompt, for prompts rendered without segments."""
 
+    def stops_and(self, *others: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the template's stop strings, which are never replaced, and then all others, without duplicates."""
+        return tuple(dict.fromkeys(sum(others, self.stops))) if any(others) else self.stops
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:

@@ -6,13 +6,13 @@ The stages of an answer stand in a list, in this order. Each receives the events
     TokenData      reads token ids and log probabilities of the prompt (``calls/token_data.py``)
     LogprobCheck   requires log probabilities, if the client requested them
     StopCutter     cuts the text at stop strings (``stop_cutter.py``)
-    KeptText       keeps the text, if the gateway counts its tokens
+    TokenCounter   keeps the text, if the gateway can count its tokens
     OutputParser   separates content, reasoning and tool calls (``output_parser.py``)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 from gateway.core.completion import Choice
@@ -21,8 +21,10 @@ from gateway.core.events import Delta, Event, Usage
 from gateway.core.text_splice import TextSplice
 from gateway.stream.prompt_logprobs import CHECK_ENGINE
 
+Count = Callable[[str], Awaitable[Usage]]
+"""Counts the tokens of a call from its complete answer."""
 MAX_COUNTED = 16 * 1024 * 1024
-"""Maximum characters of an answer that ``KeptText`` keeps. The tokens of a longer answer are not counted."""
+"""Maximum characters of an answer that ``TokenCounter`` keeps. The tokens of a longer answer are not counted."""
 
 
 class Stage:
@@ -87,20 +89,17 @@ class LogprobCheck(Stage):
         return batch
 
 
-class KeptText(Stage):
+class TokenCounter(Stage):
     """Keeps the text of an answer, whose tokens the gateway counts if the upstream sends no token counts."""
 
-    __slots__ = ("_is_kept", "_room", "_texts")
+    __slots__ = ("_count", "_room", "_texts", "_wanted")
 
-    def __init__(self) -> None:
+    def __init__(self, count: Count) -> None:
+        self._count = count
         self._room = MAX_COUNTED
         self._texts: list[str] = []
-        self._is_kept = True
-
-    @property
-    def text(self) -> str | None:
-        """The text so far. None if the upstream has sent token counts or the text is longer than ``MAX_COUNTED``."""
-        return "".join(self._texts) if self._is_kept else None
+        self._wanted = True
+        """False if the upstream has sent token counts, or if the answer is longer than ``MAX_COUNTED``."""
 
     def process(self, batch: Sequence[Event]) -> Sequence[Event]:
         """Keep the text of the batch, and return the batch."""
@@ -109,7 +108,11 @@ class KeptText(Stage):
                 self._room -= len(event.text)
                 self._texts.append(event.text)
             if isinstance(event, Usage) or self._room < 0:
-                self._is_kept = False
-        if not self._is_kept:
+                self._wanted = False
+        if not self._wanted:
             self._texts.clear()
         return batch
+
+    async def usage(self) -> list[Event]:
+        """Return the token counts of the whole answer, as one event. Empty if they are not wanted."""
+        return [await self._count("".join(self._texts))] if self._wanted else []

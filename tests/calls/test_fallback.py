@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 from gateway.assembly import assemble, open_shared_resources
+from gateway.backend.scripted import ScriptedBackend
 from gateway.calls.fallback import FallbackRun
 from gateway.calls.prepare import prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
+from gateway.calls.turns import run_turns
 from gateway.config.load import load
 from gateway.core.caller import Caller
 from gateway.core.completion import Completion
 from gateway.core.errors import UpstreamError
 from gateway.policy.deliver.retry_budget import FREE_PER_SECOND, WINDOW
+from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.requests import read_chat
 from tests.virtual_clock import run
@@ -66,23 +69,32 @@ class Outcome:
     error: UpstreamError | None
 
 
-async def call(route: Route, *allowed: str) -> Outcome:
-    """Send one call. ``allowed``: the fallback models that the client's key may use."""
-    body = {"model": "a", "messages": [{"role": "user", "content": "hi"}]}
+async def call(route: Route, *allowed: str, turns: int = 0, n: int = 1) -> Outcome:
+    """Send one call. ``allowed``: the fallback models that the client's key may use. ``turns``: 0 for a single call."""
+    body = {"model": "a", "messages": [{"role": "user", "content": "hi"}], "n": n}
+    if turns:
+        body["gateway"] = {"turns": {"questions": ["and?"] * turns}}
     request = replace(read_chat(body, request_id="r"), caller=Caller(models=frozenset({"a", *allowed})))
-    timeline = CallTimeline("chat", "r", 0.0)
-    one, error = FallbackRun(route, await prepare(route, request), timeline, request), None
+    timeline, error, models = CallTimeline("chat", "r", 0.0), None, ["a"]
     started = asyncio.get_running_loop().time()
     try:
-        async with one as events:
-            answer = await events.whole()
-        assert isinstance(answer, Completion)
-        assert answer.choices[0].text == "fine"
+        if turns:
+            _, answers = await run_turns(route, request, timeline, lambda route, _: models.append(route.spec.name))
+            assert [answer.completion.choices[0].text for answer in answers] == ["fine"] * turns
+        else:
+            one = FallbackRun(route, await prepare(route, request), timeline, request)
+            try:
+                async with one as events:
+                    answer = await events.whole()
+            finally:
+                models.append(one.route.spec.name)
+            assert isinstance(answer, Completion)
+            assert answer.choices[0].text == "fine"
     except UpstreamError as failure:
         error = failure
     seconds = asyncio.get_running_loop().time() - started
     log = timeline.attempt_log
-    return Outcome(timeline.failed_attempts, log.count, log.retries, seconds, one.route.spec.name, error)
+    return Outcome(timeline.failed_attempts, log.count, log.retries, seconds, models[-1], error)
 
 
 ATTEMPTS = {  # delivery.retry.attempts, the allowed fallback models: the targets that are tried, in order
@@ -150,3 +162,37 @@ def test_the_retries_at_all_models_use_the_budget_of_the_requested_model(tmp_pat
     assert all(set(models) == set("abc") for models in tried), "a first attempt at a model is no retry"
     retries = sum(len(models) - 3 for models in tried)
     assert FREE_PER_SECOND * WINDOW <= retries <= allowed
+
+
+DIALOGUES = {  # attempts, total, scripts: failed attempts, all attempts, seconds, the last model, the error
+    "every turn has the attempts of a call": (
+        3, "9s", ("answers-late", "fails", "fails"), "", 2, 3.0, "a", None,
+    ),
+    "each model has one attempt": (
+        3, "9s", ("fails", "fails", "answers-late"), "a/0=upstream_error b/0=upstream_error", 4, 3.0, "c", None,
+    ),
+    "the models share the total time": (
+        3, "4s", ("fails-late", "answers-late", "answers-late"), "a/0=upstream_error", 3, 4.0, "b", "deadline_exceeded",
+    ),
+    "no attempt is left": (1, "9s", ("fails", "answers-late", "answers-late"), "a/0=upstream_error", 1, 0.0, "a",
+                           "upstream_error"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DIALOGUES)
+def test_a_dialogue_shares_the_limits_of_the_requested_model(tmp_path: Path, case: str) -> None:
+    attempts, total, scripts, failed, made, seconds, model, code = DIALOGUES[case]
+    delivery = f"retry: {{attempts: {attempts}}}, timeout: {{total: {total}}}"
+    outcome = run(call(requested_model(tmp_path, delivery, *scripts), "b", "c", turns=2))
+    assert outcome.failed[: len(failed.split())] == tuple(failed.split())
+    assert outcome.attempts == made
+    assert (outcome.model, outcome.error and outcome.error.code) == (model, code)
+    assert outcome.seconds == pytest.approx(seconds)
+
+
+def test_a_later_part_of_a_split_call_is_not_sent_to_another_model(tmp_path: Path) -> None:
+    parts = ScriptedBackend(["fine", {"finish": "stop"}], [{"error": "upstream_error"}], label="a/0")
+    route = requested_model(tmp_path, "retry: {attempts: 3}", "fails", "answers-late", "answers-late")
+    split = SplitCalls(parts, UpstreamCapabilities(lists=False, choices=False), 9)
+    outcome = run(call(replace(route, backend=split), "b", "c", n=2))
+    assert (outcome.model, outcome.error and outcome.error.code) == ("a", "upstream_error")

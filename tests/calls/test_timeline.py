@@ -53,7 +53,7 @@ def test_the_record_of_a_stream_has_its_times(timeline: CallTimeline, clock: Clo
     clock.now = 100.25
     timeline.admitted()
     clock.now = 100.5
-    timeline.backend_opening()
+    timeline.backend_opening(timeline.attempt_log)
     timeline.attempt_log.begin("m/1")
     timeline.attempt_log.begin("m/0", retry=True)
     for clock.now, event in timed_events:
@@ -76,7 +76,7 @@ def test_until_the_upstream_ends_overhead_is_computed_from_its_first_content(
 ) -> None:
     clock.now = 100.5
     assert timeline.overhead() == 0.5
-    timeline.backend_opening()
+    timeline.backend_opening(timeline.attempt_log)
     clock.now = 102.0
     timeline.events_received([Delta(0, "a")])
     clock.now = 102.25
@@ -88,7 +88,7 @@ def test_the_wait_in_the_queue_is_not_overhead(timeline: CallTimeline, clock: Cl
     clock.now = 103.5
     timeline.queue_waited(3.0)
     assert timeline.elapsed_and_overhead() == (3.5, 0.5)
-    timeline.backend_opening()
+    timeline.backend_opening(timeline.attempt_log)
     clock.now = 104.5
     timeline.backend_closed()
     assert timeline.elapsed_and_overhead() == (4.5, 0.5)
@@ -135,7 +135,7 @@ def test_a_removed_bos_is_not_an_anomaly(timeline: CallTimeline, notice: str) ->
 
 
 def test_a_document_counts_as_first_content(timeline: CallTimeline, clock: Clock) -> None:
-    timeline.backend_opening()
+    timeline.backend_opening(timeline.attempt_log)
     clock.now = 101.0
     timeline.events_received([Document({"object": "list"})])
     assert timeline.freeze("ok", 200).upstream_first == 1.0

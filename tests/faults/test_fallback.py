@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.serving import Gateway, gateway
+from tests.upstream.reply import TEXT
 from tests.upstream.server import FaultyUpstream, refused_url
 
 TEMPLATE = """\
@@ -17,6 +18,8 @@ round:
   - {{role: BOT, begin: "<{0}-bot>", end: "\\n", generate: true}}
 """
 POLICY = "delivery: {fallback: true, retry: {attempts: 3}}\n"
+STREAMED = "delivery: {fallback: true, stream_upstream: true}\n"
+TURNS = {"turns": {"questions": ["one", "two", "three"]}}
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +27,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("fallback")
     files = {
         "policies/substitutes.yaml": POLICY,
+        "policies/streamed.yaml": STREAMED,
         "meta_templates/first.yaml": TEMPLATE.format("first"),
         "meta_templates/second.yaml": TEMPLATE.format("second"),
         "keys.yaml": "".join(
@@ -49,6 +53,10 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
             model("refuses", "first", up.url("400-echo", message="no"), "good"),
             model("breaks-off", "first", up.url("drop-midstream"), "good"),
             model("hopeless", "first", down, "also-down"),
+            model("tires", "first", up.url("fails-at", text="two"), "also-down", "good"),
+            model("drops", "first", up.url("fails-at", text="two", s="1"), "also-down", "good").replace(
+                "substitutes", "streamed"
+            ),
         )
     )
     with gateway(folder, config) as one:
@@ -67,6 +75,46 @@ def test_the_answer_of_another_model_says_so(served: Gateway, up: FaultyUpstream
     notices = answer.headers["x-gateway-notice"]
     assert "fallback: down=upstream_unreachable; fallback: also-down=upstream_unreachable" in notices
     assert '"model":"good"' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("model", "error"),
+    [("tires", "upstream_error"), ("drops", "upstream_disconnected")],
+    ids=["a failed turn", "a turn that breaks off"],
+)
+def test_a_dialogue_starts_again_whole_with_the_next_model(
+    served: Gateway, up: FaultyUpstream, model: str, error: str
+) -> None:
+    before = up.request_count
+    answer = served.http.post("/v1/chat/completions", json={"model": model, "gateway": TURNS})
+    body = answer.json()
+    assert answer.status_code == 200, body
+    assert (body["model"], answer.headers["x-gateway-model"]) == ("good", "good")
+    turns = body["gateway"]["turns"]
+    assert [turn["content"] for turn in turns] == [TEXT] * 3
+    assert body["usage"]["total_tokens"] == sum(turn["usage"]["total_tokens"] for turn in turns)
+    notices = answer.headers["x-gateway-notice"]
+    assert f"fallback: {model}={error}; fallback: also-down=upstream_unreachable" in notices
+    prompts = [request.body["prompt"] for request in up.requests[before:]]
+    first = "<second>one\n<second-bot>"
+    assert prompts[-3] == first, "the first turn is sent again"
+    assert prompts[-1] == f"{first}{TEXT}\n<second>two\n<second-bot>{TEXT}\n<second>three\n<second-bot>"
+    assert len(prompts) == 5
+    assert answer.headers["x-gateway-attempts"] == "6"
+
+
+def test_a_dialogue_that_no_model_can_answer_has_the_last_error(served: Gateway) -> None:
+    answer = served.http.post("/v1/chat/completions", json={"model": "hopeless", "gateway": TURNS})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
+    assert "also-down/0" in answer.json()["error"]["message"]
+    assert answer.headers["x-gateway-model"] == "also-down"
+
+
+def test_scores_are_not_those_of_another_model(served: Gateway) -> None:
+    body = {"model": "down", "candidates": {"A": "yes", "B": "no"}}
+    answer = served.http.post("/v1/loglikelihood", json=body)
+    assert answer.json()["error"]["code"] == "upstream_unreachable"
+    assert "good" not in answer.text
 
 
 def test_if_every_model_fails_the_last_error_is_sent(served: Gateway) -> None:

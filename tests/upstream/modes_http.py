@@ -260,6 +260,19 @@ async def flaky(reply: Reply) -> None:
         await send_ok(reply)
 
 
+@mode("fails-at")
+async def fails_at(reply: Reply) -> None:
+    """Fails if the prompt contains the option ``text``: with status 500, or in the middle of a stream."""
+    if reply.request.options["text"] not in str(reply.request.prompts):
+        await send_ok(reply)
+    elif reply.request.stream:
+        await reply.stream_head()
+        await reply.tokens(TOKENS[:2])
+        await reply.drop()
+    else:
+        await reply.error("500 Internal Server Error", "tired")
+
+
 # ---------------------------------------------------------------- 200 with something else (B19–B23)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import orjson
 
@@ -25,6 +24,7 @@ from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
 from gateway.core.events import Begun, Document, Event, Usage, total_usage
 from gateway.core.exchange import Exchange, RawPrompt
 from gateway.core.frozen import dataclass
+from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.prompt_logprobs import PromptTokens, echoed_logprobs, listed_logprobs
 
@@ -87,12 +87,9 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
 
     If a request fails, the other requests are cancelled, and the first error is raised.
     """
-    timeline.attempt_log = candidates.prepared.exchange.attempts
-    if timeline.recording is not None:
-        candidates.texts[0].exchange.attempts.recorded = timeline.recording.exchanges
-    timeline.backend_opening()
+    timeline.backend_opening(timeline.attempt_log)
     try:
-        scored = await _completions(route, candidates.texts)
+        scored = await _completions(route, candidates.texts, timeline)
     except UpstreamRejectedRequest as error:
         error.message += policy_changes(route.spec.policy, candidates.prepared.notices, error)
         raise
@@ -118,20 +115,22 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
     return CandidateScores(scores, usage)
 
 
-async def _completions(route: Route, texts: Sequence[ScoredText]) -> list[tuple[Completion, PromptTokens]]:
+async def _completions(
+    route: Route, texts: Sequence[ScoredText], timeline: CallTimeline
+) -> list[tuple[Completion, PromptTokens]]:
     """Send a request for each different text. Return the answers and their tokens in the order of the texts.
 
     An answer is checked before its backend is closed, so that the log and the circuit breaker see the error.
     """
-    end, room = asyncio.get_running_loop().time() + route.spec.policy.delivery.timeout.total, asyncio.Semaphore(AT_ONCE)
-    attempts, backend = texts[0].exchange.attempts, route.backend
+    limits = SharedLimits(timeline.attempt_log, route.spec.policy.delivery.timeout.total)
+    room, backend = asyncio.Semaphore(AT_ONCE), route.backend
     assert backend is not None
     keys = [_key(text.exchange) for text in texts]
     tasks: dict[object, asyncio.Task[tuple[Completion, PromptTokens]]] = {}
 
     async def completion(exchange: Exchange) -> tuple[Completion, PromptTokens]:
         builder = CompletionBuilder()
-        async with room, backend.open(replace(exchange, deadline=end, attempts=attempts)) as events:
+        async with room, backend.open(limits.apply(exchange)) as events:
             while batch := await events.next_batch():
                 for event in batch:
                     builder.add(event)

@@ -23,15 +23,13 @@ async def respond(
 ) -> None:
     """Run the turns and send one answer: the choices of the last turn, and every turn under ``gateway.turns``."""
 
-    def begin(prepared: Prepared) -> None:
+    def begin(route: Route, prepared: Prepared) -> None:
         request.route_context = route, prepared
-        timeline.markers += prepared.markers
-        if prepared.prompt is not None:
-            timeline.template_notices += tuple([notice.rule for notice in prepared.prompt.metadata.notices])
 
-    turns = await run_turns(route, call, timeline, begin)
+    route, turns = await run_turns(route, call, timeline, begin)
     request.commit()
     last = turns[-1]
+    call = replace(call, model=route.spec.name)
     writer = response_writer(writer_class, replace(call, explain=False), route, last.prepared, timeline)
     body = writer.whole(replace(last.completion, usage=timeline.usage))
     body["gateway"] = {

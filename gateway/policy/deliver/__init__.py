@@ -5,6 +5,7 @@
 ``storage``           the stores of cached answers and of recordings
 ``cache``             answers a repeated request from a store
 ``coalescing``        makes one call of equal requests at the same time
+``shared_limits``     the attempts and the total time of several exchanges of one call
 ``split_calls``       sends one call for each choice, if an engine cannot return several choices in one call
 ``timeouts``          limits the idle time and the total time
 ``failover``          tries the next target after a failure

@@ -7,7 +7,6 @@ takes the sum of the times of all calls.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from gateway.core.errors import UpstreamError, UpstreamRejectedRequest, drop_tra
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, total_usage
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.layer import Layer
+from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.batches import IteratorEvents
 from gateway.stream.stop_cutter import StopCutter, stops_to_cut
 
@@ -60,7 +60,7 @@ class SplitCalls(Layer):
     @asynccontextmanager
     async def _open_many(self, exchange: Exchange) -> AsyncIterator[Events]:
         if exchange.deadline is None:
-            exchange = replace(exchange, deadline=asyncio.get_running_loop().time() + self._total)
+            exchange = SharedLimits(exchange.attempts, self._total).apply(exchange, exchange.max_attempts)
         async with AsyncExitStack() as first_call:
             events = await self._open_whole(first_call, exchange)
             split = events is None
