@@ -14,6 +14,8 @@ from collections.abc import Callable
 from gateway.core.errors import Overloaded
 from gateway.telemetry.metrics import NumberSeries
 
+SHUTTING_DOWN = "the gateway is shutting down; retry later"
+
 
 class CallQueue:
     """The slots for concurrent calls of one model, and the queue of calls that wait for a slot."""
@@ -65,7 +67,7 @@ class CallQueue:
                 self.waiting -= 1
             if isinstance(error, TimeoutError):
                 reason = f"the call waited {self._wait:g} s in the queue (limits.queue_wait)"
-                raise _refusal("queue_timeout", f"model {self._model} is busy: {reason}; retry later") from None
+                raise refusal("queue_timeout", f"model {self._model} is busy: {reason}; retry later") from None
             raise
         finally:
             length.value -= 1
@@ -85,9 +87,17 @@ class CallQueue:
             slot.set_exception(self._full())
         return True
 
+    def drain(self) -> None:
+        """Refuse the waiting calls, because the process ends."""
+        slots = [slot for line in self._lines.values() for slot in line if not slot.done()]
+        self._lines.clear()
+        self.waiting = 0
+        for slot in slots:
+            slot.set_exception(refusal("draining", SHUTTING_DOWN))
+
     def _full(self) -> Overloaded:
         limit = f"limits.concurrency={self._slots}"
-        return _refusal("queue_full", f"model {self._model} has too many concurrent calls ({limit}); retry later")
+        return refusal("queue_full", f"model {self._model} has too many concurrent calls ({limit}); retry later")
 
     def leave(self) -> None:
         """Free a slot, and give the slot to the next waiting call."""
@@ -106,7 +116,8 @@ class CallQueue:
                 return
 
 
-def _refusal(reason: str, message: str) -> Overloaded:
+def refusal(reason: str, message: str) -> Overloaded:
+    """Return the error for a call that is refused. ``reason``: see ``Overloaded.shed_reason``."""
     error = Overloaded(message)
     error.shed_reason = reason
     return error

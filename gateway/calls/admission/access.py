@@ -1,31 +1,48 @@
-"""Client keys, and the models that a key allows."""
+"""The client of a request, and the models that the client may use."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol
 
 from gateway.calls.route import Route
 from gateway.calls.stack import Stack
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import InvalidValue, ModelNotFound
 from gateway.core.words import quoted, suggest
-from gateway.edge.http_request import HttpRequest
 
 SESSION = b"x-session-id"
 """The header that names a session for ``delivery.balance: sticky``, as in other model routers."""
 
 
-def base_url(stack: Stack, request: HttpRequest) -> str:
+class IncomingRequest(Protocol):
+    """The facts of an HTTP request that decide whether it is admitted. See ``HttpRequest``."""
+
+    request_id: str
+    headers: dict[bytes, bytes]
+    model: str | None
+    caller: Caller
+    buffered_body: bytes | None
+
+    @property
+    def root_path(self) -> str: ...
+
+    def header(self, name: str) -> str | None: ...
+
+    async def body(self, limit: int) -> bytes: ...
+
+
+def base_url(stack: Stack, request: IncomingRequest) -> str:
     """Return the ``base_url`` for clients, with the host that this client has used and the path of the application."""
     return f"{stack.snapshot.server.scheme}://{request.header('host')}{request.root_path}/v1"
 
 
-def base_url_hint(stack: Stack, request: HttpRequest) -> str:
+def base_url_hint(stack: Stack, request: IncomingRequest) -> str:
     """Return the sentence about a client's ``base_url``."""
     return f"a client's base_url must end in one /v1, such as {base_url(stack, request)}; the client adds the rest"
 
 
-def authenticate(stack: Stack, request: HttpRequest) -> Caller:
+def authenticate(stack: Stack, request: IncomingRequest) -> Caller:
     """Return the client that has sent a request.
 
     Raises ``InvalidApiKey`` for a missing or invalid key. Raises ``ModelNotFound`` if the path names a model that is
