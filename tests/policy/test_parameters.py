@@ -13,7 +13,8 @@ from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import EndpointName
 from gateway.core.prompt import Notice
-from gateway.policy.admit.parameters import CHAT_ONLY, OPENAI_DEFAULTS, EffectiveParameters, ParameterPolicy
+from gateway.policy.admit.parameters import CHAT_ONLY, EffectiveParameters, ParameterPolicy
+from gateway.wire.request_fields import OPENAI_DEFAULTS
 
 UNKNOWN = {"top_k": 5, "min p\n": 1}
 

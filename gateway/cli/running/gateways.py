@@ -23,9 +23,9 @@ from gateway.edge.http_request import HttpRequest, body_too_large
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 
-PREFIX = "x-gateway-"
+HEADER_PREFIX = "x-gateway-"
 NEEDED = ("x-request-id", "x-should-retry", "retry-after")
-"""The headers that are read from an answer, in addition to the headers that begin with ``PREFIX``."""
+"""The headers that are read from an answer, in addition to the headers that begin with ``HEADER_PREFIX``."""
 NEVER_CONNECTED = (UpstreamUnreachable, UpstreamDnsError, UpstreamConnectTimeout)
 
 
@@ -47,7 +47,7 @@ class HttpAnswer:
 
     status: int
     headers: Mapping[str, str]
-    """Lower-case name → value: at least the headers ``NEEDED``, and all headers that begin with ``PREFIX``."""
+    """Lower-case name → value: at least the headers ``NEEDED``, and all headers that begin with ``HEADER_PREFIX``."""
     body: bytes
 
 
@@ -181,7 +181,7 @@ class RemoteGateway(GatewayClient):
 
 
 def _chosen(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return {name: value for name, value in headers if name.startswith(PREFIX) or name in NEEDED}
+    return {name: value for name, value in headers if name.startswith(HEADER_PREFIX) or name in NEEDED}
 
 
 @dataclass(frozen=True, slots=True)
