@@ -25,7 +25,7 @@ import orjson
 from bench.rendering.render_gateway import load_template_spec
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.openai.events import COMPLETIONS, ChunkReader
+from gateway.backend.openai.events import COMPLETIONS_FORMAT, ChunkReader
 from gateway.calls.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
@@ -134,7 +134,7 @@ def measure_stream() -> None:
     delta, scored = Delta(0, " hello"), Delta(0, " hello", (TokenLogprob(" hello", -0.1),))
     possible_stop = Delta(0, " 1 < 2\n")
     events, batch = EVENT * 100, [delta]
-    reader, chunk = ChunkReader(COMPLETIONS, "m/0", 1), orjson.loads(EVENT[6:])
+    reader, chunk = ChunkReader(COMPLETIONS_FORMAT, "m/0", 1), orjson.loads(EVENT[6:])
     writer = ChatWriter(AnswerHead(id="chatcmpl-1", model="m", created=1, include_usage=False))
     reader.read(chunk)
     measure("SSE: one event per read, fast path", lambda: parser.fast_feed(EVENT))

@@ -13,7 +13,7 @@ from gateway.core.prompt import Prompt
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import PromptItems, without_markers
 from gateway.template.dataset.validation import parse_prompt
-from gateway.template.opencompass.parsers import Mode
+from gateway.template.opencompass.parsers import ParserMode
 from gateway.template.registry import build_for_prompt_lists
 from gateway.template.validation.template import parse_spec
 
@@ -25,14 +25,14 @@ def prompt_of(file: Mapping[str, Any]) -> DatasetPrompt:
     return DatasetPrompt(parse_prompt({**file, "fill": "opencompass"}, name="fuzz", rows=lambda name: ()))
 
 
-def written(case: Input, items: PromptItems, mode: Mode = "gen") -> Prompt:
+def written(case: Input, items: PromptItems, mode: ParserMode = "gen") -> Prompt:
     """The prompt of a model with the case's meta template; without one, of a base model."""
     meta = case.get("meta_template")
     spec = parse_spec({"kind": "meta", **meta} if meta else {"kind": "base"}, name="fuzz")
     return build_for_prompt_lists(spec).write(items, mode)
 
 
-def parsed(case: Input, items: PromptItems, mode: Mode = "gen") -> Any:
+def parsed(case: Input, items: PromptItems, mode: ParserMode = "gen") -> Any:
     """The prompt in the form of the package's parser: a text, or a list of turns with ``role`` and ``prompt``."""
     prompt = written(case, items, mode)
     if prompt.messages is None:
@@ -61,7 +61,7 @@ def fewshot(case: Input) -> dict[str, Any]:
     return {"labels": {label: shown(case, items, "ppl") for label, items in made.items()}}
 
 
-def shown(case: Input, items: PromptItems, mode: Mode) -> dict[str, Any]:
+def shown(case: Input, items: PromptItems, mode: ParserMode) -> dict[str, Any]:
     result = {"prompt": without_markers(items)}
     return result | ({"parsed": parsed(case, items, mode)} if "parser" in case else {})
 

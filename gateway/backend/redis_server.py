@@ -30,7 +30,7 @@ More connections would not be faster, and opening many at once would take longer
 PROBE_KEY = "meta-gateway:probe"
 PAUSE = 1.0
 """Seconds between two commands to a failing server."""
-PARTS = 20
+TIMEOUT_PARTS = 20
 """The timeout is measured in this number of parts, after each of which the event loop reads what has arrived.
 
 A part in which the event loop was blocked counts as no longer than the others. Otherwise a client could use up the
@@ -90,8 +90,8 @@ class RedisServer:
         """Return the answer of a command. Raises ``TimeoutError``, or the error of the command."""
         task = asyncio.ensure_future(command())
         try:
-            for _ in range(PARTS):
-                await asyncio.wait([task], timeout=self._spec.timeout / PARTS)
+            for _ in range(TIMEOUT_PARTS):
+                await asyncio.wait([task], timeout=self._spec.timeout / TIMEOUT_PARTS)
                 if task.done():
                     return task.result()
             raise TimeoutError

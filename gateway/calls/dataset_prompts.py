@@ -15,7 +15,7 @@ from gateway.core.words import in_ascii, quoted, suggest
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import PromptItems
 from gateway.template.messages import check_dialogue
-from gateway.template.opencompass.parsers import Mode
+from gateway.template.opencompass.parsers import ParserMode
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
 from gateway.wire.requests import read_messages
 
@@ -73,7 +73,7 @@ def make_conversation(
     reference: PromptReference,
     items: PromptItems,
     options: RenderOptions,
-    mode: Mode = "gen",
+    mode: ParserMode = "gen",
 ) -> DatasetConversation:
     """Return the conversation of a call for a text, a prompt list or messages.
 

@@ -19,7 +19,7 @@ from gateway.template.huggingface.folder import (
     GENERATION,
     NAMED,
     PROCESSORS,
-    TEMPLATE,
+    TEMPLATE_FILE,
     TOKENIZER,
     read_chat_files,
     shortened,
@@ -28,10 +28,10 @@ from gateway.template.huggingface.folder import (
 from gateway.template.spec import JinjaSpec, SpecProblem, ToolsSpec
 from gateway.template.validation.template import SpecError, parse_spec
 
-TEMPLATES = (TEMPLATE, TOKENIZER, *PROCESSORS)
+CHAT_TEMPLATE_FILES = (TEMPLATE_FILE, TOKENIZER, *PROCESSORS)
 """The files that may contain a folder's chat template, in order of precedence."""
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_FILE_BYTES = 64 * 1024 * 1024
 """The largest size of one file in bytes. ``tokenizer_config.json`` may list thousands of added tokens."""
 BLOBS = "blobs"
 """The folder of a Hugging Face cache that contains the files to which a snapshot links."""
@@ -123,11 +123,11 @@ class _Files(FolderFiles):
             )
         try:
             with path.open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
+                data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise TemplateError(f"{name} cannot be read ({error.strerror or error})") from None
-        if len(data) > MOST_BYTES:
-            raise TemplateError(f"{name} is larger than {MOST_BYTES // 1024**2} MiB, which is the limit")
+        if len(data) > MAX_FILE_BYTES:
+            raise TemplateError(f"{name} is larger than {MAX_FILE_BYTES // 1024**2} MiB, which is the limit")
         if name != TOKENIZER or (kept := shortened(data, self.fetch(GENERATION))) is data:
             return data
         self.shortened.append(name)

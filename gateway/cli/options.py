@@ -66,7 +66,7 @@ def verb(doc: str | None, examples: str) -> Callable[[Callable[..., int]], click
     return click.command(cls=Verb, help=doc, epilog=examples)
 
 
-FILE = click.Path(path_type=Path)
+FILE_PATH = click.Path(path_type=Path)
 """The type of an argument or option that is a path. Shells complete its value."""
 
 
@@ -97,7 +97,7 @@ def combined(*decorators: Decorator) -> Decorator:
 def config_option() -> Decorator:
     """Add the option ``--config``."""
     return click.option(
-        "--config", type=FILE, default="gateway.yaml", metavar="FILE", show_default="./gateway.yaml",
+        "--config", type=FILE_PATH, default="gateway.yaml", metavar="FILE", show_default="./gateway.yaml",
         help="the configuration file",
     )  # fmt: skip
 

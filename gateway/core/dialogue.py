@@ -142,6 +142,8 @@ class RenderOptions:
     """The request's ``chat_template_kwargs``. A template without variables refuses these values."""
 
 
+SYSTEM_ROLES = ("system", "developer")
+"""OpenAI's roles of messages from the operator."""
 COMPARED_KEYS = frozenset({"role", "type"})
 """Chat templates compare the values of these keys with constants."""
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -18,16 +18,16 @@ from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.template.dataset.answer_columns import certain_answers, note_on_answer, possible_answers
 from gateway.template.dataset.messages import EXPAND
-from gateway.template.dataset.multimodal import CONTENT, END_TAG, KINDS
+from gateway.template.dataset.multimodal import END_TAG, TAG_KINDS, TAGGED_COLUMN
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import COLUMN_PATTERN, columns_in, texts, without_markers
 from gateway.template.dataset.template import SECTIONS
-from gateway.template.dataset.validation import TEMPLATES, parse_prompt
+from gateway.template.dataset.validation import DATASET_TEMPLATES, parse_prompt
 
 DATASETS, INFER, READER = "datasets", "infer_cfg", "reader_cfg"
 PROMPT, ICE = "prompt_template", "ice_template"
 MULTI_TURN = "MultiTurnPromptTemplate"
-CLASSES = ("PromptTemplate", MULTI_TURN, "MMPromptTemplate", "RawPromptTemplate")
+TEMPLATE_CLASSES = ("PromptTemplate", MULTI_TURN, "MMPromptTemplate", "RawPromptTemplate")
 RAW_ICE_TOKEN = "</E>"
 """The default ``ice_token`` of a ``RawPromptTemplate``."""
 READER_KEYS = ("input_columns", "output_column")
@@ -43,15 +43,15 @@ FILL_NOTE = (
 )
 EXACT_NOTE = "fill: opencompass was added, because fill: once makes a different prompt for the example"
 
-ROWS = "clients read the rows, and send the columns of a row as variables"
+ROWS_HINT = "clients read the rows, and send the columns of a row as variables"
 PLACES: Mapping[str, str] = {
-    "type": ROWS,
-    "path": ROWS,
-    "name": ROWS,
+    "type": ROWS_HINT,
+    "path": ROWS_HINT,
+    "name": ROWS_HINT,
     "eval_cfg": "clients score the answers",
     "reader_cfg.train_split": "this split contains the rows of the few-shot examples",
-    "reader_cfg.test_split": ROWS,
-    "reader_cfg.test_range": ROWS,
+    "reader_cfg.test_split": ROWS_HINT,
+    "reader_cfg.test_range": ROWS_HINT,
     "inferencer.max_out_len": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`",
     "inferencer.stopping_criteria": "send in the request `stop: {value}`",
     "inferencer.generation_kwargs": "send these parameters in the request, or write them in a policy under params",
@@ -119,10 +119,11 @@ def _of_value(source: Source) -> Iterator[_Dataset]:
     if isinstance(value, dict) and (listed := [one for key, one in value.items() if key.endswith(DATASETS)]):
         value = value.get(DATASETS) or [entry for one in listed if isinstance(one, list) for entry in one]
     for entry in value if isinstance(value, list) else [value]:
-        if isinstance(entry, dict) and INFER not in entry and any(key in entry for key in TEMPLATES):
+        if isinstance(entry, dict) and INFER not in entry and any(key in entry for key in DATASET_TEMPLATES):
             entry = {INFER: entry}
         if not isinstance(entry, dict) or INFER not in entry:
-            raise source.refuse(0, f"every dataset must be a mapping with {INFER}, or with {' or '.join(TEMPLATES)}")
+            keys = " or ".join(DATASET_TEMPLATES)
+            raise source.refuse(0, f"every dataset must be a mapping with {INFER}, or with {keys}")
         yield _Dataset(name=_abbr(entry, source.stem), place="", line=0, entry=entry)
 
 
@@ -180,16 +181,16 @@ class _Reader:
         if isinstance(columns := self.keys.get("input_columns"), str):
             self.keys["input_columns"] = columns.split()
         self.keys |= self._plain(inferencer, ("gen_field_replace_token",))
-        for key in reversed(TEMPLATES):
+        for key in reversed(DATASET_TEMPLATES):
             if infer.get(key) is not None:
                 self.keys[key] = self._template(key, self._part(infer, key))
-        has_place = any("ice_token" in self.keys.get(key, ()) for key in TEMPLATES)
+        has_place = any("ice_token" in self.keys.get(key, ()) for key in DATASET_TEMPLATES)
         unread = "" if has_place else "without an ice_token, it does not change the prompt"
         has_rows = self._read_retriever(self._part(infer, "retriever", unread), inferencer)
         self._read_inferencer(inferencer)
         self._add_notes("", self.dataset.entry, ("abbr", INFER, READER))
         self._add_notes(f"{READER}.", reader, READER_KEYS)
-        self._add_notes("", infer, (*TEMPLATES, "retriever", "inferencer"))
+        self._add_notes("", infer, (*DATASET_TEMPLATES, "retriever", "inferencer"))
         self._check_answer()
         self._add_example(has_rows)
         return Draft(
@@ -239,9 +240,9 @@ class _Reader:
 
     def _template(self, key: str, template: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value of ``prompt_template`` or ``ice_template``."""
-        name = _class(template) or CLASSES[0]
-        if name not in CLASSES:
-            raise self._refuse(f"the class {name} is not supported; use one of {', '.join(CLASSES)}", key)
+        name = _class(template) or TEMPLATE_CLASSES[0]
+        if name not in TEMPLATE_CLASSES:
+            raise self._refuse(f"the class {name} is not supported; use one of {', '.join(TEMPLATE_CLASSES)}", key)
         entry = self._plain(template, TEMPLATE_KEYS)
         if isinstance(labels := entry.get("template"), dict) and not all(isinstance(one, str) for one in labels):
             entry["template"] = {str(one): value for one, value in labels.items()}
@@ -319,7 +320,7 @@ class _Reader:
             # In messages, the gateway leaves the answer out and fills content parts; notes name both differences.
             exact = (
                 once
-                if any("messages" in self.keys.get(key, ()) for key in TEMPLATES)
+                if any("messages" in self.keys.get(key, ()) for key in DATASET_TEMPLATES)
                 else _example({**self.keys, "fill": "opencompass"}, has_rows)
             )
         except GatewayError as error:
@@ -330,7 +331,7 @@ class _Reader:
         if exact:
             self.keys["examples"] = [exact]
         named = {*self.keys.get("input_columns", ()), self.keys.get("output_column")}
-        others = [name for name in columns_in([self.keys.get(key) for key in TEMPLATES]) if name not in named]
+        others = [name for name in columns_in([self.keys.get(key) for key in DATASET_TEMPLATES]) if name not in named]
         if others and "input_columns" in self.keys:
             texts = ", ".join([f"{{{name}}}" for name in others])
             self.notes.append(f"the template has {texts}, and input_columns does not: the prompt keeps the braces and "
@@ -345,7 +346,7 @@ def _example(keys: Mapping[str, Any], has_rows: bool) -> dict[str, Any]:
         return {}
     main, output = keys.get("prompt_template") or keys["ice_template"], prompt.spec.output_column
     columns = prompt.spec.input_columns or [
-        name for name in columns_in([keys.get(key) for key in TEMPLATES]) if name != output
+        name for name in columns_in([keys.get(key) for key in DATASET_TEMPLATES]) if name != output
     ]
     example: dict[str, Any] = {"variables": {name: f"(the {name})" for name in columns}}
     for message in main.get("messages", ()):
@@ -354,8 +355,8 @@ def _example(keys: Mapping[str, Any], has_rows: bool) -> dict[str, Any]:
             example["variables"][name] = [{"role": "user", "content": f"(the {name})"}]
     kinds = _part_kinds(main.get("template"))
     if kinds:
-        pieces = [f"{tag}(the {column}){END_TAG}" for tag, (kind, column) in KINDS.items() if kind in kinds]
-        example["variables"][CONTENT] = "".join(pieces)
+        pieces = [f"{tag}(the {column}){END_TAG}" for tag, (kind, column) in TAG_KINDS.items() if kind in kinds]
+        example["variables"][TAGGED_COLUMN] = "".join(pieces)
     rows = None
     if has_rows:
         template = keys.get("ice_template", {}).get("template")

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import SYSTEM_ROLES, Dialogue
 from gateway.core.prompt import Bos
 from gateway.template.spec import TemplateSpec
 
-Render = Callable[[Dialogue], str]
+RenderDialogue = Callable[[Dialogue], str]
 """Returns the prompt that the source makes of a conversation. Raises ``GatewayError`` if the source refuses it."""
-
-SYSTEM_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Reference:
 
     name: str
     """The name of the reference in the result of the comparison and in the header of the file."""
-    render: Render
+    render: RenderDialogue
     """Returns the prompt, which ends with the start of the assistant's turn, or a complete conversation."""
     writes_whole: bool = False
     """True: the source can write a complete conversation without an open turn (``RenderOptions.whole``)."""
@@ -120,7 +118,7 @@ def has_neighbours(dialogue: Dialogue) -> bool:
     return any(one.role == other.role for one, other in pairwise(dialogue.messages))
 
 
-TOOLS = Exclusion(
+TOOLS_EXCLUDED = Exclusion(
     "tools, calls and results",
     lambda one: (
         bool(one.options.tools) or any(this.role == "tool" or this.raw.get("tool_calls") for this in one.messages)
@@ -133,7 +131,7 @@ NO_SYSTEM = Exclusion(
 CONTINUED = Exclusion("messages to be continued", lambda one: one.options.continue_final)
 
 STRICT_TURNS = (
-    TOOLS,
+    TOOLS_EXCLUDED,
     Exclusion("two messages of one role in a row", has_neighbours),
     Exclusion("system messages behind the first message, or alone", has_odd_system),
     Exclusion("conversations that the assistant begins", starts_with_assistant),

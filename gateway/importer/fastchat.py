@@ -33,8 +33,8 @@ from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
 from gateway.importer.turns import NotTurns, infer
 
-CLASSES = ("Conversation",)
-FIELDS = (
+FASTCHAT_CLASSES = ("Conversation",)
+CONVERSATION_FIELDS = (
     "name", "system_template", "system_message", "roles", "messages", "offset", "sep_style", "sep", "sep2", "stop_str",
     "stop_token_ids", "max_image_size_mb",
 )  # fmt: skip
@@ -42,7 +42,7 @@ FIELDS = (
 TEXTS = {"name": "", "system_template": "{system_message}", "system_message": "", "sep": "\n", "sep2": ""}
 """Field with a text as its value → the default value."""
 DEFAULT_ROLES = ("USER", "ASSISTANT")
-SLOT = re.compile(r"\{(\w+)\}")
+STYLE_SLOT = re.compile(r"\{(\w+)\}")
 
 
 @cache
@@ -54,7 +54,7 @@ def styles() -> Mapping[str, Mapping[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class FastChatConversation:
     """The fields of FastChat's class ``Conversation`` that affect the prompt."""
 
     name: str
@@ -120,7 +120,7 @@ class Conversation:
 
     def _filled(self, form: str, **slots: str) -> str:
         values = {"sep": self.sep, "sep2": self.sep2, **slots}
-        return SLOT.sub(lambda found: values[found[1]], form)
+        return STYLE_SLOT.sub(lambda found: values[found[1]], form)
 
 
 def read_fastchat(source: Source, *, subset: tuple[str, ...] = ()) -> list[Draft]:
@@ -132,7 +132,7 @@ def read_fastchat(source: Source, *, subset: tuple[str, ...] = ()) -> list[Draft
             raise source.refuse(0, "the file must contain a mapping with FastChat's fields, such as name and sep_style")
         return [_draft(one, 0, source, subset) for one in listed]
     file = PythonFile(source)
-    drafts = [_draft(_fields(call, file), call.line, source, subset) for _, call in file.find_calls(CLASSES)]
+    drafts = [_draft(_fields(call, file), call.line, source, subset) for _, call in file.find_calls(FASTCHAT_CLASSES)]
     if not drafts:
         raise source.refuse(0, "the file has no call of Conversation(…) with plain values")
     return [replace(draft, notes=(*draft.notes, *file.notes)) for draft in drafts]
@@ -140,7 +140,7 @@ def read_fastchat(source: Source, *, subset: tuple[str, ...] = ()) -> list[Draft
 
 def _fields(call: CallExpression, file: PythonFile) -> dict[str, Any]:
     file.check_unchanged(call, "the conversation")
-    fields = dict(zip(FIELDS, call.args, strict=False)) | dict(call.keywords)
+    fields = dict(zip(CONVERSATION_FIELDS, call.args, strict=False)) | dict(call.keywords)
     for name, value in fields.items():
         if name == "sep_style" and isinstance(value, NameReference):
             fields[name] = value.last
@@ -206,10 +206,10 @@ def _notes(bos: str, default: str, messages: Any, ids: list[int]) -> Iterator[st
 # ---------------------------------------------------------------- fields
 
 
-def _conversation(fields: Mapping[str, Any], line: int, source: Source) -> Conversation:
-    unknown = ", ".join([str(name) for name in fields if name not in FIELDS])[:80]
+def _conversation(fields: Mapping[str, Any], line: int, source: Source) -> FastChatConversation:
+    unknown = ", ".join([str(name) for name in fields if name not in CONVERSATION_FIELDS])[:80]
     if unknown:
-        raise source.refuse(line, f"unknown field {unknown}; the known fields are {', '.join(FIELDS)}")
+        raise source.refuse(line, f"unknown field {unknown}; the known fields are {', '.join(CONVERSATION_FIELDS)}")
     style = fields.get("sep_style", "ADD_COLON_SINGLE")
     style = style.rsplit(".", 1)[-1].upper() if isinstance(style, str) else str(style)
     if style not in styles():
@@ -222,7 +222,7 @@ def _conversation(fields: Mapping[str, Any], line: int, source: Source) -> Conve
     if "{" in texts["system_template"].replace("{system_message}", ""):
         raise source.refuse(line, "contains a brace outside {system_message}; remove the brace",
                             "system_template")  # fmt: skip
-    return Conversation(roles=(roles[0], roles[1]), sep_style=style, **texts)
+    return FastChatConversation(roles=(roles[0], roles[1]), sep_style=style, **texts)
 
 
 def _text(fields: Mapping[str, Any], name: str, line: int, source: Source) -> str:

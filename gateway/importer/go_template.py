@@ -47,7 +47,7 @@ class Token:
     """For a condition, the required value of the field; None if the field may have any value that is not empty."""
 
 
-RESPONSE = Token("field", "Response")
+RESPONSE_FIELD = Token("field", "Response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ class GoTemplate:
                 exchanges.append(dict.fromkeys(OUTSIDE, ""))
             if field is not None:
                 exchanges[-1][field] = one["Content"]
-        tokens = self.before if RESPONSE in self.before else [*self.before, RESPONSE]
+        tokens = self.before if RESPONSE_FIELD in self.before else [*self.before, RESPONSE_FIELD]
         texts = [_render(tokens, one) for one in exchanges[:-1]]
-        return "".join([*texts, _render(tokens[: tokens.index(RESPONSE) + 1], exchanges[-1])])
+        return "".join([*texts, _render(tokens[: tokens.index(RESPONSE_FIELD) + 1], exchanges[-1])])
 
 
 def parse(template: str) -> GoTemplate:
@@ -109,7 +109,7 @@ def parse(template: str) -> GoTemplate:
             blocks.append((line, len(tokens)))
             tokens.append(Token("if", test[2] or "Role", test[3]))
         elif in_branch and (text == "else" or (test and (test[2] or "Role") in fields)):
-            if RESPONSE in tokens[blocks[-1][1] :]:
+            if RESPONSE_FIELD in tokens[blocks[-1][1] :]:
                 raise GoTemplateError(line, f".Response before an else is not supported; {INSTEAD}")
             blocks[-1] = (line, len(tokens) if test else -1)
             tokens.append(Token("else if", test[2] or "Role", test[3]) if test else Token("else"))

@@ -20,7 +20,7 @@ from gateway.importer.turns import NotTurns, infer
 from gateway.template.huggingface.folder import GENERATION, MOST_BYTES, TOKENIZER, TOKENS_MAP, TOOL_USE
 from gateway.template.spec import JinjaSpec, TemplateSpec
 
-TOOLS = (
+TOOLS_HINT = (
     "the chat template supports tools; to accept them, declare the format of the model's tool calls "
     "with `tools: {parser: …}` (gateway docs tools)"
 )
@@ -144,5 +144,9 @@ def _left_out(jinja: JinjaSpec, hint: str) -> list[str]:
 def _hints(sources: Sequence[tuple[str, str]]) -> list[str]:
     """Return notes about features that the chat template uses and the template file must declare."""
     text = "\n".join([source for _, source in sources])
-    found = {TOOLS: "tools" in text, THINKING: "thinking" in text or "<think>" in text, DAY: "strftime_now" in text}
+    found = {
+        TOOLS_HINT: "tools" in text,
+        THINKING: "thinking" in text or "<think>" in text,
+        DAY: "strftime_now" in text,
+    }
     return [hint for hint, applies in found.items() if applies]

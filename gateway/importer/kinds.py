@@ -8,15 +8,15 @@ from typing import Any
 
 from gateway.core.errors import ConfigError
 from gateway.importer.dataset import DATASETS, INFER, PROMPT, find_datasets
-from gateway.importer.fastchat import CLASSES as FASTCHAT_CLASSES
-from gateway.importer.lazyllm import CLASSES as LAZYLLM_CLASSES
+from gateway.importer.fastchat import FASTCHAT_CLASSES
+from gateway.importer.lazyllm import LAZYLLM_CLASSES
 from gateway.importer.ollama import INSTRUCTIONS
 from gateway.importer.opencompass import META, MODELS
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
-from gateway.template.dataset.validation import TEMPLATES
+from gateway.template.dataset.validation import DATASET_TEMPLATES
 
-KINDS: Mapping[str, str] = {
+SOURCE_KINDS: Mapping[str, str] = {
     "hf": "a chat template: a tokenizer folder, tokenizer_config.json or a .jinja file",
     "opencompass": "models of an OpenCompass or AISBench config, or a meta_template as JSON or YAML",
     "lazyllm": "a LazyLLM prompter: calls in Python, or its arguments as JSON or YAML",
@@ -34,13 +34,13 @@ BY_KEYS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "fastchat": lambda value: "sep_style" in value or "system_template" in value,
     "opencompass": lambda value: META in value or "round" in value or isinstance(value.get(MODELS), list),
     "lazyllm": lambda value: "class" in value or "prompter" in value,
-    "dataset": lambda value: any(key.endswith(DATASETS) or key in (INFER, *TEMPLATES) for key in value),
+    "dataset": lambda value: any(key.endswith(DATASETS) or key in (INFER, *DATASET_TEMPLATES) for key in value),
 }
 """Format → test whether a mapping from a JSON or YAML file has the keys of this format."""
 
 
 def kind_of(source: Source) -> str:
-    """Return the format of a file, one of ``KINDS``. Raises ``ConfigError`` if no format or several formats match."""
+    """Return the format of a file, one of ``SOURCE_KINDS``. Raises ``ConfigError`` if not exactly one matches."""
     name = source.name.replace("\\", "/").rsplit("/", 1)[-1]
     if name in CHAT_TEMPLATES or name.endswith((".jinja", ".jinja2", ".j2")):
         return "hf"
@@ -56,7 +56,7 @@ def kind_of(source: Source) -> str:
         return found[0]
     what = f"the format may be {' or '.join(found)}" if found else "the format is not recognised"
     ways = "" if found else ", or write the template by hand (gateway docs templates)"
-    raise source.refuse(0, f"{what}; choose the format with --kind {'|'.join(KINDS)}{ways}")
+    raise source.refuse(0, f"{what}; choose the format with --kind {'|'.join(SOURCE_KINDS)}{ways}")
 
 
 def _kinds_of_python(file: PythonFile) -> list[str]:

@@ -16,13 +16,13 @@ from gateway.importer.source import Source
 from gateway.template.lazyllm.instruction import slots_of
 from gateway.template.lazyllm.tokens import family, family_names, family_of_model, online_system
 
-CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+LAZYLLM_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AlpacaPrompter": ("alpaca", ("instruction", "extra_keys", "show", "tools")),
     "ChatPrompter": ("chat", ("instruction", "extra_keys", "show", "tools", "skills", "history")),
     "EmptyPrompter": ("empty", ("show", "tools", "skills", "history")),
 }
 """Class → (name in a template file, positional arguments). ``enable_system`` is only a keyword argument."""
-WORDS = {word: name for name, (word, _) in CLASSES.items()}
+WORDS = {word: name for name, (word, _) in LAZYLLM_CLASSES.items()}
 NOT_CARRIED: Mapping[str, str] = {
     "show": "LazyLLM logs the prompt; the gateway shows it in /v1/render",
     "skills": "LazyLLM puts this text after the instruction; add it to the instruction",
@@ -49,18 +49,18 @@ def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
             raise source.refuse(0, "the file must contain a mapping with a prompter's class and arguments")
         word = value.get("class", value.get("prompter"))
         form = WORDS.get(word, word) if isinstance(word, str) else ""
-        if form not in CLASSES:
-            raise source.refuse(0, f"must be one of {', '.join(CLASSES)}", "class")
+        if form not in LAZYLLM_CLASSES:
+            raise source.refuse(0, f"must be one of {', '.join(LAZYLLM_CLASSES)}", "class")
         arguments = {key: one for key, one in value.items() if key not in ("class", "prompter")}
         return [_draft(form, arguments, source.stem, 0, _Model(marks_of), source)]
     file = PythonFile(source)
-    found = list(file.find_calls(tuple(CLASSES)))
+    found = list(file.find_calls(tuple(LAZYLLM_CLASSES)))
     if not found:
-        raise source.refuse(0, f"the file has no call of {' or '.join(CLASSES)} with plain values")
+        raise source.refuse(0, f"the file has no call of {' or '.join(LAZYLLM_CLASSES)} with plain values")
     drafts = []
     for name, call in found:
         file.check_unchanged(call, f"the {call.last}")
-        arguments = dict(zip(CLASSES[call.last][1], call.args, strict=False)) | dict(call.keywords)
+        arguments = dict(zip(LAZYLLM_CLASSES[call.last][1], call.args, strict=False)) | dict(call.keywords)
         for key, argument in arguments.items():
             if key not in NOT_CARRIED and not (key == "tools" and not isinstance(argument, list)):
                 file.check_plain(argument, f"{key} of {call.last}")
@@ -110,7 +110,7 @@ def _model_of(prompter: CallExpression, file: PythonFile, source: Source) -> _Mo
 
 
 def _draft(form: str, arguments: dict[str, Any], name: str, line: int, model: _Model, source: Source) -> Draft:
-    word, known = CLASSES[form]
+    word, known = LAZYLLM_CLASSES[form]
     notes: list[str] = list(model.notes)
     for old, new in MISSPELT.items():
         if old in arguments:

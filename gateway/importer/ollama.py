@@ -31,7 +31,7 @@ PARAMETERS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class ModelfileInstruction:
     """One instruction of a Modelfile, on one or several lines."""
 
     word: str
@@ -83,7 +83,7 @@ def reference_of(template: str, *, subset: tuple[str, ...] = ()) -> Reference:
     )
 
 
-def _template(instructions: Sequence[Instruction], source: Source) -> Instruction:
+def _template(instructions: Sequence[ModelfileInstruction], source: Source) -> ModelfileInstruction:
     for one in instructions:
         if one.word == "RENDERER":
             raise source.refuse(one.line, f"Ollama renders this model by its own code ({one.value}), not a template; "
@@ -95,7 +95,7 @@ def _template(instructions: Sequence[Instruction], source: Source) -> Instructio
     return found[-1]
 
 
-def _notes(instructions: Sequence[Instruction], template: Instruction) -> list[str]:
+def _notes(instructions: Sequence[ModelfileInstruction], template: ModelfileInstruction) -> list[str]:
     notes = ["bos: engine, because Ollama's engine puts the model's BOS before the text"]
     for one in instructions:
         where = f"line {one.line}: {one.word}"
@@ -119,9 +119,9 @@ def _notes(instructions: Sequence[Instruction], template: Instruction) -> list[s
 # ---------------------------------------------------------------- instructions
 
 
-def read_modelfile(source: Source) -> list[Instruction]:
+def read_modelfile(source: Source) -> list[ModelfileInstruction]:
     """Return the instructions of a Modelfile in order. Raises ``ConfigError`` for an invalid instruction."""
-    found: list[Instruction] = []
+    found: list[ModelfileInstruction] = []
     lines = iter(enumerate(source.text().split("\n"), 1))
     for number, line in lines:
         if not line.strip() or line.lstrip().startswith("#"):
@@ -145,7 +145,7 @@ def read_modelfile(source: Source) -> list[Instruction]:
                 parts.append(part)
                 is_closed = part.rstrip().endswith(quote)
             value = "\n".join(parts).strip()[len(quote) : -len(quote)]
-        found.append(Instruction(word=word, name=name, value=value if quote else value.strip(), line=number))
+        found.append(ModelfileInstruction(word=word, name=name, value=value if quote else value.strip(), line=number))
     return found
 
 

@@ -24,8 +24,8 @@ TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 ROLE_KEYS = ("role", "begin", "end", "prompt", "generate", "api_role", "fallback_role")
 STOPS = ("end_str", "stop_words", "stop")
 """The keys for texts that end an answer. They may be in a model or in the model's ``generation_kwargs``."""
-GENERATION = "generation_kwargs"
-IGNORED = frozenset({META, "abbr", *STOPS, *[f"{GENERATION}.{name}" for name in (*STOPS, "eos_token_id")]})
+GENERATION_KWARGS = "generation_kwargs"
+IGNORED = frozenset({META, "abbr", *STOPS, *[f"{GENERATION_KWARGS}.{name}" for name in (*STOPS, "eos_token_id")]})
 """The keys of a model that need no general note, because they are imported or have a special note."""
 SECRET = re.compile(r"key|secret|password|authorization|^token$|^[as]k$", re.IGNORECASE)
 """Matches the names of settings whose values are secret. Notes do not contain these values."""
@@ -44,14 +44,14 @@ PLACES: Mapping[str, str] = {
     "model_kwargs": "give these settings to the engine when you start it",
     "tokenizer_kwargs": "the engine has its own tokenizer; check whether it puts a BOS before a prompt",
     "run_cfg": "set this when you start the engine",
-    **{f"{GENERATION}.{name}": "write in a policy `params: {{default: {{" + name + ": {value}}}}}`" for name in (
+    **{f"{GENERATION_KWARGS}.{name}": "write in a policy `params: {{default: {{" + name + ": {value}}}}}`" for name in (
         "temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty",
     )},
-    **{f"{GENERATION}.{name}": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`" for name in (
+    **{f"{GENERATION_KWARGS}.{name}": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`" for name in (
         "max_new_tokens", "max_tokens",
     )},
-    f"{GENERATION}.do_sample": "write in a policy the temperature; 0 is greedy decoding",
-    f"{GENERATION}.stop_token_ids": "list the texts of these tokens under stop",
+    f"{GENERATION_KWARGS}.do_sample": "write in a policy the temperature; 0 is greedy decoding",
+    f"{GENERATION_KWARGS}.stop_token_ids": "list the texts of these tokens under stop",
 }  # fmt: skip
 """Key of a model → where to set it in the gateway, for the note about this key."""
 
@@ -155,8 +155,8 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
     if stops:
         keys["stop"] = stops
     settings = dict(model)
-    if isinstance(model.get(GENERATION), dict):
-        settings |= {f"{GENERATION}.{key}": one for key, one in settings.pop(GENERATION).items()}
+    if isinstance(model.get(GENERATION_KWARGS), dict):
+        settings |= {f"{GENERATION_KWARGS}.{key}": one for key, one in settings.pop(GENERATION_KWARGS).items()}
     for key, value in settings.items():
         if key not in IGNORED:
             short = shown(value) if isinstance(value, list | dict) else value
@@ -229,7 +229,7 @@ def _make_generating(keys: Mapping[str, Any], notes: list[str]) -> None:
 
 
 def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> list[str]:
-    generation = model.get(GENERATION)
+    generation = model.get(GENERATION_KWARGS)
     found: list[str] = []
     generation = generation if isinstance(generation, dict) else {}
     for owner in (model, generation):

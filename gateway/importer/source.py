@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.core.errors import ConfigError, Problem
 
-MAX_BYTES = 1024 * 1024
+MAX_SOURCE_BYTES = 1024 * 1024
 """Maximum bytes of a source file."""
 
 ReadFile = Callable[[str], bytes | None]
@@ -54,8 +54,9 @@ class Source:
 
     def text(self) -> str:
         """Return the file as text. Raises ``ConfigError`` if the file is not UTF-8 or is too large."""
-        if len(self.data) > MAX_BYTES:
-            raise self.refuse(0, f"the file is larger than {MAX_BYTES // 1024} KiB; copy only the template to a file")
+        if len(self.data) > MAX_SOURCE_BYTES:
+            size = MAX_SOURCE_BYTES // 1024
+            raise self.refuse(0, f"the file is larger than {size} KiB; copy only the template to a file")
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:

@@ -23,7 +23,7 @@ from gateway.importer.source import Source
 from gateway.template.registry import dialogue_of
 from gateway.template.spec import Example
 
-ANSWER = "ANSWER"
+EARLIER_ANSWER = "ANSWER"
 ROLES = {"s": "system", "u": "user", "a": "assistant"}
 
 
@@ -63,12 +63,12 @@ class Turns:
             {"role": "HUMAN", "begin": self.human[0], "end": self.human[1]},
             {"role": "BOT", "begin": self.generate, "end": self.answer[1], "generate": True},
         ]
-        named = {"SYSTEM": self.system, ANSWER: self.answer if self.answer[0] != self.generate else None}
+        named = {"SYSTEM": self.system, EARLIER_ANSWER: self.answer if self.answer[0] != self.generate else None}
         reserved = [{"role": name, "begin": one[0], "end": one[1]} for name, one in named.items() if one is not None]
         if reserved:
             keys["reserved_roles"] = reserved
-        if named[ANSWER] is not None:
-            keys["roles"] = {"assistant": ANSWER}
+        if named[EARLIER_ANSWER] is not None:
+            keys["roles"] = {"assistant": EARLIER_ANSWER}
         return keys
 
 

@@ -48,17 +48,17 @@ def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:
         *[Case(name, _talk(*turns)) for name, turns in EDGES.items()],
         *[Case(name, _talk(*turns)) for name, turns in _look_alikes(tokens).items()],
         Case("content in parts", ({"role": "user", "content": [_part("What is "), _part("1+1?")]},)),
-        *[Case(name, messages, tools) for name, (tools, messages) in TOOLS.items()],
+        *[Case(name, messages, tools) for name, (tools, messages) in TOOL_CASES.items()],
         *[Case(name, _talk(*turns), continue_final=True) for name, turns in CONTINUED.items()],
         *[Case(name, _talk(*turns), whole=True) for name, turns in WHOLE.items()],
     )
 
 
-Turn = tuple[str, str]
+CaseTurn = tuple[str, str]
 """The role and the content of a message."""
 
 
-def _talk(*turns: Turn) -> tuple[Mapping[str, Any], ...]:
+def _talk(*turns: CaseTurn) -> tuple[Mapping[str, Any], ...]:
     return tuple([{"role": role, "content": content} for role, content in turns])
 
 
@@ -66,29 +66,29 @@ def _part(text: str) -> Mapping[str, str]:
     return {"type": "text", "text": text}
 
 
-def _turns(number: int) -> tuple[Turn, ...]:
+def _turns(number: int) -> tuple[CaseTurn, ...]:
     """Return a conversation with ``number`` questions. Every question except the last has an answer."""
     asked = [("user", f"What is {one}+{one}?") for one in range(1, number + 1)]
     answered = [("assistant", f"{one}+{one} is {one + one}.") for one in range(1, number)]
     return (*[turn for pair in zip(asked, answered, strict=False) for turn in pair], asked[-1])
 
 
-SYSTEM: Turn = ("system", "You answer in one sentence.")
-USER: Turn = ("user", "What is 1+1?")
-ASSISTANT: Turn = ("assistant", "1+1 is 2.")
+SYSTEM_TURN: CaseTurn = ("system", "You answer in one sentence.")
+USER: CaseTurn = ("user", "What is 1+1?")
+ASSISTANT: CaseTurn = ("assistant", "1+1 is 2.")
 
-TURNS: Mapping[str, tuple[Turn, ...]] = {
+TURNS: Mapping[str, tuple[CaseTurn, ...]] = {
     "one turn": _turns(1),
     "two turns": _turns(2),
     "three turns": _turns(3),
     "four turns": _turns(4),
     "five turns": _turns(5),
-    "system, one turn": (SYSTEM, *_turns(1)),
-    "system, two turns": (SYSTEM, *_turns(2)),
-    "system, five turns": (SYSTEM, *_turns(5)),
-    "two system messages": (SYSTEM, ("system", "You are polite."), USER),
+    "system, one turn": (SYSTEM_TURN, *_turns(1)),
+    "system, two turns": (SYSTEM_TURN, *_turns(2)),
+    "system, five turns": (SYSTEM_TURN, *_turns(5)),
+    "two system messages": (SYSTEM_TURN, ("system", "You are polite."), USER),
     "system later": (USER, ASSISTANT, ("system", "Now answer in French."), ("user", "What is 2+2?")),
-    "system alone": (SYSTEM,),
+    "system alone": (SYSTEM_TURN,),
     "user twice": (USER, ("user", "And 2+2?")),
     "assistant first": (("assistant", "How can I help?"), USER),
     "assistant last": (USER, ASSISTANT),
@@ -117,7 +117,7 @@ CONTENTS: Mapping[str, str] = {
 }
 """Name of a case → content of its single user message."""
 
-EDGES: Mapping[str, tuple[Turn, ...]] = {
+EDGES: Mapping[str, tuple[CaseTurn, ...]] = {
     "empty system": (("system", ""), USER),
     "empty assistant": (USER, ("assistant", ""), ("user", "Hello?")),
     "blanks around system": (("system", "\n You answer. \n"), USER),
@@ -126,7 +126,7 @@ EDGES: Mapping[str, tuple[Turn, ...]] = {
 """Name of a case → turns. A system or assistant message is empty, or has white space around the text."""
 
 
-def _look_alikes(tokens: Sequence[str]) -> Mapping[str, tuple[Turn, ...]]:
+def _look_alikes(tokens: Sequence[str]) -> Mapping[str, tuple[CaseTurn, ...]]:
     """Return conversations in which messages contain the text of the model's special tokens."""
     words = " ".join(tokens)
     return {
@@ -186,10 +186,10 @@ BOTH = (
     _result(2, "weather", '{"sky": "heiter", "°C": 21}'),
 )
 
-TOOLS: Mapping[str, tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]]] = {
+TOOL_CASES: Mapping[str, tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]]] = {
     "one tool": ((ADD,), ASKED),
     "two tools": ((ADD, WEATHER), ASKED),
-    "tools and system": ((ADD,), (*_talk(SYSTEM), *ASKED)),
+    "tools and system": ((ADD,), (*_talk(SYSTEM_TURN), *ASKED)),
     "tools, two turns": ((ADD,), _talk(*_turns(2))),
     "a call and its result": ((ADD,), (*ASKED, *ADDED)),
     "a call that was answered": ((ADD,), (*ASKED, *ADDED, *_talk(("assistant", "46."), ("user", "Thanks!")))),
@@ -198,14 +198,14 @@ TOOLS: Mapping[str, tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any]
 }
 """Name of a case → tools and messages."""
 
-CONTINUED: Mapping[str, tuple[Turn, ...]] = {
+CONTINUED: Mapping[str, tuple[CaseTurn, ...]] = {
     "continued": (USER, ("assistant", "1+1 is")),
     "continued after a space": (USER, ("assistant", "1+1 is ")),
-    "continued, with system": (SYSTEM, *_turns(2), ("assistant", "It is")),
+    "continued, with system": (SYSTEM_TURN, *_turns(2), ("assistant", "It is")),
 }
 
-WHOLE: Mapping[str, tuple[Turn, ...]] = {
+WHOLE: Mapping[str, tuple[CaseTurn, ...]] = {
     "whole, one turn": (USER, ASSISTANT),
-    "whole, with system": (SYSTEM, USER, ASSISTANT),
+    "whole, with system": (SYSTEM_TURN, USER, ASSISTANT),
     "whole, three turns": (*_turns(3), ("assistant", "3+3 is 6.")),
 }

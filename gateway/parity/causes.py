@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import SYSTEM_ROLES, Dialogue
 from gateway.parity.cases import Case
 from gateway.parity.sides import SideResult
 from gateway.template.registry import first_difference
@@ -141,7 +141,7 @@ def _has_more_system(shorter: str, longer: str, dialogue: Dialogue) -> bool:
     Return False if the request has a system message or tools, because their text is expected there.
     """
     messages = dialogue.messages
-    if dialogue.options.tools or not messages or messages[0].role in ("system", "developer"):
+    if dialogue.options.tools or not messages or messages[0].role in SYSTEM_ROLES:
         return False
     first = messages[0].text.strip()
     for text in dict.fromkeys((shorter, _stripped(shorter, dialogue))):  # the longer text may be trimmed too

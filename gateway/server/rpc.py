@@ -23,10 +23,10 @@ from gateway.core.errors import ConfigError, GatewayError, Problem
 LOG = logging.getLogger("gateway.channel")
 
 LENGTH = struct.Struct("!I")
-RESPONSE = ""
+NO_METHOD = ""
 """The value of ``method`` in a frame that is a response."""
 
-Handler = Callable[[str, Any], Awaitable[Any]]
+RpcHandler = Callable[[str, Any], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ copyreg.pickle(MappingProxyType, lambda proxy: (_proxy, (dict(proxy),)))  # for 
 class RpcChannel:
     """One end of the socket pair. ``handler`` is called with each request of the other process, in a new task."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: RpcHandler) -> None:
         self._reader = reader
         self._writer = writer
         self._handler = handler
@@ -72,7 +72,7 @@ class RpcChannel:
         """Whether the other process has ended."""
 
     @classmethod
-    async def over(cls, sock: socket.socket, handler: Handler) -> RpcChannel:
+    async def over(cls, sock: socket.socket, handler: RpcHandler) -> RpcChannel:
         """Return a channel over a connected socket."""
         reader, writer = await asyncio.open_connection(sock=sock)
         return cls(reader, writer, handler)
@@ -104,7 +104,7 @@ class RpcChannel:
             while True:
                 (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
                 number, method, payload = pickle.loads(await self._reader.readexactly(length))
-                if method == RESPONSE:
+                if method == NO_METHOD:
                     response = self._responses.get(number)
                     if response is not None and not response.done():
                         response.set_result(payload)
@@ -131,4 +131,4 @@ class RpcChannel:
             self._writer.close()
             return
         if number and not self.closed:
-            self._write(number, RESPONSE, response)
+            self._write(number, NO_METHOD, response)

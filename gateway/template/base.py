@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Prompt
-from gateway.template.opencompass.parsers import Mode
+from gateway.template.opencompass.parsers import ParserMode
 from gateway.template.spec import TemplateSpec
 
 
@@ -31,7 +31,7 @@ class Template(Protocol):
 class PromptListTemplate(Protocol):
     """Writes the prompt lists of datasets by OpenCompass's rules. Made by ``registry.build_for_prompt_lists``."""
 
-    def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
+    def write(self, items: str | list[Any], mode: ParserMode = "gen") -> Prompt:
         """Return the prompt for a prompt list or for a text. Mode ``ppl`` includes every turn and the answer.
 
         Raises InvalidValue for an item that the template cannot write, and MediaNotSupported for media that the

@@ -13,7 +13,7 @@ from gateway.core.prompt import PromptMetadata
 
 MAX_LAYOUTS = 256
 """The largest number of layouts that a template keeps."""
-MAX_MESSAGES = 512
+MAX_LAYOUT_MESSAGES = 512
 """The largest number of messages in a layout."""
 
 Roles = tuple[str, ...]

@@ -19,7 +19,7 @@ from gateway.core.events import Event
 from gateway.core.words import quoted, suggest
 from gateway.wire.stored_events import dump_json, make_events, named_events
 
-SECONDS = 1.0
+CALL_SECONDS = 1.0
 """The time limit for the texts of one call, in seconds of the processor."""
 LOG_SECONDS = 0.02
 """The same for a text of the log, because the event loop waits for it."""
@@ -92,7 +92,7 @@ def compile_pattern(text: str) -> Any:
 class Redactor:
     """The patterns of a configuration."""
 
-    def __init__(self, patterns: Sequence[str], seconds: float = SECONDS) -> None:
+    def __init__(self, patterns: Sequence[str], seconds: float = CALL_SECONDS) -> None:
         """``seconds``: the time limit for the texts of one call."""
         self._seconds = seconds
         self._patterns = tuple([(_card_length if one == "card" else len, compile_pattern(one)) for one in patterns])

@@ -64,7 +64,7 @@ def _at_most(limit: int) -> BeforeValidator:
 
 
 TOKEN_ID: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
-PROMPTS: dict[str, Any] = {
+PROMPTS_SCHEMA: dict[str, Any] = {
     "anyOf": [
         {"type": "string"},
         {"type": "array", "minItems": 1, "items": {"type": "string"}},
@@ -206,7 +206,7 @@ class ChatRequest(Shared):
 class CompletionRequest(Shared):
     """``POST /v1/completions``. ``prompt`` may have all four forms of OpenAI's API."""
 
-    prompt: Annotated[Any, WithJsonSchema(PROMPTS)]
+    prompt: Annotated[Any, WithJsonSchema(PROMPTS_SCHEMA)]
     """Checked in ``message_content.py``, because pydantic's messages for a union of four types are not clear."""
     max_tokens: Annotated[int, Field(ge=0, le=2**31)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -219,7 +219,7 @@ class EmbeddingRequest(Strict):
     """``POST /v1/embeddings``."""
 
     model: Annotated[str, Field(min_length=1)]
-    input: Annotated[Any, WithJsonSchema(PROMPTS)]
+    input: Annotated[Any, WithJsonSchema(PROMPTS_SCHEMA)]
     encoding_format: str | None = None
     dimensions: Annotated[int, Field(ge=1, le=2**31)] | None = None
     user: Annotated[str, Field(max_length=MAX_NAME)] | None = None

@@ -79,9 +79,9 @@ INTEGER = schemas.int_schema(ge=-(2**63), lt=2**64)
 NUMBER = _any_of([INTEGER, schemas.float_schema()])
 BYTES = schemas.list_schema(schemas.int_schema(ge=0, lt=256))
 FINISH_REASONS = ["stop", "length", "tool_calls", "content_filter", "function_call"]
-JSON = schemas.definition_reference_schema("json")
-JSON_OBJECT = schemas.dict_schema(TEXT, JSON)
-JSON_LIST = schemas.list_schema(JSON)
+JSON_VALUE = schemas.definition_reference_schema("json")
+JSON_OBJECT = schemas.dict_schema(TEXT, JSON_VALUE)
+JSON_LIST = schemas.list_schema(JSON_VALUE)
 TOP = schemas.tuple_schema([TEXT, NUMBER, schemas.nullable_schema(BYTES)])
 TOKEN = _fields(
     {"token": TEXT, "logprob": schemas.nullable_schema(NUMBER)},

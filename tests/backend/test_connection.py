@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from gateway.backend.http_client.connection import HIGH_WATER, Connection
-from gateway.backend.http_client.response_headers import MAX_HEADERS, MAX_LINE
+from gateway.backend.http_client.response_headers import MAX_HEADER_LINE, MAX_HEADERS
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 
 
@@ -130,7 +130,7 @@ def test_an_answer_is_the_same_however_it_is_sliced(name: str, twice: bool) -> N
 
 EXCESSIVE = {
     "too many headers": OK + b"".join(MANY) + LENGTH,
-    "a header too long": OK + b"x: " + b"y" * MAX_LINE + b"\r\n" + LENGTH,
+    "a header too long": OK + b"x: " + b"y" * MAX_HEADER_LINE + b"\r\n" + LENGTH,
     "a head too long": OK + b"x: y\r\n" * 20 + b"x-long: " + b"z" * (64 * 1024),
 }
 

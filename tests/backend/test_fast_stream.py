@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.backend.openai.events import CHAT, COMPLETIONS, ChunkReader
+from gateway.backend.openai.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChunkReader
 from gateway.backend.openai.fast_stream import ATTEMPTS, Sample, SseSplicer
 from gateway.core import fast_paths
 from gateway.core.dialogue import EMPTY_MAPPING
@@ -23,7 +23,7 @@ from gateway.stream.stop_search import stop_set
 
 pytestmark = pytest.mark.skipif(not fast_paths.ENABLED, reason="compares the fast path with the general form")
 
-SHAPES = {"completions": COMPLETIONS, "chat": CHAT}
+SHAPES = {"completions": COMPLETIONS_FORMAT, "chat": CHAT_FORMAT}
 STOPS = ("<eo>", "\n")
 
 
@@ -197,7 +197,7 @@ def test_only_the_text_itself_is_learnt() -> None:
     """Another string of the same value and the same key, spaced otherwise, is none of the choice's."""
     frames: list[bytes] = []
     splice = splice_into(frames)
-    reader = ChunkReader(COMPLETIONS, "m/0", 1)
+    reader = ChunkReader(COMPLETIONS_FORMAT, "m/0", 1)
     reader.read(chunk("completions", "a", more={"text": "a"}))
     passes = SseSplicer(reader, SseParser(), splice).take
     choice = b'{"index":0,"text" :"%b","logprobs":null,"finish_reason":null}'

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.backend.openai.events import CHAT, COMPLETIONS, ChoiceFormat, ChunkReader, read_usage
+from gateway.backend.openai.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChoiceFormat, ChunkReader, read_usage
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Finish, Usage
 from tests.backend.ask import chat, complete
@@ -91,7 +91,7 @@ def test_reasoning_goes_beside_the_text(up: FaultyUpstream) -> None:
 
 
 @pytest.mark.parametrize("index", [1, -1])
-@pytest.mark.parametrize("form", [COMPLETIONS, CHAT], ids=["completions", "chat"])
+@pytest.mark.parametrize("form", [COMPLETIONS_FORMAT, CHAT_FORMAT], ids=["completions", "chat"])
 def test_a_choice_that_was_not_requested_is_skipped_with_one_notice(form: ChoiceFormat, index: int) -> None:
     reader = ChunkReader(form, "m/0", 1)
     ours = {"index": 0, "text": "a", "delta": {"content": "a"}, "finish_reason": None}
@@ -114,7 +114,7 @@ def test_tool_calls_keep_their_fragments_and_index(up: FaultyUpstream, stream: b
 
 
 def test_an_empty_delta_says_nothing() -> None:
-    answer = ChunkReader(CHAT, "m/0", 1)
+    answer = ChunkReader(CHAT_FORMAT, "m/0", 1)
     answer.read({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "", "tool_calls": None}}]})
     assert answer.read({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": ""}]}) == []
 
@@ -134,12 +134,12 @@ SHAPES = {  # chunks that are none: skipping one could lose text
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_chunk_of_another_shape_is_an_error(name: str) -> None:
     with pytest.raises(GatewayError) as caught:
-        ChunkReader(COMPLETIONS, "m/0", 1).read(SHAPES[name])
+        ChunkReader(COMPLETIONS_FORMAT, "m/0", 1).read(SHAPES[name])
     assert caught.value.code in ("upstream_invalid_stream", "upstream_invalid_response")
 
 
 def test_text_after_the_finish_is_an_error() -> None:
-    answer = ChunkReader(COMPLETIONS, "m/0", 1)
+    answer = ChunkReader(COMPLETIONS_FORMAT, "m/0", 1)
     answer.read({"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]})
     assert answer.read({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}) == []
     with pytest.raises(GatewayError):
@@ -148,12 +148,12 @@ def test_text_after_the_finish_is_an_error() -> None:
 
 def test_an_aborted_answer_is_no_stop() -> None:
     with pytest.raises(GatewayError) as caught:
-        ChunkReader(COMPLETIONS, "m/0", 1).read({"choices": [{"text": "a", "finish_reason": "abort"}]})
+        ChunkReader(COMPLETIONS_FORMAT, "m/0", 1).read({"choices": [{"text": "a", "finish_reason": "abort"}]})
     assert caught.value.code == "upstream_incomplete"
 
 
 def test_a_high_surrogate_at_the_end_is_flushed_with_the_finish() -> None:
-    answer = ChunkReader(COMPLETIONS, "m/0", 1)
+    answer = ChunkReader(COMPLETIONS_FORMAT, "m/0", 1)
     answer.read({"choices": [{"text": "a\ud83d"}]}, surrogates=True)
     events = answer.read({"choices": [{"text": "", "finish_reason": "stop"}]})
     assert events == [Delta(0, "\ufffd"), Finish(0, "stop")]
@@ -252,7 +252,7 @@ CHUNK = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("shape", [COMPLETIONS, CHAT], ids=["completions", "chat"])
+@pytest.mark.parametrize("shape", [COMPLETIONS_FORMAT, CHAT_FORMAT], ids=["completions", "chat"])
 @given(chunks=st.lists(CHUNK, max_size=4))
 def test_an_ordinary_chunk_says_the_same_either_way(shape: ChoiceFormat, chunks: list[dict[str, Any]]) -> None:
     general, straight = ChunkReader(shape, "m/0", 2), ChunkReader(shape, "m/0", 2)
@@ -269,13 +269,13 @@ def test_an_ordinary_chunk_says_the_same_either_way(shape: ChoiceFormat, chunks:
 
 
 ORDINARY = {
-    "completions": (COMPLETIONS, {"index": 0, "text": "a", "logprobs": None, "finish_reason": None}),
+    "completions": (COMPLETIONS_FORMAT, {"index": 0, "text": "a", "logprobs": None, "finish_reason": None}),
     "completions of vllm": (
-        COMPLETIONS,
+        COMPLETIONS_FORMAT,
         {"index": 0, "text": "a", "logprobs": None, "finish_reason": None, "stop_reason": None, "token_ids": None},
     ),
-    "chat": (CHAT, {"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}),
-    "chat with a role each time": (CHAT, {"index": 0, "delta": {"role": "assistant", "content": "a"}}),
+    "chat": (CHAT_FORMAT, {"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}),
+    "chat with a role each time": (CHAT_FORMAT, {"index": 0, "delta": {"role": "assistant", "content": "a"}}),
 }
 
 
@@ -289,7 +289,7 @@ def test_ordinary_chunks_take_the_straight_way_once_their_choice_has_begun(name:
 
 
 def test_half_a_character_is_waited_for_the_careful_way() -> None:
-    answer = ChunkReader(COMPLETIONS, "m/0", 1)
+    answer = ChunkReader(COMPLETIONS_FORMAT, "m/0", 1)
     answer.read({"choices": [{"index": 0, "text": "a\ud83d"}]}, surrogates=True)
     plain = {"choices": [{"index": 0, "text": "b"}]}
     assert answer.fast_text_delta(plain) is None

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.embedded.engine import Engine
+from gateway.backend.embedded.engine import EmbeddedEngine
 from gateway.core.errors import Overloaded
 from gateway.core.events import Begun, Delta
 from tests.backend_embedded.conftest import DEMO, RIGHT, demo_target, exchange, hear
@@ -23,7 +23,7 @@ def slow(demo: EmbeddedBackend, delay: float) -> EmbeddedBackend:
     return EmbeddedBackend(demo_target("slow/0", options={"token_delay": delay}), demo.engine)
 
 
-async def until_idle(engine: Engine, limit: float = 60) -> float:
+async def until_idle(engine: EmbeddedEngine, limit: float = 60) -> float:
     """Seconds until the engine has nothing to do; fails after ``limit``."""
     began = time.monotonic()
     while engine.active:
@@ -33,9 +33,9 @@ async def until_idle(engine: Engine, limit: float = 60) -> float:
 
 
 def test_a_model_loads_in_a_moment() -> None:
-    Engine(DEMO)
+    EmbeddedEngine(DEMO)
     began = time.process_time()
-    Engine(DEMO)
+    EmbeddedEngine(DEMO)
     assert time.process_time() - began < 3
 
 
@@ -193,7 +193,7 @@ def test_a_full_queue_is_overloaded(demo: EmbeddedBackend) -> None:
 
 
 def test_the_engine_serves_one_event_loop_after_another() -> None:
-    engine = Engine(DEMO)
+    engine = EmbeddedEngine(DEMO)
     backend = EmbeddedBackend(demo_target(), engine)
     asked = exchange(RIGHT.format("1+1"), temperature=0, stops=["<eob>"])
     assert asyncio.run(hear(backend, asked)).text() == "2"

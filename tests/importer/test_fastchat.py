@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.importer.fastchat import Conversation, read_fastchat, styles
+from gateway.importer.fastchat import FastChatConversation, read_fastchat, styles
 from gateway.template.registry import build, dialogue_of
 from gateway.template.spec import Example
 from gateway.template.validation.template import parse_spec
@@ -158,6 +158,6 @@ def test_a_field_that_is_set_later_is_refused_and_a_method_is_told() -> None:
 
 
 def test_an_empty_message_is_an_open_turn_in_fastchat() -> None:
-    conversation = Conversation("x", ("U", "A"), "ADD_COLON_SINGLE", "\n")
+    conversation = FastChatConversation("x", ("U", "A"), "ADD_COLON_SINGLE", "\n")
     text = conversation.prompt(dialogue_of(Example(({"role": "user", "content": ""},)), whole=True))
     assert text == "\nU:"

@@ -16,7 +16,7 @@ from gateway.core.events import Delta
 from gateway.policy.deliver.cache import Cache
 from gateway.policy.deliver.storage.cache_store import UNUSABLE, StoredAnswer, StoreFailed
 from gateway.policy.deliver.storage.cache_stores import CacheStores
-from gateway.policy.deliver.storage.redis_store import LARGE, MAX_VALUE, PREFIX, RedisStore
+from gateway.policy.deliver.storage.redis_store import CACHE_PREFIX, LARGE, MAX_VALUE, RedisStore
 from tests.policy.responses import exchange, read_response_async
 from tests.policy.test_cache import EVENTS, HELLO, model
 from tests.recording_backend import RecordingBackend
@@ -48,7 +48,7 @@ def test_an_answer_that_one_gateway_keeps_is_a_hit_in_another_until_its_ttl_is_o
         assert await asked(Cache(inner, one, model(ttl=600))) == ("miss", "hello")
         assert await asked(Cache(inner, other, model(ttl=600))) == ("hit", "hello")
         assert len(inner.exchanges) == 1
-        (key,) = await one._server.redis.keys(PREFIX + "*")
+        (key,) = await one._server.redis.keys(CACHE_PREFIX + "*")
         assert 0 < await one._server.redis.pttl(key) <= 600_000
         for each in stores:
             await each.aclose()
@@ -89,7 +89,7 @@ def test_every_event_is_read_as_it_was_written_and_a_large_answer_is_not_kept(va
         assert long.events == (Delta(0, "x" * LARGE),)
         assert await store.get(b"large") is None
         for value in (b"12.5 [", b"nan []", b"inf []", b" []", b"x"):
-            await store._server.redis.set(PREFIX + b"all".hex(), value)
+            await store._server.redis.set(CACHE_PREFIX + b"all".hex(), value)
             assert await store.get(b"all") is UNUSABLE
             await store.put(b"all", StoredAnswer(12.5, EVENTS), 600.0, replace=True)
             assert await store.get(b"all") == StoredAnswer(12.5, EVENTS)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from openai.lib.streaming._deltas import accumulate_delta
 
-from gateway.backend.openai.events import CHAT, COMPLETIONS, ChoiceFormat, ChunkReader
+from gateway.backend.openai.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChoiceFormat, ChunkReader
 from gateway.calls.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
 from gateway.core.answer_markers import Thinking
@@ -58,7 +58,7 @@ class Script:
     stops: tuple[str, ...] = ()
     scored: bool = False
     """True: the engine gives the log probabilities, of one token for each character."""
-    form: ChoiceFormat = COMPLETIONS
+    form: ChoiceFormat = COMPLETIONS_FORMAT
 
     @property
     def ends_early(self) -> bool:
@@ -310,7 +310,7 @@ def fragments(message: Message) -> list[Message]:
 def test_a_stream_of_an_api_model_is_its_whole_answer_in_pieces(name: str) -> None:
     message = MESSAGES[name]
     reason = "tool_calls" if "tool_calls" in message else "stop"
-    script = Script(("",), (reason,), form=CHAT)
+    script = Script(("",), (reason,), form=CHAT_FORMAT)
     end = {"index": 0, "finish_reason": reason}
     told = chunk([{**end, "message": {"role": "assistant", **message}}], usage=USAGE)
     chunks = [chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in fragments(message)]

@@ -21,7 +21,7 @@ from gateway.core.dialogue import (
 )
 from gateway.core.errors import RoleNotSupported
 from gateway.core.prompt import Prompt, PromptMetadata
-from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, PromptLayout
+from gateway.template.layout import MAX_LAYOUT_MESSAGES, MAX_LAYOUTS, PromptLayout
 from gateway.template.meta.renderer import MetaTemplate
 from gateway.template.registry import dialogue_of
 from gateway.template.spec import Example
@@ -128,7 +128,7 @@ def test_each_text_stands_in_its_gap(name: str) -> None:
 def test_an_order_is_laid_out_once_unless_it_is_long() -> None:
     made = template(PLAIN)
     assert isinstance(made, MetaTemplate)
-    for length in (1, 3, 1, MAX_MESSAGES + 1, MAX_MESSAGES + 1):
+    for length in (1, 3, 1, MAX_LAYOUT_MESSAGES + 1, MAX_LAYOUT_MESSAGES + 1):
         assert made.render(dialogue(*[(U, "q")] * length)).text.count("<HUMAN>: q") == length
     assert made._layouts.cache_info()[:4] == (1, 2, MAX_LAYOUTS, 2)  # hits, misses, limit, kept
 

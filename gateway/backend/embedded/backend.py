@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway.backend.embedded.request import PARAMS, EngineRequest, PromptTokens, read_params
+from gateway.backend.embedded.request import PARAMS, EngineRequest, TokenizedPrompt, read_params
 from gateway.backend.engines import EMBEDDED
 from gateway.backend.openai.bos import bos_rule
 from gateway.backend.openai.neutral_values import without_neutral_values
@@ -19,7 +19,7 @@ from gateway.core.exchange import Events, Exchange, RawPrompt
 from gateway.stream.batches import IteratorEvents
 
 if TYPE_CHECKING:
-    from gateway.backend.embedded.engine import Engine, RunningRequest
+    from gateway.backend.embedded.engine import EmbeddedEngine, RunningRequest
 
 MAX_CHOICES = 4096
 """The maximum of the number of prompts times ``n`` in one call."""
@@ -30,7 +30,7 @@ class EmbeddedBackend:
 
     capabilities = EMBEDDED
 
-    def __init__(self, target: TargetSpec, engine: Engine) -> None:
+    def __init__(self, target: TargetSpec, engine: EmbeddedEngine) -> None:
         """Raises ``ConfigError`` for an invalid option ``token_delay``."""
         self.engine = engine
         self._label = target.label
@@ -69,7 +69,7 @@ class EmbeddedBackend:
         prompts = tuple(self._tokenize(prompt, add, params.max_tokens) for prompt in exchange.prompts)
         return EngineRequest(exchange=exchange, params=params, prompts=prompts, token_delay=self._token_delay)
 
-    def _tokenize(self, prompt: RawPrompt, add_special_tokens: bool, max_tokens: int) -> PromptTokens:
+    def _tokenize(self, prompt: RawPrompt, add_special_tokens: bool, max_tokens: int) -> TokenizedPrompt:
         limit, size = self.engine.max_model_len, self.engine.vocabulary_size
         if isinstance(prompt, str):
             encoding = self.engine.vocabulary.encode(prompt, add_special_tokens)
@@ -90,7 +90,7 @@ class EmbeddedBackend:
                 "Please reduce your prompt; or completion length.",
                 param="prompt",
             )
-        return PromptTokens(tokens, prompt if isinstance(prompt, str) else None, added)
+        return TokenizedPrompt(tokens, prompt if isinstance(prompt, str) else None, added)
 
 
 def _check(exchange: Exchange) -> None:

@@ -15,7 +15,7 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from gateway.backend.embedded.engine import Engine
+    from gateway.backend.embedded.engine import EmbeddedEngine
 
 READ = ("*.json", "*.safetensors")
 _Key = tuple[Path, int | None, tuple[tuple[str, int, int], ...]]
@@ -25,10 +25,10 @@ class EngineCache:
     """The loaded engines, by folder, context length and state of the files."""
 
     def __init__(self) -> None:
-        self._engines: WeakValueDictionary[_Key, Engine] = WeakValueDictionary()
+        self._engines: WeakValueDictionary[_Key, EmbeddedEngine] = WeakValueDictionary()
         self._loading = threading.Lock()
 
-    def get(self, target: TargetSpec) -> Engine:
+    def get(self, target: TargetSpec) -> EmbeddedEngine:
         """Return the engine for a target's folder. Loading a new engine blocks.
 
         Raises ``ConfigError`` for problems of the folder, the options or the installed packages.
@@ -47,11 +47,11 @@ class EngineCache:
             return engine
 
 
-def _load(folder: Path, max_model_len: int | None) -> Engine:
+def _load(folder: Path, max_model_len: int | None) -> EmbeddedEngine:
     try:
         # numpy and tokenizers are slow to import: only an embedded target needs them.
-        from gateway.backend.embedded.engine import Engine
+        from gateway.backend.embedded.engine import EmbeddedEngine
 
-        return Engine(folder, max_model_len)
+        return EmbeddedEngine(folder, max_model_len)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigError((Problem(str(folder), 0, "", f"cannot be loaded: {error}"),)) from error

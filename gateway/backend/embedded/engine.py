@@ -44,7 +44,7 @@ class RunningRequest:
     cancelled: bool = False
 
 
-class Engine:
+class EmbeddedEngine:
     """One loaded model, shared by all targets with its folder."""
 
     def __init__(self, folder: Path, max_model_len: int | None = None) -> None:

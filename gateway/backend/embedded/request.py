@@ -58,13 +58,13 @@ RANGES: Mapping[str, tuple[type, float, float]] = {
     "add_special_tokens": (bool, 0, 1),
 }
 """Parameter → (type, smallest value, largest value)."""
-KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number"}
 PARAMS = frozenset({*RANGES, "logit_bias", "user"})
 """Every parameter of a call except ``n``, the stop strings and the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
-class PromptTokens:
+class TokenizedPrompt:
     """One prompt, tokenized."""
 
     tokens: tuple[int, ...]
@@ -80,7 +80,7 @@ class EngineRequest:
 
     exchange: Exchange
     params: CallParams
-    prompts: tuple[PromptTokens, ...]
+    prompts: tuple[TokenizedPrompt, ...]
     token_delay: float = 0.0
     """Seconds that the engine waits before each step of each choice."""
 
@@ -98,7 +98,7 @@ def read_params(params: Mapping[str, Any], vocabulary_size: int) -> CallParams:
             fits = type(value) is kind or (kind is float and type(value) is int)
             if not fits or not low <= value <= high:
                 between = "" if kind is bool else f" between {low:g} and {high:g}"
-                raise InvalidValue(f"{name} must be {KINDS[kind]}{between}", param=name)
+                raise InvalidValue(f"{name} must be {TYPE_NAMES[kind]}{between}", param=name)
     given.pop("user", None)
     if "logit_bias" in given:
         given["logit_bias"] = _bias(given["logit_bias"], vocabulary_size)

@@ -13,7 +13,13 @@ from typing import cast
 
 import httptools
 
-from gateway.backend.http_client.response_headers import HTTP_FAULTS, MAX_HEADERS, MAX_LINE, ResponseHeaders, media_type
+from gateway.backend.http_client.response_headers import (
+    HTTP_FAULTS,
+    MAX_HEADER_LINE,
+    MAX_HEADERS,
+    ResponseHeaders,
+    media_type,
+)
 from gateway.core.errors import (
     SEND_AGAIN,
     UpstreamDisconnected,
@@ -294,7 +300,7 @@ class Connection(asyncio.Protocol):
         if end >= 0 and not self._interim and head.startswith(b"HTTP/"):
             head = head[: end + 4]
         self._head_pieces[:] = (head,)
-        large = len(head) > MAX_LINE or head.count(b"\n") > MAX_HEADERS
+        large = len(head) > MAX_HEADER_LINE or head.count(b"\n") > MAX_HEADERS
         if not 200 <= status < 600 or (large and self._read_headers().is_excessive):
             self._chunks.clear()
             self.status, self.response_complete = 0, False

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import httptools
 
-MAX_LINE = 8190
+MAX_HEADER_LINE = 8190
 """The maximum size of a status line, and of one header field, in bytes."""
 MAX_HEADERS = 256
 HTTP_FAULTS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
@@ -35,7 +35,7 @@ class ResponseHeaders:
         self._fields: list[tuple[bytes, bytes]] = []
         self._complete = False
         self.is_excessive = False
-        """True: there are more than ``MAX_HEADERS`` fields, or a field is longer than ``MAX_LINE``."""
+        """True: there are more than ``MAX_HEADERS`` fields, or a field is longer than ``MAX_HEADER_LINE``."""
         self._parser = httptools.HttpResponseParser(self)
         try:
             self._parser.feed_data(head)
@@ -62,7 +62,7 @@ class ResponseHeaders:
     def on_header(self, name: bytes, value: bytes) -> None:
         """llhttp calls this for each header field."""
         if not self._complete:
-            if len(self._fields) >= MAX_HEADERS or len(name) + len(value) > MAX_LINE:
+            if len(self._fields) >= MAX_HEADERS or len(name) + len(value) > MAX_HEADER_LINE:
                 self.is_excessive = True
             self._fields.append((name, value))
 

@@ -18,7 +18,7 @@ from typing import Any
 from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS, LITELLM, OPENAI_STOPS
 from gateway.backend.litellm.errors import gateway_error
 from gateway.backend.litellm.sdk import load, provider_of, switch_logging_off
-from gateway.backend.openai.events import CHAT, ChunkReader, read_usage
+from gateway.backend.openai.events import CHAT_FORMAT, ChunkReader, read_usage
 from gateway.backend.openai.neutral_values import without_neutral_values
 from gateway.backend.openai.request_body import refuse_stream_options, stops_notice
 from gateway.config.snapshot import TargetSpec
@@ -72,7 +72,7 @@ class LiteLLMBackend:
             raise gateway_error(error, exchange.params, self._private) from error
         try:
             notices = (*stops_notice(exchange, OPENAI_STOPS), *self._provider.dropped.notices(exchange), *left_out)
-            reader = ChunkReader(CHAT, self._target.label, exchange.n, notices)
+            reader = ChunkReader(CHAT_FORMAT, self._target.label, exchange.n, notices)
             async with aclosing(_events(reply, reader, exchange, self._private)) as events:
                 yield IteratorEvents(events)
         finally:

@@ -32,7 +32,7 @@ class Probe:
     """The value that switches the parameter's effect off."""
 
 
-PROBES: Mapping[str, Probe] = {
+PARAMETER_PROBES: Mapping[str, Probe] = {
     "response_format": Probe(
         (
             {"type": "json_object"},
@@ -84,9 +84,9 @@ class Dropped:
 
     def refuse(self, params: Mapping[str, Any]) -> None:
         """Raise ``UnsupportedParameter`` for a value that would be left out."""
-        for name in sorted(PROBES.keys() & params.keys()):
+        for name in sorted(PARAMETER_PROBES.keys() & params.keys()):
             form = form_of(params[name])
-            if (name, form) in self.values and PROBES[name].beside.keys() <= params.keys():
+            if (name, form) in self.values and PARAMETER_PROBES[name].beside.keys() <= params.keys():
                 message = f"the gateway does not send {name}={form} to this model's provider"
                 raise UnsupportedParameter(f"{message}; leave it out or send another value", param=name)
 
@@ -112,7 +112,7 @@ def dropped_for(litellm: Any, model: str, provider: str, params: Set[str]) -> Dr
             return None
 
     values, merged = {*NEVER_SENT, *DROPPED_LATER.get(provider, ())}, set()
-    for name, probe in PROBES.items():
+    for name, probe in PARAMETER_PROBES.items():
         if name not in params:
             continue
         without = [request(probe.beside), request({**probe.beside, name: probe.off})]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from gateway.backend.litellm.dropped import DISTORTED, PROBES, Dropped, dropped_for
+from gateway.backend.litellm.dropped import DISTORTED, PARAMETER_PROBES, Dropped, dropped_for
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, MediaNotAllowed, Problem
 from gateway.core.words import install_extra, quoted
@@ -62,7 +62,7 @@ def provider_of(target: TargetSpec) -> Provider:
         raise ConfigError((Problem(target.label, 0, "model", message),)) from error
     like_openai = name in OPENAI_LIKE
     found = None if like_openai else litellm.get_supported_openai_params(model=model, custom_llm_provider=name)
-    translated = frozenset() if like_openai else frozenset(PROBES if found is None else found)
+    translated = frozenset() if like_openai else frozenset(PARAMETER_PROBES if found is None else found)
     return Provider(
         openai_like=like_openai,
         passes_addresses=name in PASSES_ADDRESSES,

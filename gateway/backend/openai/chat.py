@@ -7,7 +7,7 @@ from typing import Any
 from gateway.backend.engines import CHAT_PARAMS
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.base import OpenAIBackend
-from gateway.backend.openai.events import CHAT
+from gateway.backend.openai.events import CHAT_FORMAT
 from gateway.backend.openai.neutral_values import without_neutral_values
 from gateway.backend.openai.request_body import add_common_fields, stops_notice, unverified_notice
 from gateway.config.snapshot import TargetSpec
@@ -19,7 +19,7 @@ class ChatBackend(OpenAIBackend):
     """Backend of a target with ``speaks: chat``."""
 
     path = "/chat/completions"
-    format = CHAT
+    format = CHAT_FORMAT
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
         """For the parameters see ``OpenAIBackend``."""

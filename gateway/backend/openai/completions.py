@@ -9,7 +9,7 @@ from gateway.backend.engines import COMPLETIONS_PARAMS
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.base import OpenAIBackend
 from gateway.backend.openai.bos import bos_rule, without_bos
-from gateway.backend.openai.events import COMPLETIONS
+from gateway.backend.openai.events import COMPLETIONS_FORMAT
 from gateway.backend.openai.neutral_values import is_neutral, without_neutral_values
 from gateway.backend.openai.request_body import add_common_fields, unverified_notice
 from gateway.config.snapshot import TargetSpec
@@ -24,7 +24,7 @@ class CompletionsBackend(OpenAIBackend):
     """Backend of a target with ``speaks: completions``."""
 
     path = "/completions"
-    format = COMPLETIONS
+    format = COMPLETIONS_FORMAT
 
     def __init__(self, target: TargetSpec, client: HttpClient, connect_timeout: float = 2.0) -> None:
         """For the parameters see ``OpenAIBackend``."""

@@ -70,13 +70,13 @@ def _chat_plain_text(choice: Mapping[str, Any]) -> object:
     return delta.get("content")
 
 
-COMPLETIONS = ChoiceFormat(
+COMPLETIONS_FORMAT = ChoiceFormat(
     message=None,
     plain_text=lambda choice: choice.get("text"),
     logprobs=from_completions,
     keys=frozenset({"index", "text", "logprobs", "finish_reason"}),
 )
-CHAT = ChoiceFormat(
+CHAT_FORMAT = ChoiceFormat(
     message=_chat_message,
     plain_text=_chat_plain_text,
     logprobs=from_chat,

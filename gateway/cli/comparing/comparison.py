@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.backend.tokenizer import Tokenizer
-from gateway.cli.chat_folders import TEMPLATES, chat_template_in, folder_of, read_chat_folder
+from gateway.cli.chat_folders import CHAT_TEMPLATE_FILES, chat_template_in, folder_of, read_chat_folder
 from gateway.cli.comparing.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
 from gateway.cli.options import CommandError
 from gateway.cli.rendering import find_any, find_model, route_of
@@ -170,7 +170,7 @@ def _model_folder(model: ModelSpec | None) -> Path:
         if chat_template_in(folder) is not None:
             return folder
     reason = (
-        f"{_relative(folders[0])} does not contain {' or '.join(TEMPLATES)}"
+        f"{_relative(folders[0])} does not contain {' or '.join(CHAT_TEMPLATE_FILES)}"
         if folders
         else "no tokenizer is set in gateway.yaml"
     )
@@ -182,7 +182,7 @@ def _model_folder(model: ModelSpec | None) -> Path:
 def _chat_reference(path: Path, ours: TemplateSpec, options: ParityOptions) -> _Reference:
     file = chat_template_in(path) if path.is_dir() else path
     if file is None:
-        raise CommandError(f"{path} has no chat template; it must contain {' or '.join(TEMPLATES)}")
+        raise CommandError(f"{path} has no chat template; it must contain {' or '.join(CHAT_TEMPLATE_FILES)}")
     spec = read_chat_folder(file, ours.jinja, options.kwargs, options.variant).spec
     assert spec.jinja is not None
     template, engine = chat_template_renderer(spec, options.engine)

@@ -13,11 +13,11 @@ import orjson
 from gateway.backend.http_client.client import HttpClient, json_headers, server_root
 from gateway.backend.http_client.connection import Connection
 from gateway.backend.openai.upstream_request import read_body
+from gateway.cli.connecting.engine import CONNECT_SECONDS
 from gateway.cli.options import CommandError
 from gateway.core.errors import UpstreamError
 from gateway.stream.sse import SseParser
 
-CONNECT_SECONDS = 5.0
 FAILED = 1
 """The exit code if the gateway cannot be reached, or answers with an error."""
 

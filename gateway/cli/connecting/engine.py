@@ -10,7 +10,7 @@ from gateway.backend.http_client.client import HttpClient, json_headers
 from gateway.backend.openai.tokenizer_client import fetch_json
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 
-SECONDS = 10.0
+REQUEST_SECONDS = 10.0
 """The timeout of one request, in seconds."""
 CONNECT_SECONDS = 5.0
 
@@ -29,10 +29,10 @@ async def served_models(url: str, key: str | None, client: HttpClient) -> tuple[
     secrets = () if key is None else (key,)
     try:
         endpoint = client.endpoint(f"{url}/models", json_headers(key), CONNECT_SECONDS, secrets, "GET")
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(REQUEST_SECONDS):
             answer = await fetch_json(endpoint, b"", "/models", url)
     except TimeoutError:
-        raise UpstreamTimeout(f"the model's server did not answer /models within {SECONDS:g} s") from None
+        raise UpstreamTimeout(f"the model's server did not answer /models within {REQUEST_SECONDS:g} s") from None
     match answer:
         case {"data": [*cards]} if all(_is_card(card) for card in cards):
             return tuple([ServedModel(card["id"], str(card.get("owned_by", ""))) for card in cards])

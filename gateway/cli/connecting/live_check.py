@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gateway.backend.engines import declared_capabilities
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.tokenizer_client import TokenizerClient
-from gateway.cli.connecting.engine import CONNECT_SECONDS, SECONDS, served_models
+from gateway.cli.connecting.engine import CONNECT_SECONDS, REQUEST_SECONDS, served_models
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
 from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
@@ -94,7 +94,7 @@ async def _bos(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
     """
     if target.speaks != "completions" or not declared_capabilities(target).renders:
         return ""
-    tokenizer = TokenizerClient(target, client, CONNECT_SECONDS, SECONDS)
+    tokenizer = TokenizerClient(target, client, CONNECT_SECONDS, REQUEST_SECONDS)
     try:
         plain, full = [
             (await tokenizer.tokenize({"prompt": TEXT, "add_special_tokens": special}))["tokens"]

@@ -8,7 +8,7 @@ import ssl
 import time
 from pathlib import Path
 
-from gateway.cli.connecting.engine import SECONDS
+from gateway.cli.connecting.engine import REQUEST_SECONDS
 from gateway.cli.connecting.live_check import LiveResult
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.sections.keys import EXPIRES_SOON
@@ -35,7 +35,7 @@ async def check_server(snapshot: Snapshot, document: YamlDocument) -> list[LiveR
 async def _store(spec: StoreSpec, document: YamlDocument) -> LiveResult:
     from gateway.backend.redis_server import probe
 
-    if fault := await probe(spec, SECONDS):
+    if fault := await probe(spec, REQUEST_SECONDS):
         return LiveResult("store", "problem", document.problem(("store", "url"), f"{spec.url} {fault}"))
     return LiveResult("store", f"{spec.url} answers, and can be written")
 

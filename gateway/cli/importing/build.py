@@ -31,15 +31,15 @@ from gateway.template.lazyllm.filler import slots_in
 from gateway.template.registry import build, dialogue_of
 from gateway.template.spec import Example, TemplateSpec
 
-SYSTEM = {"role": "system", "content": "Answer with a number."}
-QUESTION = {"role": "user", "content": "1+1=?"}
-FOLLOW_UP = (QUESTION, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2+2=?"})
-ANSWER = {"role": "assistant", "content": "4"}
+SYSTEM_MESSAGE = {"role": "system", "content": "Answer with a number."}
+EXAMPLE_QUESTION = {"role": "user", "content": "1+1=?"}
+FOLLOW_UP = (EXAMPLE_QUESTION, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2+2=?"})
+EXAMPLE_ANSWER = {"role": "assistant", "content": "4"}
 """The last message of the examples of a template that renders only complete conversations."""
-CONVERSATIONS = ((QUESTION,), FOLLOW_UP, (SYSTEM, QUESTION), (SYSTEM, *FOLLOW_UP))
+CONVERSATIONS = ((EXAMPLE_QUESTION,), FOLLOW_UP, (SYSTEM_MESSAGE, EXAMPLE_QUESTION), (SYSTEM_MESSAGE, *FOLLOW_UP))
 """The conversations of the examples. A conversation that the reference excludes or refuses is left out."""
-Spec = TypeVar("Spec", TemplateSpec, PromptSpec)
-ReadFile = Callable[[Files, Path, str, AddProblem], Spec | None]
+SpecType = TypeVar("SpecType", TemplateSpec, PromptSpec)
+ReadSpec = Callable[[Files, Path, str, AddProblem], SpecType | None]
 MAX_EXAMPLES = 3
 MAX_DIFFERENCES = 3
 """The largest number of differences that are shown one by one."""
@@ -93,7 +93,7 @@ def _not_compared(draft: Draft) -> str:
     return f"Parity: not compared; the prompts of the examples were written by {draft.examples_by}."
 
 
-def _check(draft: Draft, text: str, scratch: Path, read: ReadFile[Spec]) -> Spec:
+def _check(draft: Draft, text: str, scratch: Path, read: ReadSpec[SpecType]) -> SpecType:
     """Write the file and its folder to ``scratch``, and read both as ``gateway check`` does.
 
     Raises an error if the file is invalid, or if its values differ from those of the draft.
@@ -125,7 +125,7 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
         if reference is not None and any(one.matches(_dialogue(messages)) for one in reference.excluded):
             continue
         if template.spec.scores_only:
-            messages = (*messages, ANSWER)
+            messages = (*messages, EXAMPLE_ANSWER)
         for variables in _variables(template.spec):
             dialogue = dialogue_of(Example(tuple(messages), variables=variables), whole=template.spec.scores_only)
             result: dict[str, Any] = {}
@@ -171,7 +171,7 @@ def _ends(template: Template) -> list[str]:
         unknown += " for models that take a string (an API model ends its answers itself)"
     for variables in _variables(template.spec):
         with suppress(GatewayError):
-            stops = template.render(_dialogue((QUESTION,), variables)).metadata.stops
+            stops = template.render(_dialogue((EXAMPLE_QUESTION,), variables)).metadata.stops
             return [f"Answers end at: {', '.join(map(repr, stops)) or unknown}"]
     return []
 

@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.chat_folders import TEMPLATES, chat_template_in, read_chat_folder
+from gateway.cli.chat_folders import CHAT_TEMPLATE_FILES, chat_template_in, read_chat_folder
 from gateway.cli.comparing.comparison import chat_template_renderer
 from gateway.cli.options import CommandError
 from gateway.config.files import yaml
@@ -21,18 +21,18 @@ from gateway.core.errors import ConfigError
 from gateway.core.words import quoted
 from gateway.importer import huggingface
 from gateway.importer.dataset import read_dataset
-from gateway.importer.draft import TOOLS, Draft, Reference
+from gateway.importer.draft import TOOLS_EXCLUDED, Draft, Reference
 from gateway.importer.fastchat import read_fastchat
-from gateway.importer.kinds import KINDS, kind_of
+from gateway.importer.kinds import SOURCE_KINDS, kind_of
 from gateway.importer.lazyllm import read_lazyllm
 from gateway.importer.ollama import read_ollama
 from gateway.importer.opencompass import read_opencompass
-from gateway.importer.source import MAX_BYTES, Source
+from gateway.importer.source import MAX_SOURCE_BYTES, Source
 from gateway.parity.sides import chat_reference
 
 STDOUT = "-"
 MODELFILE = "Modelfile"
-MAX_NAME = 64
+MAX_DRAFT_NAME = 64
 """The maximum length of a name that is made from the source."""
 PACKAGES = ("opencompass", "ais_bench")
 """The packages whose configs a Python config reads by their full names, such as ``opencompass.configs.datasets.…``."""
@@ -113,7 +113,7 @@ def kind_hint(options: ImportOptions) -> str | None:
     with suppress(ConfigError, CommandError):
         kind = kind_of(source_of(options, _file_of(options)))
         if kind != options.kind:
-            return f"{options.source} looks like {KINDS[kind]}; use --kind {kind}, or leave --kind out"
+            return f"{options.source} looks like {SOURCE_KINDS[kind]}; use --kind {kind}, or leave --kind out"
     return None
 
 
@@ -148,7 +148,7 @@ def _numbered(drafts: list[Draft]) -> list[Draft]:
         name = draft.name
         while numbers[draft.name] > 1 and name in used:
             end = f"-{numbers[draft.name]}"
-            name = draft.name[: MAX_NAME - len(end)] + end
+            name = draft.name[: MAX_DRAFT_NAME - len(end)] + end
             numbers[draft.name] += name in used
         used.add(name)
         note = f"the name {name} has a number, because several models or datasets are named {draft.name}"
@@ -157,7 +157,7 @@ def _numbered(drafts: list[Draft]) -> list[Draft]:
 
 
 def _as_name(text: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:MAX_NAME] or "imported"
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:MAX_DRAFT_NAME] or "imported"
 
 
 # ---------------------------------------------------------------- files
@@ -175,7 +175,7 @@ def _file_of(options: ImportOptions) -> Path:
     if file is None and options.kind in ("auto", "ollama") and (path / MODELFILE).is_file():
         file = path / MODELFILE
     if file is None:
-        looked = f"{path} has no chat template (in {', '.join(TEMPLATES)}) and no {MODELFILE}"
+        looked = f"{path} has no chat template (in {', '.join(CHAT_TEMPLATE_FILES)}) and no {MODELFILE}"
         raise CommandError(f"{looked}; give another path, or use template: base for a model without a chat format")
     return file
 
@@ -207,7 +207,7 @@ def _read(path: Path) -> bytes:
     """Return the bytes of a file, up to one byte more than the size limit."""
     try:
         with path.open("rb") as file:
-            return file.read((64 if path.suffix == ".json" else 1) * MAX_BYTES + 1)
+            return file.read((64 if path.suffix == ".json" else 1) * MAX_SOURCE_BYTES + 1)
     except OSError as error:
         raise CommandError(f"{path} cannot be read ({error.strerror or error})") from None
 
@@ -234,7 +234,7 @@ def _of_folder(source: Source, path: Path, options: ImportOptions) -> Draft:
         render=lambda dialogue: side.render(dialogue).text,
         writes_whole=True,
         bos=read.spec.bos,
-        excluded=(TOOLS,),
+        excluded=(TOOLS_EXCLUDED,),
     )
     if options.form == "meta":
         return huggingface.as_meta(read, source, name, reference, subset=options.without)

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from gateway.cli.running.gateways import PREFIX, GatewayClient, GatewayUnreachable, HttpAnswer, NoAnswer
+from gateway.cli.running.gateways import HEADER_PREFIX, GatewayClient, GatewayUnreachable, HttpAnswer, NoAnswer
 from gateway.cli.running.rows import DataRow
 
 MOST_RETRY_AFTER = 60.0
@@ -143,7 +143,7 @@ def _body(body: bytes) -> Any:
 @cache
 def _provenance_name(header: str) -> str | None:
     """Return the name of a header in the output line; None if the header is not provenance."""
-    return header.removeprefix(PREFIX).replace("-", "_") if header.startswith(PREFIX) else None
+    return header.removeprefix(HEADER_PREFIX).replace("-", "_") if header.startswith(HEADER_PREFIX) else None
 
 
 def _provenance(answer: HttpAnswer) -> dict[str, Any]:

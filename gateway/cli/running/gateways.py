@@ -24,9 +24,9 @@ from gateway.edge.http_request import HttpRequest
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 
-PREFIX = "x-gateway-"
+HEADER_PREFIX = "x-gateway-"
 NEEDED = ("x-request-id", "x-should-retry", "retry-after")
-"""The headers that are read from an answer, in addition to the headers that begin with ``PREFIX``."""
+"""The headers that are read from an answer, in addition to the headers that begin with ``HEADER_PREFIX``."""
 NEVER_CONNECTED = (UpstreamUnreachable, UpstreamDnsError, UpstreamConnectTimeout)
 
 
@@ -48,7 +48,7 @@ class HttpAnswer:
 
     status: int
     headers: Mapping[str, str]
-    """Lower-case name → value: at least the headers ``NEEDED``, and all headers that begin with ``PREFIX``."""
+    """Lower-case name → value: at least the headers ``NEEDED``, and all headers that begin with ``HEADER_PREFIX``."""
     body: bytes
 
 
@@ -182,7 +182,7 @@ class RemoteGateway(GatewayClient):
 
 
 def _chosen(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return {name: value for name, value in headers if name.startswith(PREFIX) or name in NEEDED}
+    return {name: value for name, value in headers if name.startswith(HEADER_PREFIX) or name in NEEDED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import orjson
 from gateway.cli.options import CommandError
 from gateway.cli.running.ask import RetryLimits, ask
 from gateway.cli.running.gateways import GatewayClient
-from gateway.cli.running.rows import CHAT, DataRow, DataSurvey, RowForm
+from gateway.cli.running.rows import CHAT_PATH, DataRow, DataSurvey, RowForm
 
 RENDER = "/v1/render"
 DESCRIBED = (
@@ -31,8 +31,8 @@ async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, li
     examples. Raises ``CommandError`` if a row cannot be rendered, because most other rows would then fail as well.
     """
     models: dict[str, Any] = {}
-    for (url, model), row in sorted(survey.first.items(), key=lambda item: item[0][0] != CHAT):
-        if url == CHAT:
+    for (url, model), row in sorted(survey.first.items(), key=lambda item: item[0][0] != CHAT_PATH):
+        if url == CHAT_PATH:
             models[model] = await _render(gateway, row, row.body, limits)
         elif model not in models:
             body: dict[str, Any] = {"model": model, "messages": ANY_MESSAGES}

@@ -16,7 +16,7 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.words import counted, printable, quoted, suggest
 from gateway.wire.request_fields import FORBIDDEN
 
-CHAT, COMPLETIONS, LOGLIKELIHOOD = "/v1/chat/completions", "/v1/completions", "/v1/loglikelihood"
+CHAT_PATH, COMPLETIONS_PATH, LOGLIKELIHOOD_PATH = "/v1/chat/completions", "/v1/completions", "/v1/loglikelihood"
 
 BATCH_KEYS = {"custom_id", "method", "url", "body"}
 """The keys of a line of OpenAI's batch files."""
@@ -52,7 +52,7 @@ class RowForm:
     prompt: str | None = None
     """The id of a dataset prompt, whose variables are in the line. None: the line is a request."""
     infer: str = "gen"
-    """The kind of inference, a key of ``INFER``."""
+    """The kind of inference, a key of ``BY_INFERENCE``."""
     turns: str = "every"
     """The value of ``gateway.turns.mode`` for ``multiturn``."""
     examples: tuple[Mapping[str, Any], ...] = ()
@@ -71,7 +71,7 @@ class RowForm:
             raise RowProblem("custom_id must be a text that is not empty")
         columns = self.columns(value)
         kept = {name: columns[name] for name in self.keep if name in columns}
-        url, body = INFER[self.infer](self, value)
+        url, body = BY_INFERENCE[self.infer](self, value)
         self._check_fields(url, body)
         body = self._with_params(body)
         if self.model is not None and body.setdefault("model", self.model) != self.model:
@@ -132,13 +132,13 @@ def _advice(name: str, url: str) -> str:
 def _generate(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return URL and body of a request for an answer."""
     if form.prompt is not None:
-        return CHAT, {"gateway": {"prompt": _prompt(form, value)}}
+        return CHAT_PATH, {"gateway": {"prompt": _prompt(form, value)}}
     if form.is_batch_line(value):
         return _batch_line(form, value)
     if "messages" in value:
-        return CHAT, _bare(form, value)
+        return CHAT_PATH, _bare(form, value)
     if "prompt" in value:
-        return COMPLETIONS, _bare(form, value)
+        return COMPLETIONS_PATH, _bare(form, value)
     has = ", ".join(list(value)[:8]) or "nothing"
     needs = 'a request has "messages" or "prompt", a batch line "url" and "body"'
     raise RowProblem(f"the line has {has[:200]}; {needs}; for a row of a dataset give a dataset prompt with --prompt")
@@ -147,15 +147,15 @@ def _generate(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]
 def _score(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return URL and body of a request for the likelihood of each candidate."""
     if form.prompt is not None:
-        return LOGLIKELIHOOD, {"prompt": _prompt(form, value)}
-    return LOGLIKELIHOOD, _bare(form, value)
+        return LOGLIKELIHOOD_PATH, {"prompt": _prompt(form, value)}
+    return LOGLIKELIHOOD_PATH, _bare(form, value)
 
 
 def _multiturn(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return URL and body of a request for all answers of a dialogue."""
     turns: dict[str, Any] = {"mode": form.turns}
     if form.prompt is not None:
-        return CHAT, {"gateway": {"prompt": _prompt(form, value), "turns": turns}}
+        return CHAT_PATH, {"gateway": {"prompt": _prompt(form, value), "turns": turns}}
     body = _bare(form, value)
     turns |= {name: body.pop(name) for name in ("questions", "answers") if name in body}
     extension = body.get("gateway", {})
@@ -163,10 +163,10 @@ def _multiturn(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any
         raise RowProblem('"gateway" must be an object')
     if "turns" in extension:
         raise RowProblem("--infer multiturn sets gateway.turns, but the line sets it too; remove one of them")
-    return CHAT, {**body, "gateway": {**extension, "turns": turns}}
+    return CHAT_PATH, {**body, "gateway": {**extension, "turns": turns}}
 
 
-INFER: Mapping[str, Callable[[RowForm, dict[str, Any]], tuple[str, dict[str, Any]]]] = {
+BY_INFERENCE: Mapping[str, Callable[[RowForm, dict[str, Any]], tuple[str, dict[str, Any]]]] = {
     "gen": _generate,
     "ppl": _score,
     "multiturn": _multiturn,

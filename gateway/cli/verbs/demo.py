@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.options import FILE, CommandError, print_note, verb
+from gateway.cli.options import FILE_PATH, CommandError, print_note, verb
 from gateway.cli.verbs import serve
 
 EXAMPLES = """Examples:
@@ -26,7 +26,7 @@ DEMO = ("gateway.yaml", "prompts", "demo/model")
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("folder", type=FILE, required=False, metavar="[FOLDER]", help="a folder for the demo's files")
+@click.argument("folder", type=FILE_PATH, required=False, metavar="[FOLDER]", help="a folder for the demo's files")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="the port on 127.0.0.1")
 def command(folder: Path | None, port: int) -> int:
     """Serve the demo until a signal ends the process."""

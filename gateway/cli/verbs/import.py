@@ -22,11 +22,11 @@ import click
 from gateway.cli.importing.build import build_file
 from gateway.cli.importing.output import output_paths, write_files
 from gateway.cli.importing.sources import ImportOptions, kind_hint, read_drafts
-from gateway.cli.options import FILE, print_note, print_problems, verb
+from gateway.cli.options import FILE_PATH, print_note, print_problems, verb
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.words import printable
 from gateway.importer.draft import SUBSETS, Draft
-from gateway.importer.kinds import KINDS
+from gateway.importer.kinds import SOURCE_KINDS
 from gateway.importer.python_file import RESOLVED
 
 EXAMPLES = r"""Examples:
@@ -40,12 +40,12 @@ EXAMPLES = r"""Examples:
 
 Formats of SOURCE (--kind):
 """
-FORMATS = "".join([f"  {kind:<12} {description}\n" for kind, description in KINDS.items()])
+FORMATS_HELP = "".join([f"  {kind:<12} {description}\n" for kind, description in SOURCE_KINDS.items()])
 
 
-@verb(__doc__, EXAMPLES + FORMATS)
-@click.argument("source", type=FILE, help="a folder or a file")
-@click.option("--kind", type=click.Choice(["auto", *KINDS]), default="auto",
+@verb(__doc__, EXAMPLES + FORMATS_HELP)
+@click.argument("source", type=FILE_PATH, help="a folder or a file")
+@click.option("--kind", type=click.Choice(["auto", *SOURCE_KINDS]), default="auto",
               help="the format of SOURCE; auto: recognise it by file name and content")  # fmt: skip
 @click.option("--name", metavar="NAME", show_default="the source's", help="the name of the new template or prompt")
 @click.option("--out", metavar="FILE|FOLDER|-", show_default="meta_templates/ or prompts/",

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from gateway.cli.options import FILE, check_one_model, load_snapshot, model_options, verb
+from gateway.cli.options import FILE_PATH, check_one_model, load_snapshot, model_options, verb
 
 EXAMPLES = r"""Examples:
   gateway parity demo
@@ -42,7 +42,7 @@ def _json_object(text: str) -> dict[str, Any]:
 @click.option("--reference", metavar="FILE|FOLDER|NAME", show_default="the model's tokenizer folder",
               help="a chat_template.jinja, a tokenizer_config.json, a folder that contains such a file, "
               "another template, or a configured model")  # fmt: skip
-@click.option("--tokenizer", type=FILE, metavar="FILE|FOLDER", show_default="the model's, else the reference's",
+@click.option("--tokenizer", type=FILE_PATH, metavar="FILE|FOLDER", show_default="the model's, else the reference's",
               help="a tokenizer.json, with which the tokens are compared")  # fmt: skip
 @click.option("--engine", type=click.Choice(["transformers", "own"]), show_default="transformers if it is installed",
               help="the library that renders the reference's chat template; own: the gateway's renderer")  # fmt: skip

@@ -20,7 +20,7 @@ import click
 
 from gateway.cli.completion import complete_model, complete_prompt
 from gateway.cli.options import (
-    FILE,
+    FILE_PATH,
     CommandError,
     config_option,
     load_snapshot,
@@ -78,8 +78,10 @@ class RunOptions:
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("data", type=FILE, help="the rows, a file with one JSON object on each line")
-@click.option("--out", type=FILE, required=True, metavar="FILE", help="the output file; an earlier run is continued")
+@click.argument("data", type=FILE_PATH, help="the rows, a file with one JSON object on each line")
+@click.option(
+    "--out", type=FILE_PATH, required=True, metavar="FILE", help="the output file; an earlier run is continued"
+)
 @click.option("--model", metavar="MODEL", shell_complete=complete_model,
               help="the model for rows that do not name a model")  # fmt: skip
 @click.option("--prompt", metavar="ID", shell_complete=complete_prompt,
@@ -89,7 +91,7 @@ class RunOptions:
               "multiturn: the answers of a whole dialogue")  # fmt: skip
 @click.option("--turns", default="every", type=click.Choice(["every", "every_with_gt", "last"]),
               help="for --infer multiturn: which turns are asked, and with which history")  # fmt: skip
-@click.option("--examples", type=FILE, metavar="FILE",
+@click.option("--examples", type=FILE_PATH, metavar="FILE",
               help="examples before each question, one JSON object on each line, "
               "instead of the examples of the dataset prompt")  # fmt: skip
 @param_option("a field of the requests, such as max_tokens=64, for rows that do not set it; "

@@ -18,9 +18,9 @@ from typing import Any
 
 from gateway.importer.python.operations import (
     COMPARISONS,
-    FUNCTIONS,
+    KNOWN_FUNCTIONS,
+    KNOWN_METHODS,
     MAX_INTEGER,
-    METHODS,
     OPERATORS,
     STORING,
     Scalar,
@@ -522,7 +522,7 @@ class Evaluator:
         return TupleValue(items) if isinstance(node, ast.Tuple) else items
 
     def _set_of(self, node: ast.Set) -> Any:
-        return apply(FUNCTIONS["set"], self._items(node.elts))
+        return apply(KNOWN_FUNCTIONS["set"], self._items(node.elts))
 
     def _dict(self, node: ast.Dict) -> Any:
         return self._mapping([STAR if key is None else self._value(key) for key in node.keys], node.values, node)
@@ -582,7 +582,7 @@ class Evaluator:
     def _set_comprehension(self, node: ast.SetComp) -> Any:
         found: list[Any] = []
         self._comprehend(node.generators, lambda: found.append(self._value(node.elt)))
-        return apply(FUNCTIONS["set"], found)
+        return apply(KNOWN_FUNCTIONS["set"], found)
 
     def _dict_comprehension(self, node: ast.DictComp) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -632,7 +632,7 @@ class Evaluator:
         args, words = self._items(node.args), self._keywords(node)
         if isinstance(words, Unsupported):
             return words if name == "dict" else self._unsupported(node)
-        if (function is None or full != name or "." in full) and (operation := FUNCTIONS.get(full)) is not None:
+        if (function is None or full != name or "." in full) and (operation := KNOWN_FUNCTIONS.get(full)) is not None:
             with suppress(UnknownValue):  # the function changes no argument
                 return apply(operation, *map(self._readable, args), **self._arguments(name, words))
         if full == "copy.deepcopy" and len(args) == 1:
@@ -654,7 +654,7 @@ class Evaluator:
             arguments += [value for scope in self._scopes for value in scope.values()]
             is_statement = True
         has_functions = constructors or any(isinstance(one, LocalFunction) for one in arguments)
-        is_inert = call.text in FUNCTIONS or call.last.lstrip("_")[:1].isupper()
+        is_inert = call.text in KNOWN_FUNCTIONS or call.last.lstrip("_")[:1].isupper()
         changed: set[int] = set()
         for value in (*constructors, *arguments):
             if isinstance(value, CallExpression):
@@ -676,7 +676,7 @@ class Evaluator:
     def _method(self, owner: Any, method: str, node: ast.Call) -> Any:
         if isinstance(owner, dict | list) and method == "deepcopy":
             return self._deep_copy(owner)
-        apply_to = METHODS.get((type(owner), method))
+        apply_to = KNOWN_METHODS.get((type(owner), method))
         args, words = self._items(node.args), self._keywords(node)
         if apply_to is None or not isinstance(words, dict):
             raise UnknownValue

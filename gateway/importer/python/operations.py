@@ -280,7 +280,7 @@ def entry(owner: Any, key: Any) -> Any:
     raise UnknownValue
 
 
-FUNCTIONS: Mapping[str, Operation] = {
+KNOWN_FUNCTIONS: Mapping[str, Operation] = {
     "abs": abs,
     "all": lambda items: all(_scalars(items)),
     "any": lambda items: any(_scalars(items)),
@@ -312,7 +312,7 @@ FUNCTIONS: Mapping[str, Operation] = {
     "numpy.exp": math.exp,
 }
 """Name of a function → function with the same result. All arguments are known, but their entries may be unknown."""
-METHODS: Mapping[tuple[type, str], Operation] = {
+KNOWN_METHODS: Mapping[tuple[type, str], Operation] = {
     **{(str, name): getattr(str, name) for name in (
         "capitalize", "endswith", "find", "isdigit", "lower", "lstrip", "removeprefix", "removesuffix", "rsplit",
         "rstrip", "split", "splitlines", "startswith", "strip", "title", "upper",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.template.dataset.prompt_list import PromptItems, Row, joined
+from gateway.template.dataset.prompt_list import ColumnValues, PromptItems, joined
 from gateway.template.dataset.template import DatasetTemplate
 
 
@@ -39,7 +39,7 @@ class FewShotPrompt:
             name = "ice_template" if template is shot_template else "prompt_template"
             raise TemplateError(f"{name} requires an ice_token, which marks the place of the examples")
 
-    def shots(self, rows: Iterable[Row]) -> PromptItems:
+    def shots(self, rows: Iterable[ColumnValues]) -> PromptItems:
         """Return the examples as one text or list, followed by ``end``. Without examples, return only ``end``."""
         template, samples = self._shot_template, list(rows)
         if template is None:
@@ -55,10 +55,12 @@ class FewShotPrompt:
             shots = [*joined(shots, item), *([separator] if separator else [])]
         return [*shots, end]
 
-    def generation(self, sample: Row, shots: PromptItems = "") -> PromptItems:
+    def generation(self, sample: ColumnValues, shots: PromptItems = "") -> PromptItems:
         """Return the prompt that the model continues. The answer of the row is left out."""
         return self._main.generation(sample, shots, mask=self._output_column, mask_text=self._mask_text)
 
-    def candidates(self, sample: Row, labels: Iterable[Any], shots: PromptItems = "") -> dict[Any, PromptItems]:
+    def candidates(
+        self, sample: ColumnValues, labels: Iterable[Any], shots: PromptItems = ""
+    ) -> dict[Any, PromptItems]:
         """Return a dict from each label to the prompt that is scored for this label."""
         return {label: self._main.candidate(label, sample, shots) for label in labels}

@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
-from gateway.template.dataset.prompt_list import Change, Fill, FillLikeOpenCompass, Row
+from gateway.template.dataset.prompt_list import Change, ColumnValues, Fill, FillLikeOpenCompass
 
 ROLES = ("system", "user", "assistant")
 EXPAND = "expand_column"
@@ -44,7 +44,7 @@ class MessagesTemplate:
             if isinstance(entry, Mapping) and EXPAND not in entry and "content" not in entry:
                 raise TemplateError("a message needs content: a text, or a list of parts")
 
-    def generation(self, row: Row, shots: Sequence[Any] = ()) -> list[Any]:
+    def generation(self, row: ColumnValues, shots: Sequence[Any] = ()) -> list[Any]:
         """Return the messages for a row. The examples are inserted at the place of ``ice_token``."""
         found: list[Any] = []
         for entry in self._messages:
@@ -56,13 +56,13 @@ class MessagesTemplate:
                 found.append({**entry, "content": self._content(entry["content"], row)})
         return found
 
-    def _content(self, content: Any, row: Row) -> Any:
+    def _content(self, content: Any, row: ColumnValues) -> Any:
         if self._exact and not isinstance(content, str):
             return content
         return _filled(content, lambda text: self._fill(text, row))
 
 
-def _expanded(row: Row, column: str) -> list[Any]:
+def _expanded(row: ColumnValues, column: str) -> list[Any]:
     value = row.get(column)
     if not isinstance(value, list) or not all(isinstance(item, Mapping) and item.get("role") for item in value):
         raise TemplateError(f"the variable {column} must be a list of messages")

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, Literal, get_args
 
 from gateway.core.errors import TemplateError
-from gateway.template.dataset.prompt_list import Row, mapped, marker
+from gateway.template.dataset.prompt_list import ColumnValues, mapped, marker
 from gateway.template.dataset.template import DatasetTemplate
 
 InferMode = Literal["every", "every_with_gt", "last"]
@@ -19,7 +19,7 @@ ANSWERING = frozenset({"BOT", "assistant"})
 """The model's role: ``BOT`` in the turns of a dataset, ``assistant`` in messages."""
 
 
-def multi_turn_dialogue(template: DatasetTemplate, row: Row) -> list[Any]:
+def multi_turn_dialogue(template: DatasetTemplate, row: ColumnValues) -> list[Any]:
     """Return the dialogue. The round is repeated for each pair of a question and an answer.
 
     If the lists of questions and answers have different lengths, the rest of the longer list is ignored.

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.template.dataset.prompt_list import Row, columns_in
+from gateway.template.dataset.prompt_list import ColumnValues, columns_in
 from gateway.template.dataset.template import DatasetTemplate
 
 END_TAG = "<AIS_CONTENT_TAG>"
-CONTENT = "content"
+TAGGED_COLUMN = "content"
 """The column of the tagged text in AISBench. Without this column, the first tagged column is used."""
-KINDS = {
+TAG_KINDS = {
     # Start tag → (kind of part, the column that the piece's text fills).
     "<AIS_TEXT_START>": ("text", "question"),
     "<AIS_IMAGE_START>": ("image", "image"),
@@ -25,23 +25,23 @@ KINDS = {
 }
 
 
-def multimodal_prompt(template: DatasetTemplate, row: Row) -> list[Any]:
+def multimodal_prompt(template: DatasetTemplate, row: ColumnValues) -> list[Any]:
     """Return the dialogue. Each turn with ``prompt_mm`` gets a list of content parts."""
     items = template.encoded()
     if isinstance(items, str):
         raise TemplateError("a multimodal prompt needs a template with round")
     tagged = [name for name, value in row.items() if isinstance(value, str) and END_TAG in value]
-    column = CONTENT if CONTENT in row or template.exact else (tagged or [CONTENT])[0]
+    column = TAGGED_COLUMN if TAGGED_COLUMN in row or template.exact else (tagged or [TAGGED_COLUMN])[0]
     if column not in row:
         raise TemplateError(
-            f"the variable {CONTENT} is missing; send it with tagged text, such as <AIS_TEXT_START>…{END_TAG}"
+            f"the variable {TAGGED_COLUMN} is missing; send it with tagged text, such as <AIS_TEXT_START>…{END_TAG}"
         )
     return [_with_parts(item, row, str(row[column]), template) for item in items]
 
 
 def piece_columns(template: Any) -> frozenset[str]:
     """Return the columns that only the pieces of a tagged text fill, so that a row need not have them."""
-    columns = {column for _, column in KINDS.values()}
+    columns = {column for _, column in TAG_KINDS.values()}
     return frozenset(columns.difference(columns_in(_outside_parts(template))))
 
 
@@ -52,7 +52,7 @@ def _outside_parts(template: Any) -> Any:
     return [_outside_parts(item) for item in template] if isinstance(template, list | tuple) else template
 
 
-def _with_parts(item: Any, row: Row, tagged: str, template: DatasetTemplate) -> Any:
+def _with_parts(item: Any, row: ColumnValues, tagged: str, template: DatasetTemplate) -> Any:
     if isinstance(item, str):
         return template.fill(item, row)
     if "prompt_mm" not in item:
@@ -63,16 +63,18 @@ def _with_parts(item: Any, row: Row, tagged: str, template: DatasetTemplate) -> 
         raise TemplateError("prompt_mm must be a mapping from text, image, video or audio to a content part")
     parts = []
     for piece in tagged.split(END_TAG):
-        tag = next((tag for tag in KINDS if piece.startswith(tag)), None)
+        tag = next((tag for tag in TAG_KINDS if piece.startswith(tag)), None)
         if tag is not None:
-            kind, column = KINDS[tag]
+            kind, column = TAG_KINDS[tag]
             parts.append(_part(item["prompt_mm"], kind, {column: piece.replace(tag, "")}, row, template))
         elif piece and not template.exact:
-            raise TemplateError(f"each part of a multimodal text must begin with one of {', '.join(KINDS)}")
+            raise TemplateError(f"each part of a multimodal text must begin with one of {', '.join(TAG_KINDS)}")
     return {**item, "prompt_mm": parts}
 
 
-def _part(parts: Mapping[str, Any], kind: str, piece: Row, row: Row, template: DatasetTemplate) -> dict[str, Any]:
+def _part(
+    parts: Mapping[str, Any], kind: str, piece: ColumnValues, row: ColumnValues, template: DatasetTemplate
+) -> dict[str, Any]:
     if kind not in parts:
         raise TemplateError(f"the row has a piece of the kind {kind}, but prompt_mm has no part of this kind")
     part: dict[str, Any] = dict(parts[kind])

@@ -14,12 +14,12 @@ from gateway.template.dataset.few_shot import FewShotPrompt
 from gateway.template.dataset.messages import MessagesTemplate
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION, InferMode, multi_turn_dialogue, turn_requests
 from gateway.template.dataset.multimodal import multimodal_prompt, piece_columns
-from gateway.template.dataset.prompt_list import PromptItems, Row, texts
+from gateway.template.dataset.prompt_list import ColumnValues, PromptItems, texts
 from gateway.template.dataset.spec import PromptSpec, TemplateEntry
 from gateway.template.dataset.template import DatasetTemplate
 
 PARAM = "gateway.prompt.variables"
-Examples = Sequence[Row] | None
+Examples = Sequence[ColumnValues] | None
 """The rows of the examples; None if the file's retriever chooses the rows."""
 
 
@@ -67,7 +67,7 @@ class DatasetPrompt:
         """The labels of the prompt's templates; empty if the prompt does not have a template for each label."""
         return () if self.makes_messages else tuple(map(str, self._template.labels))
 
-    def generation(self, variables: Row, examples: Examples = None) -> PromptItems:
+    def generation(self, variables: ColumnValues, examples: Examples = None) -> PromptItems:
         """Return the prompt that the model continues. Raises ``InvalidValue`` for missing or wrong variables."""
         self._check(variables)
         if self.labels:
@@ -88,7 +88,7 @@ class DatasetPrompt:
         except TemplateError as error:
             raise InvalidValue(error.message, param=PARAM) from None
 
-    def candidates(self, variables: Row, examples: Examples = None) -> dict[str, PromptItems]:
+    def candidates(self, variables: ColumnValues, examples: Examples = None) -> dict[str, PromptItems]:
         """Return the complete prompt of each label. Raises ``InvalidValue`` if the prompt has no labels."""
         self._check(variables)
         if not self.labels:
@@ -103,7 +103,7 @@ class DatasetPrompt:
             raise InvalidValue(error.message, param=PARAM) from None
         return {str(label): items for label, items in made.items()}
 
-    def turns(self, variables: Row, mode: InferMode) -> Generator[list[Any], str | None, None]:
+    def turns(self, variables: ColumnValues, mode: InferMode) -> Generator[list[Any], str | None, None]:
         """Return a generator of the prompts of all turns. ``send`` the model's answer to get the next prompt."""
         self._check(variables)
         if not self.spec.multi_turn:
@@ -121,12 +121,12 @@ class DatasetPrompt:
             raise InvalidValue(f"the variable {ANSWER} must be a list of the same length as {QUESTION}", param=PARAM)
         return turn_requests(multi_turn_dialogue(self._template, {**variables, ANSWER: answers}), mode)
 
-    def unfilled(self, variables: Row, examples: Examples = None) -> list[str]:
+    def unfilled(self, variables: ColumnValues, examples: Examples = None) -> list[str]:
         """Return the columns that are not filled, because the request or a row of the examples does not have them."""
         lacking = self._columns - variables.keys() - {self.spec.output_column}
         return sorted(lacking.union(*[self._shot_columns - row.keys() for row in examples or ()]))
 
-    def answer_column_in_prompt(self, variables: Row, examples: Examples = None) -> str:
+    def answer_column_in_prompt(self, variables: ColumnValues, examples: Examples = None) -> str:
         """Return the column whose value is, or may be, an answer inside the prompt; empty if there is none.
 
         The answer is not masked in the prompts of labels. With ``fill: opencompass``, it is masked only in prompts of
@@ -149,7 +149,7 @@ class DatasetPrompt:
         count = {"zero": 0, "fixed": len(retriever.ids), "random": retriever.count}[retriever.kind]
         return examples is None and self._has_place and not count
 
-    def _check(self, variables: Row) -> None:
+    def _check(self, variables: ColumnValues) -> None:
         present = variables.keys() | self._piece_columns
         missing = [column for column in self.spec.input_columns if column not in present]
         if missing:
@@ -159,20 +159,20 @@ class DatasetPrompt:
                 param=PARAM,
             )
 
-    def _masked(self, variables: Row) -> Row:
+    def _masked(self, variables: ColumnValues) -> ColumnValues:
         """Return the variables without the answer; unchanged for the prompts in which OpenCompass does not mask it."""
         spec = self.spec
         masked = spec.output_column and not self._exact
         return {**variables, spec.output_column: spec.gen_field_replace_token} if masked else variables
 
-    def _may_show(self, name: str, variables: Row, examples: Examples) -> bool:
+    def _may_show(self, name: str, variables: ColumnValues, examples: Examples) -> bool:
         """Return whether a variable may be an answer inside the prompt of a file without ``output_column``."""
         if name in self._possible_answers:
             return True
         is_input = name in self.spec.input_columns
         return self._exact and not is_input and self._is_in_values(name, variables, examples)
 
-    def _is_in_values(self, name: str, variables: Row, examples: Examples) -> bool:
+    def _is_in_values(self, name: str, variables: ColumnValues, examples: Examples) -> bool:
         """Return whether the value of another variable, or an example, contains ``{name}``.
 
         An example contains it also where its row has no value for the column.
@@ -183,7 +183,7 @@ class DatasetPrompt:
         others = [value for other, value in variables.items() if other != name]
         return any(column in text for text in texts([others, [list(row.values()) for row in rows]]))
 
-    def _rows(self, variables: Row, examples: Examples) -> Sequence[Row]:
+    def _rows(self, variables: ColumnValues, examples: Examples) -> Sequence[ColumnValues]:
         retriever, train = self.spec.retriever, self.spec.train
         if examples is not None:
             return examples
@@ -194,14 +194,14 @@ class DatasetPrompt:
             return random.Random(seed).sample(train, retriever.count)
         return ()
 
-    def _shots(self, variables: Row, examples: Examples) -> PromptItems:
+    def _shots(self, variables: ColumnValues, examples: Examples) -> PromptItems:
         rows = self._rows(variables, examples)
         if rows and not self._template.ice_token:
             raise TemplateError("the template has no place for examples: write ice_token, or leave the examples out")
         has_end = self.spec.retriever.kind != "zero" or self.spec.ice_eos_token is not None
         return self._few_shot.shots(rows) if rows or has_end else ""
 
-    def _message_shots(self, variables: Row, examples: Examples) -> list[Any]:
+    def _message_shots(self, variables: ColumnValues, examples: Examples) -> list[Any]:
         rows, template = self._rows(variables, examples), self._shot_messages
         if rows and template is None:
             raise TemplateError("examples need a template: write ice_template, or leave the examples out")

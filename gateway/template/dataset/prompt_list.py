@@ -15,7 +15,7 @@ from gateway.core.json_depth import texts_with_keys
 
 PromptItems = str | list[Any]
 """A string, or a list of strings, turns (``role``, ``prompt`` …) and markers (``section``, ``pos``)."""
-Row = Mapping[str, Any]
+ColumnValues = Mapping[str, Any]
 """Column → value."""
 Change = Callable[[str], str]
 
@@ -40,7 +40,7 @@ class Fill:
         tokens = sorted(self._columns, key=len, reverse=True)
         self._pattern = re.compile("|".join([*map(re.escape, tokens), COLUMN]))
 
-    def __call__(self, text: str, row: Row) -> str:
+    def __call__(self, text: str, row: ColumnValues) -> str:
         """Return the text with the values of the row."""
 
         def value(match: re.Match[str]) -> str:
@@ -56,7 +56,7 @@ class FillLikeOpenCompass:
     def __init__(self, column_tokens: Mapping[str, str]) -> None:
         self._tokens = column_tokens
 
-    def __call__(self, text: str, row: Row) -> str:
+    def __call__(self, text: str, row: ColumnValues) -> str:
         """Return the text with the values of the row."""
         for column, token in self._tokens.items():
             if column in row:

@@ -8,10 +8,10 @@ from typing import Any
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
 from gateway.template.dataset.prompt_list import (
+    ColumnValues,
     Fill,
     FillLikeOpenCompass,
     PromptItems,
-    Row,
     mapped,
     marker,
     replaced,
@@ -55,17 +55,17 @@ class DatasetTemplate:
                 raise TemplateError(f"{part!r} does not contain the ice_token {ice_token!r}")
 
     def generation(
-        self, row: Row, shots: PromptItems = "", *, mask: str | None = None, mask_text: str = ""
+        self, row: ColumnValues, shots: PromptItems = "", *, mask: str | None = None, mask_text: str = ""
     ) -> PromptItems:
         """Return the prompt that the model continues. ``mask_text`` replaces the value of the column ``mask``."""
         label = self.labels[0] if self.labels else None
         return self._filled(label, row if mask is None else {**row, mask: mask_text}, shots, generates=True)
 
-    def candidate(self, label: Any, row: Row, shots: PromptItems = "") -> PromptItems:
+    def candidate(self, label: Any, row: ColumnValues, shots: PromptItems = "") -> PromptItems:
         """Return the prompt that is scored for one label. No column is masked."""
         return self._filled(label, row, shots, generates=False)
 
-    def shot(self, row: Row, label: Any = None) -> PromptItems:
+    def shot(self, row: ColumnValues, label: Any = None) -> PromptItems:
         """Return one example. ``label`` selects the template if each label has a template."""
         shot = replaced(self._encoded(self._of_label(label), "ice"), self.ice_token, "")
         return mapped(shot, lambda text: self.fill(text, row))
@@ -83,7 +83,7 @@ class DatasetTemplate:
             )
         return self.template[label]
 
-    def _filled(self, label: Any, row: Row, shots: PromptItems, *, generates: bool) -> PromptItems:
+    def _filled(self, label: Any, row: ColumnValues, shots: PromptItems, *, generates: bool) -> PromptItems:
         prompt = self._encoded(self._of_label(label))
         if not (self.exact and generates):  # OpenCompass removes it from the examples of a generation too
             prompt = replaced(prompt, self.sep_token, "")

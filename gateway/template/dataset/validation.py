@@ -17,8 +17,8 @@ from gateway.template.dataset.spec import PromptExample, PromptSpec, TemplateEnt
 from gateway.template.dataset.template import SECTIONS
 from gateway.template.validation.problems import Path, Problems, SpecError
 
-KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
-TEMPLATES = ("prompt_template", "ice_template")
+PROMPT_KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
+DATASET_TEMPLATES = ("prompt_template", "ice_template")
 TURN_KEYS = ("role", "fallback_role", "prompt", "prompt_mm", "begin", "end", "generate", "api_role")
 ELSEWHERE = {
     **dict.fromkeys(
@@ -44,9 +44,9 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     keys = problems.mapping(raw, ())
     for key in keys.keys() & ELSEWHERE.keys():
         problems.add((key,), ELSEWHERE[key])
-    problems.keys({key: keys[key] for key in keys if key not in ELSEWHERE}, KEYS, ())
+    problems.keys({key: keys[key] for key in keys if key not in ELSEWHERE}, PROMPT_KEYS, ())
     spec = PromptSpec(name=name, **problems.values(PromptSpec, keys))
-    for key in TEMPLATES:
+    for key in DATASET_TEMPLATES:
         entry: TemplateEntry | None = getattr(spec, key)
         if entry is not None and (entry.template is None) == (not entry.messages):
             problems.add((key,), "needs either template (a text, a dialogue or labels) or messages")

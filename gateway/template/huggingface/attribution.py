@@ -40,7 +40,7 @@ SERIAL_DIGITS = 8
 
 Keeps = Callable[[str, str], bool]
 """A function that returns whether the text under a key gets no placeholder."""
-Render = Callable[[Mapping[str, Any]], str]
+RenderVariables = Callable[[Mapping[str, Any]], str]
 """A function that renders the template with the given variables. Raises ``GatewayError``."""
 
 FORMS: tuple[Callable[[str], str], ...] = (
@@ -63,7 +63,7 @@ def segments_of(
     request_variables: Collection[str],
     template: CompiledTemplate,
     end_mark: str,
-    render: Render,
+    render: RenderVariables,
 ) -> tuple[Segment, ...]:
     """Return the segments of ``text``, the result of ``render(variables)``.
 
@@ -221,7 +221,7 @@ def _joined(segments: list[Segment]) -> list[Segment]:
 
 
 def _with_generation_prompt(
-    segments: list[Segment], text: str, variables: Mapping[str, Any], render: Render
+    segments: list[Segment], text: str, variables: Mapping[str, Any], render: RenderVariables
 ) -> list[Segment]:
     """Return the segments. The beginning of the model's turn, if present, gets the origin ``generate``."""
     if not segments or not segments[-1].scaffold or not variables["add_generation_prompt"]:

@@ -28,7 +28,7 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
 from gateway.core.words import listed, printable, shown
 
-TEMPLATE = "chat_template.jinja"
+TEMPLATE_FILE = "chat_template.jinja"
 TOKENIZER = "tokenizer_config.json"
 PROCESSORS = ("processor_config.json", "chat_template.json")
 """The files in which the processors of ``transformers`` look for a template, in this order."""
@@ -47,7 +47,7 @@ TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_
 """The names of the special tokens that every tokenizer may have."""
 OURS = ("messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template")
 """The variables of a chat template that the gateway sets. No special token may have such a name."""
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+VARIABLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 ADDED = "added_tokens_decoder"
 EXTRA = "extra_special_tokens"
@@ -61,7 +61,7 @@ TOKENS_MAP = "special_tokens_map.json"
 
 GENERATION = "generation_config.json"
 ADDED_TOKENS = "added_tokens.json"
-LOOKED_AT = (TEMPLATE, TOKENIZER, *PROCESSORS, GENERATION, TOKENS_MAP, ADDED_TOKENS)
+LOOKED_AT = (TEMPLATE_FILE, TOKENIZER, *PROCESSORS, GENERATION, TOKENS_MAP, ADDED_TOKENS)
 """The files that may decide a prompt, in addition to the templates in ``additional_chat_templates/``."""
 
 Fetch = Callable[[str], bytes | None]
@@ -101,14 +101,14 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
 
     Raises ``TemplateError`` if the folder has named templates, but no default template.
     """
-    if fetch(TEMPLATE) is not None:
-        return TEMPLATE
+    if fetch(TEMPLATE_FILE) is not None:
+        return TEMPLATE_FILE
     named = names_in(names(NAMED))
     if DEFAULT in named:
         return join(NAMED, DEFAULT + JINJA)
     if named:
         raise TemplateError(
-            f"the folder has no default chat template: {TEMPLATE} is missing, and {NAMED}/ contains only "
+            f"the folder has no default chat template: {TEMPLATE_FILE} is missing, and {NAMED}/ contains only "
             f"{listed(named)}. Give the path of a template file instead of the folder."
         )
     reader = _FolderReader(fetch, names)
@@ -280,21 +280,22 @@ def _templates_of(name: str, reader: _FolderReader) -> Templates:
 
 
 def _is_default(name: str) -> bool:
-    return basename(name) == TEMPLATE or (basename(dirname(name)) == NAMED and basename(name) == DEFAULT + JINJA)
+    return basename(name) == TEMPLATE_FILE or (basename(dirname(name)) == NAMED and basename(name) == DEFAULT + JINJA)
 
 
 def _in_files(folder: str, reader: _FolderReader) -> Templates:
     """Return the chat templates in ``chat_template.jinja`` and ``additional_chat_templates/``."""
     sources: dict[str, str] = {}
-    if reader.data(join(folder, TEMPLATE)) is not None:
-        sources[DEFAULT] = reader.text(join(folder, TEMPLATE))
+    if reader.data(join(folder, TEMPLATE_FILE)) is not None:
+        sources[DEFAULT] = reader.text(join(folder, TEMPLATE_FILE))
     for name in reader.named(folder):
         path = join(folder, NAMED, name + JINJA)
         if name == MISTAKEN:
-            raise TemplateError(f"rename {path}: transformers confuses this file with {TEMPLATE}")
+            raise TemplateError(f"rename {path}: transformers confuses this file with {TEMPLATE_FILE}")
         source = reader.text(path)
         if name == DEFAULT and _normalized(sources.get(DEFAULT, source)) != _normalized(source):
-            reader.notes.append(f"{TEMPLATE} is not used: {NAMED}/{DEFAULT}{JINJA} replaces it, as in transformers")
+            used = f"{NAMED}/{DEFAULT}{JINJA}"
+            reader.notes.append(f"{TEMPLATE_FILE} is not used: {used} replaces it, as in transformers")
         sources[name] = source
     return sources
 
@@ -322,20 +323,20 @@ def _template_files(name: str, reader: _FolderReader) -> list[str]:
     if not _is_default(name):
         return [name]
     folder = folder_of(name)
-    return [name, join(folder, TEMPLATE), *[join(folder, NAMED, one + JINJA) for one in reader.named(folder)]]
+    return [name, join(folder, TEMPLATE_FILE), *[join(folder, NAMED, one + JINJA) for one in reader.named(folder)]]
 
 
 def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> list[str]:
     """Return a note for each file of the folder whose chat templates differ from those of the file ``name``."""
-    folder, own = folder_of(name), TEMPLATE if _is_default(name) else basename(name)
-    if own not in (TEMPLATE, TOKENIZER, *PROCESSORS):
+    folder, own = folder_of(name), TEMPLATE_FILE if _is_default(name) else basename(name)
+    if own not in (TEMPLATE_FILE, TOKENIZER, *PROCESSORS):
         return reader.notes  # a file that the operator wrote
-    others = {} if own == TEMPLATE else {TEMPLATE: _in_files(folder, reader)}
+    others = {} if own == TEMPLATE_FILE else {TEMPLATE_FILE: _in_files(folder, reader)}
     for other in (TOKENIZER, *PROCESSORS):
         value = reader.object(join(folder, other)).get(KEY)
         if other != own and value is not None:
             others[other] = _in_json(other, value, reader)
-    present = [file for file in (TEMPLATE, TOKENIZER, *PROCESSORS) if file == own or others.get(file)]
+    present = [file for file in (TEMPLATE_FILE, TOKENIZER, *PROCESSORS) if file == own or others.get(file)]
     notes = [
         _note(other, sources, own, present)
         for other, sources in others.items()
@@ -347,7 +348,7 @@ def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> li
 
 def _note(other: str, sources: Templates, own: str, present: list[str]) -> str:
     """Return the note on the file ``other``. ``present``: the files with a template. Tokenizers use the first file."""
-    where = f"{NAMED}/ ({listed(sources)})" if other == TEMPLATE and DEFAULT not in sources else other
+    where = f"{NAMED}/ ({listed(sources)})" if other == TEMPLATE_FILE and DEFAULT not in sources else other
     differs = f"{where} and {own} have different chat templates"
     for_tokenizers = present[0] if present[0] not in PROCESSORS else None
     for_processors = next((file for file in PROCESSORS if file in present), None)
@@ -381,7 +382,7 @@ def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> 
     found = {name: value for name, value in {**config, **used_map}.items() if name.endswith("_token")} | own
     texts = {name: text for name in dict.fromkeys([*TOKENS, *found]) if (text := _text_of(found.get(name))) is not None}
     for name in texts:
-        if not NAME.fullmatch(name) or name in OURS:
+        if not VARIABLE_NAME.fullmatch(name) or name in OURS:
             file = TOKENS_MAP if name in used_map or name in _mapping(used_map.get(EXTRA)) else TOKENIZER
             raise TemplateError(f"{file} has a token {shown(name)}; it must be a valid variable name: rename the token")
     if is_older and "chat_template" in token_map:

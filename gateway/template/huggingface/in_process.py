@@ -20,7 +20,7 @@ MESSAGE_LIMITS = (16, 64, 256)
 """The possible limits for the number of messages. A template gets the largest limit that is fast enough."""
 CHARACTERS_PER_MESSAGE = 1024
 """The limit in characters is the limit in messages times this number: 256 Ki characters for 256 messages."""
-MAX_SECONDS = 0.05
+FAST_SECONDS = 0.05
 """The longest processor time that is fast enough. Typical templates need a few milliseconds for 256 messages."""
 IDLE_SECONDS = 5.0
 """The measuring process ends this many seconds after the last measurement."""
@@ -48,7 +48,7 @@ def _message_limit(template: int, variables: Mapping[str, Any]) -> int:
     limit = 0
     for number in MESSAGE_LIMITS:
         seconds = (_measuring.seconds(template, {**variables, **probe}) for probe in _probes(number))
-        if next((one for one in seconds if one is not None), float("inf")) > MAX_SECONDS:
+        if next((one for one in seconds if one is not None), float("inf")) > FAST_SECONDS:
             break
         limit = number
     return limit

@@ -12,7 +12,7 @@ from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.core.errors import GatewayError
 from gateway.template.huggingface.renderer import JinjaTemplate
 
-PROBES = ("7031948265", "2846157039")
+PROBE_TEXTS = ("7031948265", "2846157039")
 """The text of each message, in two renderings. The two differ in every digit, so that a part of a text, which a
 template may write alone, differs too. Digits stay the same in JSON and in upper case."""
 ROLES = (
@@ -27,10 +27,10 @@ def texts_around_messages(template: JinjaTemplate) -> Iterator[tuple[str, ...]]:
 
     A conversation that is refused is left out.
     """
-    for pair in zip(*map(_conversations, PROBES), strict=True):
+    for pair in zip(*map(_conversations, PROBE_TEXTS), strict=True):
         try:
             texts, others = [
-                template.render(dialogue).text.split(probe) for dialogue, probe in zip(pair, PROBES, strict=True)
+                template.render(dialogue).text.split(probe) for dialogue, probe in zip(pair, PROBE_TEXTS, strict=True)
             ]
         except GatewayError:
             continue

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.dialogue import Dialogue
+from gateway.core.dialogue import SYSTEM_ROLES, Dialogue
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.prompt import Prompt
 from gateway.template.lazyllm.assembly import Turn
 from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.filler import InstructionFiller, as_refusal
 from gateway.template.lazyllm.request import (
-    SYSTEM_ROLES,
     PrompterInput,
     check_class,
     current_from,

@@ -27,7 +27,7 @@ from gateway.template.lazyllm.tokens import SpecialTokens
 FOLDED_PLACE = "<!gateway-system!>"
 """A placeholder for the request's system messages, until the instruction is filled and split."""
 
-Labels = Mapping[str, SegmentLabel]
+SlotLabels = Mapping[str, SegmentLabel]
 """Name of a slot → label of the value."""
 
 _FIELD_NAME_END = re.compile(r"[.\[]")
@@ -69,7 +69,7 @@ def fold(system: Segments, turns: Sequence[Turn]) -> Segments:
     return tuple(found)
 
 
-def fill(instruction: Segments, given: Any, labels: Labels, dialect: PrompterDialect) -> tuple[Segments, Any]:
+def fill(instruction: Segments, given: Any, labels: SlotLabels, dialect: PrompterDialect) -> tuple[Segments, Any]:
     """Return the instruction with filled slots, and the value that fills no slot; ``""`` if every value fills a slot.
 
     ``given``: a text for the only slot, or values by slot name. Raises PrompterError with LazyLLM's error text. If
@@ -100,7 +100,7 @@ def fill(instruction: Segments, given: Any, labels: Labels, dialect: PrompterDia
     return instruction, remaining
 
 
-def formatted(instruction: Segments, values: Mapping[str, Any], labels: Labels) -> Segments:
+def formatted(instruction: Segments, values: Mapping[str, Any], labels: SlotLabels) -> Segments:
     """Apply ``str.format(**values)`` field by field, and label each value. Raises PrompterError if formatting fails."""
     found: list[Segment] = []
     try:

@@ -17,7 +17,7 @@ import orjson
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, Message, PlainMessages, RenderOptions
 from gateway.core.errors import RequestError
 from gateway.core.prompt import Prompt, PromptMetadata, Segment
-from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, PromptLayout, Roles
+from gateway.template.layout import MAX_LAYOUT_MESSAGES, MAX_LAYOUTS, PromptLayout, Roles
 from gateway.template.lazyllm.instruction import LIST_HEADING
 
 MAX_TOOL_LISTS = 32
@@ -57,7 +57,7 @@ class FastLayouts:
     def render(self, dialogue: Dialogue) -> Prompt | None:
         """Return the prompt; None if only the general renderer can render this dialogue."""
         messages, options = dialogue.messages, dialogue.options
-        if not isinstance(messages, PlainMessages) or len(messages.roles) > MAX_MESSAGES:
+        if not isinstance(messages, PlainMessages) or len(messages.roles) > MAX_LAYOUT_MESSAGES:
             return None
         if options.continue_final or options.whole:
             return None

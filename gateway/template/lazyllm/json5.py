@@ -14,10 +14,10 @@ from typing import Any
 
 from gateway.template.lazyllm.dialects import PrompterError
 
-MAX_DEPTH = 100
+MAX_JSON5_DEPTH = 100
 """The deepest nesting of lists and objects that is read."""
 
-RESERVED = frozenset({
+RESERVED_WORDS = frozenset({
     "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do", "else", "enum",
     "export", "extends", "false", "finally", "for", "function", "if", "import", "in", "instanceof", "new", "null",
     "return", "super", "switch", "this", "throw", "true", "try", "typeof", "var", "void", "while", "with",
@@ -75,7 +75,7 @@ def _written_key(key: Any) -> str:
 
 def is_bare(key: str) -> bool:
     """Return whether the key can be written without quotes."""
-    if not key or key in RESERVED:
+    if not key or key in RESERVED_WORDS:
         return False
     if key.isascii():
         return key.replace("$", "_").isidentifier()
@@ -110,8 +110,8 @@ def _skip(text: str, at: int) -> int:
 
 def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
     """Return the value at offset ``at``, and the offset after the value."""
-    if depth > MAX_DEPTH:
-        raise NotJson5(f"the value is nested deeper than {MAX_DEPTH} levels")
+    if depth > MAX_JSON5_DEPTH:
+        raise NotJson5(f"the value is nested deeper than {MAX_JSON5_DEPTH} levels")
     opening = text[at : at + 1]
     value: Any
     if opening == "{":

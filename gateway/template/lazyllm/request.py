@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.dialogue import Dialogue, Message, RenderOptions
+from gateway.core.dialogue import SYSTEM_ROLES, Dialogue, Message, RenderOptions
 from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParameter
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Segment
@@ -24,7 +24,6 @@ from gateway.template.messages import check_open_turn, content_of, unread_fields
 from gateway.template.spec import PrompterSpec
 from gateway.template.tools import calls_of
 
-SYSTEM_ROLES = ("system", "developer")
 MAX_JSON5 = 32 * 1024
 """The largest number of characters of tool results in one request that are read as JSON5 (about 50 ms)."""
 MAYBE_JSON5 = re.compile(r"""\s*["'\[{0-9+\-./tfnIN]""")

@@ -16,7 +16,7 @@ from gateway.template.lazyllm.instruction import PREAMBLE_PLACE, SLOT, TOOL_NAME
 from gateway.template.lazyllm.segments import template_text, text_of
 from gateway.template.lazyllm.tokens import SpecialTokens
 
-Part = tuple[str, str]
+TextOrSlot = tuple[str, str]
 """(text, slot): either a text of the template or the name of a slot. The other item is empty."""
 
 
@@ -24,10 +24,10 @@ Part = tuple[str, str]
 class SafeInstruction:
     """An instruction template that is split into texts and slots."""
 
-    system: tuple[Part, ...]
-    preamble: tuple[Part, ...]
+    system: tuple[TextOrSlot, ...]
+    preamble: tuple[TextOrSlot, ...]
     """The explanation of tool calls, which follows the system part."""
-    user: tuple[Part, ...]
+    user: tuple[TextOrSlot, ...]
 
     @classmethod
     def compiled(
@@ -74,7 +74,7 @@ def folded_segments(system: Sequence[Turn], before: str) -> Iterator[Segment]:
         yield template_text("\n\n")
 
 
-def _parts(text: str) -> Iterator[Part]:
+def _parts(text: str) -> Iterator[TextOrSlot]:
     for place, piece in enumerate(SLOT.split(text)):
         if place % 2:
             yield "", piece
@@ -82,5 +82,5 @@ def _parts(text: str) -> Iterator[Part]:
             yield piece, ""
 
 
-def _filled(parts: tuple[Part, ...], values: Mapping[str, Segment]) -> Segments:
+def _filled(parts: tuple[TextOrSlot, ...], values: Mapping[str, Segment]) -> Segments:
     return tuple([values[slot] if slot else template_text(text) for text, slot in parts])

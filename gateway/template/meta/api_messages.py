@@ -19,7 +19,7 @@ from gateway.core.prompt import Notice, Prompt
 from gateway.template.messages import check_generates, check_open_turn, no_answers
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.meta.turn_order import NaturalOrder
-from gateway.template.opencompass.parsers import APIParser, Mode
+from gateway.template.opencompass.parsers import APIParser, ParserMode
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM, dropped_items, origin_of_item, role_errors
 from gateway.template.opencompass.renderer import meta_template, prompt_list
 from gateway.template.passthrough import as_sent
@@ -57,7 +57,7 @@ class ApiTemplate:
         metadata = replace(self._metadata, notices=tuple(self._notices(dialogue, merged)))
         return Prompt("", metadata, tuple(message for _, message in [*self._begin, *merged]))
 
-    def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
+    def write(self, items: str | list[Any], mode: ParserMode = "gen") -> Prompt:
         """Return the messages for a prompt list (``prompt_lists.py``). A text becomes one user message."""
         if isinstance(items, str):
             return Prompt("", self._metadata, ({"role": "user", "content": items},))

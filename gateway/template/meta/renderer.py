@@ -13,7 +13,7 @@ from gateway.core import fast_paths
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, PlainMessages
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
 from gateway.core.words import in_ascii
-from gateway.template.layout import MAX_LAYOUTS, MAX_MESSAGES, PromptLayout, Roles
+from gateway.template.layout import MAX_LAYOUT_MESSAGES, MAX_LAYOUTS, PromptLayout, Roles
 from gateway.template.messages import check_dialogue, check_generates, content_of, has_fields, origin_of, unread_fields
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.roles import RoleMap, RoleMapping
@@ -43,7 +43,7 @@ class MetaTemplate:
         messages = dialogue.messages
         if dialogue.options is not DEFAULT_OPTIONS or not isinstance(messages, PlainMessages):
             return None
-        if len(messages.roles) > MAX_MESSAGES:
+        if len(messages.roles) > MAX_LAYOUT_MESSAGES:
             return None
         layout = self._layouts(messages.roles)
         return Prompt(layout.fill(messages.texts), layout.metadata, dialogue)

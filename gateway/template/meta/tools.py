@@ -20,7 +20,7 @@ from gateway.template.roles import RoleMapping
 from gateway.template.spec import CallForm, TemplateSpec, ToolList, ToolsSpec
 from gateway.template.tools import ToolCall, as_json, calls_of, choice_of, forced, tools_of
 
-Piece = tuple[str, str, bool]
+CallPiece = tuple[str, str, bool]
 """(text, origin, scaffold)."""
 
 TOOL = "tool"
@@ -106,7 +106,7 @@ class ToolRendering(Rendering):
         pair = self.dialogue.messages[number - 1 : number + 1] if number > 0 else ()
         return self._spec.results.together and len(pair) == 2 and pair[0].role == pair[1].role == TOOL
 
-    def _content_pieces(self, message: Message, number: int) -> Iterator[Piece]:
+    def _content_pieces(self, message: Message, number: int) -> Iterator[CallPiece]:
         origin = origin_of(number)
         text = text_of(message, number, self.template.spec.media)
         if message.role == TOOL:
@@ -120,7 +120,7 @@ class ToolRendering(Rendering):
         else:
             yield text, origin, False
 
-    def _with_list(self, text: str, origin: str, *, scaffold: bool) -> Iterator[Piece]:
+    def _with_list(self, text: str, origin: str, *, scaffold: bool) -> Iterator[CallPiece]:
         """Yield the text of a turn, and the list of tools if the list is inside this turn.
 
         ``scaffold``: True if the text comes from the template.
@@ -134,7 +134,7 @@ class ToolRendering(Rendering):
             yield between, "template", True
             yield from self._list
 
-    def _call_pieces(self, calls: Sequence[ToolCall], number: int, *, has_text: bool) -> Iterator[Piece]:
+    def _call_pieces(self, calls: Sequence[ToolCall], number: int, *, has_text: bool) -> Iterator[CallPiece]:
         form, origin = self._spec.calls, origin_of(number)
         if form is None:
             raise UnsupportedParameter(
@@ -167,13 +167,13 @@ class ToolRendering(Rendering):
             )
         return users[0] if turn == "first_user" else users[-1]
 
-    def _write(self, pieces: Sequence[Piece] | Iterator[Piece], role: str) -> None:
+    def _write(self, pieces: Sequence[CallPiece] | Iterator[CallPiece], role: str) -> None:
         for text, origin, scaffold in pieces:
             if text:
                 self.add(text, (role, origin, scaffold))
 
 
-def _list_pieces(form: ToolList, tools: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+def _list_pieces(form: ToolList, tools: Sequence[Mapping[str, Any]]) -> Iterator[CallPiece]:
     yield form.begin, "template", True
     for number, tool in enumerate(tools):
         yield form.separator if number else "", "template", True
@@ -184,15 +184,15 @@ def _list_pieces(form: ToolList, tools: Sequence[Mapping[str, Any]]) -> Iterator
 # ---------------------------------------------------------------- one call
 
 
-def _json(form: CallForm, call: ToolCall, origin: str) -> Iterator[Piece]:
+def _json(form: CallForm, call: ToolCall, origin: str) -> Iterator[CallPiece]:
     yield as_json({"name": call.name, form.key: call.arguments}), origin, False
 
 
-def _named(form: CallForm, call: ToolCall, origin: str) -> Iterator[Piece]:
+def _named(form: CallForm, call: ToolCall, origin: str) -> Iterator[CallPiece]:
     yield from ((call.name, origin, False), (form.between, origin, True), (as_json(call.arguments), origin, False))
 
 
-def _python(form: CallForm, call: ToolCall, origin: str) -> Iterator[Piece]:
+def _python(form: CallForm, call: ToolCall, origin: str) -> Iterator[CallPiece]:
     names = (*call.name.split("."), *call.arguments)
     if not all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
         raise InvalidValue(

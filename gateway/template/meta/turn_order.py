@@ -16,7 +16,7 @@ from gateway.core.dialogue import Dialogue
 from gateway.template.roles import RoleMap, RoleMapping, mapping_of
 from gateway.template.spec import RoleSpec, TemplateSpec
 
-Turn = tuple[RoleMapping | None, RoleSpec | str, int]
+OrderedTurn = tuple[RoleMapping | None, RoleSpec | str, int]
 """(role mapping, entry of the template, message number). For an entry without a message: None, the entry, and -1."""
 
 
@@ -34,7 +34,7 @@ class NaturalOrder:
         ]
         """(index in the round, entry) of each entry that is written without a message."""
 
-    def turns(self, dialogue: Dialogue) -> Iterator[Turn]:
+    def turns(self, dialogue: Dialogue) -> Iterator[OrderedTurn]:
         """Yield all turns before the model's answer. Raises RoleNotSupported for a role that cannot be written."""
         last_place = -1
         system_places: set[int] = set()  # places that system messages have filled in this round
@@ -52,7 +52,7 @@ class NaturalOrder:
         elif not dialogue.options.continue_final and self._generating_place is not None:
             yield from self._between(last_place, self._generating_place, system_places)
 
-    def _between(self, place: int, next_place: int, filled: set[int]) -> Iterator[Turn]:
+    def _between(self, place: int, next_place: int, filled: set[int]) -> Iterator[OrderedTurn]:
         """Yield the entries without a message between two places in the round.
 
         If ``next_place`` is not after ``place``, a new round starts between the two places.
@@ -64,7 +64,7 @@ class NaturalOrder:
             filled.clear()
             yield from self._own(0, next_place, ())
 
-    def _own(self, start: int, stop: int | None, filled: Collection[int]) -> Iterator[Turn]:
+    def _own(self, start: int, stop: int | None, filled: Collection[int]) -> Iterator[OrderedTurn]:
         for place, entry in self._own_entries:
             if place >= start and (stop is None or place < stop) and place not in filled:
                 yield None, entry, -1

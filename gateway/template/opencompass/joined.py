@@ -12,7 +12,7 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
 from gateway.template.dataset.prompt_list import is_marker
 from gateway.template.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
-from gateway.template.opencompass.parsers import Mode
+from gateway.template.opencompass.parsers import ParserMode
 from gateway.template.opencompass.prompt_lists import origin_of_item, with_texts
 from gateway.template.spec import TemplateSpec
 from gateway.template.stops import prompt_metadata
@@ -35,7 +35,7 @@ class JoinedTemplate:
             metadata = replace(metadata, notices=notices)
         return Prompt("".join(texts), metadata, Pieces(texts, labels))
 
-    def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
+    def write(self, items: str | list[Any], mode: ParserMode = "gen") -> Prompt:
         """Return the prompt for a prompt list or for a text. The answer's turn is included. ``mode`` is ignored."""
         listed = [items] if isinstance(items, str) else with_texts(items, self.spec.media)
         texts, labels = list[str](), list[SegmentLabel]()

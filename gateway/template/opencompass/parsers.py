@@ -15,20 +15,20 @@ from typing import Any, Literal
 from gateway.core.errors import TemplateError
 from gateway.template.dataset.prompt_list import MARKER_KEYS
 
-Mode = Literal["gen", "ppl"]
+ParserMode = Literal["gen", "ppl"]
 """With ``gen``, the text ends where the model answers. With ``ppl``, the text has every turn and the meta ``end``."""
-Turn = Mapping[str, Any]
+TurnMapping = Mapping[str, Any]
 Role = dict[str, Any]
 Entry = tuple[int, Any]
 """(position in the prompt list, turn or string)."""
-Round = list[tuple[int, Turn, int | None]]
+Round = list[tuple[int, TurnMapping, int | None]]
 """(position in the prompt list, turn, place in the meta template's round) of each turn."""
 ApiMessage = tuple[tuple[int, ...], dict[str, Any]]
 """(positions in the prompt list, ``{"role": api_role, "prompt": text}``)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ParsedPiece:
     """A piece of the prompt, and the position of the item in the prompt list from which the piece is made."""
 
     text: str
@@ -72,19 +72,19 @@ class _Parser:
         """Role name → index in the round. Bare texts in the round are counted too."""
         self._roles: dict[str, Role] = {role["role"]: role for role in (*roles, *meta_template["reserved_roles"])}
 
-    def _name_of(self, turn: Turn) -> Any:
+    def _name_of(self, turn: TurnMapping) -> Any:
         """Return the name of the turn's role; if the role is not defined, return the turn's ``fallback_role``."""
         name = turn["role"]
         return name if name in self._roles else turn.get("fallback_role")
 
-    def _role_of(self, turn: Turn) -> Role:
+    def _role_of(self, turn: TurnMapping) -> Role:
         """Return the role of this turn. The turn's keys override the keys of the role. Raises UndefinedRole."""
         name = self._name_of(turn)
         if name not in self._roles:
             raise UndefinedRole(turn)
         return {**self._roles[name], **turn}
 
-    def _place(self, turn: Turn) -> int | None:
+    def _place(self, turn: TurnMapping) -> int | None:
         """Return the index of the turn's role in the round; None for a role that is not in the round."""
         return self._places.get(turn["role"])
 
@@ -112,10 +112,10 @@ class LMParser(_Parser):
     def __init__(self, meta_template: Mapping[str, Any]) -> None:
         """Create the parser. ``meta_template`` has the keys of ``_Parser``, and the texts ``begin`` and ``end``."""
         super().__init__(meta_template)
-        self._begin = Piece(meta_template["begin"], "scaffold")
-        self._end = Piece(meta_template["end"], "scaffold")
+        self._begin = ParsedPiece(meta_template["begin"], "scaffold")
+        self._end = ParsedPiece(meta_template["end"], "scaffold")
 
-    def pieces(self, items: Sequence[Any], mode: Mode = "gen") -> list[Piece]:
+    def pieces(self, items: Sequence[Any], mode: ParserMode = "gen") -> list[ParsedPiece]:
         """Return the pieces of the prompt, without empty texts. Raises UndefinedRole for a role that is not defined."""
         pieces = [self._begin]
         for piece in self._sections(items, mode):
@@ -126,10 +126,10 @@ class LMParser(_Parser):
             pieces.append(self._end)
         return [piece for piece in pieces if piece.text or piece.kind == "generate"]
 
-    def _sections(self, items: Sequence[Any], mode: Mode) -> Iterator[Piece]:
+    def _sections(self, items: Sequence[Any], mode: ParserMode) -> Iterator[ParsedPiece]:
         for section, entries in sections_of(items):
             if section == "text":
-                yield from (Piece(text, "content", item=item) for item, text in entries)
+                yield from (ParsedPiece(text, "content", item=item) for item, text in entries)
             elif section in ("begin", "end"):
                 yield from (piece for item, turn in entries for piece in self._turn(item, turn))
             else:
@@ -138,7 +138,7 @@ class LMParser(_Parser):
                     is_last = number == len(rounds) - 1
                     yield from self._round(deque(turns), generates=mode == "gen" and section == "round" and is_last)
 
-    def _round(self, turns: deque[tuple[int, Turn, int | None]], *, generates: bool) -> Iterator[Piece]:
+    def _round(self, turns: deque[tuple[int, TurnMapping, int | None]], *, generates: bool) -> Iterator[ParsedPiece]:
         """Yield the pieces of one whole round. A turn of a role outside the round is written after the previous turn.
 
         OpenCompass crashes on a turn whose role is not in the round (section 12).
@@ -146,33 +146,33 @@ class LMParser(_Parser):
         yield from self._turns_without_place(turns)
         for place, entry in enumerate(self._entries):
             if isinstance(entry, str):
-                yield Piece(entry, "scaffold")
+                yield ParsedPiece(entry, "scaffold")
                 continue
             item, turn = turns.popleft()[:2] if turns and turns[0][2] == place else (None, {})
             role = {**entry, **turn}
             if generates and role.get("generate"):
-                yield Piece(role.get("begin", ""), "generate", role["role"])
+                yield ParsedPiece(role.get("begin", ""), "generate", role["role"])
                 return
             yield from _role_pieces(role, turn, item)
             yield from self._turns_without_place(turns)
 
-    def _turns_without_place(self, turns: deque[tuple[int, Turn, int | None]]) -> Iterator[Piece]:
+    def _turns_without_place(self, turns: deque[tuple[int, TurnMapping, int | None]]) -> Iterator[ParsedPiece]:
         while turns and turns[0][2] is None:
             yield from self._turn(*turns.popleft()[:2])
 
-    def _turn(self, item: int, turn: Turn) -> Iterator[Piece]:
+    def _turn(self, item: int, turn: TurnMapping) -> Iterator[ParsedPiece]:
         return _role_pieces(self._role_of(turn), turn, item)
 
 
-def _role_pieces(role: Role, turn: Turn, item: int | None) -> Iterator[Piece]:
+def _role_pieces(role: Role, turn: TurnMapping, item: int | None) -> Iterator[ParsedPiece]:
     """Yield the begin, the prompt and the end of a turn. A turn without a prompt gets the role's default prompt."""
     name = role["role"]
-    yield Piece(role.get("begin", ""), "scaffold", name, item)
+    yield ParsedPiece(role.get("begin", ""), "scaffold", name, item)
     if "prompt" in turn:
-        yield Piece(turn["prompt"], "content", name, item)
+        yield ParsedPiece(turn["prompt"], "content", name, item)
     else:
-        yield Piece(role.get("prompt", ""), "scaffold", name)
-    yield Piece(role.get("end", ""), "scaffold", name, item)
+        yield ParsedPiece(role.get("prompt", ""), "scaffold", name)
+    yield ParsedPiece(role.get("end", ""), "scaffold", name, item)
 
 
 class APIParser(_Parser):
@@ -181,7 +181,7 @@ class APIParser(_Parser):
     ``generate`` has an effect only in rounds. OpenCompass crashes on a ``generate`` in ``begin`` (section 12).
     """
 
-    def messages(self, items: Sequence[Any], mode: Mode = "gen") -> Iterator[ApiMessage]:
+    def messages(self, items: Sequence[Any], mode: ParserMode = "gen") -> Iterator[ApiMessage]:
         """Yield the messages. Adjacent messages of one role are not joined. Raises UndefinedRole."""
         for section, entries in sections_of(items):
             if section in ("begin", "end"):
@@ -207,7 +207,7 @@ class APIParser(_Parser):
             filled[name] = (position,), {**role, **turn}
         yield from (filled.get(role["role"], ((), role)) for role in self._entries if isinstance(role, dict))
 
-    def _place(self, turn: Turn) -> int:
+    def _place(self, turn: TurnMapping) -> int:
         """Return the index in the round of the turn's role, or of the fallback role. Raises UndefinedRole."""
         place = self._places.get(turn["role"], self._places.get(turn.get("fallback_role", "")))
         if place is None:
@@ -227,7 +227,7 @@ class APIParser(_Parser):
 class UndefinedRole(TemplateError):
     """The meta template does not define a turn's role. The error message names the role, but not the client's text."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: TurnMapping) -> None:
         fallback = turn.get("fallback_role")
         tried = f'role "{turn["role"]}"' + (f' or fallback_role "{fallback}"' if fallback else "")
         super().__init__(f"the meta template does not define {tried}")

@@ -16,7 +16,7 @@ from gateway.core.prompt import Notice, Pieces, Prompt, Segment
 from gateway.template.messages import check_dialogue, check_generates, content_of, no_answers, origin_of, unread_fields
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.opencompass.joined import joined_segments
-from gateway.template.opencompass.parsers import LMParser, Mode
+from gateway.template.opencompass.parsers import LMParser, ParserMode
 from gateway.template.opencompass.prompt_lists import (
     DATASET_PARAM,
     dropped_items,
@@ -51,7 +51,7 @@ class OpenCompassTemplate:
         metadata = replace(self._metadata, notices=self._notices(dialogue, segments, texts))
         return Prompt("".join(pieces), metadata, Pieces(pieces, marks))
 
-    def write(self, items: str | list[Any], mode: Mode = "gen") -> Prompt:
+    def write(self, items: str | list[Any], mode: ParserMode = "gen") -> Prompt:
         """Return the prompt for a prompt list (``prompt_lists.py``). A text is returned unchanged."""
         if isinstance(items, str):
             return Prompt(items, self._metadata, Pieces((items,), (("", "prompt", False),)))
@@ -78,7 +78,7 @@ class OpenCompassTemplate:
         check_dialogue(dialogue)
         return [content_of(message, i, self.spec.media) for i, message in enumerate(dialogue.messages)]
 
-    def _segments(self, dialogue: Dialogue, texts: Sequence[str], mode: Mode) -> list[Segment]:
+    def _segments(self, dialogue: Dialogue, texts: Sequence[str], mode: ParserMode) -> list[Segment]:
         items, numbers = prompt_list(dialogue.messages, texts, self._names, self._roles)
         segments = []
         for piece in self._parser.pieces(items, mode):

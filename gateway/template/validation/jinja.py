@@ -16,10 +16,10 @@ from gateway.core.prompt import Bos
 from gateway.core.words import listed, printable, shown, suggest
 from gateway.template.huggingface.folder import (
     DEFAULT,
-    NAME,
     OURS,
     TOKENS,
     TOOL_USE,
+    VARIABLE_NAME,
     ChatFiles,
     Fetch,
     Names,
@@ -124,7 +124,7 @@ def _choose_sources(
 
 def _special_tokens(keys: Mapping[str, Any], files: ChatFiles, problems: Problems) -> Mapping[str, str]:
     given = problems.value(Mapping[str, str], keys.get("special_tokens", {}), ("special_tokens",))
-    for name in [name for name in given if not NAME.fullmatch(name) or name in OURS]:
+    for name in [name for name in given if not VARIABLE_NAME.fullmatch(name) or name in OURS]:
         problems.add(
             ("special_tokens", name),
             "is not a valid token name: use a name such as bos_token, eos_token or image_token",
@@ -133,7 +133,7 @@ def _special_tokens(keys: Mapping[str, Any], files: ChatFiles, problems: Problem
 
 
 def _check_variable(name: Any, path: Path, problems: Problems) -> None:
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not VARIABLE_NAME.fullmatch(name):
         problems.add(path, f"{shown(name)} is not a valid variable name: use letters, digits and _")
     elif name in OURS:
         problems.add(path, f"the gateway sets the variable {name} itself; remove it")

@@ -131,7 +131,7 @@ REFUSED: Mapping[str, tuple[object, str]] = {
     "prompt_cache_retention": (None, "the gateway has no prompt cache; leave it out"),
 }
 
-OTHER_NAMES: Mapping[str, str] = {
+INSTEAD_OF: Mapping[str, str] = {
     # Field of chat or completions → what to send here instead.
     "messages": "input",
     "max_tokens": "max_output_tokens",
@@ -256,7 +256,7 @@ class RefusalContent(Closed):
     refusal: str
 
 
-PARTS: Mapping[str, type[Closed]] = {
+CONTENT_PARTS: Mapping[str, type[Closed]] = {
     "input_text": TextContent,
     "output_text": TextContent,
     "input_image": ImageContent,

@@ -15,9 +15,9 @@ from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.words import quoted
 from gateway.wire.request_fields import Closed
 from gateway.wire.responses_api.fields import (
+    CONTENT_PARTS,
     ITEMS,
     MAX_KEYS,
-    PARTS,
     AudioContent,
     FileContent,
     FunctionCallItem,
@@ -169,7 +169,7 @@ class ItemReader:
 def variable(value: Any, where: str) -> Any:
     """Return the value of a prompt variable. A content part is replaced by its text or by its image address."""
     kind = value.get("type") if isinstance(value, Mapping) else None
-    if not isinstance(kind, str) or kind not in PARTS:
+    if not isinstance(kind, str) or kind not in CONTENT_PARTS:
         return value
     part = _part(value, where)
     if part["type"] == "text":
@@ -189,9 +189,9 @@ def _content(value: str | Sequence[Mapping[str, Any]], where: str) -> Any:
 
 def _part(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     kind = raw.get("type")
-    if not isinstance(kind, str) or kind not in PARTS:
-        raise InvalidValue(f"{where}.type must be one of {', '.join(PARTS)}", param=f"{where}.type")
-    part = checked(PARTS[kind], raw, where)
+    if not isinstance(kind, str) or kind not in CONTENT_PARTS:
+        raise InvalidValue(f"{where}.type must be one of {', '.join(CONTENT_PARTS)}", param=f"{where}.type")
+    part = checked(CONTENT_PARTS[kind], raw, where)
     if isinstance(part, TextContent):
         return {"type": "text", "text": part.text}
     if isinstance(part, RefusalContent):

@@ -20,8 +20,8 @@ from gateway.wire.error_object import plain
 from gateway.wire.request_fields import StoredPrompt
 from gateway.wire.requests import read_chat
 from gateway.wire.responses_api.fields import (
+    INSTEAD_OF,
     MAX_LABEL,
-    OTHER_NAMES,
     REFUSED,
     SAME,
     FunctionChoice,
@@ -111,8 +111,8 @@ def _refuse_others(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> None
         if name in known and known[name] != default:
             raise UnsupportedParameter(f"{name} is not supported: {reason}", param=name)
     for name in unknown:
-        if name in OTHER_NAMES:
-            raise InvalidValue(f"this endpoint has no field {name}; send {OTHER_NAMES[name]}", param=name)
+        if name in INSTEAD_OF:
+            raise InvalidValue(f"this endpoint has no field {name}; send {INSTEAD_OF[name]}", param=name)
 
 
 def _check_labels(metadata: Mapping[str, Any]) -> None:

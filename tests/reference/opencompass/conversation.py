@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.core.errors import TemplateError
-from gateway.template.dataset.prompt_list import PromptItems, Row, is_marker
+from gateway.template.dataset.prompt_list import ColumnValues, PromptItems, is_marker
 from gateway.template.dataset.template import DatasetTemplate
 
 ROLES = {"SYSTEM": "system", "HUMAN": "user", "BOT": "assistant"}
@@ -29,7 +29,7 @@ def to_messages(prompt: PromptItems) -> Messages:
 
 
 def conversation(
-    sample: Row, columns: Sequence[str], output_column: str, template: DatasetTemplate | None = None
+    sample: ColumnValues, columns: Sequence[str], output_column: str, template: DatasetTemplate | None = None
 ) -> Messages:
     """The conversation of a sample, the dataset's answers included. Other columns than these are not filled.
 
@@ -53,7 +53,9 @@ def conversation(
     ]
 
 
-def _exchange(sample: Row, columns: Sequence[str], output_column: str, template: DatasetTemplate | None) -> Messages:
+def _exchange(
+    sample: ColumnValues, columns: Sequence[str], output_column: str, template: DatasetTemplate | None
+) -> Messages:
     if template is None and len(columns) > 1:
         raise TemplateError("several input columns need a template")
     messages = to_messages(sample[columns[0]] if template is None else template.generation(sample))

@@ -32,7 +32,7 @@ ENTRY_BYTES = 400
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 1.0
 """The maximum time in seconds to wait while another process writes to the file."""
-MAX_WAITING = 256
+MAX_WAITING_ANSWERS = 256
 """The maximum number of answers that wait to be written. Further answers are not stored."""
 
 
@@ -106,7 +106,7 @@ class ThreadStore(CacheStore):
 
     async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
         """Store an answer. See ``CacheStore.put``."""
-        if self._given - self._done >= MAX_WAITING:
+        if self._given - self._done >= MAX_WAITING_ANSWERS:
             return
         loop, oldest = asyncio.get_running_loop(), math.inf if replace else answer.created - ttl
         try:

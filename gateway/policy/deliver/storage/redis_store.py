@@ -14,7 +14,7 @@ from gateway.backend.redis_server import RedisServer, StoreUnavailable
 from gateway.config.snapshot import StoreSpec
 from gateway.policy.deliver.storage.cache_store import (
     LOOK_UP_SECONDS,
-    MAX_WAITING,
+    MAX_WAITING_ANSWERS,
     CacheStore,
     StoredAnswer,
     StoreFailed,
@@ -24,7 +24,7 @@ from gateway.wire.stored_events import dump_json, named_events
 
 LOG = logging.getLogger("gateway.store")
 
-PREFIX = "meta-gateway:cache:"
+CACHE_PREFIX = "meta-gateway:cache:"
 MAX_VALUE = 1024 * 1024
 """The maximum size of a stored answer in bytes. One command must end within ``store.timeout``."""
 LARGE = 64 * 1024
@@ -59,7 +59,9 @@ class RedisStore(CacheStore):
             async with asyncio.timeout(self._seconds):
                 # A longer value is read in part, and is then not valid.
                 longest = TIME_BYTES + MAX_VALUE
-                value = await self._server.run(lambda: self._server.redis.getrange(PREFIX + key.hex(), 0, longest))
+                value = await self._server.run(
+                    lambda: self._server.redis.getrange(CACHE_PREFIX + key.hex(), 0, longest)
+                )
         except (StoreUnavailable, TimeoutError) as error:
             raise StoreFailed from error
         if not value:
@@ -69,7 +71,7 @@ class RedisStore(CacheStore):
 
     async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
         """Store an answer. See ``CacheStore.put``."""
-        if len(self._writing) < MAX_WAITING:
+        if len(self._writing) < MAX_WAITING_ANSWERS:
             task = asyncio.get_running_loop().create_task(self._put(key, answer, ttl, replace))
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
@@ -86,7 +88,7 @@ class RedisStore(CacheStore):
             if len(data) <= MAX_VALUE:
                 oldest = math.inf if replace else answer.created - ttl
                 values: list[bytes | float] = [oldest, b"%.6f %b" % (answer.created, data), max(1, int(ttl * 1000))]
-                await self._server.run(lambda: self._set(keys=[PREFIX + key.hex()], args=values))
+                await self._server.run(lambda: self._set(keys=[CACHE_PREFIX + key.hex()], args=values))
         except StoreUnavailable:
             pass
         except Exception as error:  # a value that cannot be written

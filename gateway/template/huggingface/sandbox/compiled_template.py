@@ -14,9 +14,9 @@ from jinja2.exceptions import TemplateSyntaxError
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment, ConversationRefused
 from gateway.template.huggingface.sandbox.limits import (
-    FUNCTIONS,
     MAX_SECONDS,
-    METHODS,
+    TEMPLATE_FUNCTIONS,
+    TEMPLATE_METHODS,
     LimitReached,
     has_known_operations,
 )
@@ -189,7 +189,7 @@ def _inserted(tree: nodes.Template, constants: Sequence[str]) -> Iterator[str]:
 
 def _adds_characters(tree: nodes.Template) -> bool:
     """Return whether a template has a filter, a call or an operator that may add characters to a text."""
-    functions = FUNCTIONS | {macro.name for macro in tree.find_all(nodes.Macro)}
+    functions = TEMPLATE_FUNCTIONS | {macro.name for macro in tree.find_all(nodes.Macro)}
     filters = UNCHANGING_FILTERS | INSERTING
     for one in tree.find_all(nodes.Filter):
         names = [one.name, *(_texts(one.args[:1]) if one.name == "map" else [])]
@@ -197,7 +197,7 @@ def _adds_characters(tree: nodes.Template) -> bool:
             return True
     for call in tree.find_all(nodes.Call):
         known = (
-            (isinstance(call.node, nodes.Getattr) and call.node.attr in METHODS | INSERTING)
+            (isinstance(call.node, nodes.Getattr) and call.node.attr in TEMPLATE_METHODS | INSERTING)
             or (isinstance(call.node, nodes.Name) and call.node.name in functions)
             or isinstance(call.node, nodes.ExtensionAttribute)
         )

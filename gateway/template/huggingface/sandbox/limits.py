@@ -49,7 +49,7 @@ MAX_COMPARISONS = 10_000_000
 VALUE_SIZE = 16
 """Each JSON value counts as this many characters, in addition to the characters of texts and keys."""
 
-FUNCTIONS = frozenset({"caller", "dict", "namespace", "raise_exception", "range", "strftime_now"})
+TEMPLATE_FUNCTIONS = frozenset({"caller", "dict", "namespace", "raise_exception", "range", "strftime_now"})
 SPLITTING = frozenset({"partition", "rpartition", "rsplit", "split", "splitlines"})
 COPYING = SPLITTING | frozenset({
     "capitalize", "lower", "lstrip", "removeprefix", "removesuffix", "rstrip", "strip", "title", "upper",
@@ -57,7 +57,7 @@ COPYING = SPLITTING | frozenset({
 """The methods whose results have at most as many characters as the text."""
 QUADRATIC = frozenset({"lstrip", "rfind", "rpartition", "rsplit", "rstrip", "strip"})
 """The methods whose time may be proportional to the product of the lengths of two texts."""
-METHODS = COPYING | QUADRATIC | frozenset({
+TEMPLATE_METHODS = COPYING | QUADRATIC | frozenset({
     "append", "count", "cycle", "endswith", "find", "get", "index", "isalnum", "isalpha", "isdigit", "isspace",
     "items", "keys", "pop", "replace", "startswith", "update", "values",
 })  # fmt: skip
@@ -80,7 +80,7 @@ class LimitReached(Exception):
 
 def has_known_operations(tree: nodes.Template) -> bool:
     """Return whether a template uses only operations that ``LimitedEnvironment`` can limit."""
-    functions = FUNCTIONS | {macro.name for macro in tree.find_all(nodes.Macro)}
+    functions = TEMPLATE_FUNCTIONS | {macro.name for macro in tree.find_all(nodes.Macro)}
     functions -= {name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"}
     return (
         not any(tree.find_all((nodes.Pow, nodes.Block)))
@@ -119,7 +119,7 @@ def _is_known_call(call: nodes.Call, functions: frozenset[str]) -> bool:
     if isinstance(node, nodes.Name) and node.name == "strftime_now":
         return node.name in functions and len(call.args) == 1 and _is_short_text(call.args[0])
     if isinstance(node, nodes.Getattr):
-        return node.attr in METHODS or (node.attr == "format" and _is_simple_format(node.node))
+        return node.attr in TEMPLATE_METHODS or (node.attr == "format" and _is_simple_format(node.node))
     return isinstance(node, nodes.ExtensionAttribute) or (isinstance(node, nodes.Name) and node.name in functions)
 
 
