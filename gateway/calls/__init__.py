@@ -1,5 +1,6 @@
 """The steps of one call.
 
+``admission``        the one door: client, body, model and limits of a call
 ``route``            one configured model, with its template, rules and backend
 ``stack``            everything that serves one configuration: the routes, the client keys, the limits
 ``dataset_prompts``  the conversation of a call that names a dataset prompt

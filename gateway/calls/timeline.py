@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import sub
 
 from gateway.calls.cut_answers import CutAnswers
@@ -23,7 +23,7 @@ class CallTimeline:
     """Times and counts of one call. Only the task that runs the call changes this object."""
 
     __slots__ = (
-        "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written",
+        "_gauge", "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written",
         "admission", "attempt_log", "bos_anomaly", "caller", "cut_answers", "delivery_notices", "endpoint",
         "in_flight", "kind", "markers", "model", "output_parser", "path", "queue_wait", "recording", "refusal",
         "render", "request_id", "stop_cuts", "stream", "template", "template_notices", "tool_parser",
@@ -50,7 +50,9 @@ class CallTimeline:
         self.attempt_log = AttemptLog()
         """The log of the call's attempts. Replaced by the log of the exchange when the exchange has been created."""
         self.in_flight: NumberSeries
-        """The series of the gauge ``gateway_in_flight`` that counts this call. Set by the endpoint."""
+        """The series of the gauge ``gateway_in_flight`` that counts this call. Set by ``begin``."""
+        self._gauge: Mapping[tuple[str, ...], NumberSeries]
+        """The gauge ``gateway_in_flight``."""
         self.admission: float | None = None
         self.queue_wait: float | None = None
         self.render: float | None = None
@@ -74,6 +76,19 @@ class CallTimeline:
         self.delivery_notices: list[str] = []
         self.template_notices: tuple[str, ...] = ()
         self.markers: tuple[tuple[str, int], ...] = ()
+
+    def begin(self, gauge: Mapping[tuple[str, ...], NumberSeries]) -> None:
+        """Count the call as running, for the model ``unknown``. ``gauge``: the series of ``gateway_in_flight``."""
+        self._gauge = gauge
+        self.in_flight = gauge[self.endpoint, UNKNOWN_MODEL]
+        self.in_flight.value += 1
+
+    def count_for(self, model: str) -> None:
+        """Count the running call for its model instead of the model ``unknown``."""
+        self.model = model
+        self.in_flight.value -= 1
+        self.in_flight = self._gauge[self.endpoint, model]
+        self.in_flight.value += 1
 
     def admitted(self) -> None:
         """Store the admission time. Call when the body of the client's request has been parsed and checked."""

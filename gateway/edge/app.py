@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
+from gateway.calls.admission.access import base_url_hint
 from gateway.calls.timeline import CallTimeline
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
@@ -18,7 +19,6 @@ from gateway.edge.about.home import ICON_ROUTES, Home
 from gateway.edge.about.models import MODEL_PATH, Models
 from gateway.edge.about.monitoring import Monitoring
 from gateway.edge.about.openapi import openapi
-from gateway.edge.authorize import base_url_hint
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.cors import add_extra_headers
 from gateway.edge.endpoints.call import CallHandler

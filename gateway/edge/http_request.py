@@ -20,7 +20,7 @@ from gateway.calls.prepare import Prepared
 from gateway.calls.response import ResponseStream
 from gateway.calls.route import Route
 from gateway.core.caller import ANONYMOUS
-from gateway.core.errors import BodyTooLarge, RequestTimeout
+from gateway.core.errors import RequestTimeout
 from gateway.edge.cancellation import Cancellation
 from gateway.wire.responses import ResponseWriter
 
@@ -122,11 +122,6 @@ class HttpRequest(Cancellation, ABC):
     @abstractmethod
     def abort(self) -> None:
         """Close the connection without completing the answer."""
-
-
-def body_too_large(limit: int) -> BodyTooLarge:
-    """Return the error for a body of more than ``limit`` bytes."""
-    return BodyTooLarge(f"the request body is larger than {limit} bytes (server.max_body)")
 
 
 def body_timeout(seconds: float) -> RequestTimeout:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.calls.stack import Stack
-from gateway.core.errors import Overloaded
-from gateway.edge.cancellation import Cancellation
 from gateway.telemetry.metrics import Metrics
-
-SHUTTING_DOWN = "the gateway is shutting down; retry later"
 
 
 @dataclass(eq=False, slots=True)
@@ -35,12 +31,8 @@ class GatewayState:
     """True: new calls are refused."""
     running: int = 0
     """The number of running calls in this process."""
-    queued: set[Cancellation] = field(default_factory=set)
-    """The requests that may wait for a free place (``limits.concurrency``), including those of older configurations."""
 
     def drain(self) -> None:
-        """Refuse new calls, and calls that wait for a free place (``docs/spec/reliability.md`` E04)."""
+        """Refuse new calls, and calls that wait for a free slot (``docs/spec/reliability.md`` E04)."""
         self.draining = True
-        for request in tuple(self.queued):
-            self.metrics.count("gateway_shed_total", "draining")
-            request.cancel(Overloaded(SHUTTING_DOWN))
+        self.stack.limiter.drain()

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from gateway.backend.http_client.client import HttpClient, json_headers, server_root
 from gateway.backend.openai.upstream_request import read_body
+from gateway.calls.admission.admit import body_too_large
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, UpstreamError, UpstreamUnreachable
 from gateway.edge.app import App
-from gateway.edge.http_request import HttpRequest, body_too_large
+from gateway.edge.http_request import HttpRequest
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 

@@ -6,9 +6,9 @@ import json
 import shlex
 from html import escape
 
+from gateway.calls.admission.access import authenticate, base_url, visible_models
 from gateway.core.version import VERSION
 from gateway.edge.about.openapi import SUMMARIES
-from gateway.edge.authorize import authenticate, base_url, visible_models
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState

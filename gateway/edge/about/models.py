@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
+from gateway.calls.admission.access import authenticate, authorized_route
 from gateway.calls.route import Route
-from gateway.edge.authorize import authenticate, authorized_route
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from gateway.calls.admission.access import authenticate, authorized_route, only_model
 from gateway.calls.prepare import check_length, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.tokenizing import detokenize, tokenize_prepared, tokenize_text, tokenizer_info
 from gateway.core.call import Call, TokenizeCall
-from gateway.edge.authorize import authenticate, authorized_route, only_model
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.provenance import provenance
 from gateway.edge.state import GatewayState

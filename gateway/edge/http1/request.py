@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from gateway.calls.admission.admit import body_too_large
 from gateway.edge.http1.state import ServerState
-from gateway.edge.http_request import HttpRequest, body_timeout, body_too_large
+from gateway.edge.http_request import HttpRequest, body_timeout
 
 MAX_BUFFERED = 256 * 1024
 """The maximum number of bytes of a body that are read before the handler calls ``body``."""

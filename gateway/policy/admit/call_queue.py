@@ -14,6 +14,8 @@ from collections.abc import Callable
 from gateway.core.errors import Overloaded
 from gateway.telemetry.metrics import NumberSeries
 
+SHUTTING_DOWN = "the gateway is shutting down; retry later"
+
 
 class CallQueue:
     """The slots for concurrent calls of one model, and the queue of calls that wait for a slot."""
@@ -84,6 +86,14 @@ class CallQueue:
         if not slot.done():
             slot.set_exception(self._full())
         return True
+
+    def drain(self) -> None:
+        """Refuse the waiting calls, because the process ends."""
+        slots = [slot for line in self._lines.values() for slot in line if not slot.done()]
+        self._lines.clear()
+        self.waiting = 0
+        for slot in slots:
+            slot.set_exception(_refusal("draining", SHUTTING_DOWN))
 
     def _full(self) -> Overloaded:
         limit = f"limits.concurrency={self._slots}"

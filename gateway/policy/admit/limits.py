@@ -10,6 +10,7 @@ from dataclasses import replace
 from gateway.config.snapshot import KeyLimits, KeySpec, LimitsPolicy, ModelSpec
 from gateway.core.caller import Caller
 from gateway.core.errors import RateLimitExceeded
+from gateway.core.record import Record
 from gateway.policy.admit.call_queue import CallQueue
 from gateway.policy.admit.rates import Balance, Charge, RateStore
 from gateway.telemetry.metrics import NumberSeries
@@ -21,7 +22,7 @@ Limits = KeyLimits | LimitsPolicy
 NO_HEADERS: Mapping[str, str] = {}
 
 
-class Admission:
+class Permit:
     """The slots and charges of one admitted call. ``end`` releases them."""
 
     __slots__ = ("_key", "_limiter", "charges", "headers", "queue")
@@ -37,8 +38,9 @@ class Admission:
         self.headers = NO_HEADERS
         """The ``x-ratelimit-*`` headers of the response."""
 
-    def end(self, tokens: int | None) -> None:
-        """Release the slots, and correct the estimated tokens. ``tokens``: the tokens used; None if unknown."""
+    def end(self, record: Record | None = None) -> None:
+        """Release the slots, and correct the estimated tokens. ``record``: None if the call did not run."""
+        tokens = 0 if record is None else _used_tokens(record)
         if self.queue is not None:
             self.queue.leave()
         if self._key:
@@ -81,13 +83,18 @@ class Limiter:
             queue = self._queues.setdefault(name, CallQueue(name, self._queue_length))
             queue.limit(limits.concurrency or 0, limits.queue_wait, limits.queue_size)
 
+    def drain(self) -> None:
+        """Refuse the calls that wait for a slot, also those of older configurations."""
+        for queue in self._queues.values():
+            queue.drain()
+
     def is_limited(self, caller: Caller, model: str) -> bool:
         """Return whether the client's key or the model has any limit."""
         return model in self._models or caller.key in self._key_limits
 
     async def admit(
         self, caller: Caller, model: ModelSpec, characters: int, max_tokens: int, waited: Callable[[float], None]
-    ) -> Admission:
+    ) -> Permit:
         """Admit a call, after waiting for a slot of the model if necessary.
 
         The tokens of the call are estimated from ``characters``, the length of the prompt, and ``max_tokens``, the
@@ -103,7 +110,7 @@ class Limiter:
                 "file); retry later",
                 retry_after=1.0,
             )
-        admission = Admission(self, name if concurrency is not None else "")
+        permit = Permit(self, name if concurrency is not None else "")
         if concurrency is not None:
             self.running[name] += 1
         try:
@@ -113,17 +120,24 @@ class Limiter:
             if charges := requests + tokens:
                 balances = await self.store.take(charges)
                 if balances is not None:
-                    admission.headers = _headers(charges, balances)
-                    _refuse(charges, balances, admission.headers)
-                    admission.charges = tokens
+                    permit.headers = _headers(charges, balances)
+                    _refuse(charges, balances, permit.headers)
+                    permit.charges = tokens
             if model.name in self._limited:
                 queue = self._queues[model.name]
                 await queue.enter(name, waited)
-                admission.queue = queue
+                permit.queue = queue
         except BaseException:
-            admission.end(0)
+            permit.end()
             raise
-        return admission
+        return permit
+
+
+def _used_tokens(record: Record) -> int | None:
+    """Return the tokens that a finished call has used; None if the number is unknown, so that the estimate stays."""
+    if record.prompt_tokens is None and record.completion_tokens is None:
+        return None if record.outcome == "ok" or record.upstream_first is not None else 0
+    return (record.prompt_tokens or 0) + (record.completion_tokens or 0)
 
 
 def _charges(

@@ -1,31 +1,58 @@
-"""Client keys, and the models that a key allows."""
+"""The client of a request, and the models that the client may use."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol
 
 from gateway.calls.route import Route
 from gateway.calls.stack import Stack
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import InvalidValue, ModelNotFound
 from gateway.core.words import quoted, suggest
-from gateway.edge.http_request import HttpRequest
 
 SESSION = b"x-session-id"
 """The header that names a session for ``delivery.balance: sticky``, as in other model routers."""
 
 
-def base_url(stack: Stack, request: HttpRequest) -> str:
+class IncomingRequest(Protocol):
+    """The facts of an HTTP request that decide whether it is admitted."""
+
+    request_id: str
+    headers: dict[bytes, bytes]
+    """Lower-case name → value."""
+    model: str | None
+    """The model named by the path; None if the body names the model."""
+    caller: Caller
+    """The client, as soon as its key is known to be valid."""
+    buffered_body: bytes | None
+    """The whole body, if it has already arrived."""
+
+    @property
+    def root_path(self) -> str:
+        """The path where the application is mounted; empty if it is not mounted."""
+        ...
+
+    def header(self, name: str) -> str | None:
+        """Return the value of a header field; None if the field is missing."""
+        ...
+
+    async def body(self, limit: int) -> bytes:
+        """Read the whole body. Raises ``BodyTooLarge`` above ``limit`` bytes, ``RequestTimeout`` for a late body."""
+        ...
+
+
+def base_url(stack: Stack, request: IncomingRequest) -> str:
     """Return the ``base_url`` for clients, with the host that this client has used and the path of the application."""
     return f"{stack.snapshot.server.scheme}://{request.header('host')}{request.root_path}/v1"
 
 
-def base_url_hint(stack: Stack, request: HttpRequest) -> str:
+def base_url_hint(stack: Stack, request: IncomingRequest) -> str:
     """Return the sentence about a client's ``base_url``."""
     return f"a client's base_url must end in one /v1, such as {base_url(stack, request)}; the client adds the rest"
 
 
-def authenticate(stack: Stack, request: HttpRequest) -> Caller:
+def authenticate(stack: Stack, request: IncomingRequest) -> Caller:
     """Return the client that has sent a request.
 
     Raises ``InvalidApiKey`` for a missing or invalid key. Raises ``ModelNotFound`` if the path names a model that is

@@ -1,0 +1,145 @@
+"""Admits a call: the client's key, the size and the fields of the body, the model, and the limits, in this order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from gateway.calls.admission.access import IncomingRequest, authenticate, authorized_route, only_model
+from gateway.calls.route import Route
+from gateway.calls.stack import Stack
+from gateway.calls.timeline import CallTimeline
+from gateway.core.call import Call
+from gateway.core.errors import BodyTooLarge, GatewayError, InvalidValue, UnsupportedEncoding, UnsupportedMediaType
+from gateway.core.frozen import dataclass
+from gateway.core.words import quoted
+from gateway.policy.admit.limits import Permit
+from gateway.wire.json import parse_object
+
+SHORT_BODY = 64 * 1024
+"""If a call is refused because of load, a body of at most this many bytes is read, to find the model for metrics."""
+SHORT_BODY_SECONDS = 0.25
+"""Seconds to wait for the body of a call refused because of load. Clients send a body directly after the head."""
+LONG_BODY = 1024 * 1024
+"""The size in bytes above which other calls may run between parsing and checking a body. Both take milliseconds."""
+
+UTF_8 = ("utf-8", "utf8")
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A call that may run."""
+
+    call: Call
+    route: Route
+    permit: Permit | None
+    """The slots and charges of the call, which its end must release. None if neither its key nor its model has limits.
+    """
+
+
+async def admit(
+    request: IncomingRequest,
+    stack: Stack,
+    read: Callable[..., Call],
+    timeline: CallTimeline,
+    *,
+    may_omit_model: bool = False,
+) -> Admitted:
+    """Admit the call in a request. Wait while the model has too many calls.
+
+    ``read``: see ``Endpoint.read``. ``may_omit_model``: whether a request may name no model if there is only one.
+    Raises ``GatewayError`` if the call is refused. ``timeline`` gets each fact as soon as it is known.
+    """
+    caller = authenticate(stack, request)
+    if request.model is not None:
+        timeline.model = request.model
+    body = await _body(request, stack.snapshot.server.max_body)
+    if request.model is not None:
+        _name_model(body, request.model)
+    elif may_omit_model and body.get("model") is None:
+        body["model"] = only_model(stack, caller)
+    try:
+        call = read(body, request_id=request.request_id, caller=caller)
+    except GatewayError:
+        name = body.get("model")
+        if type(name) is str and name in stack.routes and caller.may_use(name):
+            timeline.model = name
+        raise
+    route = authorized_route(stack, caller, call.model)
+    timeline.count_for(call.model)
+    timeline.template, timeline.kind = route.template.spec.name, route.template.spec.kind
+    timeline.stream = call.stream
+    timeline.admitted()
+    if (mode := route.spec.policy.record) != "off" and stack.recorder is not None and caller.record:
+        spec = stack.snapshot.recordings
+        timeline.recording = stack.recorder.begin(mode, route.spec.policy.name, spec, stack.redactor)
+    permit = None
+    if stack.limiter.is_limited(caller, call.model):
+        texts = call.prompts if call.dialogue is None else call.dialogue.texts
+        characters, tokens = sum(map(len, texts)), call.n * _most_tokens(call, route)
+        permit = await stack.limiter.admit(caller, route.spec, characters, tokens, timeline.queue_waited)
+    return Admitted(call, route, permit)
+
+
+async def model_of_refused(request: IncomingRequest, stack: Stack) -> str:
+    """Return the model of a call that is refused because of load, from the path or from a short body.
+
+    Raises ``GatewayError`` or ``TimeoutError`` if the model is not known so early, or if the key forbids the model.
+    """
+    caller, name = authenticate(stack, request), request.model
+    if name is None:
+        async with asyncio.timeout(SHORT_BODY_SECONDS):
+            name = (await _body(request, min(stack.snapshot.server.max_body, SHORT_BODY))).get("model")
+    return authorized_route(stack, caller, name if isinstance(name, str) else "").spec.name
+
+
+async def _body(request: IncomingRequest, limit: int) -> dict[str, Any]:
+    """Read and parse a body of plain JSON, of at most ``limit`` bytes."""
+    headers, raw = request.headers, request.buffered_body
+    if headers.get(b"content-type") != b"application/json":
+        _check_content_type(request.header("content-type"))
+    if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() not in (b"", b"identity"):
+        raise UnsupportedEncoding("the request body is compressed; send the body without content-encoding")
+    if raw is None:
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > limit:
+            raise body_too_large(limit)
+    if raw is None or len(raw) > limit:
+        raw = await request.body(limit)
+    request.buffered_body = None
+    body = parse_object(raw)
+    if len(raw) > LONG_BODY:
+        await asyncio.sleep(0)  # other calls run between parsing and checking
+    return body
+
+
+def _name_model(body: dict[str, Any], model: str) -> None:
+    """Write the model of the path (``/{model}/v1/…``) into the body. Refuse a body that names a different model."""
+    if body.get("model") is None:
+        body["model"] = model
+    if body["model"] != model:
+        raise InvalidValue(
+            f"the body names another model than the path ({quoted(model)}); use the same model in both", param="model"
+        )
+
+
+def _most_tokens(call: Call, route: Route) -> int:
+    """Return the maximum number of tokens of one answer, by the request, the policy and the context of the model."""
+    policy = route.spec.policy.params
+    limit = call.params.get("max_completion_tokens") or call.params.get("max_tokens") or policy.max_tokens
+    bounds = [policy.clamp.get("max_tokens"), policy.clamp.get("max_completion_tokens"), route.max_model_len]
+    return int(min([limit, *[bound for bound in bounds if bound is not None]]))
+
+
+def _check_content_type(declared: str | None) -> None:
+    media_type, *parameters = (declared or "").lower().split(";")
+    pairs = [parameter.partition("=") for parameter in parameters]
+    charsets = [value.strip().strip('"') for name, _, value in pairs if name.strip() == "charset"]
+    if media_type.strip() != "application/json" or any(charset not in UTF_8 for charset in charsets):
+        raise UnsupportedMediaType("send the request body as content-type: application/json, in UTF-8")
+
+
+def body_too_large(limit: int) -> BodyTooLarge:
+    """Return the error for a body of more than ``limit`` bytes."""
+    return BodyTooLarge(f"the request body is larger than {limit} bytes (server.max_body)")
