@@ -110,14 +110,11 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     params = effective.params
     if dialogue.options.continue_final and not text:
         params = {**params, **CONTINUE_FINAL}
-    exchange = make_exchange(route, call, prompt, params)
-    if parsing is not None and parsing.calls is not None:
-        exchange = replace(exchange, keep_special=True)
+    exchange = make_exchange(route, call, prompt, params, parsing)
     if safe.breaks:
         exchange = await _as_token_ids(route, exchange, safe)
-    dataset = () if rendered is None else rendered.notices
-    notices = call.notices + dataset + prompt.metadata.notices + safe.notices + effective.notices
-    request = None
+    notices, request = () if rendered is None else rendered.notices, None
+    notices = call.notices + notices + prompt.metadata.notices + safe.notices + effective.notices
     if whole or call.unknown:
         top = (params.get("top_logprobs") or 0) if params.get("logprobs") and not text else effective.top_logprobs
         exchange, request, changes = token_request(route, call, exchange, top)
@@ -183,7 +180,13 @@ async def _prepare_embedding(route: Route, call: Call) -> Prepared:
 
 
 def make_exchange(
-    route: Route, call: Call, prompt: Prompt | None, params: Mapping[str, Any], *, generates: bool = True
+    route: Route,
+    call: Call,
+    prompt: Prompt | None,
+    params: Mapping[str, Any],
+    parsing: ParserOptions | None = None,
+    *,
+    generates: bool = True,
 ) -> Exchange:
     """Return the request to the backend.
 
@@ -215,6 +218,7 @@ def make_exchange(
         stream_options=call.stream_options,
         bos=metadata.bos,
         bos_text=metadata.bos_text,
+        keep_special=parsing is not None and parsing.calls is not None,
     )
 
 

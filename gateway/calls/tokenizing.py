@@ -43,7 +43,7 @@ async def tokenize_text(route: Route, text: str, *, add_special_tokens: bool = T
     """
     if route.tokens is not None:
         ids = await token_ids(route.tokens, text, special=add_special_tokens)
-        return Tokens(ids, route.tokens.names(ids) if strs else None, _length(route))
+        return Tokens(ids, route.tokens.names(ids) if strs else None, route.context_length)
     fields: dict[str, Any] = {"prompt": text, "add_special_tokens": add_special_tokens}
     return await _from_engine(route, fields, strs)
 
@@ -128,7 +128,7 @@ async def _from_engine(route: Route, fields: Mapping[str, Any], strs: bool) -> T
     return Tokens(
         ids=answer["tokens"],
         strs=answer.get("token_strs") if strs else None,
-        max_model_len=length if type(length) is int and length > 0 else _length(route),
+        max_model_len=length if type(length) is int and length > 0 else route.context_length,
     )
 
 
@@ -141,7 +141,3 @@ def _engine(route: Route) -> TokenizerClient:
             param="model",
         )
     return route.tokenizer_client
-
-
-def _length(route: Route) -> int | None:
-    return route.engine_tokenizer.length if route.engine_tokenizer is not None else route.max_model_len

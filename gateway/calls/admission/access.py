@@ -16,30 +16,20 @@ SESSION = b"x-session-id"
 
 
 class IncomingRequest(Protocol):
-    """The facts of an HTTP request that decide whether it is admitted."""
+    """The facts of an HTTP request that decide whether it is admitted. See ``HttpRequest``."""
 
     request_id: str
     headers: dict[bytes, bytes]
-    """Lower-case name → value."""
     model: str | None
-    """The model named by the path; None if the body names the model."""
     caller: Caller
-    """The client, as soon as its key is known to be valid."""
     buffered_body: bytes | None
-    """The whole body, if it has already arrived."""
 
     @property
-    def root_path(self) -> str:
-        """The path where the application is mounted; empty if it is not mounted."""
-        ...
+    def root_path(self) -> str: ...
 
-    def header(self, name: str) -> str | None:
-        """Return the value of a header field; None if the field is missing."""
-        ...
+    def header(self, name: str) -> str | None: ...
 
-    async def body(self, limit: int) -> bytes:
-        """Read the whole body. Raises ``BodyTooLarge`` above ``limit`` bytes, ``RequestTimeout`` for a late body."""
-        ...
+    async def body(self, limit: int) -> bytes: ...
 
 
 def base_url(stack: Stack, request: IncomingRequest) -> str:

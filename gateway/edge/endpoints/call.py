@@ -16,7 +16,7 @@ from gateway.edge.endpoints.table import Endpoint
 from gateway.edge.error_response import send_error
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
-from gateway.policy.admit.call_queue import SHUTTING_DOWN
+from gateway.policy.admit.call_queue import SHUTTING_DOWN, refusal
 from gateway.telemetry.call_log import log_call
 
 LOG = logging.getLogger("gateway.edge")
@@ -78,38 +78,34 @@ class CallHandler:
             log_call(record)
 
     async def _admit(self, request: HttpRequest, timeline: CallTimeline) -> Admitted:
-        """Admit a call, or refuse it because of load or a shutdown."""
-        endpoint, state = self._endpoint, self._state
-        stack = state.stack
-        if state.draining or state.running > stack.snapshot.server.max_in_flight:
-            with suppress(GatewayError, TimeoutError):
-                timeline.count_for(await model_of_refused(request, stack))
-            raise self._refusal(request)
+        """Admit a call, or refuse it because of its facts, of load or of a shutdown."""
+        endpoint, state, stack = self._endpoint, self._state, self._state.stack
         try:
+            if state.draining or state.running > stack.snapshot.server.max_in_flight:
+                with suppress(GatewayError, TimeoutError):
+                    timeline.count_for(await model_of_refused(request, stack))
+                raise self._refusal(request)
             admitted = await admit(request, stack, endpoint.read, timeline, may_omit_model=endpoint.for_tokenizers)
+            if (permit := admitted.permit) is not None:
+                request.extra_headers += _header_block(permit.headers)
+                if state.draining:
+                    permit.end()
+                    raise self._refusal(request)
         except RateLimitExceeded as error:
             request.extra_headers += _header_block(error.headers)
             raise
         except Overloaded as error:
             state.metrics.count("gateway_shed_total", error.shed_reason)
             raise
-        if (permit := admitted.permit) is not None:
-            request.extra_headers += _header_block(permit.headers)
-            if state.draining:
-                permit.end()
-                raise self._refusal(request)
         return admitted
 
     def _refusal(self, request: HttpRequest) -> Overloaded:
-        """Return the error for a call that cannot run now, and count the refusal."""
-        state = self._state
-        if state.draining:
-            state.metrics.count("gateway_shed_total", "draining")
+        """Return the error for a call that cannot run now."""
+        if self._state.draining:
             request.closing = True
-            return Overloaded(SHUTTING_DOWN)
-        state.metrics.count("gateway_shed_total", "in_flight")
-        limit = state.stack.snapshot.server.max_in_flight
-        return Overloaded(f"too many concurrent requests (server.max_in_flight={limit}); retry later")
+            return refusal("draining", SHUTTING_DOWN)
+        limit = self._state.stack.snapshot.server.max_in_flight
+        return refusal("in_flight", f"too many concurrent requests (server.max_in_flight={limit}); retry later")
 
 
 async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimeline) -> None:

@@ -67,7 +67,7 @@ class CallQueue:
                 self.waiting -= 1
             if isinstance(error, TimeoutError):
                 reason = f"the call waited {self._wait:g} s in the queue (limits.queue_wait)"
-                raise _refusal("queue_timeout", f"model {self._model} is busy: {reason}; retry later") from None
+                raise refusal("queue_timeout", f"model {self._model} is busy: {reason}; retry later") from None
             raise
         finally:
             length.value -= 1
@@ -93,11 +93,11 @@ class CallQueue:
         self._lines.clear()
         self.waiting = 0
         for slot in slots:
-            slot.set_exception(_refusal("draining", SHUTTING_DOWN))
+            slot.set_exception(refusal("draining", SHUTTING_DOWN))
 
     def _full(self) -> Overloaded:
         limit = f"limits.concurrency={self._slots}"
-        return _refusal("queue_full", f"model {self._model} has too many concurrent calls ({limit}); retry later")
+        return refusal("queue_full", f"model {self._model} has too many concurrent calls ({limit}); retry later")
 
     def leave(self) -> None:
         """Free a slot, and give the slot to the next waiting call."""
@@ -116,7 +116,8 @@ class CallQueue:
                 return
 
 
-def _refusal(reason: str, message: str) -> Overloaded:
+def refusal(reason: str, message: str) -> Overloaded:
+    """Return the error for a call that is refused. ``reason``: see ``Overloaded.shed_reason``."""
     error = Overloaded(message)
     error.shed_reason = reason
     return error

@@ -95,6 +95,9 @@ class MarkerRule:
         """``folded``: the markers after ``fold``. None if the tokenizer does not normalize texts."""
         self.markers = markers
         self.folded = folded
+        self._searched = folded or markers
+        self._form: Callable[[str], str] = str if folded is None else fold
+        """Changes a text before it is searched."""
         self.may_occur = markers.may_occur
         actions: dict[Kind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
         if folded is not None:  # the tokenizer may undo a change
@@ -109,24 +112,20 @@ class MarkerRule:
 
     def may_be_made_of(self, texts: Sequence[str]) -> bool:
         """Return whether a chat template that changes these texts may make a marker of them."""
-        if self.folded is not None:
-            return self.folded.may_be_made_of(list(map(fold, texts)))
-        return self.markers.may_be_made_of(texts)
+        return self._searched.may_be_made_of(list(map(self._form, texts)))
 
     def is_harmless(self, text: str) -> bool:
         """Return whether a chat template can make no marker of a text, also if it removes a part of the text."""
-        return self.folded.is_harmless(fold(text)) if self.folded is not None else self.markers.is_harmless(text)
+        return self._searched.is_harmless(self._form(text))
 
     def has_part(self, text: str) -> bool:
         """Return whether a marker contains a text."""
-        return (self.folded or self.markers).has_part(text)
+        return self._searched.has_part(text)
 
     def in_order(self, text: str) -> tuple[str, ...]:
         """Return the markers of a prompt, in order, of the kinds that the policy changes or refuses."""
-        markers = self.markers
-        if self.folded is not None:
-            markers, text = self.folded, fold(text)
-        return tuple([marker for kind in self._enforced for marker in markers.in_order(text, kind)])
+        text = self._form(text)
+        return tuple([marker for kind in self._enforced for marker in self._searched.in_order(text, kind)])
 
     def apply(self, segments: Sequence[Segment], counts: MarkerCounts) -> SafeSegments:
         """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent`` to refuse the request."""
