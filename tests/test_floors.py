@@ -39,7 +39,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "starlette": ("edge/asgi.py", "server/application.py"),
     "prometheus_client": ("telemetry/metrics.py", "telemetry/merge.py"),
     "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),
-    "pydantic": ("wire/", "config/"),
+    "pydantic": ("wire/", "config/", "template/validation/"),
     "regex": ("wire/redaction.py",),
     "redis": ("backend/redis_server.py",),
 }

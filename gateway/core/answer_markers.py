@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from gateway.core.frozen import dataclass
 
-NonEmpty = Annotated[str, "not empty"]
+
+class _NotEmpty:
+    """Marks a text that must not be empty, for pydantic."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(source), "min_length": 1}
+
+
+NonEmpty = Annotated[str, _NotEmpty()]
 """A string that must not be empty in a template file."""
 ToolParser = Literal["hermes", "json", "llama3_json", "pythonic", "mistral", "lazyllm"]
 """The names of the tool call formats; ``FORMATS`` in ``stream/tool_calls/registry.py`` has a row for each name."""

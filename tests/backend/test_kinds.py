@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.config.schema.json_schema import json_schema, part
+from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.settings import GATEWAY
+from gateway.template.validation.file_types import part
 
 TARGET_SETTINGS = part(json_schema(GATEWAY), ("models", "<name>", "targets", 0))["properties"].keys()
 

@@ -15,15 +15,18 @@ import yaml
 
 from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.json_schema import json_schema, settings
-from gateway.config.schema.settings import GATEWAY, KEYS, POLICY
+from gateway.config.schema.settings import FILES as SETTINGS_FILES
+from gateway.config.schema.settings import GATEWAY, KEYS, POLICY, PROMPT, TEMPLATE
 from gateway.config.schema.validation import check
 from tests.test_docs import EXAMPLES, ROOT
 
-SCHEMAS = {file: json_schema(file) for file in (GATEWAY, POLICY, KEYS)}
+SCHEMAS = {file: json_schema(file) for file in (GATEWAY, POLICY, KEYS, TEMPLATE, PROMPT)}
 FILES = {
     GATEWAY: [ROOT / "gateway.yaml", ROOT / "deploy/gateway.yaml"],
     POLICY: sorted((ROOT / "policies").glob("*.yaml")),
     KEYS: [],
+    TEMPLATE: sorted((ROOT / "meta_templates").glob("*.yaml")),
+    PROMPT: sorted(ROOT.glob("**/prompts/*.yaml")),
 }
 
 
@@ -51,7 +54,7 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-SETTINGS = {(file, name): part for file, schema in SCHEMAS.items() for name, part in settings(schema)}
+SETTINGS = {(file, name): part for file in SETTINGS_FILES for name, part in settings(SCHEMAS[file])}
 
 
 def accepts(file: str, name: str, value: Any) -> bool:
@@ -88,6 +91,12 @@ REFUSED = {  # file, text, words of the message
     ),
     "a duration without its unit": (POLICY, "delivery: {timeout: {total: 60}}", "60 is not of type 'string'"),
     "a word that is not a choice": (POLICY, "params: {unknown: ignore}", "'ignore' is not one of"),
+    "a misspelled key of a role": (TEMPLATE, "round: [{role: A, bgin: B}]", "not valid under any"),
+    "a misspelled key of a template": (TEMPLATE, "{begn: A, round: []}", "'begn' was unexpected"),
+    "a key of another kind of template": (TEMPLATE, "{kind: jinja, round: []}", "'round' was unexpected"),
+    "an unknown format of tools": (TEMPLATE, "{round: [], tools: {parser: xml}}", "not valid under any"),
+    "a retriever that does not exist": (PROMPT, "retriever: {kind: nearest}", "not valid under any"),
+    "a misspelled key of a prompt": (PROMPT, "promt_template: {}", "'promt_template' was unexpected"),
     "a key without its digest": (KEYS, "ci: {models: [a]}", "'sha256' is a required property"),
 }  # fmt: skip
 

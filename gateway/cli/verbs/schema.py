@@ -1,7 +1,8 @@
-"""Print the JSON Schema of a settings file, with which an editor completes and checks it.
+"""Print the JSON Schema of a kind of file, with which an editor completes and checks it.
 
-The kinds of file are gateway (gateway.yaml), policy (a file in policies/) and keys (the file of client keys). An editor
-does not find all problems. gateway check also reads the files that the settings name, and compares the settings.
+The kinds of file are gateway (gateway.yaml), policy (a file in policies/), keys (the file of client keys), template (a
+file in meta_templates/) and prompt (a file in prompts/). An editor does not find all problems. gateway check also reads
+the files that the settings name, and compares the settings.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import click
 
 from gateway.cli.options import verb
 
+KINDS = ("gateway", "policy", "keys", "template", "prompt")
 EXAMPLES = """Examples:
   gateway schema > gateway.schema.json
   gateway schema policy > policy.schema.json
@@ -22,7 +24,7 @@ In the first line of gateway.yaml, for editors with the YAML language server (VS
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("file", type=click.Choice(["gateway", "policy", "keys"]), default="gateway", help="the kind of file")
+@click.argument("file", type=click.Choice(KINDS), default="gateway", help="the kind of file")
 def command(file: str) -> int:
     """Print the schema."""
     from gateway.config.schema import settings

@@ -1,4 +1,4 @@
-"""Makes the JSON Schema of a settings file from its classes, for editors, messages and the documentation.
+"""Makes the JSON Schema of a kind of file from its classes, for editors, messages and the documentation.
 
 A schema accepts every file that the gateway accepts. ``gateway check`` finds more problems: with files, with names, and
 with combinations of settings.
@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.json_schema import JsonSchemaValue
 
-from gateway.config.files.yaml import Path
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import KIND
-from gateway.config.schema.settings import GATEWAY, adapter
+from gateway.config.schema.settings import GATEWAY, PROMPT, TEMPLATE, adapter
+from gateway.template.dataset.validation import PROMPT_FILE
+from gateway.template.validation import file_types, template
+from gateway.template.validation.file_types import FileSchema, part
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The version of JSON Schema. All common editors support this version."""
@@ -24,18 +26,25 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 @cache
 def json_schema(file: str) -> dict[str, Any]:
     """Return the JSON Schema of one kind of file, such as ``settings.GATEWAY``."""
-    schema = adapter(file, with_sentences=True).json_schema(schema_generator=_Generator)["prefixItems"][0]
+    return {"$schema": DIALECT, "title": f"{file} of meta-gateway", **_content(file)}
+
+
+def _content(file: str) -> dict[str, Any]:
+    if file == PROMPT:
+        return file_types.json_schema(PROMPT_FILE)
+    if file == TEMPLATE:
+        return {"type": "object", "allOf": [_template(kind) for kind in template.FILES]}
+    adapted = adapter(file, with_sentences=True)
+    schema: dict[str, Any] = adapted.json_schema(schema_generator=_Settings)["prefixItems"][0]
     if file == GATEWAY:
         part(schema, ("models", "", "targets", 0))["allOf"] = _kinds_of_targets()
-    return {"$schema": DIALECT, "title": f"{file} of meta-gateway", **schema}
-
-
-def part(schema: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return the part of a schema for the value at ``path``: a section, a list of sections, or a setting."""
-    for step in path:
-        found = schema.get("properties", {}).get(step, schema.get("additionalProperties"))
-        schema = schema["items"] if isinstance(step, int) else found or {}
     return schema
+
+
+def _template(kind: str) -> dict[str, Any]:
+    """Return the condition of a template: a kind, which is ``meta`` if the file names none, has its keys."""
+    named = {"properties": {"kind": {"const": kind}}, "required": [] if kind == "meta" else ["kind"]}
+    return {"if": named, "then": file_types.json_schema(template.FILES[kind])}
 
 
 def settings(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -51,17 +60,8 @@ def settings(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, M
             yield from settings(inner, f"{here}[]") if inner else settings(found, here)
 
 
-class _Generator(GenerateJsonSchema):
-    """Writes a setting with its kind as the title, the default as in a file, and the sentence on one line."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        found = super().generate_inner(schema)
-        if "description" in found:
-            found["description"] = " ".join(found["description"].split())
-        return found
+class _Settings(FileSchema):
+    """Writes a setting with its kind as the title, and with its default as in a file."""
 
     def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
         kind = schema["metadata"][KIND]

@@ -9,16 +9,15 @@ from typing import Any, Final
 from pydantic import SecretStr, ValidationError
 
 from gateway.config.files.yaml import Path, YamlDocument
-from gateway.config.schema.json_schema import json_schema, part
+from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.kinds import INVALID, SecretReference
 from gateway.config.schema.settings import ALIASES, adapter
 from gateway.core.words import quoted, suggest
+from gateway.template.validation.file_types import REMOVED, UNKNOWN, corrected, part
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
 
 PARAMETERS: Final = ChatRequest.model_fields.keys() - STRUCTURAL - FORBIDDEN
 """The request parameters that a policy may set."""
-UNKNOWN: Final = "unexpected_keyword_argument"
-"""Pydantic's type of the error for an unknown key."""
 ReadSecret = Callable[[SecretReference], SecretStr]
 """Returns a secret, or raises ``ValueError`` with a message for the operator."""
 
@@ -37,7 +36,7 @@ def check(
     order = {path: number for number, path in enumerate(document.lines)}
     for path in sorted(refused, key=lambda path: order.get(path, len(order))):
         document.refuse(path, _message(json_schema(file), path, refused[path]))
-    value = _cleaned(document.value, (), {path: one["type"] for path, one in refused.items()})
+    value = corrected(document.value, {p: REMOVED if one["type"] in UNKNOWN else INVALID for p, one in refused.items()})
     return adapter(file).validate_python((value,), context=read_secret)[0]
 
 
@@ -46,19 +45,6 @@ def is_whole(value: Any) -> bool:
     if is_dataclass(value):
         return all(is_whole(getattr(value, field.name)) for field in fields(value))
     return value is not INVALID
-
-
-def _cleaned(value: Any, path: Path, refused: Mapping[Path, str]) -> Any:
-    """Return a copy of a value without unknown keys, and with ``INVALID`` for each refused or missing value."""
-    if path in refused:
-        return INVALID
-    if isinstance(value, list):
-        return [_cleaned(entry, (*path, number), refused) for number, entry in enumerate(value)]
-    if not isinstance(value, dict):
-        return value
-    kept = {key: entry for key, entry in value.items() if refused.get((*path, key)) != UNKNOWN}
-    missing = [one[-1] for one, kind in refused.items() if kind == "missing" and one[:-1] == path]
-    return {**{key: _cleaned(kept[key], (*path, key), refused) for key in kept}, **dict.fromkeys(missing, INVALID)}
 
 
 def _message(schema: dict[str, Any], path: Path, error: Mapping[str, Any]) -> str:

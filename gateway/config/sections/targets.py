@@ -17,13 +17,14 @@ from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.aggregators import pin_fields
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.config.schema.json_schema import json_schema, part
+from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.kinds import SecretReference
 from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import ReadSecret, is_whole
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.errors import Problem
 from gateway.core.words import quoted, suggest
+from gateway.template.validation.file_types import part
 
 NOT_OPTIONS = {
     **dict.fromkeys(("api_key", "key", "token", "password"), 'key ("env:NAME")'),

@@ -15,9 +15,11 @@ from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import without_markers
 from gateway.template.dataset.spec import PromptExample, PromptSpec, TemplateEntry
 from gateway.template.dataset.template import SECTIONS
+from gateway.template.validation.file_types import file_type
 from gateway.template.validation.problems import Path, Problems, SpecError
 
 PROMPT_KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
+PROMPT_FILE = file_type("prompt", PROMPT_KEYS, PromptSpec)
 DATASET_TEMPLATES = ("prompt_template", "ice_template")
 TURN_KEYS = ("role", "fallback_role", "prompt", "prompt_mm", "begin", "end", "generate", "api_role")
 ELSEWHERE = {
@@ -44,8 +46,7 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     keys = problems.mapping(raw, ())
     for key in keys.keys() & ELSEWHERE.keys():
         problems.add((key,), ELSEWHERE[key])
-    problems.keys({key: keys[key] for key in keys if key not in ELSEWHERE}, PROMPT_KEYS, ())
-    spec = PromptSpec(name=name, **problems.values(PromptSpec, keys))
+    spec = PromptSpec(name=name, **problems.read(PROMPT_FILE, {key: keys[key] for key in keys if key not in ELSEWHERE}))
     for key in DATASET_TEMPLATES:
         entry: TemplateEntry | None = getattr(spec, key)
         if entry is not None and (entry.template is None) == (not entry.messages):

@@ -5,5 +5,6 @@
 - ``prompter``  ``kind: prompter``
 - ``jinja``     ``kind: jinja``
 - ``tools``     the keys ``tools`` and ``thinking``
+- ``file_types``  how pydantic reads the types of the keys
 - ``problems``  collects mistakes while values are read
 """

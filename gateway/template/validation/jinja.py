@@ -26,6 +26,7 @@ from gateway.template.huggingface.folder import (
     read_chat_files,
 )
 from gateway.template.spec import JinjaSpec, TemplateSpec
+from gateway.template.validation.file_types import file_type
 from gateway.template.validation.problems import Path, Problems
 
 JINJA_KEYS = (
@@ -34,6 +35,12 @@ JINJA_KEYS = (
     "markers",
 )  # fmt: skip
 WORDS = ("file", "template", "variant", "sha256")
+JINJA_FILE = file_type(
+    "jinja", JINJA_KEYS, JinjaSpec, TemplateSpec, **dict.fromkeys(WORDS, NonEmpty),
+    special_tokens=Mapping[str, str], kwargs=Mapping[str, Any],
+)  # fmt: skip
+OWN = ("request_kwargs", "clock", "content", "tool_arguments")
+"""The keys that are fields of ``JinjaSpec``."""
 
 FIXED_DAY = "2024-07-26"
 """The time of ``strftime_now`` if the file has no ``clock``. Common templates use this day as a default."""
@@ -49,14 +56,12 @@ def read_jinja(
     """Check the keys of ``kind: jinja`` and return the spec. Mistakes are added to ``problems``."""
     if ("file" in keys) == ("template" in keys):
         problems.add((), "write exactly one of the keys `file` (path of the chat template) and `template` (its text)")
-    given = {name: str(problems.value(NonEmpty, keys[name], (name,))) for name in WORDS if name in keys}
+    given = {name: keys[name] for name in WORDS if name in keys}
     files = _read_files(given, fetch, names, problems)
     sources, choice = _choose_sources(files, given, problems)
-    values = problems.values(JinjaSpec, keys, (), ("request_kwargs", "clock", "content", "tool_arguments"))
-    values.setdefault("clock", FIXED_DAY)
-    for number, name in enumerate(values.get("request_kwargs", ())):
+    for number, name in enumerate(keys.get("request_kwargs", ())):
         _check_variable(name, ("request_kwargs", number), problems)
-    kwargs = problems.mapping(keys.get("kwargs", {}), ("kwargs",))
+    kwargs = {name: value for name, value in keys.get("kwargs", {}).items() if value is not None}
     for name in kwargs:
         _check_variable(name, ("kwargs", str(name)), problems)
     tokens = _special_tokens(keys, files, problems)
@@ -72,7 +77,10 @@ def read_jinja(
         names=tuple(files.templates),
         disagreements=files.notes,
         choice=choice,
-        **{**values, "clock": _clock(values["clock"], problems)},
+        **{
+            **{name: keys[name] for name in OWN if name in keys},
+            "clock": _clock(keys.get("clock", FIXED_DAY), problems),
+        },
     )
     return replace(spec, jinja=jinja)
 
@@ -123,7 +131,7 @@ def _choose_sources(
 
 
 def _special_tokens(keys: Mapping[str, Any], files: ChatFiles, problems: Problems) -> Mapping[str, str]:
-    given = problems.value(Mapping[str, str], keys.get("special_tokens", {}), ("special_tokens",))
+    given = keys.get("special_tokens", {})
     for name in [name for name in given if not VARIABLE_NAME.fullmatch(name) or name in OURS]:
         problems.add(
             ("special_tokens", name),

@@ -9,12 +9,15 @@ from typing import Any
 from gateway.core.words import shown, suggest
 from gateway.template.roles import SYSTEM, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
+from gateway.template.validation.file_types import file_type
 from gateway.template.validation.problems import Path, Problems
 
 META_KEYS = (
     "kind", "description", "stop", "eos_token_id", "examples", "begin", "end", "round", "reserved_roles", "roles",
     "bos", "bos_text", "turns", "media", "tools", "thinking", "markers",
 )  # fmt: skip
+META_FILE = file_type("meta", META_KEYS, TemplateSpec, begin=Any)  # the type of `begin` depends on the roles
+API_BEGIN = file_type("begin", ("role", "prompt"), role=Any, prompt=str)
 NEEDED_ROLES = ("user", "assistant")
 SCORES_ONLY = (
     "no role has generate: true, so the template only scores complete conversations; for answers, add it to the role "
@@ -33,7 +36,7 @@ def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *
     """
     if "round" not in keys and generates:
         problems.add((), "`round` is missing: list the roles of a turn, such as {role: HUMAN, begin: …, end: …}")
-    if keys.get("round") == []:
+    if keys.get("round") == () and not problems.found:
         problems.add(("round",), "is empty: list at least the role of the user and the role of the assistant")
     placed: Placed = [
         ((key, number), role)
@@ -55,11 +58,11 @@ def read_meta(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problems, *
 def _begin(begin: Any, problems: Problems, *, makes_messages: bool) -> str:
     """Return the text of ``begin``. As in OpenCompass, an API model may also have ``{role: SYSTEM, prompt: …}``."""
     if not makes_messages or not isinstance(begin, Mapping):
-        return str(problems.value(str, begin, ("begin",)))
-    problems.keys(begin, ("role", "prompt"), ("begin",))
-    if begin.get("role") != SYSTEM:
+        return str(problems.read(str, begin, ("begin",)))
+    given = problems.read(API_BEGIN, begin, ("begin",))
+    if given.get("role") != SYSTEM:
         problems.add(("begin", "role"), "must be SYSTEM: the begin of an API template is a system message")
-    return str(problems.value(str, begin.get("prompt", ""), ("begin", "prompt")))
+    return str(given.get("prompt", ""))
 
 
 def check_bos(spec: TemplateSpec, text: str, key: str, problems: Problems) -> None:

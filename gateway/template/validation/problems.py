@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from gateway.core.answer_markers import NonEmpty
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
 from gateway.core.errors import TemplateError
 from gateway.core.words import shown, suggest
 from gateway.template.spec import SpecProblem
+from gateway.template.validation import file_types
+from gateway.template.validation.file_types import REMOVED, UNKNOWN, corrected, json_schema, part, validator
 
 Path = tuple[str | int, ...]
-Spec = TypeVar("Spec")
 
 
 class SpecError(TemplateError):
@@ -52,79 +54,57 @@ class Problems:
         """Return the value if it is one of ``choices``. Otherwise add a problem and return the first choice."""
         if value in choices:
             return str(value)
-        self.add(path, f"{shown(value)} is not one of {', '.join(choices)}{suggest(value, choices)}")
+        self.add(path, _not_a_choice(value, choices))
         return choices[0]
 
-    def record(self, cls: type[Spec], value: Any, path: Path) -> Spec:
-        """Read a dataclass from a mapping whose keys are the fields. A field without a default is required."""
-        entry = self.mapping(value, path)
-        types = get_type_hints(cls, include_extras=True)
-        self.keys(entry, types, path)
-        values = self.values(cls, entry, path)
-        for field in fields(cls):  # type: ignore[arg-type]  # a dataclass
-            if field.name not in entry and field.default is MISSING:
-                words = get_args(types[field.name]) if get_origin(types[field.name]) is Literal else ()
-                if isinstance(value, Mapping):
-                    self.add(path, f"has no `{field.name}`: add {'one of ' + ', '.join(words) if words else 'it'}")
-                values[field.name] = words[0] if words else ""
-        return cls(**values)
+    def read(self, type_: Any, value: Any, path: Path = ()) -> Any:
+        """Read a value of the given type, as ``file_types`` describes it.
 
-    def values(
-        self, cls: type[Any], entry: Mapping[str, Any], path: Path = (), names: Iterable[str] | None = None
-    ) -> dict[str, Any]:
-        """Return the values of the keys that are fields of ``cls``. If ``names`` is given, return only these fields."""
-        types = get_type_hints(cls, include_extras=True)
-        wanted = [name for name in (types if names is None else names) if name in types and name in entry]
-        return {name: self.value(types[name], entry[name], (*path, name)) for name in wanted}
-
-    def value(self, type_: Any, value: Any, path: Path) -> Any:
-        """Read a value of the given type.
-
-        Possible types are texts, ``NonEmpty``, booleans, integers from 0 up, ``Literal`` words, tuples, mappings,
-        dataclasses, and unions of such types. A tuple of ``NonEmpty`` may be written as a single text.
+        Adds a problem for each mistake. A wrong value is replaced by an empty value, the first choice, or 0.
         """
-        options = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
-        words = tuple([word for option in options if get_origin(option) is Literal for word in get_args(option)])
-        if value in words or (str in options and isinstance(value, str)):
-            return value
-        for option in options:
-            origin, arguments = get_origin(option), get_args(option)
-            if origin is tuple:
-                listed = [value] if arguments[0] is NonEmpty and isinstance(value, str) else value
-                if not isinstance(listed, (list, tuple)):
-                    self.add(path, f"must be a list, not {kind_of(value)}")
-                    return ()
-                return tuple([self.value(arguments[0], item, (*path, number)) for number, item in enumerate(listed)])
-            if is_dataclass(option) or origin is Mapping:
-                if str in options and not isinstance(value, Mapping):
-                    self.add(path, f"must be a mapping or a text, not {kind_of(value)}")
-                    return ""
-                if is_dataclass(option):
-                    return self.record(option, value, path)  # type: ignore[arg-type]  # no instance
-                entry = self.mapping(value, path)
-                if arguments[1] is Any:
-                    return value
-                return {str(key): self.value(arguments[1], item, (*path, str(key))) for key, item in entry.items()}
-        return self._single(options, words, value, path)
+        try:
+            return validator(type_).validate_python((value,))[0]
+        except ValidationError as error:
+            refused = sorted(error.errors(include_url=False), key=lambda one: one["type"] not in UNKNOWN)
+        empty: dict[Path, Any] = {}
+        for one in refused:
+            place = one["loc"][1:]
+            message, empty[place] = _explain(one, type_)
+            self.add((*path, *(place[:-1] if one["type"] == "missing" else place)), message)
+        return validator(type_, relaxed=True).validate_python((corrected(value, empty),))[0]
 
-    def _single(self, options: tuple[Any, ...], words: tuple[str, ...], value: Any, path: Path) -> Any:
-        if bool in options:
-            if not isinstance(value, bool):
-                self.add(path, f"must be true or false, not {kind_of(value)}")
-            return value is True
-        if int in options:
-            if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-                return value
-            self.add(path, f"must be a whole number of 0 or more, not {shown(value)}")
-            return 0
-        if words:
-            return self.choice(value, path, words)
-        if not isinstance(value, str):
-            self.add(path, f"must be text, not {kind_of(value)}: {_NO_TEXT.get(type(value), 'put it in quotes')}")
-            return ""
-        if not value and NonEmpty in options:
-            self.add(path, "must not be empty: write a value")
-        return value
+
+def _explain(error: ErrorDetails, type_: Any) -> tuple[str, Any]:
+    """Return the message for one of pydantic's errors, and the value that replaces the wrong value."""
+    value, kind, key = error["input"], error["type"], str(error["loc"][-1])
+    match kind:
+        case _ if kind in UNKNOWN:
+            known = part(json_schema(type_), error["loc"][1:-1])["properties"]
+            return f"unknown key {shown(key)}{suggest(key, known)}", REMOVED
+        case "missing":
+            forms = part(json_schema(type_), error["loc"][1:])["anyOf"]
+            words = forms[0].get("enum")
+            return f"has no `{key}`: add {'one of ' + ', '.join(words) if words else 'it'}", REMOVED
+        case "literal_error":
+            words = tuple(re.findall("'([^']*)'", error["ctx"]["expected"]))
+            return _not_a_choice(value, words), words[0]
+        case "bool_type":
+            return f"must be true or false, not {kind_of(value)}", False
+        case "int_type" | "greater_than_equal":
+            return f"must be a whole number of 0 or more, not {shown(value)}", 0
+        case "string_type":
+            return f"must be text, not {kind_of(value)}: {_NO_TEXT.get(type(value), 'put it in quotes')}", ""
+        case "string_too_short":
+            return "must not be empty: write a value", ""
+        case "tuple_type":
+            return f"must be a list, not {kind_of(value)}", []
+        case file_types.MAPPING_OR_TEXT:
+            return f"must be a mapping or a text, not {kind_of(value)}", ""
+    return f"must be a mapping of keys, not {kind_of(value)}", {}
+
+
+def _not_a_choice(value: object, choices: tuple[str, ...]) -> str:
+    return f"{shown(value)} is not one of {', '.join(choices)}{suggest(value, choices)}"
 
 
 _NO_TEXT: Mapping[type, str] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal
 
 from gateway.core.answer_markers import ToolTokens
 from gateway.core.dialogue import Dialogue, RenderOptions
@@ -25,16 +25,23 @@ from gateway.template.lazyllm.tokens import (
 )
 from gateway.template.spec import PrompterSpec, TemplateSpec, ToolsSpec
 from gateway.template.tools import tools_of
+from gateway.template.validation.file_types import file_type
 from gateway.template.validation.meta import check_bos
-from gateway.template.validation.problems import Path, Problems
+from gateway.template.validation.problems import Problems
 
-CLASSES = ("alpaca", "chat", "empty")
 PARTS = ("system", "user")
 PROMPTER_KEYS = (
     "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "default_tools",
     "marks", "marks_of", "dialect", "exact", "get_response", "thinking", "stop", "eos_token_id", "bos", "bos_text",
     "examples", "markers",
 )  # fmt: skip
+PROMPTER_FILE = file_type(
+    "prompter", PROMPTER_KEYS, PrompterSpec, TemplateSpec,
+    **{"class": Literal["alpaca", "chat", "empty"]}, marks_of=str, marks=file_type("marks", TOKEN_NAMES, SpecialTokens),
+    dialect=Any, instruction=str | file_type("instruction", PARTS, **dict.fromkeys(PARTS, str)),
+)  # fmt: skip
+OWN = ("extra_keys", "input_slot", "history", "exact", "get_response", "default_tools")
+"""The keys that are fields of ``PrompterSpec``."""
 WITHOUT_EFFECT = {
     "alpaca": {"history": "a prompt of this class has only one turn"},
     "empty": dict.fromkeys(
@@ -58,23 +65,21 @@ def read_prompter(keys: Mapping[str, Any], spec: TemplateSpec, problems: Problem
 
 def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
     if "class" not in keys:
-        problems.add(("class",), f"is missing: write one of {', '.join(CLASSES)}")
-    form = problems.choice(keys.get("class", "chat"), ("class",), CLASSES)
+        problems.add(("class",), "is missing: write one of alpaca, chat, empty")
+    form = keys.get("class", "chat")
     for key, reason in WITHOUT_EFFECT.get(form, {}).items():
         if key in keys:
             problems.add((key,), f"has no effect with class {form}: {reason}; remove this key")
     dialect = DIALECTS[problems.choice(str(keys.get("dialect", "1.4")), ("dialect",), tuple(DIALECTS))]
     tokens, stop_words = _tokens(keys, dialect, problems)
     spec = PrompterSpec(
-        form=cast(Any, form),
+        form=form,
         tokens=tokens,
         instruction=_instruction(keys.get("instruction", ""), dialect, problems),
         tools="tools" in keys,
         stop_words=stop_words,
         dialect=dialect.name,
-        **problems.values(
-            PrompterSpec, keys, (), ("extra_keys", "input_slot", "history", "exact", "get_response", "default_tools")
-        ),
+        **{name: keys[name] for name in OWN if name in keys},
     )
     for number, key in enumerate(spec.extra_keys):
         if key and not key.replace("_", "a").isalnum():
@@ -101,7 +106,7 @@ def _tokens(
     """Return the special tokens and the family's stop words. The file's tokens override the family's tokens."""
     tokens, stop_words = default_tokens(dialect), ()
     if "marks_of" in keys:
-        given = str(problems.value(str, keys["marks_of"], ("marks_of",)))
+        given = keys["marks_of"]
         name = given if given in family_names() else family_of_model(given, dialect)
         if name:
             tokens = tokens.updated(family(name, dialect))
@@ -112,20 +117,15 @@ def _tokens(
                 f"{shown(given)} is neither a family of LazyLLM's table nor a model for which "
                 f"LazyLLM finds a family{suggest(given, family_names())}",
             )
-    own = problems.mapping(keys.get("marks", {}), ("marks",))
-    problems.keys(own, TOKEN_NAMES, ("marks",))
-    return tokens.updated(problems.values(SpecialTokens, own, ("marks",))), stop_words
+    return tokens.updated(keys.get("marks", {})), stop_words
 
 
 def _instruction(value: Any, dialect: PrompterDialect, problems: Problems) -> str | tuple[str, str]:
-    path: Path = ("instruction",)
-    if not isinstance(value, Mapping):
-        return str(problems.value(str, value, path))
-    problems.keys(value, PARTS, path)
+    if isinstance(value, str):
+        return value
     if dialect.parts == "none":
-        problems.add(path, f"dialect {dialect.name} has no system and user parts; write one text")
-    system, user = (str(problems.value(str, value.get(part) or "", (*path, part))) for part in PARTS)
-    return system, user
+        problems.add(("instruction",), f"dialect {dialect.name} has no system and user parts; write one text")
+    return value.get("system", ""), value.get("user", "")
 
 
 def _with_tokens(tools: ToolsSpec, tokens: SpecialTokens, problems: Problems) -> ToolsSpec:

@@ -7,27 +7,34 @@ crashes is refused (``docs/spec/opencompass.md`` 12). A null means a missing key
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from gateway.core.words import shown
 from gateway.template.huggingface.folder import Fetch, Names
 from gateway.template.spec import UNKNOWN_SOURCE, FamilyMarkers, SpecProblem, TemplateSpec
-from gateway.template.validation.jinja import JINJA_KEYS, check_rendering, read_jinja
-from gateway.template.validation.meta import META_KEYS, read_meta
+from gateway.template.validation.file_types import file_type
+from gateway.template.validation.jinja import JINJA_FILE, check_rendering, read_jinja
+from gateway.template.validation.meta import META_FILE, read_meta
 from gateway.template.validation.problems import Path, Problems, SpecError
-from gateway.template.validation.prompter import PROMPTER_KEYS, read_prompter
+from gateway.template.validation.prompter import PROMPTER_FILE, read_prompter
 from gateway.template.validation.tools import KEYS as TOOL_KEYS
 from gateway.template.validation.tools import check_tools
 
 __all__ = ["SpecError", "parse_spec"]
 
-KEYS = {
-    "meta": META_KEYS,
-    "prompter": PROMPTER_KEYS,
-    "jinja": JINJA_KEYS,
-    "chat": ("kind", "description", "stop", "eos_token_id", "examples", *TOOL_KEYS),
-    "base": ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples", "markers"),
+CHAT_KEYS = ("kind", "description", "stop", "eos_token_id", "examples", *TOOL_KEYS)
+BASE_KEYS = ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples", "markers")
+FILES: Mapping[str, Any] = {
+    "meta": META_FILE,
+    "prompter": PROMPTER_FILE,
+    "jinja": JINJA_FILE,
+    "chat": file_type("chat", CHAT_KEYS, TemplateSpec),
+    "base": file_type("base", BASE_KEYS, TemplateSpec),
 }
+"""Kind of template → the type of its file."""
+FIELDS = frozenset(field.name for field in fields(TemplateSpec)) - {"begin"}
+"""The keys that are fields of ``TemplateSpec``. The ``begin`` of a meta template depends on its roles."""
 
 MIN_TOKEN = 3
 """The minimum length of a token under ``markers``. The search for markers leaves out shorter texts."""
@@ -55,16 +62,14 @@ def parse_spec(
     template). ``fetch``: reads a file next to the template file. ``names``: lists the files of a folder there.
     """
     problems = Problems()
-    keys = problems.mapping(raw, ())
-    if (meant := OTHER_NAMES.get(str(keys.get("kind")))) is not None:
-        raise SpecError([SpecProblem(("kind",), f"{shown(keys['kind'])} is not a kind; write {meant}")])
-    kind = problems.choice(keys.get("kind", "meta"), ("kind",), tuple(KEYS))
+    given = problems.mapping(raw, ())
+    if (meant := OTHER_NAMES.get(str(given.get("kind")))) is not None:
+        raise SpecError([SpecProblem(("kind",), f"{shown(given['kind'])} is not a kind; write {meant}")])
+    kind = problems.choice(given.get("kind", "meta"), ("kind",), tuple(FILES))
     if problems.found:
         raise SpecError(problems.found)
-    problems.keys(keys, KEYS[kind], ())
-    # A meta template's `begin` depends on its roles.
-    values = problems.values(TemplateSpec, {**keys, "kind": kind}, (), [key for key in KEYS[kind] if key != "begin"])
-    spec = TemplateSpec(name=name, digest=digest, **values)
+    keys = problems.read(FILES[kind], {**given, "kind": kind})
+    spec = TemplateSpec(name=name, digest=digest, **{key: keys[key] for key in keys if key in FIELDS})
     if kind == "meta":
         spec = read_meta(keys, spec, problems, generates=generates)
     elif kind == "prompter":

@@ -14,7 +14,7 @@ from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
-from gateway.template.validation.template import KEYS
+from gateway.template.validation.jinja import JINJA_KEYS
 from tests.template.huggingface.samples import CHATML, HELLO, dialogue
 
 TOKENIZER: dict[str, Any] = {
@@ -110,7 +110,7 @@ def test_a_wrong_example_refuses_the_file(tmp_path: Path) -> None:
 def test_the_documentation_lists_every_key() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "chat-templates.md").read_text(encoding="utf-8")
     told = {name for row in re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
-    assert told == set(KEYS["jinja"]) - {"kind"}
+    assert told == set(JINJA_KEYS) - {"kind"}
 
 
 MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (keys, files, part of the problem)

@@ -457,7 +457,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "an unknown mark": ({**CHAT, "marks": {"bos": "x"}}, ("marks", "bos"), "unknown key"),
     "a mark that is no text": ({**CHAT, "marks": {"sos": 5}}, ("marks", "sos"), "must be text"),
     "a strange part": ({**CHAT, "instruction": {"sys": "x"}}, ("instruction", "sys"), 'did you mean "system"?'),
-    "an instruction that is a list": ({**CHAT, "instruction": ["x"]}, ("instruction",), "must be text"),
+    "an instruction that is a list": ({**CHAT, "instruction": ["x"]}, ("instruction",), "must be a mapping or a text"),
     "an extra key that is no slot": ({**RAG, "extra_keys": ["a b"]}, ("extra_keys", 0), "is not a valid slot name"),
     "an input slot that is none": ({**RAG, "input_slot": "x"}, ("input_slot",), "its slots: context"),
     "a history that is no pair": ({**CHAT, "history": [["a"]]}, ("history", 0), "must be a pair"),
