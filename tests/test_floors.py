@@ -32,7 +32,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     # library: the only places that import it
     "litellm": ("backend/litellm/",),
     "jinja2": ("template/huggingface/",),
-    "numpy": ("backend/embedded/",),
+    "numpy": ("backend/embedded/llama.py", "backend/embedded/model_folder.py", "backend/embedded/sampling.py"),
     "transformers": ("template/huggingface/transformers_reference.py",),
     "tokenizers": ("backend/embedded/", "backend/tokenizer.py"),
     "ray": ("cli/running/ray_data.py",),

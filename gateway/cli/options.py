@@ -194,7 +194,7 @@ conversation_options = combined(
         "Without -m, JSON is read from standard input: a list of messages, or a chat request",
     ),
 )  # fmt: skip
-"""Adds ``-m``, ``--prompt`` and ``--var``. See ``read_conversation``."""
+"""Adds ``-m``, ``--prompt`` and ``--var``: the arguments of ``read_conversation``."""
 
 
 def read_conversation(

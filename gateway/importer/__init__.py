@@ -4,7 +4,7 @@ A source file is parsed, but never executed. The result is a ``Draft``.
 
 - ``source``: one source file of limited size, and the other files in its folder.
 - ``kinds``: recognises the format of a file.
-- ``huggingface``, ``opencompass``, ``lazyllm``, ``ollama``, ``fastchat``: read one format each.
+- ``huggingface``, ``opencompass``, ``lazyllm``, ``ollama``: read one format each.
 - ``dataset``: reads the datasets of an OpenCompass or AISBench config.
 - ``python_file``, ``go_template``: parse Python files and Go templates, in which some of these formats are written.
 - ``python``: evaluates the syntax tree of a Python file as far as its values are known.

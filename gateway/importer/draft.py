@@ -39,8 +39,6 @@ class Reference:
     """True: the source can write a complete conversation without an open turn (``RenderOptions.whole``)."""
     bos: Bos = "none"
     """Where the BOS comes from. With ``engine``, the engine puts the BOS before the texts of the reference."""
-    default_system: str = ""
-    """The system message that the source adds to conversations without one. The comparison adds the same message."""
     excluded: tuple[Exclusion, ...] = ()
     hint: str = ""
     """Advice for users if template and reference differ; empty if the format has no special advice."""
@@ -125,9 +123,6 @@ TOOLS_EXCLUDED = Exclusion(
     ),
 )
 EMPTY = Exclusion("empty messages", lambda one: any(not message.text for message in one.messages))
-NO_SYSTEM = Exclusion(
-    "conversations without a system message, to which the source adds one of its own", lambda one: not has_system(one)
-)
 CONTINUED = Exclusion("messages to be continued", lambda one: one.options.continue_final)
 
 STRICT_TURNS = (

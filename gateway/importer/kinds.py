@@ -8,7 +8,6 @@ from typing import Any
 
 from gateway.core.errors import ConfigError
 from gateway.importer.dataset import DATASETS, INFER, PROMPT, find_datasets
-from gateway.importer.fastchat import FASTCHAT_CLASSES
 from gateway.importer.lazyllm import LAZYLLM_CLASSES
 from gateway.importer.ollama import INSTRUCTIONS
 from gateway.importer.opencompass import META, MODELS
@@ -21,7 +20,6 @@ SOURCE_KINDS: Mapping[str, str] = {
     "opencompass": "models of an OpenCompass or AISBench config, or a meta_template as JSON or YAML",
     "lazyllm": "a LazyLLM prompter: calls in Python, or its arguments as JSON or YAML",
     "ollama": "an Ollama Modelfile",
-    "fastchat": "a FastChat conversation: calls in Python, or its fields as JSON or YAML",
     "dataset": "datasets of an OpenCompass or AISBench config",
 }
 """Format → description. The formats are the values of the option ``--kind``."""
@@ -31,7 +29,6 @@ INSTRUCTION = re.compile(rf"^[^\S\n]*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECAS
 
 BY_KEYS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "hf": lambda value: "chat_template" in value,
-    "fastchat": lambda value: "sep_style" in value or "system_template" in value,
     "opencompass": lambda value: META in value or "round" in value or isinstance(value.get(MODELS), list),
     "lazyllm": lambda value: "class" in value or "prompter" in value,
     "dataset": lambda value: any(key.endswith(DATASETS) or key in (INFER, *DATASET_TEMPLATES) for key in value),
@@ -60,8 +57,7 @@ def kind_of(source: Source) -> str:
 
 
 def _kinds_of_python(file: PythonFile) -> list[str]:
-    classes = {"fastchat": FASTCHAT_CLASSES, "lazyllm": tuple(LAZYLLM_CLASSES)}
-    found = [kind for kind, names in classes.items() if any(True for _ in file.find_calls(names))]
+    found = ["lazyllm"] if any(True for _ in file.find_calls(tuple(LAZYLLM_CLASSES))) else []
     if any(name == MODELS or name.endswith(f"_{MODELS}") for name in file.names):
         found.append("opencompass")
     has_datasets = _has_datasets(file, alone=not found and not any(META in name for name in file.names))

@@ -72,18 +72,17 @@ class Turns:
         return keys
 
 
-def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alone: bool = True) -> Turns:
+def infer(reference: Reference, *, bos_text: str = "", system: bool = True) -> Turns:
     """Return the turns that reproduce the probes. Raises ``NotTurns`` with the reason.
 
     ``bos_text``: the BOS. If the text starts with the BOS, ``begin`` contains the BOS. ``system``: whether probes may
-    have a system message. ``alone``: whether probes may have no system message.
+    have a system message.
     """
-    first = "" if alone else "s"
-    *front, last = _pieces(reference, f"{first}u")
-    *front_again, answer_front, answer_back, last_again = _pieces(reference, f"{first}uau")
-    _check_same(front[-1], front_again[-1], "the text before the first user message")
+    front, last = _pieces(reference, "u")
+    front_again, answer_front, answer_back, last_again = _pieces(reference, "uau")
+    _check_same(front, front_again, "the text before the first user message")
     _check_same(last, last_again, "the text after the last user message")
-    for number, piece in enumerate(_pieces(reference, f"{first}uauau")[len(front) : -1]):
+    for number, piece in enumerate(_pieces(reference, "uauau")[1:-1]):
         _check_same((answer_front, answer_back)[number % 2], piece, "the text between the turns")
     around = None
     if system:
@@ -91,9 +90,9 @@ def infer(reference: Reference, *, bos_text: str = "", system: bool = True, alon
         _check_same(last, last_again, "the text after the last user message")
         _check_same(after, _pieces(reference, "suau")[1], "the text after a system message")
         around = (before, after)
-    answer_end = _end(reference, f"{first}ua")
-    begin, human_begin = _begins(front[-1] if alone else None, around, answer_back, answer_end, bos_text)
-    human_end = _human_end(_end(reference, f"{first}u"), last, answer_front)
+    answer_end = _end(reference, "ua")
+    begin, human_begin = _begins(front, around, answer_back, answer_end, bos_text)
+    human_end = _human_end(_end(reference, "u"), last, answer_front)
     if around is not None:
         around = (around[0].removeprefix(begin), around[1].removesuffix(human_begin))
     return Turns(
@@ -152,28 +151,24 @@ def _check_same(one: str, other: str, what: str) -> None:
 
 
 def _begins(
-    front: str | None, system: tuple[str, str] | None, answer_back: str, answer_end: str | None, bos_text: str
+    front: str, system: tuple[str, str] | None, answer_back: str, answer_end: str | None, bos_text: str
 ) -> tuple[str, str]:
     """Return the begin of the whole text, and the begin of a user turn.
 
     If the end of an answer is known, a user turn begins after this end, otherwise with the longest text that fits.
-    ``front``: the text before the first user message, if known. ``system``: the texts around a system message.
+    ``front``: the text before the first user message. ``system``: the texts around a system message.
     """
-    known = [answer_back, *([] if front is None else [front]), *([] if system is None else [system[1]])]
+    known = [answer_back, front, *([] if system is None else [system[1]])]
     longest = _common_start([text[::-1] for text in known])[::-1]
     fits: dict[str, str] = {}
     """Possible begin of a user turn → begin of the whole text."""
     for human in [longest[at:] for at in range(len(longest) + 1)]:
-        if front is not None:
-            begin = front.removesuffix(human)
-            cuts_bos = front.startswith(bos_text) and not begin.startswith(bos_text)
-        else:
-            begin, cuts_bos = (bos_text if system is not None and system[0].startswith(bos_text) else ""), False
+        begin = front.removesuffix(human)
+        cuts_bos = front.startswith(bos_text) and not begin.startswith(bos_text)
         if not cuts_bos and (system is None or system[0].startswith(begin)):
             fits[human] = begin
     if not fits:
         assert system is not None  # else the empty begin always fits
-        assert front is not None
         raise NotTurns(
             "a system message changes the start of the prompt: the prompt begins with "
             f"{shown(system[0])}, but without a system message, the prompt begins with {shown(front)}"

@@ -39,10 +39,6 @@ DEFAULT_SYSTEM = (
 TRIMS = CHATML.replace("m.content", "m.content | trim")
 TOOLS = "{%- if tools %}{{ tools | tojson }}{% endif %}" + CHATML
 
-CONVERSATION = {
-    "name": "mine", "system_message": "Me.", "roles": ["USER", "ASSISTANT"], "sep_style": "ADD_COLON_TWO", "sep": " ",
-    "sep2": "</s>",
-}  # fmt: skip
 PROMPTER = {"class": "ChatPrompter", "instruction": "Answer from: {context}", "show": True}
 EMPTY_TURNS = """
 models = [dict(abbr="led", meta_template=dict(round=[
@@ -79,14 +75,13 @@ def home(tmp_path: Path) -> Path:
     model_folder(tmp_path / "tools", TOOLS)
     for file in SOURCES.iterdir():
         shutil.copy(file, tmp_path / file.name)
-    (tmp_path / "conversation.json").write_text(json.dumps(CONVERSATION))
     (tmp_path / "prompter.json").write_text(json.dumps(PROMPTER))
     (tmp_path / "two.py").write_text(TWO_MODELS)
     (tmp_path / "empty-turns.py").write_text(EMPTY_TURNS)
     (tmp_path / "both.py").write_text("models = [1]\nx = ChatPrompter('a')\n")
     (tmp_path / "models-too.py").write_text(MODELS_TOO)
     (tmp_path / "empty.txt").write_text("hello\n")
-    (tmp_path / "half.json").write_text(json.dumps({**CONVERSATION, "sep": "\ud800"}))
+    (tmp_path / "half.json").write_text(json.dumps({**PROMPTER, "instruction": "\ud800"}))
     (tmp_path / "half.py").write_text(r"models = [dict(meta_template=dict(begin='\ud800', round=[]))]")
     return tmp_path
 
@@ -166,10 +161,6 @@ WRITES = {  # name: (words, file, lines of the file, parts of standard error)
         ["prompter.json", "--marks-of", "qwen"], "prompter", ["class: chat", "marks_of: qwen"], ["note: show:"],
     ),
     "a Modelfile": (["Modelfile", "--name", "kind"], "kind", ["bos: engine"], ["32 of 32", "note: line 16: SYSTEM"]),
-    "a conversation": (
-        ["conversation.json"], "mine", ["roles: {assistant: ANSWER}", '  - {role: SYSTEM, begin: "", end: " "}'],
-        ["Conversations without a system message were compared with the source's default system message.", "'Me.'"],
-    ),
 }  # fmt: skip
 
 
@@ -526,7 +517,7 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "an empty folder": ([".", "--kind", "hf"], 2, "has no chat template"),
     "a folder for a format of files": ([".", "--kind", "dataset"], 2, "--kind dataset reads a file; give the path"),
     "another format": (
-        ["Modelfile", "--kind", "fastchat"], 1,
+        ["Modelfile", "--kind", "lazyllm"], 1,
         "note: Modelfile looks like an Ollama Modelfile; use --kind ollama, or leave --kind out",
     ),
     "nothing known": (["empty.txt"], 1, "empty.txt: the format is not recognised; choose the format with --kind"),

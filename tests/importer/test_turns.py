@@ -101,9 +101,3 @@ NOT: dict[str, tuple[Say, str]] = {
 def test_where_there_are_no_turns_the_reason_is_given(say: Say, why: str) -> None:
     with pytest.raises(NotTurns, match=why):
         infer(say)
-
-
-def test_a_default_system_turn_is_no_matter_where_a_system_message_always_leads() -> None:
-    found, wanted = infer(default_system, alone=False), infer(tagged, bos_text="<s>")
-    assert (found.begin, found.human, found.answer) == ("", wanted.human, wanted.answer)
-    assert (found.generate, found.system) == (wanted.generate, wanted.system)

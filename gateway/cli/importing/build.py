@@ -18,7 +18,7 @@ from gateway.config.sections.templates import read_template
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.core.prompt import Prompt, PromptMetadata
-from gateway.importer.draft import SUBSETS, Draft, Reference, bos_notes, has_system
+from gateway.importer.draft import SUBSETS, Draft, Reference, bos_notes
 from gateway.importer.yaml_writer import write_yaml
 from gateway.parity.cases import Case, matrix
 from gateway.parity.causes import CAUSES
@@ -189,8 +189,6 @@ def _verdict(template: Template, reference: Reference | None, draft: Draft) -> l
     cases: list[Case] = []
     left_out: Counter[str] = Counter()
     for case in matrix([text for text in tokens if text]):
-        if reference.default_system and not has_system(case.dialogue):
-            case = replace(case, messages=({"role": "system", "content": reference.default_system}, *case.messages))
         applicable = [one for one in reference.excluded if not (case.whole and one.open_only)]
         if names := [one.name for one in applicable if one.matches(case.dialogue)]:
             left_out[names[0]] += 1
@@ -211,8 +209,6 @@ def _success(results: Sequence[CaseResult], same: int, left_out: Counter[str], r
     lines = [f"Parity: {same} of {same} conversations give the same prompt, byte for byte, as {reference.name}."]
     if left_out:
         lines.append(f"Not compared: {'; '.join([f'{name} ({number})' for name, number in left_out.items()])}.")
-    if reference.default_system:
-        lines.append("Conversations without a system message were compared with the source's default system message.")
     if accepted := [one.case.name for one in results if one.verdict == "refused by the reference"]:
         lines.append(f"The source refuses these conversations, but the new template does not: {', '.join(accepted)}.")
     if any(one.is_different for one in results if one.case.whole and one.verdict != "not compared"):

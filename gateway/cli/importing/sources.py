@@ -22,7 +22,6 @@ from gateway.core.words import quoted
 from gateway.importer import huggingface
 from gateway.importer.dataset import read_dataset
 from gateway.importer.draft import TOOLS_EXCLUDED, Draft, Reference
-from gateway.importer.fastchat import read_fastchat
 from gateway.importer.kinds import SOURCE_KINDS, kind_of
 from gateway.importer.lazyllm import read_lazyllm
 from gateway.importer.ollama import read_ollama
@@ -87,10 +86,8 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
             drafts = read_lazyllm(source, marks_of=options.marks_of)
         case "ollama":
             drafts = [read_ollama(source, subset=options.without)]
-        case "dataset":
-            drafts = read_dataset(source)
         case _:
-            drafts = read_fastchat(source, subset=options.without)
+            drafts = read_dataset(source)
     drafts = _numbered([replace(draft, name=_as_name(draft.name)) for draft in drafts])
     names = ", ".join([draft.name for draft in drafts])
     if options.model is not None:
@@ -125,7 +122,7 @@ def _check_options(options: ImportOptions, kind: str) -> None:
         (options.turns != "natural", "--turns", ("opencompass",)),
         (options.root, "--root", ("opencompass", "dataset")),
         (options.without and options.form == "jinja" and kind == "hf", "--without", ("hf with --as meta",)),
-        (options.without, "--without", ("hf", "ollama", "fastchat")),
+        (options.without, "--without", ("hf", "ollama")),
     ):
         if is_given and kind not in kinds:
             raise CommandError(f"{option} applies only to {', '.join(kinds)}, but {options.source} is read as {kind}")

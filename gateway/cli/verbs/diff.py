@@ -7,8 +7,8 @@ Exit code 0: the prompts are the same bytes. 1: the prompts differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,19 +30,12 @@ EXAMPLES = """Examples:
                 help="the model or template to compare with A, named like A")  # fmt: skip
 @config_option()
 @conversation_options
-def command(
-    a: str,
-    b: str,
-    config: Path,
-    messages: Sequence[dict[str, str]],
-    prompt: str | None,
-    variables: Sequence[tuple[str, str]],
-) -> int:
+def command(a: str, b: str, config: Path, **conversation: Any) -> int:
     """Render the conversation with both templates and compare the prompts."""
     from gateway.cli.rendering import find_any, prompt_text
 
     snapshot = load_snapshot(config) if config.exists() else None
-    body = read_conversation(messages, prompt, variables)
+    body = read_conversation(**conversation)
     one, other = [prompt_text(find_any(name, snapshot), body, snapshot) for name in (a, b)]
     if one == other:
         print(f"the prompts are equal ({counted(len(one), 'character')})")

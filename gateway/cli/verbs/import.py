@@ -1,7 +1,7 @@
 """Make a template file from a template in another format, or prompt files from a dataset config.
 
-SOURCE is a tokenizer folder or chat template, an OpenCompass config of models or datasets, a LazyLLM prompter, an
-Ollama Modelfile or a FastChat conversation.
+SOURCE is a tokenizer folder or chat template, an OpenCompass config of models or datasets, a LazyLLM prompter, or an
+Ollama Modelfile.
 
 The source is parsed and never executed. The new template's prompts are compared with the source's own prompts, for all
 conversations of gateway parity. Examples with exact prompts are added, and the template is checked before it is
@@ -34,8 +34,7 @@ EXAMPLES = r"""Examples:
   gateway import ~/models/my-chat-7b --as meta --out -      a meta template, if it is exact
   gateway import configs/hf_my_chat.py --model my-chat-7b-hf
   gateway import configs/my_sums_gen.py --kind dataset     prompts of datasets
-  gateway import Modelfile --name my-model
-  gateway import conversation.py --kind fastchat --without system
+  gateway import Modelfile --name my-model --without system
   gateway import prompter.json --marks-of FAMILY --out meta_templates/rag.yaml
 
 Formats of SOURCE (--kind):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -46,12 +46,10 @@ def command(
     model: str | None,
     template: str | None,
     config: Path,
-    messages: Sequence[dict[str, str]],
-    prompt: str | None,
-    variables: Sequence[tuple[str, str]],
     as_segments: bool,
     as_json: bool,
     whole: bool,
+    **conversation: Any,
 ) -> int:
     """Render the conversation and print the prompt."""
     from gateway.cli.rendering import conversation_segments, explain, find_model, render
@@ -59,8 +57,8 @@ def command(
     check_one_model(model, template)
     if as_json and whole:
         raise CommandError("--json and --whole cannot be used together; remove one of them")
-    snapshot = load_snapshot(config) if template is None or prompt is not None else None
-    body = read_conversation(messages, prompt, variables)
+    snapshot = load_snapshot(config) if template is None or conversation["prompt"] is not None else None
+    body = read_conversation(**conversation)
     spec = find_model(model, template, snapshot, generates=not whole)
     if as_json:
         print(json.dumps(explain(spec, body, snapshot), ensure_ascii=False, indent=2))

@@ -33,7 +33,6 @@ class MessagesTemplate:
         ``exact``: the columns are filled as in OpenCompass: also inside values, but not in content parts.
         """
         self._messages = messages
-        self._ice_token = ice_token
         self._exact = exact
         self._fill = FillLikeOpenCompass(column_tokens) if exact else Fill(column_tokens)
         for entry in messages:
