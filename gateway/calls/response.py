@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.token_data import TokenData
-from gateway.core.completion import Completion
+from gateway.core.completion import Choice, Completion
 from gateway.core.errors import SEND_AGAIN, UpstreamError, UpstreamIncomplete
 from gateway.core.events import Delta, Document, Event, Finish
 from gateway.core.exchange import Events, Exchange
@@ -22,7 +22,7 @@ class ResponseStream:
     """The events of one call as the client receives them."""
 
     __slots__ = (
-        "_counter", "_cut", "_events", "_failure", "_first", "_in_thread", "_over", "_pending", "_source",
+        "_counter", "_cut", "_events", "_failure", "_first", "_in_thread", "_over", "_pending", "_plain", "_source",
         "_stages", "_streams", "_timeline", "_token_data", "_unfinished", "exhausted",
     )  # fmt: skip
 
@@ -46,7 +46,11 @@ class ResponseStream:
         self._streams = exchange.stream
         self._counter = None if count is None else TokenCounter(count)
         self._stages = _stages(exchange, token_data, self._counter, parser) if completes else []
-        self._source = text_source(events) if exchange.stream and self._is_plain else None
+        self._plain = completes
+        """True if all stages allow that text is forwarded past them."""
+        for stage in self._stages:
+            self._plain = self._plain and stage.may_forward
+        self._source = text_source(events) if exchange.stream and self._plain else None
         """Forwards text past this object. None if a stage or a delivery layer must receive every event."""
         self._unfinished = set(range((len(exchange.prompts) or 1) * exchange.n)) if completes else set[int]()
         """The indexes of the choices that have not ended."""
@@ -111,9 +115,9 @@ class ResponseStream:
         ``keep_events``: True to set ``Completion.events``.
         """
         self._first = batch = await self._events.next_batch()
-        if self._events.exhausted and not self._streams and len(self._unfinished) == 1 and self._is_plain:
+        if self._plain and not self._streams and self._events.exhausted and len(self._unfinished) == 1:
             completion = fast_completion(batch)
-            if completion is not None and self._passes(completion):
+            if completion is not None and self._passes(completion.choices[0]):
                 self._timeline.events_received(batch)
                 return completion
         batch = await self.next_batch()
@@ -160,15 +164,12 @@ class ResponseStream:
         self._timeline.events_received(held)
         return held
 
-    @property
-    def _is_plain(self) -> bool:
-        """Return whether all stages allow that text is forwarded past them."""
-        return not self._stages or all(stage.may_forward for stage in self._stages)
-
-    def _passes(self, completion: Completion) -> bool:
+    def _passes(self, choice: Choice) -> bool:
         """Return whether all stages would pass the only choice of an answer unchanged. False: not known."""
-        choice = completion.choices[0]
-        return not choice.index and choice.logprobs is None and all(stage.passes(choice) for stage in self._stages)
+        for stage in self._stages:
+            if not stage.passes(choice):
+                return False
+        return not choice.index and choice.logprobs is None
 
     def _drop_repeated_ends(self, batch: Sequence[Event]) -> Sequence[Event]:
         """Return the batch without repeated ``Finish`` events of a choice (row C30 of ``docs/spec/reliability.md``)."""
