@@ -107,6 +107,23 @@ def test_a_client_that_leaves_while_it_waits_frees_its_place(freed: str) -> None
     asyncio.run(run())
 
 
+def test_a_shutdown_refuses_the_waiting_calls_and_no_running_one() -> None:
+    async def run() -> None:
+        queue, waits = call_queue(1, 30, 10), list[float]()
+        await queue.enter("a")
+        waiting = [asyncio.create_task(queue.enter(key, waits.append)) for key in ("a", "a", "b")]
+        await asyncio.sleep(0)
+        queue.drain()
+        errors = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(error) for error in errors] == [Overloaded] * 3
+        assert {error.shed_reason for error in errors if isinstance(error, Overloaded)} == {"draining"}
+        assert (len(waits), queue.running, queue.waiting) == (3, 1, 0)
+        queue.leave()
+        assert queue.running == 0
+
+    asyncio.run(run())
+
+
 def test_a_full_queue_refuses_the_last_call_of_the_longest_line_for_a_key_with_none() -> None:
     async def run() -> None:
         queue = call_queue(1, 30, 3)

@@ -11,7 +11,6 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
 
 from gateway.config.sections.keys import expiry_note
 from gateway.config.snapshot import KeySpec
@@ -27,15 +26,13 @@ class Keyring:
     ) -> None:
         """``models``: the names of the configured models, of which each key allows some."""
         names = tuple(models)
-        allowed = cache(
-            lambda patterns: frozenset([name for name in names if any(fnmatchcase(name, one) for one in patterns)])
-        )
+        allowed = {patterns: _matching(patterns, names) for patterns in {key.models for key in keys}}
         self._by_digest = {
             bytes.fromhex(key.sha256): (
                 key,
                 Caller(
                     key=key.name,
-                    models=None if "*" in key.models else allowed(key.models),
+                    models=allowed[key.models],
                     record=key.record,
                     allow_markers=key.allow_markers,
                     allow_media_files=key.allow_media_files,
@@ -67,3 +64,10 @@ class Keyring:
             error.log_message = expiry_note(key, "expired")
             raise error
         return caller
+
+
+def _matching(patterns: Sequence[str], models: Sequence[str]) -> frozenset[str] | None:
+    """Return the models that match a pattern; None if a pattern matches every name."""
+    if "*" in patterns:
+        return None
+    return frozenset([model for model in models if any(fnmatchcase(model, pattern) for pattern in patterns)])
