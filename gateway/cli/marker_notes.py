@@ -10,9 +10,6 @@ from gateway.policy.admit.marker_set import TOKEN_LIKE, MarkerSet, TemplateTexts
 from gateway.template.registry import build
 from gateway.template.spec import UNKNOWN_SOURCE, RoleSpec
 
-WITHOUT_TOKENIZER = ("litellm", "scripted")
-"""The backend kinds for which no operator can name a tokenizer: providers, and the scripted answers of tests."""
-
 
 def marker_notes(models: Iterable[ModelSpec]) -> Iterator[str]:
     """Return a note on the models with unknown special tokens, and on the models with turns in ordinary text."""
@@ -30,9 +27,10 @@ def marker_notes(models: Iterable[ModelSpec]) -> Iterator[str]:
 
 
 def _knows_special_tokens(model: ModelSpec) -> bool:
-    if model.tokenizer is not None or all(target.speaks in WITHOUT_TOKENIZER for target in model.targets):
+    kinds = [BACKEND_KINDS[target.speaks] for target in model.targets]
+    if model.tokenizer is not None or kinds[0].in_process:
         return True
-    if BACKEND_KINDS[model.targets[0].speaks].in_process:
+    if not any(kind.openai_server or kind.in_process for kind in kinds):  # no operator can name a tokenizer
         return True
     markers, jinja = model.template.markers, model.template.jinja
     if jinja is not None and jinja.further_special_tokens:

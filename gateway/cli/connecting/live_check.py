@@ -92,7 +92,7 @@ async def _bos(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
 
     Raises ``LiveProblem`` if the BOS contradicts the settings of the target or the template.
     """
-    if target.speaks != "completions" or not declared_capabilities(target).renders:
+    if BACKEND_KINDS[target.speaks].form != "text" or not declared_capabilities(target).renders:
         return ""
     tokenizer = TokenizerClient(target, client, CONNECT_SECONDS, REQUEST_SECONDS)
     try:
