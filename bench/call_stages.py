@@ -25,14 +25,14 @@ import orjson
 from bench.rendering.render_gateway import load_template_spec
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.openai.events import COMPLETIONS_FORMAT, ChunkReader
+from gateway.backend.openai.answer.events import COMPLETIONS_FORMAT, ChunkReader
 from gateway.calls.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import KeySpec, ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
 from gateway.core.dialogue import Dialogue
 from gateway.core.events import Begun, Delta, Finish, TokenLogprob, Usage
-from gateway.policy.admit.api_keys import Keyring
+from gateway.policy.access.api_keys import Keyring
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.sse import SseParser
 from gateway.stream.stop_cutter import StopCutter

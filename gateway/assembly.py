@@ -45,29 +45,29 @@ from gateway.config.snapshot import MarkersPolicy, ModelSpec, Snapshot, StoreSpe
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
-from gateway.policy.admit.api_keys import Keyring
-from gateway.policy.admit.limits import Concurrency, Limiter
-from gateway.policy.admit.marker_set import MarkerSet, fold, texts_of
-from gateway.policy.admit.markers import MarkerRule, disguised, splits_exactly
+from gateway.policy.access.api_keys import Keyring
+from gateway.policy.access.limits import Concurrency, Limiter
+from gateway.policy.access.rates import MemoryRates, RateStore
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
-from gateway.policy.admit.rates import MemoryRates, RateStore
-from gateway.policy.admit.role_boundaries import SafeRenderer
 from gateway.policy.deliver.cache import Cache
-from gateway.policy.deliver.circuit_breaker import BreakerKey, CircuitBreakers
 from gateway.policy.deliver.coalescing import Coalescing
-from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
-from gateway.policy.deliver.health_check import HealthCheck
-from gateway.policy.deliver.load_balancer import BALANCERS, Replica
 from gateway.policy.deliver.recording import Recording
-from gateway.policy.deliver.retry import RetryPolicy
-from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
-from gateway.policy.deliver.storage.cache_stores import CacheStores
-from gateway.policy.deliver.storage.recorder import Recorders
+from gateway.policy.deliver.targets.circuit_breaker import BreakerKey, CircuitBreakers
+from gateway.policy.deliver.targets.failover import Failover
+from gateway.policy.deliver.targets.health_check import HealthCheck
+from gateway.policy.deliver.targets.load_balancer import BALANCERS, Replica
+from gateway.policy.deliver.targets.retry import RetryPolicy
+from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
+from gateway.policy.markers.marker_rule import MarkerRule, disguised, splits_exactly
+from gateway.policy.markers.marker_set import MarkerSet, fold, texts_of
+from gateway.policy.markers.role_boundaries import SafeRenderer
+from gateway.storage.cache_stores import CacheStores
+from gateway.storage.recorder import Recorders
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -283,7 +283,7 @@ def _rate_store(snapshot: Snapshot, shared: SharedResources) -> RateStore:
     spec = snapshot.store
     if not spec.url:
         return shared.rates
-    from gateway.policy.admit.redis_rates import RedisRates
+    from gateway.policy.access.redis_rates import RedisRates
 
     if spec not in shared.stores:
         observe = partial(shared.metrics.count, "gateway_store_failures_total")

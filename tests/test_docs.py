@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from gateway.backend.openai.control_fields import CONTROL_FIELDS
+from gateway.backend.openai.request.control_fields import CONTROL_FIELDS
 from gateway.cli import VERBS, load_verb
 from gateway.config.load import read_configuration
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
@@ -17,7 +17,7 @@ from gateway.config.schema.settings import GATEWAY
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.parity.cases import matrix
 from gateway.parity.causes import CAUSES
-from gateway.policy.deliver.retry import retry_rule
+from gateway.policy.deliver.targets.retry import retry_rule
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Metric
 from tests.reliability.matrix import FIGURE_TESTS, TESTS
 

@@ -17,14 +17,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = (
     # floor 0 first; packages on one floor do not import each other
-    ("core",),
+    ("core", "version"),
     ("template", "stream", "wire", "telemetry"),
-    ("config", "importer", "parity"),
-    ("backend",),
-    ("policy.admit", "policy.deliver"),
+    ("config",),
+    ("backend", "storage"),
+    ("policy.access", "policy.markers", "policy.admit", "policy.deliver"),
     ("calls",),
     ("edge", "assembly"),
-    ("server",),
+    ("server", "importer", "parity"),
     ("cli", "asgi"),
 )
 
@@ -41,7 +41,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),
     "pydantic": ("wire/", "config/", "template/validation/"),
     "regex": ("wire/redaction.py",),
-    "redis": ("backend/redis_server.py",),
+    "redis": ("storage/redis_server.py",),
 }
 
 
@@ -156,10 +156,12 @@ def test_a_docstring_that_lists_a_folder_lists_all_of_it() -> None:
         assert not listed or listed == entries, f"{path.relative_to(ROOT)} does not list {sorted(entries - listed)}"
 
 
-def test_no_folder_has_more_than_sixteen_entries() -> None:
+def test_a_folder_has_at_most_fourteen_entries_and_the_top_eighteen() -> None:
     for folder in {path.parent for path in files()}:
         entries = [path.name for path in folder.iterdir() if not path.name.startswith("__") and path.name != "py.typed"]
-        assert len(entries) <= 16, f"{folder.relative_to(ROOT)} has {len(entries)} entries: {sorted(entries)}"
+        assert len(entries) <= (18 if folder.name == "gateway" else 14), (
+            f"{folder.relative_to(ROOT)} has {len(entries)} entries: {sorted(entries)}"
+        )
 
 
 def test_no_two_classes_share_a_name() -> None:

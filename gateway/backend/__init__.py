@@ -7,6 +7,5 @@ litellm/      litellm: providers with another API
 embedded/     embedded: a model computed in this process
 scripted      scripted: plays a script, for tests and documentation
 http_client/  the HTTP client of the OpenAI backends
-redis_server  the server that several gateways share
 tokenizer     a model's tokenizer from a local file
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from gateway.backend.openai.control_fields import words
+from gateway.backend.openai.request.control_fields import words
 from gateway.config.snapshot import Engine, TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.wire.request_fields import STRUCTURAL, ChatRequest, CompletionRequest, EmbeddingRequest

@@ -8,11 +8,9 @@
 ``scoring``          log-likelihoods of candidates
 ``run``              the call while its backend is open
 ``fallback``         the same call to another model, after a failure
-``response``         the processing of the events that the client receives
-``cut_answers``      the choices that are empty or cut off
+``answer``           the events that the client receives, and what is added to them
 ``turns``            the requests of a dialogue with several turns
 ``explain``          the explanation of a call: prompt, parameters, notices
-``token_data``       vLLM's additions to an answer: log probabilities of the prompt, token ids, echo
 ``timeline``         the times and counts of the call
 ``tokenizing``       token ids of prompts and conversations
 ``python_api``       templates, prompts and answers for Python programs, without a server

@@ -12,9 +12,9 @@ from gateway.core.errors import InvalidValue, RequestError
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Prompt
 from gateway.core.words import in_ascii, quoted, suggest
+from gateway.template.chat.messages import check_dialogue
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import PromptItems
-from gateway.template.messages import check_dialogue
 from gateway.template.opencompass.parsers import ParserMode
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
 from gateway.wire.requests import read_messages

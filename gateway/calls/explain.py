@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.backend.tokenizer import token_ids
+from gateway.calls.answer.token_data import tokenizes_special
 from gateway.calls.dataset_prompts import dataset_prompt
 from gateway.calls.prepare import Prepared, make_exchange, prepare
 from gateway.calls.route import Route
 from gateway.calls.scoring.candidates import dataset_candidates
 from gateway.calls.timeline import CallTimeline
-from gateway.calls.token_data import tokenizes_special
 from gateway.calls.turns import prepare_turns
 from gateway.core.call import Call, PromptReference
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.prompt import DeferredSegments, Prompt, Segment
-from gateway.policy.admit.role_boundaries import SafePrompt
+from gateway.policy.markers.role_boundaries import SafePrompt
 
 
 def explanation(

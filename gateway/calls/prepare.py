@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from gateway.backend.tokenizer import count
+from gateway.calls.answer.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.calls.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
 from gateway.calls.route import Route
-from gateway.calls.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError
@@ -21,7 +21,7 @@ from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Messages, Notice, Prompt, PromptMetadata
 from gateway.policy.admit.parameters import EffectiveParameters
-from gateway.policy.admit.role_boundaries import SafePrompt
+from gateway.policy.markers.role_boundaries import SafePrompt
 from gateway.stream.output_parser import ParserOptions
 from gateway.stream.stop_cutter import stops_to_cut
 

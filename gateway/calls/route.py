@@ -18,7 +18,7 @@ from gateway.core.frozen import dataclass
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import OutputParsing
 from gateway.policy.admit.parameters import Form, ParameterPolicy
-from gateway.policy.admit.role_boundaries import SafeRenderer
+from gateway.policy.markers.role_boundaries import SafeRenderer
 from gateway.template.base import PromptListTemplate, Template
 from gateway.template.dataset.prompt import DatasetPrompt
 

@@ -8,11 +8,11 @@ from types import TracebackType
 
 from gateway.backend.openai.error_mapping import WITHOUT_REASON
 from gateway.backend.tokenizer import count
+from gateway.calls.answer.response import ResponseStream
+from gateway.calls.answer.token_data import TokenData
 from gateway.calls.prepare import Prepared
-from gateway.calls.response import ResponseStream
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
-from gateway.calls.token_data import TokenData
 from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import UpstreamRejectedRequest
 from gateway.core.events import Usage

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from gateway.calls.route import Route
 from gateway.config.snapshot import Snapshot
-from gateway.policy.admit.api_keys import Keyring
-from gateway.policy.admit.limits import Limiter
-from gateway.policy.deliver.health_check import HealthCheck
-from gateway.policy.deliver.storage.recorder import Recorder
+from gateway.policy.access.api_keys import Keyring
+from gateway.policy.access.limits import Limiter
+from gateway.policy.deliver.targets.health_check import HealthCheck
+from gateway.storage.recorder import Recorder
 from gateway.wire.redaction import NOTHING, Redactor
 
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import sub
 
-from gateway.calls.cut_answers import CutAnswers
+from gateway.calls.answer.cut_answers import CutAnswers
 from gateway.core.caller import ANONYMOUS
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
 from gateway.core.record import Record
-from gateway.policy.deliver.storage.recorder import CallRecording
+from gateway.storage.recorder import CallRecording
 from gateway.stream.output_parser import OutputParser
 from gateway.telemetry.metrics import NumberSeries
 

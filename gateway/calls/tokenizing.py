@@ -9,9 +9,9 @@ from typing import Any
 
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.tokenizer import MIN_THREADED, Tokenizer, token_ids
+from gateway.calls.answer.token_data import tokenizes_special
 from gateway.calls.prepare import Prepared
 from gateway.calls.route import Route
-from gateway.calls.token_data import tokenizes_special
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.frozen import dataclass
 

@@ -13,13 +13,12 @@ from gateway.calls.route import Route
 from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import MAX_TURNS, Call
-from gateway.core.completion import Completion
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, UpstreamError
-from gateway.core.events import total_usage
+from gateway.core.events import Completion, total_usage
 from gateway.core.frozen import dataclass
+from gateway.template.chat.passthrough import as_sent
 from gateway.template.dataset.multi_turn import turn_requests
-from gateway.template.passthrough import as_sent
 from gateway.wire.requests import read_messages
 
 TurnPrompts = Generator[list[Any], str | None, None]

@@ -1,6 +1,6 @@
-"""The command line: ``gateway VERB``. Each verb is a module in ``verbs/``, which is imported when the verb is used.
+"""The command line: ``gateway VERB``. The module of a verb is imported when the verb is used.
 
-``verbs/``              the verbs
+``verbs/``              the other verbs
 ``options``             arguments, errors and notes that several verbs share
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
 ``marker_notes``        notes on models whose turns are protected only in part
@@ -8,9 +8,9 @@
 ``connecting/``         the steps of ``ask``, ``status``, ``init`` and ``check --live``
 ``completion``          names that shells complete
 ``chat_folders``        the chat template in a model's folder, for ``parity`` and ``import``
-``comparing/``          the steps of ``parity``
-``importing/``          the steps of ``import``
-``running/``            the steps of ``run``
+``comparing/``          ``parity`` and ``diff``
+``importing/``          ``import``
+``running/``            ``run``
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import click
 
 from gateway.cli.options import Verb, color_setting, print_error, print_problems
 from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
-from gateway.core.version import VERSION
+from gateway.version import VERSION
 
 OTHER_WORDS = {"start": "serve", "up": "serve", "new": "init", "validate": "check", "chat": "ask", "convert": "import"}
 """Verb of another program → verb of this program with the same purpose."""
@@ -47,6 +47,9 @@ VERBS = {
     "docs": "show the documentation, in a browser or on the terminal",
 }
 """Verb → summary, in the order of ``gateway --help``."""
+
+FOLDERS = {"diff": "comparing", "parity": "comparing", "run": "running", "import": "importing"}
+"""Verb → the folder of its module, beside the files that only this verb uses. The others are in ``verbs``."""
 
 EXAMPLES = """Examples:
   gateway demo                                    serve the demo, which needs no files
@@ -108,7 +111,7 @@ class Verbs(Verb, click.Group):
 
 def load_verb(name: str) -> click.Command:
     """Import the module of a verb, and return the verb's command."""
-    command: click.Command = import_module(f"gateway.cli.verbs.{name}").command
+    command: click.Command = import_module(f"gateway.cli.{FOLDERS.get(name, 'verbs')}.{name}").command
     return command
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec
-from gateway.policy.admit.marker_set import TOKEN_LIKE, MarkerSet, TemplateTexts, texts_of
+from gateway.policy.markers.marker_set import TOKEN_LIKE, MarkerSet, TemplateTexts, texts_of
 from gateway.template.registry import build
 from gateway.template.spec import UNKNOWN_SOURCE, RoleSpec
 

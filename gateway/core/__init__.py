@@ -6,8 +6,7 @@
 ``answer_markers``  the markers of reasoning and tool calls, and the names of the tool call formats
 ``prompt``       what a template renders: segments, stops, notices
 ``exchange``     the request to a backend; the protocols ``Backend`` and ``Events``; the log of attempts
-``events``       the events of an answer
-``completion``   a whole answer
+``events``       the events of an answer, and a whole answer
 ``words``        words of a message: quoted, escaped, shortened; the word that was probably meant
 ``record``       the record of a finished call
 ``errors``       the tree of errors
@@ -15,5 +14,4 @@
 ``json_depth``   nesting depth and texts of JSON values
 ``frozen``       the decorator ``dataclass`` for values created on every call
 ``fast_paths``   the switch of all fast paths
-``version``      the version of the gateway
 """

@@ -1,1 +1,7 @@
-"""Policies: ``admit`` checks and changes requests; ``deliver`` sends requests to targets and handles failures."""
+"""Policies.
+
+``access``   client keys, rate limits and queues
+``markers``  markers of a template in texts of the client
+``admit``    rules for the content of requests
+``deliver``  sends requests to targets and handles failures
+"""

@@ -4,16 +4,12 @@ application          the gateway as a Starlette application, for other ASGI serv
 greeting             the lines printed when the gateway is ready
 lifecycle            runs one serving process, from binding sockets to draining
 loop_lag             measures the delay of the event loop
-memory               settings of the garbage collector and of malloc
 metrics_aggregation  adds up the metrics of several workers
+processes            several worker processes
 reload               reads the configuration files, and reloads them when they change
-rpc                  requests and responses between supervisor and workers
 runtime              the configuration that one process serves
 signals              SIGTERM, SIGINT and SIGHUP
 sockets              binds sockets, for one process or several workers
 status               the part of /status about the active configuration
-supervisor           starts, reloads and replaces workers
 tls                  the certificate, and its replacement by a reload
-worker               the process of one worker
-worker_handle        the supervisor's object for one worker
 """

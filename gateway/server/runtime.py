@@ -9,12 +9,12 @@ from typing import Any
 from gateway.assembly import SharedResources, assemble, open_shared_resources
 from gateway.calls.stack import Stack
 from gateway.config.snapshot import Snapshot, StoreSpec
-from gateway.core.version import VERSION
 from gateway.edge.state import GatewayState
-from gateway.policy.admit.rates import RateStore
+from gateway.policy.access.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
 from gateway.server.tls import LoadedCertificate, ServerCertificate, load
+from gateway.version import VERSION
 
 PROBE_SECONDS = 1.0
 """Seconds to wait for an answer of the store, for ``/status``."""
@@ -130,7 +130,7 @@ class Runtime(ConfigReloader):
 
     async def _store_problem(self, store: StoreSpec) -> str:
         """Return the result of ``probe``, which asks the store at most once in ``PROBE_AGE`` seconds."""
-        from gateway.backend.redis_server import probe
+        from gateway.storage.redis_server import probe
 
         async with self._probing:
             probed, until, problem = self._probed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.config.snapshot import Snapshot
-from gateway.core.version import VERSION
 from gateway.telemetry.merge import MetricsSnapshot, Values
+from gateway.version import VERSION
 
 
 def serving_status(snapshot: Snapshot, metrics: MetricsSnapshot) -> dict[str, Any]:

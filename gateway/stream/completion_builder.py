@@ -12,10 +12,20 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core import fast_paths
-from gateway.core.completion import MAX_COMPLETION, Choice, Completion, delta_size
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import (
+    MAX_COMPLETION,
+    Begun,
+    Choice,
+    Completion,
+    Delta,
+    Event,
+    Finish,
+    TokenLogprob,
+    Usage,
+    delta_size,
+)
 
 WHOLE = frozenset({"role", "id", "type", "name"})
 """Keys whose strings are never joined: each delta that has the key contains the whole string."""

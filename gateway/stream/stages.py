@@ -1,9 +1,9 @@
 """Stages: the steps between the events of a backend and the events for the client.
 
 The stages of an answer stand in a list, in this order. Each receives the events that the stage before it has returned.
-``calls/response.py`` makes the list and runs it. A plain answer without stop strings has no stages.
+``calls/answer/response.py`` makes the list and runs it. A plain answer without stop strings has no stages.
 
-    TokenData      reads token ids and log probabilities of the prompt (``calls/token_data.py``)
+    TokenData      reads token ids and log probabilities of the prompt (``calls/answer/token_data.py``)
     LogprobCheck   requires log probabilities, if the client requested them
     StopCutter     cuts the text at stop strings (``stop_cutter.py``)
     TokenCounter   keeps the text, if the gateway can count its tokens
@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
-from gateway.core.completion import Choice
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter
-from gateway.core.events import Delta, Event, Usage
+from gateway.core.events import Choice, Delta, Event, Usage
 from gateway.core.text_splice import TextSplice
 from gateway.stream.prompt_logprobs import CHECK_ENGINE
 

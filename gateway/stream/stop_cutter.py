@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.core.completion import Choice
-from gateway.core.events import Delta, Event, Finish
+from gateway.core.events import Choice, Delta, Event, Finish
 from gateway.core.exchange import Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.stream.stages import Stage

@@ -10,9 +10,8 @@
 - ``dataset/``     dataset prompts, which make the conversation of a row of a dataset
 - ``lazyllm/``     ``kind: prompter``
 - ``huggingface/`` ``kind: jinja``
-- ``passthrough``  ``kind: chat``
+- ``chat/``         ``kind: chat``
 - ``roles``        finds the template's role for each OpenAI role
-- ``messages``     checks of a dialogue, and the text of a message
 - ``tools``        the tools, tool calls and tool choice of a request
 - ``stops``        the stop strings and token ids that end an answer
 - ``layout``       fast path: the template's text around the messages, stored for each order of roles

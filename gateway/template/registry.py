@@ -10,6 +10,7 @@ from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, rende
 from gateway.core.errors import GatewayError
 from gateway.core.prompt import Prompt
 from gateway.template.base import PromptListTemplate, Template
+from gateway.template.chat.passthrough import ChatTemplate
 from gateway.template.lazyllm.api_messages import ApiPrompterTemplate, for_messages
 from gateway.template.lazyllm.template import PrompterTemplate
 from gateway.template.meta.api_messages import ApiTemplate
@@ -17,7 +18,6 @@ from gateway.template.meta.renderer import MetaTemplate
 from gateway.template.meta.tools import ToolTemplate
 from gateway.template.opencompass.joined import JoinedTemplate
 from gateway.template.opencompass.renderer import OpenCompassTemplate
-from gateway.template.passthrough import ChatTemplate
 from gateway.template.spec import Example, RoleSpec, SpecProblem, TemplateSpec
 
 SHOWN = 40

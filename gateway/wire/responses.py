@@ -15,10 +15,9 @@ from typing import Any
 import orjson
 
 from gateway.core import fast_paths
-from gateway.core.completion import Choice, Completion
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Choice, Completion, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.frozen import dataclass
 from gateway.core.text_splice import ChoiceFrame
 from gateway.wire.error_object import error_object

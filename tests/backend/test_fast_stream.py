@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.backend.openai.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChunkReader
-from gateway.backend.openai.fast_stream import ATTEMPTS, Sample, SseSplicer
+from gateway.backend.openai.answer.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChunkReader
+from gateway.backend.openai.answer.fast_stream import ATTEMPTS, Sample, SseSplicer
 from gateway.core import fast_paths
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError

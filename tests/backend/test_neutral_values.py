@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.backend.engines import CHAT_PARAMS, COMPLETIONS_PARAMS
-from gateway.backend.openai.neutral_values import NEUTRAL_VALUES, is_neutral, without_neutral_values
+from gateway.backend.openai.request.neutral_values import NEUTRAL_VALUES, is_neutral, without_neutral_values
 from tests.backend.ask import chat_exchange
 from tests.serving import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.backend.openai.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChoiceFormat, ChunkReader, read_usage
+from gateway.backend.openai.answer.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChoiceFormat, ChunkReader, read_usage
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Finish, Usage
 from tests.backend.ask import chat, complete

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.calls.cut_answers import CutAnswers
+from gateway.calls.answer.cut_answers import CutAnswers
 from gateway.core.events import Delta, Finish, Usage
 from gateway.telemetry.metric_definitions import LABEL_VALUES
 from tests.serving import Gateway, gateway

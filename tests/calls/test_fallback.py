@@ -18,10 +18,10 @@ from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import run_turns
 from gateway.config.load import load
 from gateway.core.caller import Caller
-from gateway.core.completion import Completion
 from gateway.core.errors import UpstreamError
-from gateway.policy.deliver.retry_budget import FREE_PER_SECOND, WINDOW
+from gateway.core.events import Completion
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
+from gateway.policy.deliver.targets.retry_budget import FREE_PER_SECOND, WINDOW
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.requests import read_chat
 from tests.virtual_clock import run

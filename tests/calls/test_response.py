@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.calls.response import ResponseStream
+from gateway.calls.answer.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
 from gateway.core import fast_paths
 from gateway.core.answer_markers import Thinking, ToolTokens

@@ -447,7 +447,7 @@ def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[s
 
 @pytest.mark.parametrize("word", ["--version", "version"])
 def test_the_version_is_the_packages(folder: Path, word: str) -> None:
-    from gateway.core.version import VERSION
+    from gateway.version import VERSION
 
     expect(command(folder, word), 0, f"gateway {VERSION}\n".encode(), b"")
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.backend.openai.control_fields import STEERING
+from gateway.backend.openai.request.control_fields import STEERING
 from tests.serving import Gateway, eventually, gateway
 from tests.upstream.server import FaultyUpstream
 

@@ -15,9 +15,9 @@ from xml.etree import ElementTree
 import pytest
 from jsonschema import Draft202012Validator
 
-from gateway.core.version import VERSION
 from gateway.edge.about.models import MODEL_PATH
 from gateway.edge.app import App
+from gateway.version import VERSION
 from tests.serving import Gateway, gateway
 
 MODELS = """

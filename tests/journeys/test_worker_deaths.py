@@ -247,7 +247,7 @@ def test_workers_exit_when_the_supervisor_dies(tmp_path: Path) -> None:
 
 RIG = """\
 import os, sys
-if "gateway.server.worker" in sys.orig_argv:
+if "gateway.server.processes.worker" in sys.orig_argv:
     os._exit(7)
 """
 

@@ -125,7 +125,7 @@ def test_a_signal_during_the_start_exits_cleanly(tmp_path: Path, after: float) -
 
 RIG = """
 import os, pathlib, sys, time
-if "gateway.server.worker" in sys.orig_argv:
+if "gateway.server.processes.worker" in sys.orig_argv:
     here = pathlib.Path(__file__).parent
     (here / f"{os.getpid()}.started").touch()
     while len(list(here.glob("*.started"))) < 2:

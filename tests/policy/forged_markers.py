@@ -19,9 +19,9 @@ from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, Poli
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import RequestError, SpecialTokenInContent
 from gateway.core.prompt import MIXED, DeferredSegments, Prompt, Segment
-from gateway.policy.admit.marker_set import JOINER
-from gateway.policy.admit.markers import MarkerCounts, MarkerRule
-from gateway.template.passthrough import as_sent
+from gateway.policy.markers.marker_rule import MarkerCounts, MarkerRule
+from gateway.policy.markers.marker_set import JOINER
+from gateway.template.chat.passthrough import as_sent
 from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
 

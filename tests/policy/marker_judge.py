@@ -24,8 +24,8 @@ from gateway.calls.route import Route
 from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import GatewayError
-from gateway.policy.admit.marker_set import JOINER
-from gateway.policy.admit.role_boundaries import SafePrompt
+from gateway.policy.markers.marker_set import JOINER
+from gateway.policy.markers.role_boundaries import SafePrompt
 from gateway.template.huggingface.renderer import JinjaTemplate
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec

@@ -11,8 +11,8 @@ from gateway.config.snapshot import BreakerPolicy
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
-from gateway.policy.deliver.circuit_breaker import CircuitBreaker
-from gateway.policy.deliver.load_balancer import Replica
+from gateway.policy.deliver.targets.circuit_breaker import CircuitBreaker
+from gateway.policy.deliver.targets.load_balancer import Replica
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
 from tests.events import each_event

@@ -19,14 +19,14 @@ from gateway.core.errors import UpstreamIgnoredParameter
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange
 from gateway.policy.deliver.cache import MAX_ANSWER, Cache, cache_key, target_identity
-from gateway.policy.deliver.storage.cache_store import (
+from gateway.storage.cache_store import (
     ENTRY_BYTES,
     CacheStore,
     MemoryStore,
     SqliteStore,
     StoredAnswer,
 )
-from gateway.policy.deliver.storage.cache_stores import CacheStores
+from gateway.storage.cache_stores import CacheStores
 from gateway.template.spec import TemplateSpec
 from gateway.wire.stored_events import dump_json, load_events, named_events
 from tests.policy.responses import Response, exchange, read_response_async

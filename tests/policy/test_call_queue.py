@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.core.errors import Overloaded
-from gateway.policy.admit.call_queue import CallQueue
+from gateway.policy.access.call_queue import CallQueue
 from gateway.telemetry.metrics import Metrics
 
 

@@ -17,7 +17,7 @@ from gateway.core.errors import (
     UpstreamRateLimited,
     UpstreamRejectedRequest,
 )
-from gateway.policy.deliver.circuit_breaker import BreakerKey, CircuitBreaker, CircuitBreakers
+from gateway.policy.deliver.targets.circuit_breaker import BreakerKey, CircuitBreaker, CircuitBreakers
 
 POLICY = BreakerPolicy(failures=3, successes=2, open=10.0, window=60.0)
 FAILURE = UpstreamError("failed")

@@ -17,7 +17,7 @@ from gateway.core.events import Delta
 from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.cache import MAX_ANSWER, Cache
 from gateway.policy.deliver.coalescing import Coalescing
-from gateway.policy.deliver.storage.cache_store import MemoryStore
+from gateway.storage.cache_store import MemoryStore
 from tests.policy.responses import Response, exchange, read_response_async
 from tests.policy.test_cache import HELLO, model
 from tests.recording_backend import RecordingBackend

@@ -13,11 +13,11 @@ from gateway.backend.scripted import ERRORS, Script
 from gateway.config.snapshot import BreakerPolicy
 from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamOverloaded, UpstreamRateLimited
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
-from gateway.policy.deliver.load_balancer import RoundRobin
-from gateway.policy.deliver.retry import RetryPolicy
-from gateway.policy.deliver.retry_budget import RetryBudget
+from gateway.policy.deliver.targets.failover import Failover
+from gateway.policy.deliver.targets.load_balancer import RoundRobin
+from gateway.policy.deliver.targets.retry import RetryPolicy
+from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics

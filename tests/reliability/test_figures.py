@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.policy.deliver.retry_budget import FREE_PER_SECOND, WINDOW
+from gateway.policy.deliver.targets.retry_budget import FREE_PER_SECOND, WINDOW
 from tests.reliability.drains import drain
 from tests.reliability.figures import (
     CANARY,

@@ -13,9 +13,9 @@ WALL_CLOCK = {
     "backend/openai/error_mapping.py",  # a retry-after that is a date
     "edge/endpoints/writer.py",  # ``created`` of an answer
     "policy/deliver/cache.py",  # the age of an answer, also after a restart
-    "policy/deliver/storage/recorder.py",  # the age of a recording
+    "storage/recorder.py",  # the age of a recording
     "policy/deliver/recording.py",  # the time of a recording
-    "policy/admit/api_keys.py",  # the expiry of a key, which is a date
+    "policy/access/api_keys.py",  # the expiry of a key, which is a date
     "server/reload.py",  # ``created`` of the model list
     "wire/responses_api/writer.py",  # ``created_at`` of an answer
 }

@@ -7,8 +7,8 @@ import socket
 from typing import Any
 
 from gateway.server.metrics_aggregation import MAX_PENDING, MetricsAggregator
-from gateway.server.rpc import RpcChannel
-from gateway.server.worker_handle import WorkerHandle
+from gateway.server.processes.rpc import RpcChannel
+from gateway.server.processes.worker_handle import WorkerHandle
 from gateway.telemetry.metrics import Metrics
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.config.load import read_configuration
 from gateway.core.errors import ConfigError, GatewayError, Problem
-from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
+from gateway.server.processes.rpc import ChannelClosed, Refusal, RpcChannel
 from tests.serving import ROOT
 
 

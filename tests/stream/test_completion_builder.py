@@ -8,9 +8,19 @@ from typing import Any
 
 import pytest
 
-from gateway.core.completion import MAX_COMPLETION, PIECE, Choice, Completion
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import (
+    MAX_COMPLETION,
+    PIECE,
+    Begun,
+    Choice,
+    Completion,
+    Delta,
+    Event,
+    Finish,
+    TokenLogprob,
+    Usage,
+)
 from gateway.stream.completion_builder import CompletionBuilder
 
 STOP = Finish(0, "stop")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.core.answer_markers import Thinking, ToolTokens
-from gateway.core.completion import Choice
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Choice, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.output_parser import OutputParser, ParserOptions, call_id
 from gateway.stream.tool_calls.registry import FORMATS

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.core.completion import Choice, Completion
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, UpstreamInvalidResponse
-from gateway.core.events import Begun, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Choice, Completion, Finish, TokenLogprob, Usage
 from gateway.stream.prompt_logprobs import echoed_logprobs, listed_logprobs
 
 PROMPT = "12+3="

@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 from openai.lib.streaming._deltas import accumulate_delta
 
-from gateway.backend.openai.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChoiceFormat, ChunkReader
-from gateway.calls.response import ResponseStream
+from gateway.backend.openai.answer.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChoiceFormat, ChunkReader
+from gateway.calls.answer.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
 from gateway.core.answer_markers import Thinking
-from gateway.core.completion import Completion
-from gateway.core.events import Event
+from gateway.core.events import Completion, Event
 from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.sse import SseParser
 from gateway.stream.surrogates import loads, maybe_lone

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.completion import Choice, Completion
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import Begun, Choice, Completion, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.wire.responses import AnswerHead, ChatWriter, ChoicesWriter, CompletionWriter, usage_object
 
 WRITERS: dict[str, type[ChoicesWriter]] = {"chat": ChatWriter, "completions": CompletionWriter}

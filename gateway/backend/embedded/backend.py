@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from gateway.backend.embedded.request import PARAMS, EngineRequest, TokenizedPrompt, read_params
 from gateway.backend.engines import EMBEDDED
-from gateway.backend.openai.bos import bos_rule
-from gateway.backend.openai.neutral_values import without_neutral_values
-from gateway.backend.openai.request_body import refuse_stream_options
+from gateway.backend.openai.request.bos import bos_rule
+from gateway.backend.openai.request.neutral_values import without_neutral_values
+from gateway.backend.openai.request.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, Problem, RequestError, UpstreamError
 from gateway.core.events import Begun, Event, Usage

@@ -18,9 +18,9 @@ from typing import Any
 from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS, LITELLM, OPENAI_STOPS
 from gateway.backend.litellm.errors import gateway_error
 from gateway.backend.litellm.sdk import load, provider_of, switch_logging_off
-from gateway.backend.openai.events import CHAT_FORMAT, ChunkReader, read_usage
-from gateway.backend.openai.neutral_values import without_neutral_values
-from gateway.backend.openai.request_body import refuse_stream_options, stops_notice
+from gateway.backend.openai.answer.events import CHAT_FORMAT, ChunkReader, read_usage
+from gateway.backend.openai.request.neutral_values import without_neutral_values
+from gateway.backend.openai.request.request_body import refuse_stream_options, stops_notice
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter, UpstreamIncomplete, UpstreamInvalidResponse
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from gateway.backend.engines import ENGINES
 from gateway.backend.http_client.client import HttpClient, HttpEndpoint, json_headers
+from gateway.backend.openai.answer.events import ChoiceFormat, ChunkReader
+from gateway.backend.openai.answer.response_body import EVENT_STREAM, BodyEvents
 from gateway.backend.openai.embeddings import EmbeddingsEvents
-from gateway.backend.openai.events import ChoiceFormat, ChunkReader
-from gateway.backend.openai.request_body import serialise
-from gateway.backend.openai.response_body import EVENT_STREAM, BodyEvents
+from gateway.backend.openai.request.request_body import serialise
 from gateway.config.snapshot import TargetSpec
 from gateway.core.exchange import Events, Exchange
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from gateway.backend.engines import CHAT_PARAMS
 from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.answer.events import CHAT_FORMAT
 from gateway.backend.openai.base import OpenAIBackend
-from gateway.backend.openai.events import CHAT_FORMAT
-from gateway.backend.openai.neutral_values import without_neutral_values
-from gateway.backend.openai.request_body import add_common_fields, stops_notice, unverified_notice
+from gateway.backend.openai.request.neutral_values import without_neutral_values
+from gateway.backend.openai.request.request_body import add_common_fields, stops_notice, unverified_notice
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.exchange import Exchange

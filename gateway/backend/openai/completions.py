@@ -7,11 +7,11 @@ from typing import Any
 
 from gateway.backend.engines import COMPLETIONS_PARAMS
 from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.answer.events import COMPLETIONS_FORMAT
 from gateway.backend.openai.base import OpenAIBackend
-from gateway.backend.openai.bos import bos_rule, without_bos
-from gateway.backend.openai.events import COMPLETIONS_FORMAT
-from gateway.backend.openai.neutral_values import is_neutral, without_neutral_values
-from gateway.backend.openai.request_body import add_common_fields, unverified_notice
+from gateway.backend.openai.request.bos import bos_rule, without_bos
+from gateway.backend.openai.request.neutral_values import is_neutral, without_neutral_values
+from gateway.backend.openai.request.request_body import add_common_fields, unverified_notice
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.exchange import Exchange, RawPrompt

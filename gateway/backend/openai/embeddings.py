@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.backend.openai.answer.events import read_usage
+from gateway.backend.openai.answer.response_body import parse_json
 from gateway.backend.openai.error_mapping import error_in_body
-from gateway.backend.openai.events import read_usage
-from gateway.backend.openai.response_body import parse_json
 from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
 from gateway.core.errors import UpstreamInvalidResponse
 from gateway.core.events import Begun, Document, Event

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.backend.http_client.client import HttpClient, HttpEndpoint, server_root
+from gateway.backend.openai.answer.response_body import parse_json
 from gateway.backend.openai.base import open_endpoint
 from gateway.backend.openai.error_mapping import MAX_ERROR_BODY, error_for_status
-from gateway.backend.openai.request_body import serialise
-from gateway.backend.openai.response_body import parse_json
+from gateway.backend.openai.request.request_body import serialise
 from gateway.backend.openai.upstream_request import read_body, refuse_encoded
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UpstreamError, UpstreamInvalidResponse, UpstreamModelMissing, UpstreamTimeout

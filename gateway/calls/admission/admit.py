@@ -14,7 +14,7 @@ from gateway.core.call import Call
 from gateway.core.errors import BodyTooLarge, GatewayError, InvalidValue, UnsupportedEncoding, UnsupportedMediaType
 from gateway.core.frozen import dataclass
 from gateway.core.words import quoted
-from gateway.policy.admit.limits import Permit
+from gateway.policy.access.limits import Permit
 from gateway.wire.json import parse_object
 
 SHORT_BODY = 64 * 1024

@@ -17,8 +17,8 @@ from gateway.core.errors import InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Pieces, Prompt, PromptMetadata
-from gateway.policy.admit.markers import refusal
-from gateway.policy.admit.role_boundaries import SafePrompt
+from gateway.policy.markers.marker_rule import refusal
+from gateway.policy.markers.role_boundaries import SafePrompt
 
 REQUEST_FIELDS: Mapping[str, Mapping[str, Any]] = {
     # As lm-eval sends them: some engines read ``logprobs: 0`` as none, others ``max_tokens: 0`` as no limit.

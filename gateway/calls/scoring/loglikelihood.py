@@ -18,10 +18,9 @@ from gateway.calls.run import policy_changes
 from gateway.calls.scoring.candidates import PreparedCandidates, ScoredText
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Unit
-from gateway.core.completion import Completion
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
-from gateway.core.events import Begun, Document, Event, Usage, total_usage
+from gateway.core.events import Begun, Completion, Document, Event, Usage, total_usage
 from gateway.core.exchange import Exchange, RawPrompt
 from gateway.core.frozen import dataclass
 from gateway.policy.deliver.shared_limits import SharedLimits

@@ -1,5 +1,7 @@
-"""The steps of ``gateway parity``.
+"""``gateway parity`` and ``gateway diff``.
 
+parity      the verb
+diff        the verb
 comparison  the inputs: the template, its reference and the tokenizer
 engine_bos  the BOS that engines add to prompts
 report      the result as text or JSON

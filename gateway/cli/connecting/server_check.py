@@ -33,7 +33,7 @@ async def check_server(snapshot: Snapshot, document: YamlDocument) -> list[LiveR
 
 
 async def _store(spec: StoreSpec, document: YamlDocument) -> LiveResult:
-    from gateway.backend.redis_server import probe
+    from gateway.storage.redis_server import probe
 
     if fault := await probe(spec, REQUEST_SECONDS):
         return LiveResult("store", "problem", document.problem(("store", "url"), f"{spec.url} {fault}"))

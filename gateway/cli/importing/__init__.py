@@ -1,5 +1,6 @@
-"""The steps of ``gateway import``.
+"""``gateway import``.
 
+- ``import``: the verb.
 - ``sources``: reads the source file and makes its drafts.
 - ``build``: compares a template with the source's own prompts over the matrix of ``gateway parity``, adds examples, and
   checks the file.

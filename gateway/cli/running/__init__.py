@@ -1,5 +1,6 @@
-"""The steps of ``gateway run``.
+"""``gateway run``.
 
+run       the verb
 fields    the columns that are fields of a request
 rows      reads DATA.jsonl; each line becomes one request
 output    the output file: locked, appended to, and read again to resume

@@ -17,7 +17,7 @@ import orjson
 
 from gateway.cli.options import CommandError
 from gateway.cli.running.output import complete_lines, is_answered, manifest_path
-from gateway.core.version import VERSION
+from gateway.version import VERSION
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 COUNTED = {"template": "templates", "dataset_prompt": "dataset_prompts", "policy": "policies", "target": "targets"}

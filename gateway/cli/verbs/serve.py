@@ -49,7 +49,7 @@ def command(config: Path, host: str | None, port: int | None, log_level: str, lo
         snapshot = loader.load()
         print_notes(snapshot, snapshot.notes)
         if snapshot.server.workers > 1:
-            from gateway.server import supervisor
+            from gateway.server.processes import supervisor
 
             return supervisor.serve(loader, snapshot, log_level)
         from gateway.server import lifecycle

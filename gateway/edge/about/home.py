@@ -7,11 +7,11 @@ import shlex
 from html import escape
 
 from gateway.calls.admission.access import authenticate, base_url, visible_models
-from gateway.core.version import VERSION
 from gateway.edge.about.openapi import SUMMARIES
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
+from gateway.version import VERSION
 
 HEADERS = (
     b"content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\n"

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from gateway.core.version import VERSION
 from gateway.edge.about.answer_schemas import ANSWERS
 from gateway.edge.endpoints.table import ENDPOINTS, Endpoint
 from gateway.edge.http_request import JSON, HttpRequest
+from gateway.version import VERSION
 from gateway.wire.body_schemas import body_schemas
 
 SUMMARIES = {

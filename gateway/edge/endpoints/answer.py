@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import orjson
 
+from gateway.calls.answer.response import ResponseStream
 from gateway.calls.explain import explanation
 from gateway.calls.fallback import FallbackRun
 from gateway.calls.prepare import prepare
-from gateway.calls.response import ResponseStream
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.core.completion import Completion
+from gateway.core.events import Completion
 from gateway.core.text_splice import TextSplice
 from gateway.edge.endpoints import turns
 from gateway.edge.endpoints.writer import response_writer

@@ -16,7 +16,7 @@ from gateway.edge.endpoints.table import Endpoint
 from gateway.edge.error_response import send_error
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
-from gateway.policy.admit.call_queue import SHUTTING_DOWN, refusal
+from gateway.policy.access.call_queue import SHUTTING_DOWN, refusal
 from gateway.telemetry.call_log import log_call
 
 LOG = logging.getLogger("gateway.edge")

@@ -4,7 +4,7 @@ The steps: pass or drop unknown fields, fill in defaults, apply upper limits, se
 the targets refuse. Every change gives a notice. A chat parameter that a text target cannot receive is an error.
 
 Fields that no client may send are refused in ``wire/request_fields.py``. The control fields of the engines are refused
-here, if the policy does not allow them. ``backend/openai/control_fields.py`` lists the control fields.
+here, if the policy does not allow them. ``backend/openai/request/control_fields.py`` lists the control fields.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import replace
 from heapq import nsmallest
 from typing import Any, Literal
 
-from gateway.backend.openai.control_fields import STEERING
-from gateway.backend.openai.neutral_values import is_neutral
+from gateway.backend.openai.request.control_fields import STEERING
+from gateway.backend.openai.request.neutral_values import is_neutral
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING

@@ -14,11 +14,10 @@ from contextlib import asynccontextmanager
 from dataclasses import fields
 
 from gateway.config.snapshot import CachePolicy, ModelSpec
-from gateway.core.completion import delta_size
-from gateway.core.events import Begun, Delta, Document, Event, Finish
+from gateway.core.events import Begun, Delta, Document, Event, Finish, delta_size
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.layer import Layer
-from gateway.policy.deliver.storage.cache_store import UNUSABLE, CacheStore, StoredAnswer, StoreFailed
+from gateway.storage.cache_store import UNUSABLE, CacheStore, StoredAnswer, StoreFailed
 from gateway.wire.stored_events import dump_json
 
 MAX_ANSWER = 4 * 1024 * 1024

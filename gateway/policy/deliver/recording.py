@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from gateway.core.completion import delta_size
-from gateway.core.events import Delta, Event
+from gateway.core.events import Delta, Event, delta_size
 from gateway.core.exchange import Events, Exchange, RecordedExchange
 from gateway.policy.deliver.layer import Layer, LayerStream
 

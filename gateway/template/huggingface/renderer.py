@@ -17,6 +17,7 @@ from gateway.core.dialogue import Dialogue, PlainMessages
 from gateway.core.errors import ForbiddenParameter, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
 from gateway.core.words import in_ascii
+from gateway.template.chat.messages import check_dialogue, check_open_turn, refuse_variables
 from gateway.template.huggingface.attribution import Keeps, segments_of, without_texts
 from gateway.template.huggingface.folder import TOOL_USE
 from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, message_limits
@@ -29,7 +30,6 @@ from gateway.template.huggingface.variables import (
     ignored_fields,
     template_messages,
 )
-from gateway.template.messages import check_dialogue, check_open_turn, refuse_variables
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.stops import stop_token_ids
 from gateway.template.tools import choice_of, forced, tools_of

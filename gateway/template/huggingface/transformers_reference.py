@@ -15,11 +15,11 @@ from jinja2.exceptions import TemplateError as JinjaError
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.core.prompt import Prompt, PromptMetadata
+from gateway.template.chat.messages import check_dialogue, check_open_turn
 from gateway.template.huggingface.folder import TOOL_USE
 from gateway.template.huggingface.renderer import JinjaTemplate
 from gateway.template.huggingface.sandbox.compiled_template import error_text, refusal
 from gateway.template.huggingface.variables import check_call_fields, template_messages
-from gateway.template.messages import check_dialogue, check_open_turn
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.tools import tools_of
 

@@ -18,8 +18,8 @@ from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedPara
 from gateway.core.json_depth import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice
 from gateway.core.words import in_ascii
+from gateway.template.chat.messages import CALL_FIELDS, UNREAD_FIELDS
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
-from gateway.template.messages import CALL_FIELDS, UNREAD_FIELDS
 from gateway.template.spec import JinjaSpec
 
 PLAIN_KEYS = frozenset({"role", "content"})

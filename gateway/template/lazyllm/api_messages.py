@@ -15,6 +15,8 @@ from typing import Any
 from gateway.core.dialogue import SYSTEM_ROLES, Dialogue
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.prompt import Prompt
+from gateway.template.chat.messages import content_of
+from gateway.template.chat.passthrough import as_sent
 from gateway.template.lazyllm.assembly import Turn
 from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.filler import InstructionFiller, as_refusal
@@ -27,8 +29,6 @@ from gateway.template.lazyllm.request import (
     with_default_tools,
 )
 from gateway.template.lazyllm.segments import text_of
-from gateway.template.messages import content_of
-from gateway.template.passthrough import as_sent
 from gateway.template.spec import TemplateSpec
 from gateway.template.stops import prompt_metadata
 

@@ -17,10 +17,10 @@ from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParam
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Segment
 from gateway.core.words import in_ascii
+from gateway.template.chat.messages import check_open_turn, content_of, unread_fields
 from gateway.template.lazyllm.assembly import Turn
 from gateway.template.lazyllm.dialects import DIALECTS
 from gateway.template.lazyllm.json5 import printed_json, printed_result
-from gateway.template.messages import check_open_turn, content_of, unread_fields
 from gateway.template.spec import PrompterSpec
 from gateway.template.tools import calls_of
 

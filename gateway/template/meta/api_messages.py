@@ -16,13 +16,13 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Prompt
-from gateway.template.messages import check_generates, check_open_turn, no_answers
+from gateway.template.chat.messages import check_generates, check_open_turn, no_answers
+from gateway.template.chat.passthrough import as_sent
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.opencompass.parsers import APIParser, ParserMode
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM, dropped_items, origin_of_item, role_errors
 from gateway.template.opencompass.renderer import meta_template, prompt_list
-from gateway.template.passthrough import as_sent
 from gateway.template.roles import API_ROLES, FALLBACK_FIELD, RoleMap, mapping_of, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata

@@ -13,8 +13,15 @@ from gateway.core import fast_paths
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, PlainMessages
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
 from gateway.core.words import in_ascii
+from gateway.template.chat.messages import (
+    check_dialogue,
+    check_generates,
+    content_of,
+    has_fields,
+    origin_of,
+    unread_fields,
+)
 from gateway.template.layout import MAX_LAYOUT_MESSAGES, MAX_LAYOUTS, PromptLayout, Roles
-from gateway.template.messages import check_dialogue, check_generates, content_of, has_fields, origin_of, unread_fields
 from gateway.template.meta.turn_order import NaturalOrder
 from gateway.template.roles import RoleMap, RoleMapping
 from gateway.template.spec import RoleSpec, TemplateSpec

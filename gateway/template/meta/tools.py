@@ -14,7 +14,7 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Prompt, Segment, SegmentLabel
-from gateway.template.messages import check_open_turn, origin_of, text_of
+from gateway.template.chat.messages import check_open_turn, origin_of, text_of
 from gateway.template.meta.renderer import MetaTemplate, Rendering
 from gateway.template.roles import RoleMapping
 from gateway.template.spec import CallForm, TemplateSpec, ToolList, ToolsSpec

@@ -10,8 +10,8 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
+from gateway.template.chat.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
 from gateway.template.dataset.prompt_list import is_marker
-from gateway.template.messages import check_dialogue, content_of, has_fields, origin_of, unread_fields
 from gateway.template.opencompass.parsers import ParserMode
 from gateway.template.opencompass.prompt_lists import origin_of_item, with_texts
 from gateway.template.spec import TemplateSpec

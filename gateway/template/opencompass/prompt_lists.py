@@ -8,8 +8,8 @@ from typing import Any
 
 from gateway.core.errors import InvalidValue, MediaNotSupported
 from gateway.core.prompt import Notice
+from gateway.template.chat.messages import text_only
 from gateway.template.dataset.prompt_list import is_marker
-from gateway.template.messages import text_only
 from gateway.template.opencompass.parsers import UndefinedRole
 
 DATASET_PARAM = "gateway.prompt"

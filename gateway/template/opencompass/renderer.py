@@ -13,7 +13,14 @@ from typing import Any
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment
-from gateway.template.messages import check_dialogue, check_generates, content_of, no_answers, origin_of, unread_fields
+from gateway.template.chat.messages import (
+    check_dialogue,
+    check_generates,
+    content_of,
+    no_answers,
+    origin_of,
+    unread_fields,
+)
 from gateway.template.meta.renderer import fallback_notice
 from gateway.template.opencompass.joined import joined_segments
 from gateway.template.opencompass.parsers import LMParser, ParserMode

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.core.completion import MAX_COMPLETION, delta_size
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTooLarge
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import MAX_COMPLETION, Begun, Delta, Event, Finish, TokenLogprob, Usage, delta_size
 from gateway.wire.logprobs import to_chat
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}

@@ -8,9 +8,8 @@ from typing import Any
 
 import orjson
 
-from gateway.core.completion import Completion
 from gateway.core.errors import GatewayError
-from gateway.core.events import Delta, Event, Usage
+from gateway.core.events import Completion, Delta, Event, Usage
 from gateway.wire.error_object import error_object
 from gateway.wire.request_fields import OPENAI_DEFAULTS
 from gateway.wire.responses import DONE, AnswerHead, ResponseWriter

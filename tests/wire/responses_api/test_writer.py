@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from gateway.core.completion import MAX_COMPLETION, Choice, Completion
 from gateway.core.errors import UpstreamDisconnected, UpstreamInvalidResponse, UpstreamTooLarge
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
+from gateway.core.events import MAX_COMPLETION, Begun, Choice, Completion, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.wire.responses import DONE, AnswerHead
 from gateway.wire.responses_api.request import read_response
 from gateway.wire.responses_api.writer import ResponsesApiWriter

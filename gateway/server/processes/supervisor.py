@@ -21,19 +21,19 @@ from typing import Any
 
 from gateway.config.snapshot import KeySpec, ModelSpec, Snapshot
 from gateway.core.errors import ConfigError, GatewayError, Problem
-from gateway.core.version import VERSION
 from gateway.edge.http1.server import BACKLOG
-from gateway.policy.admit.rates import MemoryRates
+from gateway.policy.access.rates import MemoryRates
 from gateway.server.greeting import announce
 from gateway.server.lifecycle import EXIT_ABORTED
 from gateway.server.metrics_aggregation import MetricsAggregator
+from gateway.server.processes.rpc import ChannelClosed, Refusal, RpcChannel
+from gateway.server.processes.worker_handle import END_SECONDS, WorkerHandle
 from gateway.server.reload import ConfigLoader, ConfigReloader
-from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.signals import Shutdown, handle_signals
 from gateway.server.sockets import KERNEL_BALANCES, bind, bind_admin, bind_each
-from gateway.server.worker_handle import END_SECONDS, WorkerHandle
 from gateway.telemetry.log_writer import log_to_stderr
 from gateway.telemetry.merge import MetricsSnapshot, merge
+from gateway.version import VERSION
 
 LOG = logging.getLogger("gateway.workers")
 

@@ -13,7 +13,7 @@ import re
 
 import orjson
 
-from gateway.backend.openai.events import ChunkReader
+from gateway.backend.openai.answer.events import ChunkReader
 from gateway.core.events import Delta
 from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.sse import MAX_EVENT, SseParser

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.core.exchange import Backend, Exchange
-from gateway.policy.deliver.circuit_breaker import CircuitBreaker
+from gateway.policy.deliver.targets.circuit_breaker import CircuitBreaker
 
 LOAD_FACTOR = 1.25
 """The largest load of a target for sticky calls, as a multiple of the average number of running calls per target."""

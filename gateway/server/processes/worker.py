@@ -1,8 +1,8 @@
 """The process of one worker. It serves like a single process, but receives its configuration from the supervisor.
 
-The supervisor runs ``python -m gateway.server.worker CHANNEL MAIN ADMIN CONFIG LEVEL``. The first three arguments are
-file descriptors. Standard input contains the configuration and the start time of the gateway, as a pickle. The worker
-neither reads nor watches files. When the supervisor ends, the worker drains and ends.
+The supervisor runs ``python -m gateway.server.processes.worker CHANNEL MAIN ADMIN CONFIG LEVEL``. The first three
+arguments are file descriptors. Standard input contains the configuration and the start time of the gateway, as a
+pickle. The worker neither reads nor watches files. When the supervisor ends, the worker drains and ends.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, GatewayError
-from gateway.policy.admit.rates import Balance, Charge
+from gateway.policy.access.rates import Balance, Charge
 from gateway.server.lifecycle import Listeners, serve
+from gateway.server.processes.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.reload import INTERNAL_ERROR, ConfigLoader
-from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.runtime import Runtime
 from gateway.server.signals import Shutdown
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from gateway.policy.deliver.circuit_breaker import CircuitBreaker
+from gateway.policy.deliver.targets.circuit_breaker import CircuitBreaker
 
 LOG = logging.getLogger("gateway.deliver")
 

@@ -10,9 +10,8 @@ import asyncio
 import logging
 import math
 
-from gateway.backend.redis_server import RedisServer, StoreUnavailable
 from gateway.config.snapshot import StoreSpec
-from gateway.policy.deliver.storage.cache_store import (
+from gateway.storage.cache_store import (
     LOOK_UP_SECONDS,
     MAX_WAITING_ANSWERS,
     CacheStore,
@@ -20,6 +19,7 @@ from gateway.policy.deliver.storage.cache_store import (
     StoreFailed,
     read_answer,
 )
+from gateway.storage.redis_server import RedisServer, StoreUnavailable
 from gateway.wire.stored_events import dump_json, named_events
 
 LOG = logging.getLogger("gateway.store")

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from gateway.backend.redis_server import RedisServer, StoreUnavailable
 from gateway.config.snapshot import StoreSpec
 from gateway.core.errors import Overloaded
-from gateway.policy.admit.rates import MINUTE, Balance, Charge, MemoryRates
+from gateway.policy.access.rates import MINUTE, Balance, Charge, MemoryRates
+from gateway.storage.redis_server import RedisServer, StoreUnavailable
 
 PREFIX = "meta-gateway:rate:"
 PROCESSES = PREFIX + "processes"

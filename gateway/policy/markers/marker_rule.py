@@ -21,7 +21,7 @@ from gateway.core.frozen import dataclass
 from gateway.core.json_depth import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice, Segment
 from gateway.core.words import quoted
-from gateway.policy.admit.marker_set import JOINER, Hit, Kind, MarkerSet, fold
+from gateway.policy.markers.marker_set import JOINER, Hit, Kind, MarkerSet, fold
 
 MAX_PASSES = 16
 """The maximum number of searches of one prompt. If the last search still finds a marker, the request is refused."""

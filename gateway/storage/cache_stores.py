@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.config.snapshot import CacheSpec, StoreSpec
-from gateway.policy.deliver.storage.cache_store import CacheStore, MemoryStore, SqliteStore, ThreadStore
+from gateway.storage.cache_store import CacheStore, MemoryStore, SqliteStore, ThreadStore
 
 
 class CacheStores:
@@ -35,7 +35,7 @@ class CacheStores:
 
 def _open(spec: CacheSpec, server: StoreSpec) -> CacheStore:
     if spec.shared:
-        from gateway.policy.deliver.storage.redis_store import RedisStore
+        from gateway.storage.redis_store import RedisStore
 
         return RedisStore(server)
     return MemoryStore(spec.max_size) if spec.path is None else SqliteStore(spec.path, spec.max_size)

@@ -21,9 +21,9 @@ import orjson
 
 from gateway.backend.http_client.client import HttpEndpoint
 from gateway.backend.http_client.connection import Connection
+from gateway.backend.openai.answer.events import ChunkReader
+from gateway.backend.openai.answer.fast_stream import Sample, SseSplicer
 from gateway.backend.openai.error_mapping import error_in_body, not_json
-from gateway.backend.openai.events import ChunkReader
-from gateway.backend.openai.fast_stream import Sample, SseSplicer
 from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
 from gateway.core import fast_paths
 from gateway.core.errors import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, PlainMessages
 from gateway.core.prompt import Prompt
-from gateway.template.messages import refuse_variables
+from gateway.template.chat.messages import refuse_variables
 from gateway.template.spec import TemplateSpec
 from gateway.template.stops import prompt_metadata
 

@@ -18,9 +18,8 @@ from gateway.backend.tokenizer import token_ids
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.core.completion import Completion
 from gateway.core.errors import UnsupportedParameter, UpstreamIgnoredParameter, UpstreamInvalidResponse
-from gateway.core.events import Begun, Delta, Event, Finish
+from gateway.core.events import Begun, Completion, Delta, Event, Finish
 from gateway.core.exchange import Exchange, RawPrompt
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice

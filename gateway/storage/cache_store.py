@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gateway.core.events import Event
 from gateway.core.frozen import dataclass
-from gateway.policy.deliver.storage.sqlite_file import open_database, used_bytes
+from gateway.storage.sqlite_file import open_database, used_bytes
 from gateway.wire.stored_events import dump_json, load_events, named_events
 
 LOG = logging.getLogger("gateway.cache")

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gateway.config.snapshot import RecordingsSpec
-from gateway.core.completion import delta_size
-from gateway.core.events import Delta, Event
+from gateway.core.events import Delta, Event, delta_size
 from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.core.record import Record
-from gateway.core.version import VERSION
-from gateway.policy.deliver.storage.sqlite_file import open_database, used_bytes
+from gateway.storage.sqlite_file import open_database, used_bytes
+from gateway.version import VERSION
 from gateway.wire.redaction import NOTHING, Redaction, RedactionTimeout, Redactor
 from gateway.wire.stored_events import dump_json, named_events
 

@@ -17,9 +17,9 @@ from typing import Any
 from gateway.core.errors import GatewayError, UpstreamError, UpstreamTimeout, drop_tracebacks
 from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.deadline import is_timeout
-from gateway.policy.deliver.load_balancer import LoadBalancer
-from gateway.policy.deliver.retry import RetryPolicy, RetryState
-from gateway.policy.deliver.retry_budget import RetryBudget
+from gateway.policy.deliver.targets.load_balancer import LoadBalancer
+from gateway.policy.deliver.targets.retry import RetryPolicy, RetryState
+from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.telemetry.attempts import AttemptObserver
 
 

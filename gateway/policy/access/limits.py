@@ -11,8 +11,8 @@ from gateway.config.snapshot import KeyLimits, KeySpec, LimitsPolicy, ModelSpec
 from gateway.core.caller import Caller
 from gateway.core.errors import RateLimitExceeded
 from gateway.core.record import Record
-from gateway.policy.admit.call_queue import CallQueue
-from gateway.policy.admit.rates import Balance, Charge, RateStore
+from gateway.policy.access.call_queue import CallQueue
+from gateway.policy.access.rates import Balance, Charge, RateStore
 from gateway.telemetry.metrics import NumberSeries
 
 CHARACTERS_PER_TOKEN = 4

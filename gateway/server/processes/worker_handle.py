@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.snapshot import Snapshot
-from gateway.server.rpc import ChannelClosed, Refusal, RpcChannel
+from gateway.server.processes.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.telemetry.merge import MetricsSnapshot
 
 END_SECONDS = 2.0
@@ -66,7 +66,7 @@ class WorkerHandle:
         path = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
         try:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "gateway.server.worker", *names, str(config), level,
+                sys.executable, "-P", "-m", "gateway.server.processes.worker", *names, str(config), level,
                 stdin=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}, pass_fds=given, process_group=0,
             )  # fmt: skip
         except OSError:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from gateway.calls.answer.token_data import TokenData
 from gateway.calls.timeline import CallTimeline
-from gateway.calls.token_data import TokenData
-from gateway.core.completion import Choice, Completion
 from gateway.core.errors import SEND_AGAIN, UpstreamError, UpstreamIncomplete
-from gateway.core.events import Delta, Document, Event, Finish
+from gateway.core.events import Choice, Completion, Delta, Document, Event, Finish
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSplice, text_source
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion

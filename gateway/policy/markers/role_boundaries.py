@@ -32,10 +32,10 @@ from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateErr
 from gateway.core.frozen import dataclass
 from gateway.core.json_depth import texts_with_keys
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment, Segments
-from gateway.policy.admit.markers import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
+from gateway.policy.markers.marker_rule import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
 from gateway.template.base import Template
+from gateway.template.chat.passthrough import as_sent
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
-from gateway.template.passthrough import as_sent
 from gateway.wire.requests import read_messages
 
 MAX_SHAPES = 256

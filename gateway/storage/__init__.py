@@ -1,8 +1,9 @@
-"""Storage of cached answers and of recordings.
+"""What outlives a call: cached answers, recordings, and values that several gateways share.
 
 ``cache_store``   cached answers in memory or in an SQLite file
 ``cache_stores``  the cache stores of one process
 ``redis_store``   cached answers on a Redis server
+``redis_server``  the server that several gateways share
 ``recorder``      the thread that writes recordings
 ``sqlite_file``   opens an SQLite file and measures its size
 """
