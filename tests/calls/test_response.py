@@ -263,6 +263,18 @@ def test_after_a_stop_the_upstream_is_read_until_every_choice_has_ended() -> Non
     assert read_batches(batches, stops=("<eob>",), n=2) == (out, None, 1)
 
 
+def test_a_stop_in_one_turn_does_not_close_the_upstream_of_the_next() -> None:
+    async def run() -> list[Event]:
+        timeline, out = CallTimeline("chat", "r", 0.0), list[Event]()
+        turns: list[Batches] = [[[BEGUN, Delta(0, "a<eob>")]], [[BEGUN, Delta(0, "b"), STOP], [Usage(1, 2)]]]
+        for batches in turns:
+            response = ResponseStream(exchange(stops=("<eob>",)), ScriptedEvents(batches, None), timeline, None)
+            await _rest(response, out)
+        return out
+
+    assert asyncio.run(run())[-3:] == [Delta(0, "b"), STOP, Usage(1, 2)]
+
+
 def test_a_second_end_of_a_choice_is_dropped() -> None:
     assert read_batches([[BEGUN, STOP, Finish(0, "length")]]) == ([[BEGUN, STOP]], None, 0)
 
