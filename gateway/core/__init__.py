@@ -11,6 +11,7 @@
 ``record``       the record of a finished call
 ``errors``       the tree of errors
 ``text_splice``  direct forwarding of streamed text
+``places``       places inside JSON values and in their JSON Schemas
 ``json_depth``   nesting depth of JSON values
 ``frozen``       the decorator ``dataclass`` for values created on every call
 ``fast_paths``   the switch of all fast paths
