@@ -157,15 +157,15 @@ class ParamsPolicy:
     """Upper bounds of parameters; a larger value is lowered to the bound, with a notice."""
     forbid: Annotated[tuple[str, ...], list_of(kinds.TEXT)] = ()
     """Parameters that are refused with 400 `forbidden_parameter`."""
+    allow: Annotated[tuple[str, ...], list_of(kinds.TEXT)] = ()
+    """Fields beyond OpenAI's that are sent regardless of `unknown`; fields that steer an engine are refused unless they
+    are listed here."""
     unknown: Annotated[Literal["forward", "reject", "drop"], WORDS] = "forward"
     """What happens to a parameter that the gateway does not know; a dropped one is named in a notice."""
     explicit: Annotated[bool, kinds.SWITCH] = False
     """Send OpenAI's sampling defaults explicitly, because some engines have other defaults."""
     max_tokens: Annotated[int, integer(1)] = 2048
     """The token limit of a call to a model with a template, if the client sets no limit."""
-    allow: Annotated[tuple[str, ...], list_of(kinds.TEXT)] = ()
-    """Fields beyond OpenAI's that are sent regardless of `unknown`; fields that steer an engine are refused unless they
-    are listed here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,13 +310,13 @@ class PolicySpec:
     description: Annotated[str, kinds.PROSE] = ""
     """A sentence about the policy for people."""
     params: Section[ParamsPolicy] = ParamsPolicy()
-    delivery: Section[DeliveryPolicy] = DeliveryPolicy()
     media: Section[MediaPolicy] = MediaPolicy()
     limits: Section[LimitsPolicy] = LimitsPolicy()
     markers: Section[MarkersPolicy] = MarkersPolicy()
     cache: Section[CachePolicy] = CachePolicy()
     record: Annotated[Literal["off", "metadata", "full"], WORDS] = "off"
     """Whether calls are recorded: `metadata` has no text of prompts and answers, `full` has all."""
+    delivery: Section[DeliveryPolicy] = DeliveryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,15 +361,15 @@ class KeySpec:
     """The SHA-256 of the key in hex; `gateway keys new NAME` makes a key and its entry."""
     models: Annotated[tuple[str, ...], list_of(kinds.TEXT)] = ("*",)
     """The models that the key may use; `*` and `?` are wildcards."""
-    expires: Annotated[float, kinds.MOMENT] | None = None
-    """The last day on which the key is valid (in UTC), or the time at which it expires; by default, never."""
-    limits: Section[KeyLimits] = KeyLimits()
     record: Annotated[bool, kinds.SWITCH] = True
     """`false`: calls with this key are never recorded, under any policy."""
     allow_markers: Annotated[bool, kinds.SWITCH] = False
     """Send markers of templates in requests with this key unchanged; for evaluations and trusted tools."""
     allow_media_files: Annotated[bool, kinds.SWITCH] = False
     """Accept the names of media files in requests with this key, where the policy's `media.file` allows files."""
+    expires: Annotated[float, kinds.MOMENT] | None = None
+    """The last day on which the key is valid (in UTC), or the time at which it expires; by default, never."""
+    limits: Section[KeyLimits] = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)

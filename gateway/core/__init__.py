@@ -11,7 +11,7 @@
 ``record``       the record of a finished call
 ``errors``       the tree of errors
 ``text_splice``  direct forwarding of streamed text
-``json_depth``   nesting depth and texts of JSON values
+``json_values``  nesting depth and texts of JSON values; places in values and schemas
 ``frozen``       the decorator ``dataclass`` for values created on every call
 ``fast_paths``   the switch of all fast paths
 """

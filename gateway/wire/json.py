@@ -19,7 +19,7 @@ from gateway.core.errors import (
     InvalidValue,
     JsonTooDeep,
 )
-from gateway.core.json_depth import MAX_DEPTH, count_brackets, deeper_than
+from gateway.core.json_values import MAX_DEPTH, count_brackets, deeper_than
 from gateway.wire.error_object import plain
 
 MAX_NODES = 2**16

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args
+from functools import cache
+from typing import Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
+from gateway.core.json_values import part
 from gateway.core.words import suggest
 from gateway.wire.error_object import plain
 from gateway.wire.request_fields import (
@@ -149,7 +151,8 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
     if first["type"] == "missing":
         return InvalidValue(f"{param} is missing{HINTS.get(param, '')}", param=param)
     if is_unknown:
-        message = f"{param} is not a known key{suggest(keys[-1], _keys_of(model, keys[:-1]))}"
+        known = part(_json_schema(model), keys[:-1]).get("properties", ())
+        message = f"{param} is not a known key{suggest(keys[-1], known)}"
     elif first["type"] in EXPECTED:
         rivals = [one["type"] for one in errors if one["loc"] == first["loc"] or _is_member(one, first)]
         forms = dict.fromkeys([EXPECTED[kind] for kind in rivals if kind in EXPECTED])
@@ -167,19 +170,9 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
     return InvalidValue(message, param=param)
 
 
-def _keys_of(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """Return the known keys of the object at a place in the body."""
-    for key in path:
-        info = model.model_fields.get(str(key))
-        model = (info and _model_in(info.annotation)) or model
-    return [info.alias or name for name, info in model.model_fields.items()]
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model inside a type such as ``list[Model] | None``; None if the type contains no model."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)
+@cache
+def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
 
 
 def _closest(errors: Sequence[ErrorDetails]) -> ErrorDetails:

@@ -100,8 +100,8 @@ def test_a_full_configuration_becomes_a_snapshot(write: Write) -> None:
     assert local.policy == PolicySpec(
         "mine",
         "Ours.",
-        ParamsPolicy({"seed": 1}, {"temperature": 0}, {"max_tokens": 10}, ("tools",), "reject", True, 5),
-        DeliveryPolicy(
+        ParamsPolicy({"seed": 1}, {"temperature": 0}, {"max_tokens": 10}, ("tools",), (), "reject", True, 5),
+        delivery=DeliveryPolicy(
             TimeoutPolicy(connect=1.0, first_token=120.0, idle=3.0, total=3600.0),
             AttemptsPolicy(attempts=2),
             stream_upstream=True,

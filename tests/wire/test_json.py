@@ -15,7 +15,7 @@ from gateway.core.errors import (
     JsonTooDeep,
     RequestError,
 )
-from gateway.core.json_depth import MAX_DEPTH
+from gateway.core.json_values import MAX_DEPTH
 from gateway.wire.json import MAX_ITEMS, MAX_NODES, parse_object, refuse_lost_digits
 
 REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {

@@ -12,8 +12,9 @@ from gateway.config.files.yaml import Path, YamlDocument
 from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.kinds import INVALID, SecretReference
 from gateway.config.schema.settings import ALIASES, adapter
+from gateway.core.json_values import REMOVED, corrected, part
 from gateway.core.words import quoted, suggest
-from gateway.template.validation.file_types import REMOVED, UNKNOWN, corrected, part
+from gateway.template.validation.file_types import UNKNOWN
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
 
 PARAMETERS: Final = ChatRequest.model_fields.keys() - STRUCTURAL - FORBIDDEN

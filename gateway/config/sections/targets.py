@@ -23,8 +23,8 @@ from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import ReadSecret, is_whole
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.errors import Problem
+from gateway.core.json_values import part
 from gateway.core.words import quoted, suggest
-from gateway.template.validation.file_types import part
 
 NOT_OPTIONS = {
     **dict.fromkeys(("api_key", "key", "token", "password"), 'key ("env:NAME")'),

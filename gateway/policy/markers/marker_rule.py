@@ -18,7 +18,7 @@ from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import MarkerAction, MarkersPolicy
 from gateway.core.errors import InvalidValue, SpecialTokenInContent
 from gateway.core.frozen import dataclass
-from gateway.core.json_depth import MAX_DEPTH, deeper_than
+from gateway.core.json_values import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice, Segment
 from gateway.core.words import quoted
 from gateway.policy.markers.marker_set import JOINER, Hit, Kind, MarkerSet, fold

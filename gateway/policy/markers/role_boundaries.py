@@ -30,7 +30,7 @@ from gateway.core.dialogue import (
 )
 from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateError
 from gateway.core.frozen import dataclass
-from gateway.core.json_depth import texts_with_keys
+from gateway.core.json_values import texts_with_keys
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment, Segments
 from gateway.policy.markers.marker_rule import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
 from gateway.template.base import Template

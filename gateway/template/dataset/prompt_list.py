@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
-from gateway.core.json_depth import texts_with_keys
+from gateway.core.json_values import texts_with_keys
 
 PromptItems = str | list[Any]
 """A string, or a list of strings, turns (``role``, ``prompt`` …) and markers (``section``, ``pos``)."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, PlainMessages
 from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedParameter
-from gateway.core.json_depth import MAX_DEPTH, deeper_than
+from gateway.core.json_values import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice
 from gateway.core.words import in_ascii
 from gateway.template.chat.messages import CALL_FIELDS, UNREAD_FIELDS

@@ -21,8 +21,6 @@ NOT_SCHEMAS = ("default", "expected", "config", "metadata", "ref")
 """The keys of pydantic's schemas that contain no schema."""
 UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 """Pydantic's types of the error for an unknown key."""
-REMOVED = object()
-"""Replaces a value that is removed."""
 Read = Callable[[Any], Any]
 
 
@@ -140,25 +138,3 @@ class _NullIsMissing(FileSchema):
         return self.nullable_schema(schema)
 
     typed_dict_field_schema = dataclass_field_schema
-
-
-def part(schema: dict[str, Any], path: Iterable[str | int]) -> dict[str, Any]:
-    """Return the part of a JSON Schema for the value at ``path``. Of several forms, it is the mapping."""
-    for step in path:
-        found = [one.get("items") if isinstance(step, int) else one.get("properties", {}).get(step)
-                 or one.get("additionalProperties") for one in schema.get("anyOf", [schema])]  # fmt: skip
-        schema = next(filter(None, found), {})
-    return next((one for one in schema.get("anyOf", ()) if "properties" in one), schema)
-
-
-def corrected(value: Any, changes: Mapping[tuple[str | int, ...], Any], path: tuple[str | int, ...] = ()) -> Any:
-    """Return a copy of a value at ``path`` with other values at some paths. ``REMOVED`` removes a key."""
-    if path in changes:
-        return changes[path]
-    if isinstance(value, (list, tuple)):
-        return [corrected(entry, changes, (*path, number)) for number, entry in enumerate(value)]
-    if not isinstance(value, Mapping):
-        return value
-    keys = dict.fromkeys([*value, *[one[-1] for one in changes if one[:-1] == path]])
-    found = {key: corrected(value.get(key), changes, (*path, key)) for key in keys}
-    return {key: entry for key, entry in found.items() if entry is not REMOVED}

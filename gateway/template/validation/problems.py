@@ -10,10 +10,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import TemplateError
+from gateway.core.json_values import REMOVED, corrected, part
 from gateway.core.words import shown, suggest
 from gateway.template.spec import SpecProblem
 from gateway.template.validation import file_types
-from gateway.template.validation.file_types import REMOVED, UNKNOWN, corrected, json_schema, part, validator
+from gateway.template.validation.file_types import UNKNOWN, json_schema, validator
 
 Path = tuple[str | int, ...]
 

@@ -34,7 +34,7 @@ from gateway.core.errors import (
     UpstreamInvalidStream,
 )
 from gateway.core.events import Delta, Event
-from gateway.core.json_depth import MAX_DEPTH, count_brackets, deeper_than
+from gateway.core.json_values import MAX_DEPTH, count_brackets, deeper_than
 from gateway.core.text_splice import TextSource, TextSplice
 from gateway.stream.sse import SseEvent, SseParser
 from gateway.stream.surrogates import loads, maybe_lone

@@ -1,0 +1,78 @@
+"""Values of JSON and YAML: depth (measured without recursion), texts inside, and places in values and schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+MAX_DEPTH = 64
+"""The greatest nesting depth of a request body, and of each JSON document of an answer."""
+CONTAINERS = frozenset({dict, list})
+REMOVED = object()
+"""Replaces a value that is removed."""
+
+
+def deeper_than(value: object, limit: int) -> bool:
+    """Return whether objects and lists are nested in more than ``limit`` levels. Linear in the number of values."""
+    level = [value]
+    for _ in range(limit):
+        objects = [item for item in level if type(item) is dict]
+        items = list(chain.from_iterable(map(dict.values, objects)))
+        if len(objects) < len(level):
+            items.extend(chain.from_iterable([item for item in level if type(item) is list]))
+        if CONTAINERS.isdisjoint(map(type, items)):  # only plain values, as at the end of nearly every body
+            return False
+        level = [item for item in items if type(item) in CONTAINERS]
+    return True
+
+
+def texts_with_keys(value: object, key: str = "") -> Iterator[tuple[str | None, str]]:
+    """Yield (key, text) for every text in a JSON value, and (None, name) for the name of every field.
+
+    A text in a list has the key of the list.
+    """
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield None, str(name)
+            yield from texts_with_keys(inner, name)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from texts_with_keys(inner, key)
+
+
+def count_brackets(data: bytes) -> int:
+    """Return the number of opening brackets in JSON. Depth and number of objects and lists cannot be larger."""
+    return data.count(b"{") + data.count(b"[")
+
+
+def part(schema: dict[str, Any], path: Iterable[str | int]) -> dict[str, Any]:
+    """Return the part of a JSON Schema for the value at ``path``. Of several forms, it is the mapping."""
+
+    def forms(node: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            schema["$defs"][one["$ref"].rpartition("/")[2]] if "$ref" in one else one
+            for one in node.get("anyOf", [node])
+        ]
+
+    node = schema
+    for step in path:
+        key = "items" if isinstance(step, int) else "additionalProperties"
+        found = [one.get("properties", {}).get(step) or one.get(key) for one in forms(node)]
+        node = next(filter(None, found), {})
+    return next((one for one in forms(node) if "properties" in one), node)
+
+
+def corrected(value: Any, changes: Mapping[tuple[str | int, ...], Any], path: tuple[str | int, ...] = ()) -> Any:
+    """Return a copy of the value at ``path`` with other values at some paths. ``REMOVED`` removes a key."""
+    if path in changes:
+        return changes[path]
+    if isinstance(value, (list, tuple)):
+        return [corrected(entry, changes, (*path, number)) for number, entry in enumerate(value)]
+    if not isinstance(value, Mapping):
+        return value
+    keys = dict.fromkeys([*value, *[one[-1] for one in changes if one[:-1] == path]])
+    found = {key: corrected(value.get(key), changes, (*path, key)) for key in keys}
+    return {key: entry for key, entry in found.items() if entry is not REMOVED}
