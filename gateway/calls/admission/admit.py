@@ -54,7 +54,13 @@ async def admit(
     caller = authenticate(stack, request)
     if request.model is not None:
         timeline.model = request.model
-    body = await _body(request, stack.snapshot.server.max_body)
+    _check_head(request, limit := stack.snapshot.server.max_body)
+    if (raw := request.buffered_body) is None or len(raw) > limit:
+        raw = await request.body(limit)
+    request.buffered_body = None
+    body = parse_object(raw)
+    if len(raw) > LONG_BODY:
+        await asyncio.sleep(0)  # other calls run between parsing and checking
     if request.model is not None:
         _name_model(body, request.model)
     elif may_omit_model and body.get("model") is None:
@@ -89,29 +95,22 @@ async def model_of_refused(request: IncomingRequest, stack: Stack) -> str:
     """
     caller, name = authenticate(stack, request), request.model
     if name is None:
+        _check_head(request, limit := min(stack.snapshot.server.max_body, SHORT_BODY))
         async with asyncio.timeout(SHORT_BODY_SECONDS):
-            name = (await _body(request, min(stack.snapshot.server.max_body, SHORT_BODY))).get("model")
+            name = parse_object(await request.body(limit)).get("model")
     return authorized_route(stack, caller, name if isinstance(name, str) else "").spec.name
 
 
-async def _body(request: IncomingRequest, limit: int) -> dict[str, Any]:
-    """Read and parse a body of plain JSON, of at most ``limit`` bytes."""
-    headers, raw = request.headers, request.buffered_body
+def _check_head(request: IncomingRequest, limit: int) -> None:
+    """Refuse a request whose headers announce a body that is not plain JSON or is larger than ``limit`` bytes."""
+    headers = request.headers
     if headers.get(b"content-type") != b"application/json":
         _check_content_type(request.header("content-type"))
     if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() not in (b"", b"identity"):
         raise UnsupportedEncoding("the request body is compressed; send the body without content-encoding")
-    if raw is None:
-        length = headers.get(b"content-length", b"")
-        if length.isdigit() and int(length) > limit:
-            raise body_too_large(limit)
-    if raw is None or len(raw) > limit:
-        raw = await request.body(limit)
-    request.buffered_body = None
-    body = parse_object(raw)
-    if len(raw) > LONG_BODY:
-        await asyncio.sleep(0)  # other calls run between parsing and checking
-    return body
+    length = headers.get(b"content-length", b"") if request.buffered_body is None else b""
+    if length.isdigit() and int(length) > limit:
+        raise body_too_large(limit)
 
 
 def _name_model(body: dict[str, Any], model: str) -> None:
