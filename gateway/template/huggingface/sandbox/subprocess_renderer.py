@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -25,10 +26,13 @@ from typing import Any
 from gateway.core.errors import InvalidValue, Overloaded, TemplateError
 from gateway.template.huggingface.sandbox.compiled_template import RenderedText
 
-JOB_TIMEOUT = 0.8
-"""The time limit of one render in seconds, from sending the job to the end of the reply."""
-START_TIMEOUT = 20.0
-"""The time limit for compiling the templates, in seconds. Starting Python takes long on a machine under load."""
+RENDER_CPU = 0.8
+"""The limit of processor time for one render, in seconds."""
+COMPILE_CPU = 2.0
+"""The limit of processor time for compiling the templates, in seconds."""
+JOB_TIMEOUT = 20.0
+"""The time limit of one job in seconds, from sending the job to the end of the reply. Only a machine under load reaches
+it before the limit of processor time."""
 MAX_WAITING = 16
 """The largest number of calls that wait for the process of a template. Further calls would wait too long."""
 
@@ -111,12 +115,12 @@ class SubprocessRenderer:
             if is_new:
                 self._start()
             try:
-                return self._call(job, JOB_TIMEOUT)
+                return self._call(job, RENDER_CPU)
             except _ProcessEnded:
                 if is_new:
                     raise
             self._start()  # the process may have died before this job
-            return self._call(job, JOB_TIMEOUT)
+            return self._call(job, RENDER_CPU)
 
     def stop_after(self, seconds: float) -> None:
         """End the process after this many seconds. A later call sets a new time. The next job starts a new process."""
@@ -152,7 +156,7 @@ class SubprocessRenderer:
         self._compile()
 
     def _compile(self) -> None:
-        reply, _ = self._call(self._templates, START_TIMEOUT)
+        reply, _ = self._call(self._templates, COMPILE_CPU)
         if "failed" in reply:
             self._stop()
             raise TemplateError(reply["failed"])
@@ -163,8 +167,8 @@ class SubprocessRenderer:
             self._kill()
             self._kill = None
 
-    def _call(self, message: Mapping[str, Any], seconds: float) -> tuple[dict[str, Any], str]:
-        """Send a message and return the reply and the rendered text. The reply must come within ``seconds``.
+    def _call(self, message: Mapping[str, Any], cpu_seconds: float) -> tuple[dict[str, Any], str]:
+        """Send a message and return the reply and the rendered text. ``cpu_seconds``: the limit of processor time.
 
         Without a reply, or after any exception, the process is stopped. Otherwise the next job would get the late reply
         of this job.
@@ -172,21 +176,26 @@ class SubprocessRenderer:
         process, connection = self._process, self._connection
         assert process is not None
         assert connection is not None
-        timer = threading.Timer(seconds, process.kill)  # this also ends a blocked send or receive
+        timer = threading.Timer(JOB_TIMEOUT, process.kill)  # this also ends a blocked send or receive
         timer.daemon = True
         began = time.monotonic()
         timer.start()
         try:
-            connection.send_bytes(json.dumps(message, default=dict).encode("ascii"))
+            connection.send_bytes(json.dumps({**message, "cpu_seconds": cpu_seconds}, default=dict).encode("ascii"))
             reply: dict[str, Any] = json.loads(connection.recv_bytes())
             text = connection.recv_bytes().decode("utf-8", "surrogatepass") if "undefined" in reply else ""
         except BaseException as error:
             self._stop()
             if not isinstance(error, (OSError, EOFError)):
                 raise
-            if time.monotonic() - began >= seconds:
+            limit = ""
+            if process.returncode == -signal.SIGPROF:
+                limit = f"{cpu_seconds:g} s of processor time"
+            elif time.monotonic() - began >= JOB_TIMEOUT:
+                limit = f"{JOB_TIMEOUT:g} s"
+            if limit:
                 raise TemplateError(
-                    f"the template {self._name} took longer than {seconds:g} s on this conversation and was stopped"
+                    f"the template {self._name} took longer than {limit} on this conversation and was stopped"
                 ) from None
             raise _ProcessEnded(
                 f"the process that renders the template {self._name} was stopped: it used too much memory or time"

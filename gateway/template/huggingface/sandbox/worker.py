@@ -2,15 +2,17 @@
 
 The arguments are the number of an open socket and the gateway's ``sys.path``. Each message on the socket is a JSON
 object, either with the templates or with a conversation to render. The reply to a conversation is a JSON object, and
-then a second message with the text in UTF-8. Each job has a limit of processor time, and the process has a limit of
-memory, because strangers write the templates that ``gateway import`` reads. The sandbox of ``environment.py`` keeps
-templates away from files and from the network, as in the gateway's process.
+then a second message with the text in UTF-8. Each job brings its limit of processor time, which also ends a process
+whose parent has died, and the process has a limit of memory, because strangers write the templates that ``gateway
+import`` reads. The sandbox of ``environment.py`` keeps templates away from files and from the network, as in the
+gateway's process.
 """
 
 from __future__ import annotations
 
 import json
 import resource
+import signal
 import sys
 import time
 from datetime import datetime
@@ -18,8 +20,6 @@ from multiprocessing.connection import Connection
 
 MAX_MEMORY = 512 * 1024 * 1024
 """The limit of the address space, in bytes."""
-MAX_CPU = 2
-"""The limit of processor time for one job, in seconds. This limit also ends a process whose parent has died."""
 
 
 def main() -> None:
@@ -39,7 +39,8 @@ def main() -> None:
             job = json.loads(connection.recv_bytes())
         except EOFError:
             return
-        _limit_cpu_time()
+        # At the limit, the system ends this process with SIGPROF, in the middle of C code too.
+        signal.setitimer(signal.ITIMER_PROF, job["cpu_seconds"])
         began = time.thread_time()
         reply, text = {}, ""
         try:
@@ -57,15 +58,10 @@ def main() -> None:
         except TemplateError as error:
             reply["failed"] = error.message
         reply["seconds"] = time.thread_time() - began
+        signal.setitimer(signal.ITIMER_PROF, 0)
         connection.send_bytes(json.dumps(reply).encode("ascii"))
         if "undefined" in reply:
             connection.send_bytes(text.encode("utf-8", "surrogatepass"))
-
-
-def _limit_cpu_time() -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + MAX_CPU, hard))
 
 
 if __name__ == "__main__":
