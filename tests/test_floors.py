@@ -45,6 +45,10 @@ LAZY: dict[str, tuple[str, ...]] = {
 }
 
 
+LONGEST_FUNCTION = 50
+"""The maximum number of lines of a function, with its docstring."""
+
+
 def place(module: str) -> tuple[int, str]:
     """(floor, name on it) of ``gateway.x.y``; the package itself is above all floors."""
     inner = module.removeprefix("gateway").removeprefix(".")
@@ -67,6 +71,10 @@ class Source:
     names: tuple[tuple[str, frozenset[str]], ...]
     """(module, its names) of every ``from module import …``."""
     classes: tuple[str, ...]
+    constants: frozenset[str]
+    """The names that are assigned at the top of the file."""
+    long: tuple[str, ...]
+    """The functions of more than 50 lines."""
     docstring: str
 
 
@@ -86,6 +94,19 @@ def source(path: Path) -> Source:
         plain=frozenset(plain),
         names=names,
         classes=tuple(node.name for node in nodes if isinstance(node, ast.ClassDef)),
+        constants=frozenset(
+            name.id
+            for node in tree.body
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            for name in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(name, ast.Name)
+        ),
+        long=tuple(
+            node.name
+            for node in nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
+        ),
         docstring=ast.get_docstring(tree) or "",
     )
 
@@ -164,9 +185,22 @@ def test_a_folder_has_at_most_fourteen_entries_and_the_top_eighteen() -> None:
         )
 
 
-def test_no_two_classes_share_a_name() -> None:
+def test_no_two_classes_or_type_aliases_share_a_name() -> None:
+    aliases = [name for path in files() for name in source(path).constants if re.match("[A-Z][a-z]", name)]
     classes = [name for path in files() for name in source(path).classes]
-    assert sorted(name for name, count in Counter(classes).items() if count > 1) == []
+    assert sorted(name for name, count in Counter(classes + aliases).items() if count > 1) == []
+
+
+def test_no_two_constants_that_other_modules_import_share_a_name() -> None:
+    modules = {module_name(path): path for path in files()}
+    imported = {(module, name) for path in files() for module, names in source(path).names for name in names}
+    shared = [name for module, name in imported if module in modules and name in source(modules[module]).constants]
+    assert sorted(name for name, count in Counter(shared).items() if count > 1) == []
+
+
+def test_no_function_has_more_than_fifty_lines() -> None:
+    long = {str(path.relative_to(ROOT)): source(path).long for path in files() if source(path).long}
+    assert long == {}
 
 
 def test_the_picture_in_the_readme_shows_these_floors() -> None:

@@ -56,6 +56,6 @@ def _models(context: click.Context) -> list[str]:
 
 def _templates() -> list[str]:
     from gateway.config.library import template_files
-    from gateway.config.sections.templates import CHAT
+    from gateway.config.sections.templates import BUILT_IN
 
-    return [CHAT.name, *[path.stem for path in template_files(Path.cwd())]]
+    return [BUILT_IN.name, *[path.stem for path in template_files(Path.cwd())]]

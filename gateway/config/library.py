@@ -13,7 +13,7 @@ from gateway.config.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem
 from gateway.config.schema.names import FILE_NAME
 from gateway.config.sections.policies import read_policy
 from gateway.config.sections.prompts import read_prompt
-from gateway.config.sections.templates import CHAT, read_template
+from gateway.config.sections.templates import BUILT_IN, read_template
 from gateway.config.snapshot import PolicySpec
 from gateway.config.template_models import help_for
 from gateway.core.errors import ConfigError
@@ -53,7 +53,7 @@ class Library:
 
     def template(self, name: str, add_problem: AddProblem) -> TemplateSpec | None:
         """Return the template of that name. If the template is missing or invalid, add a problem and return None."""
-        found: TemplateSpec | None = CHAT if name == CHAT.name else self._load(TEMPLATES, name, add_problem)
+        found: TemplateSpec | None = BUILT_IN if name == BUILT_IN.name else self._load(TEMPLATES, name, add_problem)
         return found
 
     def policy(self, name: str, add_problem: AddProblem) -> PolicySpec | None:
@@ -88,7 +88,7 @@ class Library:
                 add_problem(f"{folder}/{name}.yaml links to a file outside {folder}/; copy the file into {folder}/")
                 return None
         known = {path.stem for base in bases for path in base.glob("*.yaml")}
-        hint = suggest(name, known | {CHAT.name} if folder == TEMPLATES else known)
+        hint = suggest(name, known | {BUILT_IN.name} if folder == TEMPLATES else known)
         if folder == TEMPLATES and not hint:
             hint = help_for(name, template_files(self.files.home))
         add_problem(f"no {NOUN[folder]} {quoted(name)}{hint}")
@@ -106,8 +106,10 @@ class Library:
         """
         for folder, read in ((TEMPLATES, self.template), (POLICIES, self.policy)):
             for name, add_problem in self._names(folder):
-                if folder == TEMPLATES and name == CHAT.name:
-                    add_problem(f'this file is not used, because "{CHAT.name}" is a built-in template; rename the file')
+                if folder == TEMPLATES and name == BUILT_IN.name:
+                    add_problem(
+                        f'this file is not used, because "{BUILT_IN.name}" is a built-in template; rename the file'
+                    )
                 else:
                     read(name, add_problem)
                 checked(1)

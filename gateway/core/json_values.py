@@ -9,6 +9,8 @@ from typing import Any
 MAX_DEPTH = 64
 """The greatest nesting depth of a request body, and of each JSON document of an answer."""
 CONTAINERS = frozenset({dict, list})
+KeyPath = tuple[str | int, ...]
+"""A place in a value: the keys and indexes on the way to it."""
 REMOVED = object()
 """Replaces a value that is removed."""
 
@@ -65,7 +67,7 @@ def part(schema: dict[str, Any], path: Iterable[str | int]) -> dict[str, Any]:
     return next((one for one in forms(node) if "properties" in one), node)
 
 
-def corrected(value: Any, changes: Mapping[tuple[str | int, ...], Any], path: tuple[str | int, ...] = ()) -> Any:
+def corrected(value: Any, changes: Mapping[KeyPath, Any], path: KeyPath = ()) -> Any:
     """Return a copy of the value at ``path`` with other values at some paths. ``REMOVED`` removes a key."""
     if path in changes:
         return changes[path]

@@ -10,7 +10,7 @@ import random
 import orjson
 
 from gateway.core.errors import GatewayError
-from gateway.edge.http_request import JSON, HttpRequest
+from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.wire.error_object import error_object
 
 CLOSING = frozenset({"body_too_large", "request_timeout", "bad_host"})
@@ -23,7 +23,7 @@ def send_error(request: HttpRequest, error: GatewayError, headers: bytes = b"") 
     """Send an error as the whole answer."""
     if error.code in CLOSING:
         request.closing = True
-    request.reply(error.status, JSON + error_headers(error) + headers, error_body(error))
+    request.reply(error.status, JSON_HEADER + error_headers(error) + headers, error_body(error))
 
 
 def error_body(error: GatewayError) -> bytes:

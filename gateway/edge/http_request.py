@@ -26,7 +26,7 @@ from gateway.wire.responses import ResponseWriter
 
 BODY_SECONDS = 30.0
 """Seconds that the body of a request may take to arrive."""
-JSON = b"content-type: application/json\r\n"
+JSON_HEADER = b"content-type: application/json\r\n"
 
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
@@ -85,7 +85,7 @@ class HttpRequest(Cancellation, ABC):
 
     def reply_json(self, status: int, body: Any, headers: bytes = b"") -> None:
         """Send a whole answer in JSON."""
-        self.reply(status, JSON + headers, orjson.dumps(body))
+        self.reply(status, JSON_HEADER + headers, orjson.dumps(body))
 
     @abstractmethod
     async def body(self, limit: int) -> bytes:

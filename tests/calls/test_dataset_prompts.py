@@ -12,7 +12,7 @@ import pytest
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.prepare import Prepared, prepare
-from gateway.config.sections.templates import CHAT
+from gateway.config.sections.templates import BUILT_IN
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.errors import MediaNotAllowed, MediaNotSupported, RequestError
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -33,7 +33,7 @@ MODELS: Mapping[str, TemplateSpec] = {
     "api": parse_spec({"round": API_ROUND, "reserved_roles": [{"role": "SYSTEM", "api_role": "SYSTEM"}]}, name="api"),
     "api without system": parse_spec({"round": API_ROUND}, name="bare"),
     "jinja": parse_spec({"kind": "jinja", "template": JINJA}, name="jinja"),
-    "chat": CHAT,
+    "chat": BUILT_IN,
 }
 SYSTEM = {"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": "Solve."}
 HUMAN, BOT = {"role": "HUMAN", "prompt": "{q}"}, {"role": "BOT", "prompt": "Answer: {a}"}

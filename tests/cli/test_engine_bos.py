@@ -9,7 +9,7 @@ import pytest
 
 from gateway.backend.tokenizer import Tokenizer
 from gateway.cli.comparing.engine_bos import EngineBos, describe_bos, engine_bos_of, tokenizer_bos
-from gateway.config.sections.templates import CHAT
+from gateway.config.sections.templates import BUILT_IN
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.prompt import Bos
 from tests.serving import ROOT
@@ -33,7 +33,7 @@ WITH = Tokenizer(ROOT / "demo" / "model")
 
 def model(*targets: dict[str, Any]) -> ModelSpec:
     made = [TargetSpec(label=f"m/{n}", **{"speaks": "completions", **keys}) for n, keys in enumerate(targets)]
-    return ModelSpec("m", CHAT, PolicySpec("default"), tuple(made))
+    return ModelSpec("m", BUILT_IN, PolicySpec("default"), tuple(made))
 
 
 def test_the_bos_is_what_the_tokenizer_puts_before_a_text() -> None:

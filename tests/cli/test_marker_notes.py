@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cli.marker_notes import marker_notes
 from gateway.config.library import find_template, shipped_folder
-from gateway.config.sections.templates import CHAT
+from gateway.config.sections.templates import BUILT_IN
 from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.template.spec import TemplateSpec
 from gateway.template.validation.template import parse_spec
@@ -39,8 +39,8 @@ CASES: dict[str, tuple[ModelSpec, list[str]]] = {
     "a family without a source": (model(find_template("chatml")), ["special tokens unknown: m"]),
     "a configured tokenizer": (model(find_template("chatml"), tokenizer=DEMO_MODEL), []),
     "an embedded model": (model(find_template("chatml"), "embedded"), []),
-    "an engine that writes the prompt": (model(CHAT, "chat"), ["special tokens unknown: m"]),
-    "a provider": (model(CHAT, "litellm"), []),
+    "an engine that writes the prompt": (model(BUILT_IN, "chat"), ["special tokens unknown: m"]),
+    "a provider": (model(BUILT_IN, "litellm"), []),
     "turns in ordinary text": (
         model(find_template("vicuna")), ["a line of ordinary text begins a turn: m ('USER:': report)"],
     ),

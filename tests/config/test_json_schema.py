@@ -16,15 +16,15 @@ import yaml
 from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.json_schema import json_schema, settings
 from gateway.config.schema.settings import FILES as SETTINGS_FILES
-from gateway.config.schema.settings import GATEWAY, KEYS, POLICY, PROMPT, TEMPLATE
+from gateway.config.schema.settings import GATEWAY, KEYS_FILE, POLICY, PROMPT, TEMPLATE
 from gateway.config.schema.validation import check
 from tests.test_docs import EXAMPLES, ROOT
 
-SCHEMAS = {file: json_schema(file) for file in (GATEWAY, POLICY, KEYS, TEMPLATE, PROMPT)}
+SCHEMAS = {file: json_schema(file) for file in (GATEWAY, POLICY, KEYS_FILE, TEMPLATE, PROMPT)}
 FILES = {
     GATEWAY: [ROOT / "gateway.yaml", ROOT / "deploy/gateway.yaml"],
     POLICY: sorted((ROOT / "policies").glob("*.yaml")),
-    KEYS: [],
+    KEYS_FILE: [],
     TEMPLATE: sorted((ROOT / "meta_templates").glob("*.yaml")),
     PROMPT: sorted(ROOT.glob("**/prompts/*.yaml")),
 }
@@ -97,7 +97,7 @@ REFUSED = {  # file, text, words of the message
     "an unknown format of tools": (TEMPLATE, "{round: [], tools: {parser: xml}}", "not valid under any"),
     "a retriever that does not exist": (PROMPT, "retriever: {kind: nearest}", "not valid under any"),
     "a misspelled key of a prompt": (PROMPT, "promt_template: {}", "'promt_template' was unexpected"),
-    "a key without its digest": (KEYS, "ci: {models: [a]}", "'sha256' is a required property"),
+    "a key without its digest": (KEYS_FILE, "ci: {models: [a]}", "'sha256' is a required property"),
 }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def test_a_starting_worker_takes_no_connections_during_a_drain(tmp_path: Path) -
             os.kill(victim, signal.SIGKILL)
             assert eventually(lambda: bool(set(workers(process)) - set(held)))
             (starting,) = set(workers(process)) - set(held)
-            assert eventually(lambda: b"server.worker" in Path(f"/proc/{starting}/cmdline").read_bytes())
+            assert eventually(lambda: b"server.processes.worker" in Path(f"/proc/{starting}/cmdline").read_bytes())
             os.kill(starting, signal.SIGSTOP)  # its start takes long
             process.signal(signal.SIGTERM)
             assert eventually(lambda: not process.accepts()), "connections are accepted, and never answered"

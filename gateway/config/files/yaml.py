@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from gateway.core.errors import Problem
+from gateway.core.json_values import KeyPath
 from gateway.core.words import printable
 
 MAX_BYTES = 1024 * 1024
@@ -27,7 +28,6 @@ MAX_ALIASES = 20
 MAX_VALUES = 100_000
 """The largest number of scalars, lists and mappings after alias expansion. Nested aliases multiply the number."""
 
-Path = tuple[str | int, ...]
 """The keys that lead to a value, such as ``("models", "my-model", "targets", 0, "url")``."""
 
 # An integer has at most 18 digits. Longer digit strings are digests or ids, which are text.
@@ -63,15 +63,15 @@ class YamlDocument:
     problems: list[Problem]
     """The syntax errors, and the problems that later checks add. All files of one load share this list."""
     value: Any = None
-    lines: dict[Path, int] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
 
-    def line(self, path: Path) -> int:
+    def line(self, path: KeyPath) -> int:
         """Return the line of a key or list entry, from 1. A missing entry has the line of its nearest parent."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 0)
 
-    def has(self, path: Path) -> bool:
+    def has(self, path: KeyPath) -> bool:
         """Return whether the file gives a value at ``path``."""
         value = self.value
         for key in path:
@@ -79,16 +79,16 @@ class YamlDocument:
             value = value[key] if found else None
         return value is not None
 
-    def problem(self, path: Path, message: str) -> Problem:
+    def problem(self, path: KeyPath, message: str) -> Problem:
         """Return a problem with the value at ``path``."""
         return Problem(self.file, self.line(path), dotted(path), message)
 
-    def refuse(self, path: Path, message: str) -> None:
+    def refuse(self, path: KeyPath, message: str) -> None:
         """Add a problem with the value at ``path``."""
         self.problems.append(self.problem(path, message))
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """Return a path in dotted form, such as ``models.my-model.targets[0].url``."""
     text = "".join([f"[{key}]" if isinstance(key, int) else f".{key}" for key in path])
     return printable(text.removeprefix("."))
@@ -192,7 +192,7 @@ class _Builder:
             raise _Refused(_line(following), 'a second document begins here ("---"); keep only one')
         return value
 
-    def _node(self, event: Any, path: Path) -> Any:
+    def _node(self, event: Any, path: KeyPath) -> Any:
         line = _line(event)
         self._lines.setdefault(path, line)
         if isinstance(event, yaml.AliasEvent):
@@ -215,7 +215,7 @@ class _Builder:
             self._anchors[event.anchor] = (value, self._values - before)
         return value
 
-    def _mapping(self, path: Path) -> dict[str, Any]:
+    def _mapping(self, path: KeyPath) -> dict[str, Any]:
         """Read and return a mapping. Keys are always text, so ``no: 1`` has the key "no"."""
         found: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
@@ -234,7 +234,7 @@ class _Builder:
                 found[key] = value
         return found
 
-    def _alias(self, event: Any, path: Path) -> Any:
+    def _alias(self, event: Any, path: KeyPath) -> Any:
         line = _line(event)
         self._aliases += 1
         if self._aliases > MAX_ALIASES:
@@ -251,7 +251,7 @@ class _Builder:
         if self._values > MAX_VALUES:
             raise _Refused(line, f"the file has more than {MAX_VALUES} values; make it smaller")
 
-    def _complain(self, line: int, path: Path, message: str) -> None:
+    def _complain(self, line: int, path: KeyPath, message: str) -> None:
         self._document.problems.append(Problem(self._document.file, line, dotted(path), message))
 
 

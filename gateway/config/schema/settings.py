@@ -13,13 +13,13 @@ from gateway.config.snapshot import GatewaySettings, KeySpec, PolicySpec
 
 GATEWAY: Final = "gateway.yaml"
 POLICY: Final = "policies/*.yaml"
-KEYS: Final = "keys.yaml"
+KEYS_FILE: Final = "keys.yaml"
 TEMPLATE: Final = "meta_templates/*.yaml"
 PROMPT: Final = "prompts/*.yaml"
 FILES: Final[Mapping[str, Any]] = {
     GATEWAY: tuple[Section[GatewaySettings]],
     POLICY: tuple[Section[PolicySpec]],
-    KEYS: tuple[Section[Mapping[str, Section[KeySpec]]]],
+    KEYS_FILE: tuple[Section[Mapping[str, Section[KeySpec]]]],
 }
 """Kind of settings file → the type of its content, in a tuple: pydantic takes no configuration for a class alone."""
 

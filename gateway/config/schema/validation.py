@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from pydantic import SecretStr, ValidationError
 
-from gateway.config.files.yaml import Path, YamlDocument
+from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.kinds import INVALID, SecretReference
 from gateway.config.schema.settings import ALIASES, adapter
-from gateway.core.json_values import REMOVED, corrected, part
+from gateway.core.json_values import REMOVED, KeyPath, corrected, part
 from gateway.core.words import quoted, suggest
 from gateway.template.validation.file_types import UNKNOWN
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
@@ -48,7 +48,7 @@ def is_whole(value: Any) -> bool:
     return value is not INVALID
 
 
-def _message(schema: dict[str, Any], path: Path, error: Mapping[str, Any]) -> str:
+def _message(schema: dict[str, Any], path: KeyPath, error: Mapping[str, Any]) -> str:
     """Return the message for a refused value: what is wrong, and what to do."""
     here = part(schema, path)
     match error["type"]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gateway.config.files.reader import AddProblem, Files, digest
 from gateway.config.schema.names import KEY_NAME
-from gateway.config.schema.settings import KEYS
+from gateway.config.schema.settings import KEYS_FILE
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import KeySpec
 from gateway.core.words import quoted, suggest, utc
@@ -28,7 +28,7 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
         return ()
     if not document.value:
         document.refuse((), "contains no key; add one, or remove keys.file from gateway.yaml")
-    entries: Mapping[str, KeySpec] = check(document, KEYS) or {}
+    entries: Mapping[str, KeySpec] = check(document, KEYS_FILE) or {}
     seen: dict[object, str] = {}
     for name, entry in entries.items():
         if not KEY_NAME.fullmatch(name):

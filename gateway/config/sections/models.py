@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from gateway.config.files.reader import Files
-from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.aggregators import unpinned
@@ -14,8 +13,9 @@ from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.names import MODEL_NAME
 from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
-from gateway.config.sections.templates import CHAT, output_form
+from gateway.config.sections.templates import BUILT_IN, output_form
 from gateway.config.snapshot import ModelSettings, ModelSpec, PolicySpec, TargetSpec
+from gateway.core.json_values import KeyPath
 from gateway.core.words import quoted, suggest
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.spec import TemplateSpec
@@ -165,10 +165,13 @@ def _check_forms(
     if template is None or output_form(template) == first.form:
         return
     if first.form == "messages":
-        makes, instead = "makes one string", f"write `template: {CHAT.name}`, or `speaks: completions` at the targets"
+        makes, instead = (
+            "makes one string",
+            f"write `template: {BUILT_IN.name}`, or `speaks: completions` at the targets",
+        )
     else:
         instead = "choose the template with which the model was trained, or write `speaks: chat` at the targets"
-        is_chat = template.name == CHAT.name
+        is_chat = template.name == BUILT_IN.name
         makes = "passes messages unchanged" if is_chat else "makes messages (its roles have api_role)"
     needs = f"`speaks: {first.speaks}` needs {FORM_WORDS[first.form or '']}"
     document.refuse((*path, "template"), f"{quoted(template.name)} {makes}, but {needs}; {instead}")

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from gateway.config.files.reader import Files
-from gateway.config.files.yaml import Path as KeyPath
 from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.aggregators import pin_fields
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
@@ -23,7 +22,7 @@ from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import ReadSecret, is_whole
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.errors import Problem
-from gateway.core.json_values import part
+from gateway.core.json_values import KeyPath, part
 from gateway.core.words import quoted, suggest
 
 NOT_OPTIONS = {

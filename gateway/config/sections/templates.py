@@ -13,7 +13,9 @@ from gateway.template.spec import TemplateSpec
 from gateway.template.validation.meta import SCORES_ONLY
 from gateway.template.validation.template import SpecError, parse_spec
 
-CHAT = TemplateSpec(name="chat", kind="chat", description="Messages, unchanged.", digest=digest(b"kind: chat\n")[:12])
+BUILT_IN = TemplateSpec(
+    name="chat", kind="chat", description="Messages, unchanged.", digest=digest(b"kind: chat\n")[:12]
+)
 """The template that sends messages unchanged. It is the only template without a file."""
 
 

@@ -10,7 +10,7 @@ import orjson
 
 from gateway.edge.about.answer_schemas import ANSWERS
 from gateway.edge.endpoints.table import ENDPOINTS, Endpoint
-from gateway.edge.http_request import JSON, HttpRequest
+from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.version import VERSION
 from gateway.wire.body_schemas import body_schemas
 
@@ -86,7 +86,7 @@ def document() -> dict[str, Any]:
 async def openapi(request: HttpRequest) -> None:
     """``GET /openapi.json``. A request needs no key, because the document contains no names of models."""
     servers = [{"url": request.root_path or "/"}]
-    request.reply(200, JSON, orjson.dumps({**await asyncio.to_thread(document), "servers": servers}))
+    request.reply(200, JSON_HEADER, orjson.dumps({**await asyncio.to_thread(document), "servers": servers}))
 
 
 def _get(path: str, summary: str) -> dict[str, Any]:

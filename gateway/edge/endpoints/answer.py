@@ -18,7 +18,7 @@ from gateway.core.events import Completion
 from gateway.core.text_splice import TextSplice
 from gateway.edge.endpoints import turns
 from gateway.edge.endpoints.writer import response_writer
-from gateway.edge.http_request import JSON, HttpRequest
+from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.edge.provenance import provenance
 from gateway.wire.responses import ResponseWriter
 
@@ -65,7 +65,7 @@ async def respond(
         body = {**answer.body, "model": call.model}
         if call.explain:
             body["gateway"] = explanation(route, prepared, timeline)
-    request.reply(200, JSON + provenance(route, prepared, timeline), orjson.dumps(body))
+    request.reply(200, JSON_HEADER + provenance(route, prepared, timeline), orjson.dumps(body))
 
 
 def context_headers(request: HttpRequest, timeline: CallTimeline) -> bytes:

@@ -13,7 +13,7 @@ from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import run_turns
 from gateway.core.call import Call
 from gateway.edge.endpoints.writer import response_writer
-from gateway.edge.http_request import JSON, HttpRequest
+from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.edge.provenance import provenance
 from gateway.wire.responses import ResponseWriter, usage_object
 
@@ -44,4 +44,4 @@ async def respond(
             for turn in turns
         ],
     }
-    request.reply(200, JSON + provenance(route, last.prepared, timeline), orjson.dumps(body))
+    request.reply(200, JSON_HEADER + provenance(route, last.prepared, timeline), orjson.dumps(body))

@@ -12,7 +12,7 @@ from gateway.core.caller import Caller
 from gateway.core.errors import RateLimitExceeded
 from gateway.core.record import Record
 from gateway.policy.access.call_queue import CallQueue
-from gateway.policy.access.rates import Balance, Charge, RateStore
+from gateway.policy.access.rates import Charge, RateBalance, RateStore
 from gateway.telemetry.metrics import NumberSeries
 
 CHARACTERS_PER_TOKEN = 4
@@ -152,7 +152,7 @@ def _charges(
     ]
 
 
-def _refuse(charges: list[Charge], balances: list[Balance], headers: Mapping[str, str]) -> None:
+def _refuse(charges: list[Charge], balances: list[RateBalance], headers: Mapping[str, str]) -> None:
     """Raise ``RateLimitExceeded`` if a bucket has too little left for its charge.
 
     If this is so for several buckets, the error names the bucket with the longest wait.
@@ -172,7 +172,7 @@ def _refuse(charges: list[Charge], balances: list[Balance], headers: Mapping[str
     raise error
 
 
-def _headers(charges: list[Charge], balances: list[Balance]) -> Mapping[str, str]:
+def _headers(charges: list[Charge], balances: list[RateBalance]) -> Mapping[str, str]:
     """Return OpenAI's rate limit headers.
 
     If the key and the model both have a limit, the headers show the limit with the smaller remaining share.

@@ -28,7 +28,7 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class RateBalance:
     """The state of a bucket after a call has taken its charge or was refused."""
 
     remaining: float
@@ -40,7 +40,7 @@ class Balance:
 class RateStore(Protocol):
     """A store of token buckets. Several processes may share one store."""
 
-    async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
+    async def take(self, charges: Sequence[Charge]) -> list[RateBalance] | None:
         """Take all charges if every bucket has enough left. Otherwise take no charge.
 
         Returns the balances. None if they are not known; then the caller admits the call. Raises ``Overloaded`` if the
@@ -69,11 +69,11 @@ class MemoryRates:
         self._buckets: dict[str, tuple[float, float]] = {}
         """Name of a bucket → (content, clock time at which the bucket had this content)."""
 
-    async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
+    async def take(self, charges: Sequence[Charge]) -> list[RateBalance] | None:
         """Take all charges, or none. See ``RateStore.take``."""
         return self.take_now(charges)
 
-    def take_now(self, charges: Sequence[Charge]) -> list[Balance]:
+    def take_now(self, charges: Sequence[Charge]) -> list[RateBalance]:
         """Take all charges, or none. The same as ``take``, but not a coroutine."""
         now = self._clock()
         contents = [self._content(charge, now) for charge in charges]
@@ -84,7 +84,7 @@ class MemoryRates:
                 content -= charge.amount
                 self._buckets[charge.bucket] = content, now
             missing = 0.0 if fits else max(charge.amount - content, 0.0)
-            balances.append(Balance(content, missing * MINUTE / charge.per_minute))
+            balances.append(RateBalance(content, missing * MINUTE / charge.per_minute))
         return balances
 
     def settle(self, charges: Sequence[Charge]) -> None:

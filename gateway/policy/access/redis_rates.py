@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from gateway.config.snapshot import StoreSpec
 from gateway.core.errors import Overloaded
-from gateway.policy.access.rates import MINUTE, Balance, Charge, MemoryRates
+from gateway.policy.access.rates import MINUTE, Charge, MemoryRates, RateBalance
 from gateway.storage.redis_server import RedisServer, StoreUnavailable
 
 PREFIX = "meta-gateway:rate:"
@@ -77,7 +77,7 @@ class PendingTake:
     charges: Sequence[Charge]
     force: bool
     """Whether the charges are taken even if too little is left."""
-    balances: asyncio.Future[list[Balance] | None]
+    balances: asyncio.Future[list[RateBalance] | None]
 
 
 class RedisRates:
@@ -110,7 +110,7 @@ class RedisRates:
         self._sender: asyncio.Task[None] | None = None
         self._settling: set[asyncio.Task[None]] = set()
 
-    async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
+    async def take(self, charges: Sequence[Charge]) -> list[RateBalance] | None:
         """Take all charges, or none. See ``RateStore.take``."""
         balances = await self._ask(charges, force=False)
         if balances is not None:
@@ -154,7 +154,7 @@ class RedisRates:
             for charge, share in zip(charges, shares, strict=True)
         ]
 
-    async def _ask(self, charges: Sequence[Charge], *, force: bool) -> list[Balance] | None:
+    async def _ask(self, charges: Sequence[Charge], *, force: bool) -> list[RateBalance] | None:
         """Return the balances after the charges. None if the server does not answer."""
         if not self._server.is_failing:
             return await self._queue(charges, force=force)
@@ -162,7 +162,7 @@ class RedisRates:
             self._queue((), force=False)  # asks whether the server answers again; the call does not wait for it
         return None
 
-    def _queue(self, charges: Sequence[Charge], *, force: bool) -> asyncio.Future[list[Balance] | None]:
+    def _queue(self, charges: Sequence[Charge], *, force: bool) -> asyncio.Future[list[RateBalance] | None]:
         loop = asyncio.get_running_loop()
         pending = PendingTake(charges, force, loop.create_future())
         self._pending.append(pending)
@@ -174,7 +174,7 @@ class RedisRates:
         """Send commands until no call waits."""
         while self._pending:
             batch, self._pending = self._pending, []
-            answers: list[list[Balance] | None] = [None] * len(batch)
+            answers: list[list[RateBalance] | None] = [None] * len(batch)
             try:
                 answers = await self._run(batch)
             except StoreUnavailable:
@@ -184,7 +184,7 @@ class RedisRates:
                     if not one.balances.done():  # it is done if the client has left
                         one.balances.set_result(balances)
 
-    async def _run(self, batch: Sequence[PendingTake]) -> list[list[Balance] | None]:
+    async def _run(self, batch: Sequence[PendingTake]) -> list[list[RateBalance] | None]:
         """Run the script for the calls of ``batch``, and return their balances. Raises ``StoreUnavailable``."""
         keys = [PROCESSES, *[PREFIX + charge.bucket for one in batch for charge in one.charges]]
         calls = [[one.force, [[charge.per_minute, charge.amount] for charge in one.charges]] for one in batch]
@@ -193,10 +193,10 @@ class RedisRates:
         self._processes = max(processes, self._workers)
         return [self._balances(one.charges, answer) for one, answer in zip(batch, answers, strict=True)]
 
-    def _balances(self, charges: Sequence[Charge], answer: Any) -> list[Balance]:
+    def _balances(self, charges: Sequence[Charge], answer: Any) -> list[RateBalance]:
         balances = []
         for charge, share, (content, missing) in zip(charges, self._shares(charges), answer, strict=True):
-            balance = Balance(float(content), float(missing) * MINUTE / charge.per_minute)
+            balance = RateBalance(float(content), float(missing) * MINUTE / charge.per_minute)
             self._local.lower(share, balance.remaining / self._processes)
             balances.append(balance)
         return balances

@@ -21,7 +21,7 @@ from gateway.core.frozen import dataclass
 from gateway.core.json_values import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice, Segment
 from gateway.core.words import quoted
-from gateway.policy.markers.marker_set import JOINER, Hit, Kind, MarkerSet, fold
+from gateway.policy.markers.marker_set import JOINER, Hit, MarkerKind, MarkerSet, fold
 
 MAX_PASSES = 16
 """The maximum number of searches of one prompt. If the last search still finds a marker, the request is refused."""
@@ -60,9 +60,9 @@ class MarkerCounts:
     __slots__ = ("found",)
 
     def __init__(self) -> None:
-        self.found: dict[Kind, tuple[int, str]] = {}
+        self.found: dict[MarkerKind, tuple[int, str]] = {}
 
-    def add(self, kind: Kind, origin: str) -> None:
+    def add(self, kind: MarkerKind, origin: str) -> None:
         """Count one marker."""
         number, first = self.found.get(kind, (0, origin))
         self.found[kind] = number + 1, first
@@ -74,7 +74,7 @@ class MarkerCounts:
             more, origin = max(one.found.get(kind, (0, "")) for one in counts)
             self.found[kind] = number + more, first or origin
 
-    def of(self, kind: Kind) -> int:
+    def of(self, kind: MarkerKind) -> int:
         """Return the number of markers of one kind."""
         return self.found.get(kind, (0, ""))[0]
 
@@ -99,10 +99,10 @@ class MarkerRule:
         self._form: Callable[[str], str] = str if folded is None else fold
         """Changes a text before it is searched."""
         self.may_occur = markers.may_occur
-        actions: dict[Kind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
+        actions: dict[MarkerKind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
         if folded is not None:  # the tokenizer may undo a change
             actions |= {kind: "reject" for kind, action in actions.items() if action in CHANGES}
-        self.actions: Mapping[Kind, MarkerAction] = actions
+        self.actions: Mapping[MarkerKind, MarkerAction] = actions
         self._enforced = [kind for kind, action in actions.items() if action not in ("allow", "report")]
         self.changes = bool(self._enforced)
         """False if the policy never changes or refuses a request."""

@@ -26,7 +26,7 @@ from gateway.template.lazyllm.instruction import LIST_HEADING, PREAMBLE
 from gateway.template.lazyllm.tokens import SpecialTokens
 from gateway.template.spec import RoleSpec
 
-Kind = Literal["token_like", "text_like"]
+MarkerKind = Literal["token_like", "text_like"]
 JOINER = "\u2060"
 """U+2060 WORD JOINER, an invisible character. ``escape`` inserts it in a marker, because no marker contains it."""
 EDGE = "\0"
@@ -62,7 +62,7 @@ class Hit:
 
     start: int
     end: int
-    kind: Kind
+    kind: MarkerKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class MarkerSet:
         """Return whether a marker contains a text, in capital or in small letters."""
         return text.casefold() in self._folded_case
 
-    def find(self, text: str, kind: Kind) -> Iterator[Hit]:
+    def find(self, text: str, kind: MarkerKind) -> Iterator[Hit]:
         """Find every marker of one kind in a text. Overlapping markers are included.
 
         If several markers begin at the same position, only the longest marker is returned.
@@ -191,7 +191,7 @@ class MarkerSet:
             yield Hit(found.start(), found.end(), kind)
             found = self._tokens.search(text, found.start() + 1)
 
-    def in_order(self, text: str, kind: Kind) -> list[str]:
+    def in_order(self, text: str, kind: MarkerKind) -> list[str]:
         """Return the markers of one kind in a text, as a tokenizer reads them: from left to right, without overlaps."""
         if kind == "token_like":
             return self._tokens.findall(text) if self.token_like else []

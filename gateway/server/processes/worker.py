@@ -18,7 +18,7 @@ from typing import Any
 
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, GatewayError
-from gateway.policy.access.rates import Balance, Charge
+from gateway.policy.access.rates import Charge, RateBalance
 from gateway.server.lifecycle import Listeners, serve
 from gateway.server.processes.rpc import ChannelClosed, Refusal, RpcChannel
 from gateway.server.reload import INTERNAL_ERROR, ConfigLoader
@@ -136,11 +136,11 @@ class SupervisorRates:
     def __init__(self, channel: RpcChannel) -> None:
         self._channel = channel
 
-    async def take(self, charges: Sequence[Charge]) -> list[Balance] | None:
+    async def take(self, charges: Sequence[Charge]) -> list[RateBalance] | None:
         """Take all charges if each fits (see ``RateStore.take``). Returns None if the supervisor does not answer."""
         try:
             async with asyncio.timeout(RESPONSE_SECONDS):
-                balances: list[Balance] = await self._channel.call("take_rates", charges)
+                balances: list[RateBalance] = await self._channel.call("take_rates", charges)
         except (ChannelClosed, TimeoutError):
             return None
         return balances

@@ -37,7 +37,7 @@ from gateway.stream.tool_calls.format import (
 from gateway.stream.tool_calls.json_calls import UNUSED_KEYS, as_json, calls_in, one_object
 from gateway.stream.tool_calls.literals import expression, literal
 
-KEYS = ("parameters", "arguments")
+ARGUMENT_KEYS = ("parameters", "arguments")
 MAX_STRINGS = 4
 """Maximum number of nested strings around the arguments (JSON in a string in a string)."""
 
@@ -162,7 +162,7 @@ def _arguments(text: str) -> str:
 
 def _objects(text: str) -> Calls:
     try:
-        return calls_in(text, KEYS)
+        return calls_in(text, ARGUMENT_KEYS)
     except ValueError:
         value = _value(text)
     return tuple(map(_call, value if isinstance(value, list) else [value]))
@@ -171,7 +171,7 @@ def _objects(text: str) -> Calls:
 def _call(value: Any) -> ParsedCall:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         raise ValueError("a tool call has no name")
-    given = [key for key in KEYS if key in value]
+    given = [key for key in ARGUMENT_KEYS if key in value]
     if len(given) > 1 or not value.keys() <= {"name", *given} | UNUSED_KEYS:
         raise ValueError("a tool call has unknown keys")
     arguments = value[given[0]] if given else {}

@@ -13,7 +13,7 @@ from gateway.core.answer_markers import NonEmpty
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.template.dataset.prompt_list import columns_in
 
-Entries = tuple[Mapping[str, Any] | str, ...]
+PromptEntries = tuple[Mapping[str, Any] | str, ...]
 """Turns or messages, and texts between them."""
 
 
@@ -23,7 +23,7 @@ class TemplateEntry:
 
     template: str | Mapping[str, Any] | None = None
     """A text; a dialogue (``begin``, ``round``, ``end``); or a text or dialogue for each label."""
-    messages: Entries = ()
+    messages: PromptEntries = ()
     """OpenAI messages, ``{expand_column: NAME}`` and the ``ice_token``."""
     ice_token: NonEmpty = ""
     """The place of the examples in the text."""
@@ -58,7 +58,7 @@ class PromptExample:
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     examples: tuple[Mapping[str, Any], ...] | None = None
     """The rows of the examples; None if the retriever of the prompt file chooses the rows."""
-    prompt: str | Entries | None = None
+    prompt: str | PromptEntries | None = None
     """The expected text; or the expected turns or messages, without section markers."""
     labels: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Label → the expected text or turns of this label's prompt."""

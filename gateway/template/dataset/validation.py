@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from gateway.core.errors import GatewayError, TemplateError
+from gateway.core.json_values import KeyPath
 from gateway.core.words import shown
 from gateway.template.dataset.answer_columns import certain_answers, shown_columns
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
@@ -16,7 +17,7 @@ from gateway.template.dataset.prompt_list import without_markers
 from gateway.template.dataset.spec import PromptExample, PromptSpec, TemplateEntry
 from gateway.template.dataset.template import SECTIONS
 from gateway.template.validation.file_types import file_type
-from gateway.template.validation.problems import Path, Problems, SpecError
+from gateway.template.validation.problems import Problems, SpecError
 
 PROMPT_KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
 PROMPT_FILE = file_type("prompt", PROMPT_KEYS, PromptSpec)
@@ -97,7 +98,7 @@ def _check_columns(spec: PromptSpec, problems: Problems) -> None:
         )
 
 
-def _check_template(template: Any, path: Path, problems: Problems) -> None:
+def _check_template(template: Any, path: KeyPath, problems: Problems) -> None:
     """Check the entries of a dialogue. For a mapping of labels, check the template of each label."""
     if not isinstance(template, Mapping):
         return
@@ -125,7 +126,7 @@ def _check_template(template: Any, path: Path, problems: Problems) -> None:
             _check_template(value, (*path, str(label)), problems)
 
 
-def _check_parts(parts: Any, path: Path, problems: Problems) -> None:
+def _check_parts(parts: Any, path: KeyPath, problems: Problems) -> None:
     """Check the content parts of a multimodal turn."""
     for kind, part in parts.items() if isinstance(parts, Mapping) else ():
         key = part.get("type") if isinstance(part, Mapping) else None

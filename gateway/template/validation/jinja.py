@@ -12,6 +12,7 @@ from typing import Any
 from gateway.core.answer_markers import NonEmpty
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import GatewayError, TemplateError
+from gateway.core.json_values import KeyPath
 from gateway.core.prompt import Bos
 from gateway.core.words import listed, printable, shown, suggest
 from gateway.template.huggingface.folder import (
@@ -27,7 +28,7 @@ from gateway.template.huggingface.folder import (
 )
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.validation.file_types import file_type
-from gateway.template.validation.problems import Path, Problems
+from gateway.template.validation.problems import Problems
 
 JINJA_KEYS = (
     "kind", "description", "file", "template", "variant", "sha256", "special_tokens", "kwargs", "request_kwargs",
@@ -109,7 +110,7 @@ def _choose_sources(
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Return (name, source) of the templates in use, and a note on the choice if there are several templates."""
     named = files.templates
-    path: Path = ("template",) if "template" in given else ("file",)
+    path: KeyPath = ("template",) if "template" in given else ("file",)
     variant = given.get("variant", "")
     if variant and variant not in named:
         problems.add(("variant",), f"the file has no template {shown(variant)}{suggest(variant, named)}")
@@ -140,7 +141,7 @@ def _special_tokens(keys: Mapping[str, Any], files: ChatFiles, problems: Problem
     return {**files.tokens, **given}
 
 
-def _check_variable(name: Any, path: Path, problems: Problems) -> None:
+def _check_variable(name: Any, path: KeyPath, problems: Problems) -> None:
     if not isinstance(name, str) or not VARIABLE_NAME.fullmatch(name):
         problems.add(path, f"{shown(name)} is not a valid variable name: use letters, digits and _")
     elif name in OURS:

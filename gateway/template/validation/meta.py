@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gateway.core.json_values import KeyPath
 from gateway.core.words import shown, suggest
 from gateway.template.roles import SYSTEM, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.validation.file_types import file_type
-from gateway.template.validation.problems import Path, Problems
+from gateway.template.validation.problems import Problems
 
 META_KEYS = (
     "kind", "description", "stop", "eos_token_id", "examples", "begin", "end", "round", "reserved_roles", "roles",
@@ -25,7 +26,7 @@ SCORES_ONLY = (
 )
 """The note about a template without a generating role."""
 
-Placed = list[tuple[Path, RoleSpec]]
+Placed = list[tuple[KeyPath, RoleSpec]]
 """The roles of a file, each with the path of keys in the file."""
 
 

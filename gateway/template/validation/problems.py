@@ -10,13 +10,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import TemplateError
-from gateway.core.json_values import REMOVED, corrected, part
+from gateway.core.json_values import REMOVED, KeyPath, corrected, part
 from gateway.core.words import shown, suggest
 from gateway.template.spec import SpecProblem
 from gateway.template.validation import file_types
 from gateway.template.validation.file_types import UNKNOWN, json_schema, validator
-
-Path = tuple[str | int, ...]
 
 
 class SpecError(TemplateError):
@@ -33,32 +31,32 @@ class Problems:
     def __init__(self) -> None:
         self.found: list[SpecProblem] = []
 
-    def add(self, path: Path, message: str) -> None:
+    def add(self, path: KeyPath, message: str) -> None:
         """Add a mistake. The message describes what is wrong and what to do."""
         self.found.append(SpecProblem(path, message))
 
-    def mapping(self, value: Any, path: Path) -> Mapping[str, Any]:
+    def mapping(self, value: Any, path: KeyPath) -> Mapping[str, Any]:
         """Return the mapping without null entries. A null means that the key is missing."""
         if isinstance(value, Mapping):
             return {key: entry for key, entry in value.items() if entry is not None}
         self.add(path, f"must be a mapping of keys, not {kind_of(value)}")
         return {}
 
-    def keys(self, value: Mapping[Any, Any], known: Iterable[str], path: Path) -> None:
+    def keys(self, value: Mapping[Any, Any], known: Iterable[str], path: KeyPath) -> None:
         """Add a problem for every unknown key."""
         names = tuple(known)
         for key in value:
             if key not in names:
                 self.add((*path, str(key)), f"unknown key {shown(key)}{suggest(key, names)}")
 
-    def choice(self, value: Any, path: Path, choices: tuple[str, ...]) -> str:
+    def choice(self, value: Any, path: KeyPath, choices: tuple[str, ...]) -> str:
         """Return the value if it is one of ``choices``. Otherwise add a problem and return the first choice."""
         if value in choices:
             return str(value)
         self.add(path, _not_a_choice(value, choices))
         return choices[0]
 
-    def read(self, type_: Any, value: Any, path: Path = ()) -> Any:
+    def read(self, type_: Any, value: Any, path: KeyPath = ()) -> Any:
         """Read a value of the given type, as ``file_types`` describes it.
 
         Adds a problem for each mistake. A wrong value is replaced by an empty value, the first choice, or 0.
@@ -67,7 +65,7 @@ class Problems:
             return validator(type_).validate_python((value,))[0]
         except ValidationError as error:
             refused = sorted(error.errors(include_url=False), key=lambda one: one["type"] not in UNKNOWN)
-        empty: dict[Path, Any] = {}
+        empty: dict[KeyPath, Any] = {}
         for one in refused:
             place = one["loc"][1:]
             message, empty[place] = _explain(one, type_)
@@ -130,5 +128,5 @@ def kind_of(value: Any) -> str:
     return _KINDS.get(type(value), type(value).__name__)
 
 
-def _dotted(path: Path) -> str:
+def _dotted(path: KeyPath) -> str:
     return f"{'.'.join(str(step) for step in path)}: " if path else ""

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from gateway.core.json_values import KeyPath
 from gateway.core.words import shown
 from gateway.template.huggingface.folder import Fetch, Names
 from gateway.template.spec import UNKNOWN_SOURCE, FamilyMarkers, SpecProblem, TemplateSpec
 from gateway.template.validation.file_types import file_type
 from gateway.template.validation.jinja import JINJA_FILE, check_rendering, read_jinja
 from gateway.template.validation.meta import META_FILE, read_meta
-from gateway.template.validation.problems import Path, Problems, SpecError
+from gateway.template.validation.problems import Problems, SpecError
 from gateway.template.validation.prompter import PROMPTER_FILE, read_prompter
-from gateway.template.validation.tools import KEYS as TOOL_KEYS
-from gateway.template.validation.tools import check_tools
+from gateway.template.validation.tools import TOOL_KEYS, check_tools
 
 __all__ = ["SpecError", "parse_spec"]
 
@@ -119,7 +119,7 @@ def _check_examples(spec: TemplateSpec, problems: Problems) -> None:
     """Check that each example has messages, and the expected result. ``run_examples`` renders the examples later."""
     made = "messages, so write `sent`" if spec.makes_messages else "a string, so write `prompt`"
     for number, example in enumerate(spec.examples):
-        path: Path = ("examples", number)
+        path: KeyPath = ("examples", number)
         results = {"prompt": example.prompt, "sent": example.sent}
         right, wrong = ("sent", "prompt") if spec.makes_messages else ("prompt", "sent")
         both = spec.kind == "prompter"  # the targets of a model decide which one a prompter makes
@@ -134,7 +134,7 @@ def _check_examples(spec: TemplateSpec, problems: Problems) -> None:
                 _check_message(message, (*path, "messages", place), problems)
 
 
-def _check_message(message: Mapping[str, Any], path: Path, problems: Problems) -> None:
+def _check_message(message: Mapping[str, Any], path: KeyPath, problems: Problems) -> None:
     if not isinstance(message.get("role"), str):
         problems.add((*path, "role"), "a message needs a role: user, assistant, system …")
     content = message.get("content")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import get_args
 
 from gateway.core.answer_markers import ReasoningField, ToolTokens
+from gateway.core.json_values import KeyPath
 from gateway.template.roles import SYSTEM, role_names
 from gateway.template.spec import ResultForm, RoleSpec, TemplateSpec, ToolsSpec
-from gateway.template.validation.problems import Path, Problems
+from gateway.template.validation.problems import Problems
 
-KEYS = ("tools", "thinking")
+TOOL_KEYS = ("tools", "thinking")
 MAX_INDENT = 8
-PATH: Path = ("tools",)
+PATH: KeyPath = ("tools",)
 
 
 def check_tools(spec: TemplateSpec, problems: Problems) -> None:
