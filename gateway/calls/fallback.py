@@ -65,7 +65,7 @@ class FallbackModels:
     async def following(self, error: UpstreamError, prepare: Callable[[Route, Call], Awaitable[T]]) -> T | None:
         """Go to the next model that can take the conversation, after the current exchange has failed.
 
-        Returns the call as prepared for that model. None if there is no such model, or no attempt or time is left.
+        Returns the call as prepared for that model. None if no model can take it, or if no attempt or time is left.
         """
         notice = Notice("fallback", f"{self.route.spec.name}={error.code}")
         self.call = replace(self.call, notices=(*self.call.notices, notice))

@@ -342,7 +342,7 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """Limits for the sum of all calls with one client key. None if there is no limit."""
+    """Limits for the sum of all calls with one client key. None: no limits."""
 
     requests_per_minute: Annotated[int, integer(1)] | None = None
     """The maximum calls per minute with this key; further calls are refused with 429 `rate_limit_exceeded`."""

@@ -91,7 +91,7 @@ class Dropped:
                 raise UnsupportedParameter(f"{message}; leave it out or send another value", param=name)
 
     def notices(self, exchange: Exchange) -> tuple[str, ...]:
-        """Return the notices about values and fields that the provider does not receive as they are."""
+        """Return a notice for each value and field that LiteLLM drops or changes for the provider."""
         params = exchange.params
         merged = [(name, form_of(params[name])) for name in sorted({name for name, _ in self.merged} & params.keys())]
         paths = [f"{name}={form}" for name, form in merged if (name, form) in self.merged]

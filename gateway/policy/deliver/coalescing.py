@@ -83,7 +83,7 @@ class _SharedCall:
         self.exchange = exchange
         """The first request."""
         self.answer: asyncio.Future[Sequence[Event]] = asyncio.get_running_loop().create_future()
-        """All events; none if there is no complete answer."""
+        """All events of the answer. Empty if the answer is not complete."""
         self.accepted = asyncio.Event()
         """Set when a request has accepted the answer, which the cache may then store."""
         self.is_abandoned = False
