@@ -34,7 +34,7 @@ class DatasetConversation:
 
 def render_dataset_prompt(route: Route, call: Call) -> DatasetConversation:
     """Return the conversation of a call that names a dataset prompt. Raises ``InvalidValue`` for a wrong reference."""
-    reference = call.prompt
+    reference = call.dataset_prompt
     assert reference is not None
     prompt = dataset_prompt(route, reference)
     items = prompt.generation(reference.variables, reference.examples)

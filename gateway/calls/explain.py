@@ -67,8 +67,8 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
 
     For a call with turns, the explanation has a list of all turns. The dataset's answers replace the model's answers.
     """
-    if call.prompt is not None and dataset_prompt(route, call.prompt).labels:
-        return await _label_rendering(route, call, call.prompt)
+    if call.dataset_prompt is not None and dataset_prompt(route, call.dataset_prompt).labels:
+        return await _label_rendering(route, call, call.dataset_prompt)
     if call.turns is None:
         prepared = await prepare(route, call)
         return prepared, await _rendering(route, prepared)

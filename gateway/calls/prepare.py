@@ -88,7 +88,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         call = replace(call, params={**call.params, "tools": list(route.default_tools)})
     parameters.check(call)
     started = time.perf_counter()
-    if rendered is None and call.prompt is not None:
+    if rendered is None and call.dataset_prompt is not None:
         rendered = render_dataset_prompt(route, call)
     if rendered is not None:
         dialogue = rendered.dialogue
@@ -142,13 +142,13 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     rendered: DatasetConversation | None = None
     safe: SafePrompt | None = None
     prompt: Prompt | None = None
-    if call.prompt is not None:
+    if call.dataset_prompt is not None:
         rendered = render_dataset_prompt(route, call)
         safe = await _rendered(route, call, rendered.dialogue, rendered)
         prompt = safe.prompt
         check_length(len(prompt.text), "gateway.prompt")
     else:
-        check_length(max(map(len, call.prompts), default=0), "prompt")
+        check_length(max(map(len, call.raw_prompts), default=0), "prompt")
     effective = parameters.effective(call)
     exchange = make_exchange(route, call, prompt, effective.params)
     if safe is not None and safe.breaks:
@@ -194,7 +194,7 @@ def make_exchange(
     is used. Such a request has no stops, and is not streamed.
     """
     metadata, stops = NO_METADATA, call.stops
-    endpoint, prompts, messages = call.endpoint, call.prompts, NO_MESSAGES
+    endpoint, prompts, messages = call.endpoint, call.raw_prompts, NO_MESSAGES
     if prompt is not None:
         metadata = prompt.metadata
         if route.form == "text":

@@ -61,7 +61,7 @@ async def _answers(
 ) -> list[TurnAnswer]:
     """Run all turns at the current model. Raises the error of the first turn that fails."""
     route, call = models.route, models.call
-    prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
+    prompts, render = _of_prompt(route, call) if call.dataset_prompt is not None else _of_messages(call)
     turns: list[TurnAnswer] = []
     answer: str | None = None
     while True:
@@ -86,7 +86,7 @@ async def prepare_turns(route: Route, call: Call) -> list[Prepared]:
 
     An answer that is missing there is empty.
     """
-    prompts, render = _of_prompt(route, call) if call.prompt is not None else _of_messages(call)
+    prompts, render = _of_prompt(route, call) if call.dataset_prompt is not None else _of_messages(call)
     turns = []
     for items in prompts:
         turns.append(await prepare_chat(route, call, render(items)))
@@ -96,7 +96,7 @@ async def prepare_turns(route: Route, call: Call) -> list[Prepared]:
 
 def _of_prompt(route: Route, call: Call) -> tuple[TurnPrompts, Render]:
     """Return the turns of a dataset prompt with ``multi_turn``, and the function that renders a turn."""
-    reference, turns, dialogue = call.prompt, call.turns, call.dialogue
+    reference, turns, dialogue = call.dataset_prompt, call.turns, call.dialogue
     assert reference is not None
     assert turns is not None
     assert dialogue is not None

@@ -67,7 +67,7 @@ def explain(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = 
 def render(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> Prompt:
     """Return the prompt of a chat request as in a call to the server, and print the request's notices."""
     route, call = _route_and_call(model, body, snapshot)
-    dataset_prompt = None if call.prompt is None else route.prompts.get(call.prompt.id)
+    dataset_prompt = None if call.dataset_prompt is None else route.prompts.get(call.dataset_prompt.id)
     if call.turns is not None or (dataset_prompt is not None and dataset_prompt.labels):
         raise CommandError(
             "the request has several prompts, one for each turn or label; show them with gateway render --json"
@@ -113,7 +113,7 @@ def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segme
 def _route_and_call(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None) -> tuple[Route, Call]:
     """Return the route and the call. For a dataset prompt with several turns, the call asks for every turn."""
     route, call = route_of(model, snapshot), _call(model, body)
-    prompt = None if call.prompt is None else route.prompts.get(call.prompt.id)
+    prompt = None if call.dataset_prompt is None else route.prompts.get(call.dataset_prompt.id)
     if prompt is not None and prompt.spec.multi_turn and call.turns is None:
         call = replace(call, turns=TurnRequests(mode="every"))
     return route, call
@@ -125,6 +125,6 @@ def _call(model: ModelSpec, body: dict[str, Any]) -> Call:
 
 def _dialogue(model: ModelSpec, body: dict[str, Any]) -> Dialogue:
     call = _call(model, body)
-    if call.dialogue is None or call.prompt is not None:
+    if call.dialogue is None or call.dataset_prompt is not None:
         raise CommandError("--whole needs messages; remove --whole, or give messages instead of a dataset prompt")
     return call.dialogue

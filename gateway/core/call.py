@@ -71,9 +71,9 @@ class Call:
     """The value of ``gateway.repeat``; the cache stores a separate answer for each value."""
     dialogue: Dialogue | None = None
     """The conversation of a chat request. The conversation has no messages if the request names a dataset prompt."""
-    prompt: PromptReference | None = None
+    dataset_prompt: PromptReference | None = None
     turns: TurnRequests | None = None
-    prompts: tuple[RawPrompt, ...] = ()
+    raw_prompts: tuple[RawPrompt, ...] = ()
     """The prompts of a completions request."""
     prompt_is_list: bool = False
     params: Mapping[str, Any] = field(default=EMPTY_MAPPING)

@@ -144,7 +144,7 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, caller: Caller 
         request_id=request_id,
         caller=caller,
         given=fields.given,
-        prompt=None if raw_prompt is None else _prompt_reference(raw_prompt, "prompt"),
+        dataset_prompt=None if raw_prompt is None else _prompt_reference(raw_prompt, "prompt"),
         candidates=Candidates(labelled, context, body.get("normalize") or "tokens"),
         repeat=_repeat(body),
         explain=_explains(body),
@@ -190,7 +190,7 @@ def _call(
         request_id=request_id,
         caller=caller,
         dialogue=dialogue,
-        prompts=prompts,
+        raw_prompts=prompts,
         prompt_is_list=prompt_is_list,
         params=fields.known,
         unknown=fields.unknown,
@@ -253,7 +253,9 @@ def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:
     raw_prompt, raw_turns = extension.get("prompt"), extension.get("turns")
     reference = turns = None
     if raw_prompt is not None:
-        if call.prompts or (call.dialogue is not None and (call.dialogue.messages or call.dialogue.options.variables)):
+        if call.raw_prompts or (
+            call.dialogue is not None and (call.dialogue.messages or call.dialogue.options.variables)
+        ):
             raise InvalidValue(
                 "gateway.prompt replaces messages, prompt and gateway.variables; send only one of these fields",
                 param="gateway.prompt",
@@ -267,7 +269,7 @@ def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:
         reference = _prompt_reference(raw_prompt, "gateway.prompt")
     if raw_turns is not None:
         turns = _turns(call, raw_turns, has_prompt=reference is not None)
-    return call if reference is None and turns is None else replace(call, prompt=reference, turns=turns)
+    return call if reference is None and turns is None else replace(call, dataset_prompt=reference, turns=turns)
 
 
 def _prompt_reference(raw: Mapping[str, Any], param: str) -> PromptReference:

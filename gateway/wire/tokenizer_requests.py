@@ -61,7 +61,7 @@ def read_tokenize(body: dict[str, Any], *, request_id: str, caller: Caller = ANO
     if body.get("messages") is None:
         _checked(TokenizeText, body)
         prompts = (body["prompt"],)
-        return _tokenize_call(Call("completions", body["model"], request_id, caller, prompts=prompts), body)
+        return _tokenize_call(Call("completions", body["model"], request_id, caller, raw_prompts=prompts), body)
     if unknown := {name for name, value in body.items() if value is not None} - {*CHAT_FIELDS, *OPTIONS} - FORBIDDEN:
         raise UnsupportedParameter(
             f"/tokenize does not accept {plain(min(unknown))} with messages; leave it out", param=plain(min(unknown))
@@ -83,7 +83,7 @@ def read_detokenize(body: dict[str, Any], *, request_id: str, caller: Caller = A
         ids, is_list = read_prompts(body["tokens"], "tokens")
         if is_list or isinstance(ids[0], str):
             raise InvalidValue("tokens must be a list of token ids", param="tokens")
-    return Call("completions", body["model"], request_id, caller, prompts=ids)
+    return Call("completions", body["model"], request_id, caller, raw_prompts=ids)
 
 
 def _checked(schema: type[_Body], body: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ PROMPTS: dict[str, tuple[Any, tuple[Any, ...], bool]] = {
 @pytest.mark.parametrize(("prompt", "prompts", "is_list"), PROMPTS.values(), ids=PROMPTS)
 def test_a_prompt_has_one_of_four_forms(prompt: Any, prompts: tuple[Any, ...], is_list: bool) -> None:
     call = completion(prompt=prompt)
-    assert (call.prompts, call.prompt_is_list, call.dialogue) == (prompts, is_list, None)
+    assert (call.raw_prompts, call.prompt_is_list, call.dialogue) == (prompts, is_list, None)
 
 
 def test_a_completion_takes_more_stops_and_its_own_parameters() -> None:

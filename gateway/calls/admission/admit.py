@@ -82,7 +82,7 @@ async def admit(
         timeline.recording = stack.recorder.begin(mode, route.spec.policy.name, spec, stack.redactor)
     permit = None
     if stack.limiter.is_limited(caller, call.model):
-        texts = call.prompts if call.dialogue is None else call.dialogue.texts
+        texts = call.raw_prompts if call.dialogue is None else call.dialogue.texts
         characters, tokens = sum(map(len, texts)), call.n * _most_tokens(call, route)
         permit = await stack.limiter.admit(caller, route.spec, characters, tokens, timeline.queue_waited)
     return Admitted(call, route, permit)

@@ -61,10 +61,10 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
     started = time.perf_counter()
     prompt_id = ""
     found: list[SafePrompt] = []
-    if call.prompt is None:
+    if call.dataset_prompt is None:
         prompts = await _prompts(route, call, call.candidates, found)
     else:
-        prompts, prompt_id = await dataset_candidates(route, call, call.prompt, found)
+        prompts, prompt_id = await dataset_candidates(route, call, call.dataset_prompt, found)
     for prompt in prompts.values():
         length = len(prompt.text) + sum([len(str(message.get("content"))) for message in prompt.messages or ()])
         check_length(length, "candidates")
@@ -113,7 +113,7 @@ def _has_template(call: Call) -> bool:
     candidates = call.candidates
     assert candidates is not None
     values = (candidates.context, *candidates.labelled.values())
-    return call.prompt is not None or any(isinstance(value, Dialogue) for value in values)
+    return call.dataset_prompt is not None or any(isinstance(value, Dialogue) for value in values)
 
 
 def _parameters(route: Route, call: Call) -> tuple[Mapping[str, Any], tuple[Notice, ...]]:

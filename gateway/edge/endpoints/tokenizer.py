@@ -18,7 +18,7 @@ async def respond_tokenize(request: HttpRequest, call: Call, route: Route, _time
     assert isinstance(call, TokenizeCall)
     headers = b""
     if call.dialogue is None:
-        [prompt] = call.prompts
+        [prompt] = call.raw_prompts
         assert isinstance(prompt, str)
         check_length(len(prompt), "prompt")
         special = call.add_special_tokens is not False
@@ -36,7 +36,7 @@ async def respond_tokenize(request: HttpRequest, call: Call, route: Route, _time
 
 async def respond_detokenize(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
     """Send the text of token ids."""
-    [ids] = call.prompts
+    [ids] = call.raw_prompts
     assert not isinstance(ids, str)
     text = await detokenize(route, ids)
     request.commit()

@@ -121,10 +121,10 @@ VARIABLES = {
 def test_a_prompt_is_a_dataset_prompt() -> None:
     call = read(input=None, prompt={"id": "sums", "version": "0123456789ab", "variables": VARIABLES})
     values = {**VARIABLES, "part": "b", "image": "https://example.com/a.png"}
-    assert call.prompt == PromptReference(id="sums", version="0123456789ab", variables=values)
+    assert call.dataset_prompt == PromptReference(id="sums", version="0123456789ab", variables=values)
     assert call.dialogue is not None
     assert list(call.dialogue.messages) == []
-    assert read(input=None, gateway={"prompt": {"id": "sums"}}).prompt == PromptReference(id="sums")
+    assert read(input=None, gateway={"prompt": {"id": "sums"}}).dataset_prompt == PromptReference(id="sums")
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"default": None}}}
