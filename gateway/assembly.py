@@ -15,8 +15,9 @@ The delivery layers of each model, from the client to the engine:
     FirstTokenGate  waits for the first content, so that an earlier failure can be retried (one gate per target)
     a backend       completions, chat, litellm, embedded or scripted (one backend per target)
 
-Embedded models accept lists and ``n``, so they have no ``SplitCalls``. To add a layer, add one line to
-``_delivery``. State that must survive a reload is a field of ``SharedResources``.
+Embedded models accept lists and ``n``, so they have no ``SplitCalls``. A layer around one target or all targets is a
+line of ``_delivery``, one around the cache of ``_route``. State that must survive a reload is a field of
+``SharedResources``.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ def log_call(record: Record) -> None:
         record.duration, "?" if prompt is None else prompt, "?" if completion is None else completion,
     )  # fmt: skip
     line = LINE
-    if outcome != "ok" or record.failed_attempts or record.key or record.cache or record.misspelled:
-        line += _more(record).replace("%", "%%")
+    if optional := _optional(record):
+        line += "".join([f" {name}={shown(value)}" for name, value in optional.items()]).replace("%", "%%")
     # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.
     handlers = CALLS.root.handlers
     if fast_paths.ENABLED and handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
@@ -35,9 +35,9 @@ def log_call(record: Record) -> None:
         CALLS.log(level, line, *values, extra={"fields": _fields(record)})
 
 
-def _more(record: Record) -> str:
-    """Return the optional fields of the log line. ``docs/operations.md`` lists them."""
-    more = {
+def _optional(record: Record) -> dict[str, str]:
+    """Return the fields of the log line that are not empty. ``docs/operations.md`` lists them."""
+    fields = {
         "key": record.key,
         "cache": record.cache,
         "failed": ",".join(record.failed_attempts),
@@ -45,11 +45,15 @@ def _more(record: Record) -> str:
         "path": record.path,
         "error": record.refusal,
     }
-    return "".join([f" {name}={shown(value)}" for name, value in more.items() if value])
+    return {name: value for name, value in fields.items() if value}
 
 
 def _fields(record: Record) -> dict[str, object]:
-    """Return the fields of the log line in JSON."""
+    """Return the fields of the log line in JSON. Lists stay lists."""
+    optional: dict[str, object] = {**_optional(record)}
+    optional.pop("failed", None)  # see ``failed_attempts``
+    if record.misspelled:
+        optional["notices"] = record.misspelled
     return {
         "event": "call",
         "request_id": record.request_id,
@@ -64,9 +68,5 @@ def _fields(record: Record) -> dict[str, object]:
         "seconds": round(record.duration, 4),
         "prompt_tokens": record.prompt_tokens,
         "completion_tokens": record.completion_tokens,
-        **({"key": record.key} if record.key else {}),
-        **({"cache": record.cache} if record.cache else {}),
-        **({"notices": record.misspelled} if record.misspelled else {}),
-        **({"path": record.path} if record.path else {}),
-        **({"error": record.refusal} if record.refusal else {}),
+        **optional,
     }
