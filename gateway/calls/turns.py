@@ -15,7 +15,7 @@ from gateway.calls.timeline import CallTimeline
 from gateway.core.call import MAX_TURNS, Call
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, UpstreamError
-from gateway.core.events import Completion, total_usage
+from gateway.core.events import Completion, Usage, total_usage
 from gateway.core.frozen import dataclass
 from gateway.template.chat.passthrough import as_sent
 from gateway.template.dataset.multi_turn import turn_requests
@@ -42,24 +42,33 @@ async def run_turns(
     If a turn fails, the next fallback model answers all turns again. Raises the error of the last model.
     ``begin`` is called for each turn before the backend is opened. One total timeout limits all turns together.
     """
-    models = FallbackModels(route, call, timeline.attempt_log)
-    while True:
-        try:
-            turns = await _answers(models, timeline, begin)
-        except UpstreamError as error:
-            if await models.following(error, prepare_turns) is None:
-                raise
-            timeline.restart()
-        else:
-            timeline.usage = total_usage([turn.completion.usage for turn in turns])
-            timeline.render = sum([turn.prepared.render_seconds or 0.0 for turn in turns])
-            return models.route, turns
+    models, used = FallbackModels(route, call, timeline.attempt_log), list[Usage | None]()
+    try:
+        while True:
+            try:
+                turns = await _answers(models, timeline, begin, used)
+            except UpstreamError as error:
+                if await models.following(error, prepare_turns) is None:
+                    raise
+                timeline.restart()
+            else:
+                timeline.render = sum([turn.prepared.render_seconds or 0.0 for turn in turns])
+                return models.route, turns
+    finally:
+        if used:  # the limits and the record count the turns of failed models too
+            timeline.usage = total_usage(used)
 
 
 async def _answers(
-    models: FallbackModels, timeline: CallTimeline, begin: Callable[[Route, Prepared], None]
+    models: FallbackModels,
+    timeline: CallTimeline,
+    begin: Callable[[Route, Prepared], None],
+    used: list[Usage | None],
 ) -> list[TurnAnswer]:
-    """Run all turns at the current model. Raises the error of the first turn that fails."""
+    """Run all turns at the current model, and append the token counts of each turn to ``used``.
+
+    Raises the error of the first turn that fails.
+    """
     route, call = models.route, models.call
     prompts, render = _of_prompt(route, call) if call.dataset_prompt is not None else _of_messages(call)
     turns: list[TurnAnswer] = []
@@ -78,6 +87,7 @@ async def _answers(
             completion = await events.whole()
         assert isinstance(completion, Completion)
         answer = completion.choices[0].text
+        used.append(completion.usage)
         turns.append(TurnAnswer(prepared=prepared, completion=completion))
 
 

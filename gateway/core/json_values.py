@@ -73,6 +73,8 @@ def corrected(value: Any, changes: Mapping[KeyPath, Any], path: KeyPath = ()) ->
         return changes[path]
     if isinstance(value, (list, tuple)):
         return [corrected(entry, changes, (*path, number)) for number, entry in enumerate(value)]
+    if value is None and any(one[: len(path)] == path for one in changes):
+        value = {}  # a section without settings
     if not isinstance(value, Mapping):
         return value
     keys = dict.fromkeys([*value, *[one[-1] for one in changes if one[:-1] == path]])

@@ -82,6 +82,14 @@ MISTAKES: dict[str, tuple[dict[str, str], list[str]]] = {
         ],
     ),
     # ---------------------------------------------------------------- keys
+    "a model without settings": (
+        {"gateway.yaml": "models:\n  demo:\n"},
+        [
+            "gateway.yaml:2 models.demo.template: is missing. The name of a file in `meta_templates/`, or `chat`, "
+            "which sends messages unchanged.",
+            "gateway.yaml:2 models.demo.targets: has no targets; add at least one entry with the setting speaks",
+        ],
+    ),
     "a misspelled key": (
         gateway(target='speaks: completions, url: "http://127.0.0.1:1/v1", engin: vllm'),
         ['gateway.yaml:5 models.demo.targets[0].engin: unknown key (did you mean "engine"?)'],

@@ -77,6 +77,13 @@ def test_the_answer_of_another_model_says_so(served: Gateway, up: FaultyUpstream
     assert '"model":"good"' in answer.text
 
 
+def tokens(served: Gateway) -> float:
+    """The tokens that the client's key has used."""
+    assert served.wait_until_idle()
+    series = served.runtime.metrics.snapshot().series["gateway_key_tokens_total"]
+    return sum(value for (key, _, _), (value, *_) in series.items() if key == "all")
+
+
 @pytest.mark.parametrize(
     ("model", "error"),
     [("tires", "upstream_error"), ("drops", "upstream_disconnected")],
@@ -85,9 +92,13 @@ def test_the_answer_of_another_model_says_so(served: Gateway, up: FaultyUpstream
 def test_a_dialogue_starts_again_whole_with_the_next_model(
     served: Gateway, up: FaultyUpstream, model: str, error: str
 ) -> None:
-    before = up.request_count
+    before, counted = up.request_count, tokens(served)
     answer = served.http.post("/v1/chat/completions", json={"model": model, "gateway": TURNS})
     body = answer.json()
+    turn = body["gateway"]["turns"][0]["usage"]["total_tokens"]
+    assert tokens(served) - counted == body["usage"]["total_tokens"] + turn, (
+        "the answered turn of the failed model counts"
+    )
     assert answer.status_code == 200, body
     assert (body["model"], answer.headers["x-gateway-model"]) == ("good", "good")
     turns = body["gateway"]["turns"]

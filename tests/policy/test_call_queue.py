@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
+from gateway.config.sections.templates import BUILT_IN
+from gateway.config.snapshot import LimitsPolicy, ModelSpec, PolicySpec
+from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import Overloaded
 from gateway.policy.access.call_queue import CallQueue
+from gateway.policy.access.limits import Concurrency, Limiter
+from gateway.policy.access.rates import Charge, MemoryRates, RateBalance
 from gateway.telemetry.metrics import Metrics
 
 
@@ -143,5 +149,30 @@ def test_a_full_queue_refuses_the_last_call_of_the_longest_line_for_a_key_with_n
             queue.leave()
         await asyncio.wait(greedy)
         assert (queue.running, queue.waiting) == (0, 0)
+
+    asyncio.run(run())
+
+
+class SlowRates(MemoryRates):
+    """Rates that are asked over a network."""
+
+    async def take(self, charges: Sequence[Charge]) -> list[RateBalance] | None:
+        await asyncio.sleep(0)
+        return await super().take(charges)
+
+
+def test_a_call_whose_rates_are_asked_during_a_shutdown_does_not_wait() -> None:
+    async def run() -> None:
+        limits = LimitsPolicy(requests_per_minute=1000, concurrency=1, queue_wait=30, queue_size=5)
+        model = ModelSpec(name="m", template=BUILT_IN, policy=PolicySpec(name="p", limits=limits), targets=())
+        limiter = Limiter({"m": model}, (), SlowRates(), Concurrency(Metrics().queue_length))
+        limiter.activate()
+        running = await limiter.admit(ANONYMOUS, model, 1, 1, lambda _: None)
+        late = asyncio.create_task(limiter.admit(ANONYMOUS, model, 1, 1, lambda _: None))
+        await asyncio.sleep(0)
+        limiter.drain()
+        with pytest.raises(Overloaded, match="shutting down"):
+            await late
+        running.end()
 
     asyncio.run(run())

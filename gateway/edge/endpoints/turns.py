@@ -12,6 +12,7 @@ from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import run_turns
 from gateway.core.call import Call
+from gateway.core.events import total_usage
 from gateway.edge.endpoints.writer import response_writer
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.edge.provenance import provenance
@@ -31,7 +32,8 @@ async def respond(
     last = turns[-1]
     call = replace(call, model=route.spec.name)
     writer = response_writer(writer_class, replace(call, explain=False), route, last.prepared, timeline)
-    body = writer.whole(replace(last.completion, usage=timeline.usage))
+    usage = total_usage([turn.completion.usage for turn in turns])
+    body = writer.whole(replace(last.completion, usage=usage))
     body["gateway"] = {
         **(explanation(route, last.prepared, timeline) if call.explain else {}),
         "turns": [

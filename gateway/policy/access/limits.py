@@ -11,7 +11,7 @@ from gateway.config.snapshot import KeyLimits, KeySpec, LimitsPolicy, ModelSpec
 from gateway.core.caller import Caller
 from gateway.core.errors import RateLimitExceeded
 from gateway.core.record import Record
-from gateway.policy.access.call_queue import CallQueue
+from gateway.policy.access.call_queue import SHUTTING_DOWN, CallQueue, refusal
 from gateway.policy.access.rates import Charge, RateBalance, RateStore
 from gateway.telemetry.metrics import NumberSeries
 
@@ -59,6 +59,8 @@ class Concurrency:
         """Name of a key → the number of its running calls, for keys that limit concurrent calls."""
         self.queues: dict[str, CallQueue] = {}
         """Model → the queue of the model."""
+        self.draining = False
+        """True: the process ends, and no call may wait for a slot any more."""
 
 
 class Limiter:
@@ -69,6 +71,7 @@ class Limiter:
     ) -> None:
         self.store = store
         self.running = concurrency.running
+        self._concurrency = concurrency
         self._queues = concurrency.queues
         self._queue_length = concurrency.queue_length
         self._models = frozenset(name for name, model in models.items() if model.policy.limits != LimitsPolicy())
@@ -84,7 +87,8 @@ class Limiter:
             queue.limit(limits.concurrency or 0, limits.queue_wait, limits.queue_size)
 
     def drain(self) -> None:
-        """Refuse the calls that wait for a slot, also those of older configurations."""
+        """Refuse the calls that wait for a slot or will wait, also those of older configurations."""
+        self._concurrency.draining = True
         for queue in self._queues.values():
             queue.drain()
 
@@ -123,6 +127,8 @@ class Limiter:
                     permit.headers = _headers(charges, balances)
                     _refuse(charges, balances, permit.headers)
                     permit.charges = tokens
+            if self._concurrency.draining:
+                raise refusal("draining", SHUTTING_DOWN)
             if model.name in self._limited:
                 queue = self._queues[model.name]
                 await queue.enter(name, waited)

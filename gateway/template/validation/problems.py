@@ -35,6 +35,10 @@ class Problems:
         """Add a mistake. The message describes what is wrong and what to do."""
         self.found.append(SpecProblem(path, message))
 
+    def has(self, path: KeyPath) -> bool:
+        """Return whether there is a mistake at this path."""
+        return any(one.path == path for one in self.found)
+
     def mapping(self, value: Any, path: KeyPath) -> Mapping[str, Any]:
         """Return the mapping without null entries. A null means that the key is missing."""
         if isinstance(value, Mapping):

@@ -130,8 +130,9 @@ def _check_examples(spec: TemplateSpec, problems: Problems) -> None:
         if not example.messages:
             problems.add((*path, "messages"), "an example needs `messages`: add at least one {role, content}")
         for place, message in enumerate(example.messages):
-            if isinstance(message, Mapping):
-                _check_message(message, (*path, "messages", place), problems)
+            where = (*path, "messages", place)
+            if isinstance(message, Mapping) and not problems.has(where):
+                _check_message(message, where, problems)
 
 
 def _check_message(message: Mapping[str, Any], path: KeyPath, problems: Problems) -> None:

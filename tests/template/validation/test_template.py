@@ -239,3 +239,9 @@ def test_an_example_that_cannot_be_rendered_says_why() -> None:
     [(path, told)] = tried(PLAIN, {"messages": [{"role": "tool", "content": "x"}], "prompt": ""})
     assert path == ("examples", 0, "messages")
     assert 'no role for "tool"' in told
+
+
+def test_a_message_of_an_example_that_is_no_mapping_has_one_problem() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec({**PLAIN, "examples": [{"messages": ["hi"], "prompt": ""}]}, name="t")
+    assert [problem.path for problem in caught.value.problems] == [("examples", 0, "messages", 0)]
