@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from operator import attrgetter
+from typing import Any
 
 from gateway.core import fast_paths
 from gateway.core.record import Record
@@ -11,6 +13,20 @@ from gateway.telemetry.log_writer import LogWriter
 
 CALLS = logging.getLogger("gateway.calls")
 LINE = "%s %s model=%s status=%d outcome=%s target=%s attempts=%d seconds=%.4f tokens=%s+%s"
+
+OPTIONAL = {
+    "key": "key",
+    "cache": "cache",
+    "failed": "failed_attempts",
+    "notices": "misspelled",
+    "path": "path",
+    "error": "refusal",
+}
+"""Name in the log line → field of ``Record``, for fields that are left out if empty. See ``docs/operations.md``."""
+SEPARATORS = {"failed": ",", "notices": "; "}
+"""Field whose value is a list → the separator of its items in the log line. Notices contain commas."""
+
+_optional_values = attrgetter(*OPTIONAL.values())
 
 
 def log_call(record: Record) -> None:
@@ -25,8 +41,10 @@ def log_call(record: Record) -> None:
         record.duration, "?" if prompt is None else prompt, "?" if completion is None else completion,
     )  # fmt: skip
     line = LINE
-    if optional := _optional(record):
-        line += "".join([f" {name}={shown(value)}" for name, value in optional.items()]).replace("%", "%%")
+    if any(_optional_values(record)):
+        for name, value in _optional(record).items():
+            text = SEPARATORS[name].join(value) if name in SEPARATORS else value
+            line += f" {name}={shown(text)}".replace("%", "%%")
     # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.
     handlers = CALLS.root.handlers
     if fast_paths.ENABLED and handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
@@ -35,25 +53,15 @@ def log_call(record: Record) -> None:
         CALLS.log(level, line, *values, extra={"fields": _fields(record)})
 
 
-def _optional(record: Record) -> dict[str, str]:
-    """Return the fields of the log line that are not empty. ``docs/operations.md`` lists them."""
-    fields = {
-        "key": record.key,
-        "cache": record.cache,
-        "failed": ",".join(record.failed_attempts),
-        "notices": "; ".join(record.misspelled),
-        "path": record.path,
-        "error": record.refusal,
-    }
-    return {name: value for name, value in fields.items() if value}
+def _optional(record: Record) -> dict[str, Any]:
+    """Return the optional fields that are not empty."""
+    return {name: value for name, value in zip(OPTIONAL, _optional_values(record), strict=True) if value}
 
 
 def _fields(record: Record) -> dict[str, object]:
     """Return the fields of the log line in JSON. Lists stay lists."""
-    optional: dict[str, object] = {**_optional(record)}
+    optional = _optional(record)
     optional.pop("failed", None)  # see ``failed_attempts``
-    if record.misspelled:
-        optional["notices"] = record.misspelled
     return {
         "event": "call",
         "request_id": record.request_id,

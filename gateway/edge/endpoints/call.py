@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import NoReturn
 
 from gateway.calls.admission.admit import Admitted, admit, model_of_refused
 from gateway.calls.timeline import CallTimeline
@@ -17,6 +18,7 @@ from gateway.edge.error_response import send_error
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
 from gateway.policy.access.call_queue import SHUTTING_DOWN, refusal
+from gateway.policy.access.limits import Permit
 from gateway.telemetry.call_log import log_call
 
 LOG = logging.getLogger("gateway.edge")
@@ -41,7 +43,11 @@ class CallHandler:
         end = ("internal_error", 500, "")
         try:
             try:
-                admitted = await self._admit(request, timeline)
+                if state.draining or state.running > state.stack.snapshot.server.max_in_flight:
+                    await self._refuse(request, timeline)
+                omit = self._endpoint.for_tokenizers
+                found = await admit(request, state.stack, self._endpoint.read, timeline, may_omit_model=omit)
+                admitted = found if found.permit is None else self._use(found, found.permit, request)
                 await self._endpoint.respond(request, admitted.call, admitted.route, timeline)
                 end = ("ok", request.status, "")
             except asyncio.CancelledError:
@@ -53,6 +59,8 @@ class CallHandler:
             end = (gone.outcome, CLIENT_CLOSED_REQUEST, phase)
             drop_tracebacks(gone)
         except GatewayError as error:
+            if admitted is None:
+                self._refused(request, error)
             end = (error.code, request.status or error.status, "")
             is_attempt = timeline.attempts and (error.upstream_status or isinstance(error, UpstreamError))
             if not is_attempt:  # a failed attempt has a line with its reason
@@ -77,27 +85,26 @@ class CallHandler:
             state.metrics.record(record)
             log_call(record)
 
-    async def _admit(self, request: HttpRequest, timeline: CallTimeline) -> Admitted:
-        """Admit a call, or refuse it because of its facts, of load or of a shutdown."""
-        endpoint, state, stack = self._endpoint, self._state, self._state.stack
-        try:
-            if state.draining or state.running > stack.snapshot.server.max_in_flight:
-                with suppress(GatewayError, TimeoutError):
-                    timeline.count_for(await model_of_refused(request, stack))
-                raise self._refusal(request)
-            admitted = await admit(request, stack, endpoint.read, timeline, may_omit_model=endpoint.for_tokenizers)
-            if (permit := admitted.permit) is not None:
-                request.extra_headers += _header_block(permit.headers)
-                if state.draining:
-                    permit.end()
-                    raise self._refusal(request)
-        except RateLimitExceeded as error:
-            request.extra_headers += _header_block(error.headers)
-            raise
-        except Overloaded as error:
-            state.metrics.count("gateway_shed_total", error.shed_reason)
-            raise
+    async def _refuse(self, request: HttpRequest, timeline: CallTimeline) -> NoReturn:
+        """Refuse a call because of load or a shutdown, before its body is read."""
+        with suppress(GatewayError, TimeoutError):
+            timeline.count_for(await model_of_refused(request, self._state.stack))
+        raise self._refusal(request)
+
+    def _use(self, admitted: Admitted, permit: Permit, request: HttpRequest) -> Admitted:
+        """Add the headers of a permit to the response. Release the permit if a shutdown began in the meantime."""
+        request.extra_headers += _header_block(permit.headers)
+        if self._state.draining:
+            permit.end()
+            raise self._refusal(request)
         return admitted
+
+    def _refused(self, request: HttpRequest, error: GatewayError) -> None:
+        """Add the headers of a refusal to its response, and count a refusal because of load."""
+        if isinstance(error, RateLimitExceeded):
+            request.extra_headers += _header_block(error.headers)
+        elif type(error) is Overloaded:  # a call that the end of a shutdown interrupts is not refused
+            self._state.metrics.count("gateway_shed_total", error.shed_reason)
 
     def _refusal(self, request: HttpRequest) -> Overloaded:
         """Return the error for a call that cannot run now."""
