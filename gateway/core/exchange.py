@@ -80,6 +80,16 @@ class AttemptLog:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The JSON that an answer must be, if the client requested structured output (``response_format``)."""
+
+    schema: Mapping[str, Any] | None = None
+    """The JSON Schema of the answer. None: any JSON object (``json_object``)."""
+    name: str = ""
+    """The client's name for the schema. Empty for ``json_object``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """One request to one model, in OpenAI's parameter names.
 
@@ -100,6 +110,9 @@ class Exchange:
     stops: tuple[str, ...] = ()
     """Stop strings: first the template's, then the client's."""
     stop_token_ids: tuple[int, ...] = ()
+    answer_format: AnswerFormat | None = None
+    """The format to which a text target must constrain its answer. None: any text. Message targets get the parameter
+    ``response_format`` instead."""
     stream: bool = False
     """True: the target is asked for a stream. The events are the same with and without a stream."""
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
