@@ -105,7 +105,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     if route.output_parsing is not None and not whole:
         parsing = route.output_parsing.of(dialogue, prompt, call.stops)
     effective = parameters.effective(call)
-    if effective.default_limit:
+    if effective.default_limit and (whole or route.tokens is not None or route.engine_tokenizer is not None):
         effective = await _limited(route, prompt, effective, whole=whole)
     params = effective.params
     if dialogue.options.continue_final and not text:

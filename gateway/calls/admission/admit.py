@@ -108,9 +108,10 @@ def _check_head(request: IncomingRequest, limit: int) -> None:
         _check_content_type(request.header("content-type"))
     if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() not in (b"", b"identity"):
         raise UnsupportedEncoding("the request body is compressed; send the body without content-encoding")
-    length = headers.get(b"content-length", b"") if request.buffered_body is None else b""
-    if length.isdigit() and int(length) > limit:
-        raise body_too_large(limit)
+    if request.buffered_body is None:
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > limit:
+            raise body_too_large(limit)
 
 
 def _name_model(body: dict[str, Any], model: str) -> None:
