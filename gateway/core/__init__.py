@@ -8,7 +8,6 @@
 ``exchange``     the request to a backend; the protocols ``Backend`` and ``Events``; the log of attempts
 ``events``       the events of an answer, and a whole answer
 ``words``        words of a message: quoted, escaped, shortened; the word that was probably meant
-``record``       the record of a finished call
 ``errors``       the tree of errors
 ``text_splice``  direct forwarding of streamed text
 ``json_values``  nesting depth and texts of JSON values; places in values and schemas
