@@ -35,7 +35,7 @@ from gateway.core.events import Begun, Delta, Finish, TokenLogprob, Usage
 from gateway.policy.access.api_keys import Keyring
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.sse import SseParser
-from gateway.stream.stop_cutter import StopCutter
+from gateway.stream.stops.stop_cutter import StopCutter
 from gateway.telemetry.call_log import log_call
 from gateway.telemetry.log_writer import LogWriter
 from gateway.telemetry.metrics import Metrics

@@ -21,6 +21,18 @@ OPENAI_STOPS = 4
 """The number of stop strings that OpenAI's API accepts."""
 
 
+ConstraintForm = Literal["vllm", "text", "object"]
+"""How a constraint field has a JSON Schema: in vLLM's object of constraints, as JSON text, or as a JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintField:
+    """The field of an engine's ``/completions`` that constrains an answer to JSON."""
+
+    name: str
+    form: ConstraintForm
+
+
 @dataclass(frozen=True, slots=True)
 class EngineCapabilities:
     """How one family of servers differs from OpenAI's API."""
@@ -55,6 +67,8 @@ class EngineCapabilities:
     prompt and the length of the context."""
     media_addresses: bool = True
     """True: the gateway sends addresses of media to the server, and the server fetches the media."""
+    constraint: ConstraintField | None = None
+    """The field that constrains the answer of ``/completions`` to JSON; None: the engine has no such field."""
     chat_stops: int | None = None
     """The number of stop strings that the engine's chat endpoint accepts; None: no limit."""
 
@@ -84,6 +98,10 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
                 "include_reasoning mm_processor_kwargs"
             ),
             renders=True,
+            # vllm/sampling_params.py, StructuredOutputsParams: one of json (a schema), json_object (true) and others;
+            # vLLM 0.12 removed the earlier fields guided_json and others, and ignores them. With --reasoning-parser,
+            # the constraint waits for the end of a reasoning that a prompt may never begin (vllm-project/vllm#57726).
+            constraint=ConstraintField("structured_outputs", "vllm"),
         ),
         # SGLang, python/sglang/srt/entrypoints/openai/protocol.py: its CompletionRequest has no
         # add_special_tokens and ignores unknown fields, so a BOS in the text has to be removed.
@@ -101,21 +119,42 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             ),
             chat=words("chat_template_kwargs continue_final_message separate_reasoning stream_reasoning"),
             renders=True,
+            # CompletionRequest.json_schema is a string. serving_completions.py (004c82e0) writes {"type": "object"} for
+            # json_object. --reasoning-parser suspends the constraint, as in vLLM (sgl-project/sglang#11971).
+            constraint=ConstraintField("json_schema", "text"),
         ),
-        # llama.cpp and llama-cpp-python. llama-cpp-python was observed to ignore n and include_usage and to answer 500
-        # to lists of prompts. A string always gets the BOS that the model's metadata ask for.
+        # llama.cpp's own server; also llama-cpp-python, except for JSON constraints and prompts of token ids. A string
+        # always gets the BOS that the model's metadata ask for.
         "llamacpp": EngineCapabilities(
             adds_bos=True,
             choices=False,
             lists=False,
             ignored=frozenset({"prompt_logprobs", "return_token_ids"}),
-            token_prompts=True,  # llama.cpp's own server; llama-cpp-python answers 500
+            token_prompts=True,  # llama-cpp-python answers 500
             explicit=MappingProxyType({"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}),
             sampling=words(
                 "cache_prompt grammar min_p mirostat mirostat_eta mirostat_mode mirostat_tau n_probs repeat_penalty "
                 "response_format top_k typical_p"
             ),
             chat=words("add_generation_prompt reasoning_format"),
+            # tools/server/server-task.cpp (00efb3e1): the schema is converted to a grammar. The field has no effect in
+            # a body with the key grammar, even if its value is null.
+            constraint=ConstraintField("json_schema", "object"),
+        ),
+        # llama-cpp-python, llama_cpp/server/types.py and app.py (0.3.35): CreateCompletionRequest has no other field
+        # than these, and ignores unknown fields. app.py excludes n and best_of. It was observed to ignore
+        # include_usage, and to answer 500 to lists of prompts and to token ids.
+        "llamacpp-python": EngineCapabilities(
+            adds_bos=True,
+            choices=False,
+            lists=False,
+            token_prompts=False,
+            missing=frozenset({"best_of"}),
+            ignored=words("json_schema prompt_logprobs return_token_ids"),
+            explicit=MappingProxyType({"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}),
+            sampling=words(
+                "grammar logit_bias_type min_p min_tokens mirostat_eta mirostat_mode mirostat_tau repeat_penalty top_k"
+            ),
         ),
         # TGI, the router's CompletionRequest: model, prompt (string or list), max_tokens, seed, suffix, stream, stop,
         # the two penalties, temperature, top_p. TGI has been in maintenance since 2025-12.

@@ -23,7 +23,7 @@ from gateway.core.prompt import Messages, Notice, Prompt, PromptMetadata
 from gateway.policy.admit.parameters import EffectiveParameters
 from gateway.policy.markers.role_boundaries import SafePrompt
 from gateway.stream.output_parser import ParserOptions
-from gateway.stream.stop_cutter import stops_to_cut
+from gateway.stream.stops.stop_cutter import stops_to_cut
 
 RENDERER_ARGUMENTS = frozenset({
     "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length",

@@ -17,7 +17,7 @@ from gateway.core.prompt import Prompt, Segment
 from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.output_parser import OutputParser
-from gateway.stream.stop_cutter import StopCutter
+from gateway.stream.stops.stop_cutter import StopCutter
 from gateway.template.base import Template
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec

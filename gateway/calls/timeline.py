@@ -10,10 +10,10 @@ from gateway.calls.answer.cut_answers import CutAnswers
 from gateway.core.caller import ANONYMOUS
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.core.exchange import AttemptLog
-from gateway.core.record import Record
 from gateway.storage.recorder import CallRecording
 from gateway.stream.output_parser import OutputParser
 from gateway.telemetry.metrics import NumberSeries
+from gateway.telemetry.record import Record
 
 UNKNOWN_MODEL = "unknown"
 """The model name in metrics and log lines for a call whose model is not known yet."""

@@ -22,7 +22,7 @@ from gateway.core.errors import Problem
 from gateway.template.dataset.spec import PromptSpec
 from gateway.template.spec import TemplateSpec
 
-Engine = Literal["openai", "vllm", "sglang", "llamacpp", "tgi"]
+Engine = Literal["openai", "vllm", "sglang", "llamacpp", "llamacpp-python", "tgi"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from typing import Any, Literal
 from gateway.config.snapshot import RecordingsSpec
 from gateway.core.events import Delta, Event, delta_size
 from gateway.core.exchange import Exchange, RecordedExchange
-from gateway.core.record import Record
 from gateway.storage.sqlite_file import open_database, used_bytes
+from gateway.telemetry.record import Record
 from gateway.version import VERSION
 from gateway.wire.redaction import NOTHING, Redaction, RedactionTimeout, Redactor
 from gateway.wire.stored_events import dump_json, named_events

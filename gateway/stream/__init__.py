@@ -4,9 +4,7 @@
 ``surrogates``          lone UTF-16 surrogates in JSON strings
 ``finish_reason``       engines' finish reasons, translated to OpenAI's
 ``stages``              the steps between the events of a backend and those for the client
-``stop_search``         search for stop strings in text that arrives in pieces
-``stop_cutter``         cuts events at stop strings
-``token_alignment``     positions of tokens in the text
+``stops``               the search for stop strings, and the cut
 ``prompt_logprobs``     log probabilities of a prompt's tokens
 ``reasoning``           separates reasoning and answer
 ``tool_calls``          formats of tool calls

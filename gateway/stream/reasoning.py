@@ -13,7 +13,7 @@ in streams.) The rules:
 from __future__ import annotations
 
 from gateway.core.answer_markers import Thinking
-from gateway.stream.stop_search import StopScanner
+from gateway.stream.stops.stop_search import StopScanner
 
 MAX_BLANK = 64 * 1024
 

@@ -5,7 +5,7 @@ The stages of an answer stand in a list, in this order. Each receives the events
 
     TokenData      reads token ids and log probabilities of the prompt (``calls/answer/token_data.py``)
     LogprobCheck   requires log probabilities, if the client requested them
-    StopCutter     cuts the text at stop strings (``stop_cutter.py``)
+    StopCutter     cuts the text at stop strings (``stops/stop_cutter.py``)
     TokenCounter   keeps the text, if the gateway can count its tokens
     OutputParser   separates content, reasoning and tool calls (``output_parser.py``)
 """

@@ -7,4 +7,5 @@ log_writer          writes log lines in a thread
 merge               adds up the metrics of several processes, and writes them for /metrics
 metric_definitions  the table of metrics
 metrics             updates the metrics for each finished call
+record              the record of a finished call
 """

@@ -7,9 +7,9 @@ from operator import attrgetter
 from typing import Any
 
 from gateway.core import fast_paths
-from gateway.core.record import Record
 from gateway.telemetry.log_event import shown
 from gateway.telemetry.log_writer import LogWriter
+from gateway.telemetry.record import Record
 
 CALLS = logging.getLogger("gateway.calls")
 LINE = "%s %s model=%s status=%d outcome=%s target=%s attempts=%d seconds=%.4f tokens=%s+%s"

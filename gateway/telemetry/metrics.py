@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from prometheus_client.process_collector import ProcessCollector
 
-from gateway.core.record import Record
 from gateway.telemetry.merge import MetricsSnapshot
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Labels
+from gateway.telemetry.record import Record
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

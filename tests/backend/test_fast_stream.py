@@ -19,7 +19,7 @@ from gateway.core.errors import GatewayError
 from gateway.core.events import Delta
 from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.sse import SseParser
-from gateway.stream.stop_search import stop_set
+from gateway.stream.stops.stop_search import stop_set
 
 pytestmark = pytest.mark.skipif(not fast_paths.ENABLED, reason="compares the fast path with the general form")
 

@@ -45,7 +45,7 @@ class Heard:
 
 
 def exchange(*prompts: RawPrompt, stops: Sequence[str] = (), n: int = 1, **params: Any) -> Exchange:
-    fields = ("bos", "stop_token_ids", "stream", "stream_options", "endpoint")
+    fields = ("answer_format", "bos", "stop_token_ids", "stream", "stream_options", "endpoint")
     own = {key: params.pop(key) for key in fields if key in params}
     own.setdefault("endpoint", "completions")
     return Exchange(request_id="test", prompts=prompts, stops=tuple(stops), n=n, params=params, **own)

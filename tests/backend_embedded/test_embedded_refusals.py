@@ -18,6 +18,7 @@ from gateway.backend.embedded.request import PARAMS
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.events import Begun
+from gateway.core.exchange import AnswerFormat
 from tests.backend_embedded.conftest import DEMO, RIGHT, demo_target, exchange, hear
 
 REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name: (exchange, error, param, words)
@@ -41,6 +42,10 @@ REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name
     "stream options": (
         exchange("x", stream=True, stream_options={"include_obfuscation": True}), UnsupportedParameter,
         "stream_options.include_obfuscation", "does not accept",
+    ),
+    "an answer in JSON": (
+        exchange("x", answer_format=AnswerFormat()), UnsupportedParameter, "response_format",
+        "(speaks: embedded) cannot",
     ),
     "embeddings": (exchange("x", endpoint="embeddings"), RequestError, "model", "speaks: completions, chat"),
 }  # fmt: skip

@@ -23,12 +23,12 @@ from gateway.core.answer_markers import Thinking, ToolTokens
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.core.record import Record
 from gateway.core.text_splice import ChoiceFrame, TextSource, TextSplice
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.stages import MAX_COUNTED
 from gateway.stream.tool_calls.registry import FORMATS
+from gateway.telemetry.record import Record
 from tests.policy.responses import exchange
 
 BEGUN, STOP = Begun("m/0"), Finish(0, "stop")

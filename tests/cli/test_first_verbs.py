@@ -10,9 +10,11 @@ import pytest
 
 from gateway.cli.connecting.engine import ServedModel
 from gateway.cli.connecting.first_config import of_engine
+from gateway.cli.connecting.live_check import other_llamacpp
 from gateway.cli.options import CommandError
 from gateway.cli.verbs.demo import copy_demo
 from gateway.config.load import read_configuration
+from gateway.config.snapshot import Engine
 from gateway.config.template_models import named_in
 from tests.cli.command import command
 from tests.serving import ROOT, Gateway, gateway
@@ -233,3 +235,18 @@ def test_a_live_check_names_the_setting_that_is_wrong(served: Gateway, tmp_path:
     for problem, told in zip(problems, expected, strict=False):
         assert problem.startswith(told)
     assert "m/0  serves demo; puts the BOS <s> before a prompt" in ended.stdout.decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("engine", "owner", "phrase"),
+    [
+        ("llamacpp", "me", "; it looks like engine: llamacpp-python, not llamacpp"),
+        ("llamacpp-python", "llamacpp", "; it looks like engine: llamacpp, not llamacpp-python"),
+        ("llamacpp", "llamacpp", ""),
+        ("llamacpp-python", "me", ""),
+        ("llamacpp", "somebody", ""),
+        ("vllm", "me", ""),
+    ],
+)
+def test_the_live_check_names_the_other_server_of_llamacpp(engine: Engine, owner: str, phrase: str) -> None:
+    assert other_llamacpp(engine, owner) == phrase

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.core.record import Record
 from gateway.telemetry.metric_definitions import METRICS
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.record import Record
 from tests.deploy.test_queries import DEPLOY, DRAWN
 from tests.serving import gateway
 

@@ -201,10 +201,10 @@ ENGINES = {
             title="llama-cpp-python",
             packages=Packages(("llama-cpp-python[server]==0.3.36",)),
             command=_llama_cpp,
-            target=f'speaks: completions, url: "{{url}}", model: {NAME}, engine: llamacpp',
-            chat=f'speaks: chat, url: "{{url}}", model: {NAME}, engine: llamacpp',
+            target=f'speaks: completions, url: "{{url}}", model: {NAME}, engine: llamacpp-python',
+            chat=f'speaks: chat, url: "{{url}}", model: {NAME}, engine: llamacpp-python',
             lacks=frozenset({"stream_usage"}),
-            refusals={"token_ids": "upstream_error"},  # it answers 500
+            refusals={"token_ids": "unsupported_parameter"},  # it answers 500
         ),
         Engine(
             name="transformers",

@@ -17,9 +17,9 @@ import pytest
 from gateway.config.snapshot import RecordingsSpec
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import RecordedExchange
-from gateway.core.record import Record
 from gateway.storage.recorder import MAX_WAITING_SIZE, SCHEMA, SCHEMA_VERSION, Recorder, Recorders
 from gateway.storage.sqlite_file import open_database
+from gateway.telemetry.record import Record
 from gateway.wire.redaction import Redactor
 from tests.policy.responses import exchange
 

@@ -13,8 +13,8 @@ from gateway.core.events import Delta, Event, Finish, TokenLogprob
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.reasoning import Reasoning
 from gateway.stream.sse import SseParser
-from gateway.stream.stop_cutter import StopCutter
-from gateway.stream.stop_search import StopScanner
+from gateway.stream.stops.stop_cutter import StopCutter
+from gateway.stream.stops.stop_search import StopScanner
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
 from tests.growth import assert_linear
 

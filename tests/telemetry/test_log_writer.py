@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from gateway.core.record import Record
 from gateway.telemetry.call_log import CALLS, log_call
 from gateway.telemetry.log_writer import FORMAT, MAX_WAITING, WRITE_SECONDS, JsonFormatter, LogWriter
+from gateway.telemetry.record import Record
 from tests.journeys.process import SERVE, serving
 from tests.serving import WAIT_SECONDS, eventually
 

@@ -7,9 +7,9 @@ import pickle
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.core.record import Record
 from gateway.telemetry.merge import MetricsSnapshot, merge, without_gauges
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.record import Record
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

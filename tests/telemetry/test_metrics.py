@@ -12,10 +12,10 @@ from typing import get_args, get_type_hints
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.core.record import Record
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.record import Record
 from gateway.template.spec import TemplateSpec
 from tests.deploy import promql
 from tests.serving import ROOT, Gateway, eventually, gateway

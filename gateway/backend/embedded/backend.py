@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.backend.embedded.request import PARAMS, EngineRequest, TokenizedPrompt, read_params
 from gateway.backend.engines import EMBEDDED
 from gateway.backend.openai.request.bos import bos_rule
+from gateway.backend.openai.request.constraint import no_constraint
 from gateway.backend.openai.request.neutral_values import without_neutral_values
 from gateway.backend.openai.request.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
@@ -33,7 +34,7 @@ class EmbeddedBackend:
     def __init__(self, target: TargetSpec, engine: EmbeddedEngine) -> None:
         """Raises ``ConfigError`` for an invalid option ``token_delay``."""
         self.engine = engine
-        self._label = target.label
+        self._target = target
         self._adds_bos = target.adds_bos is not False
         self._token_delay = target.options.get("token_delay", 0.0)
         if type(self._token_delay) not in (int, float) or not 0 <= self._token_delay <= 60:
@@ -44,6 +45,8 @@ class EmbeddedBackend:
         """Submit the exchange to the engine. On exit, the engine drops the call's choices before the next step."""
         exchange, left_out = without_neutral_values(exchange, PARAMS)
         _check(exchange)
+        if exchange.answer_format is not None:
+            raise no_constraint(self._target)
         # If the template writes the BOS, no second BOS is added, also if add_special_tokens is true.
         bos = bos_rule(exchange, self.capabilities.bos_switch, self._adds_bos)
         running = self.engine.submit(await asyncio.to_thread(self._request, exchange, bos.fields))
@@ -53,7 +56,7 @@ class EmbeddedBackend:
             self.engine.cancel(running)
 
     async def _events(self, running: RunningRequest, notices: tuple[str, ...]) -> AsyncIterator[Event]:
-        yield Begun(self._label, notices=notices)
+        yield Begun(self._target.label, notices=notices)
         usage = False
         while not usage:
             output = await running.outputs.get()

@@ -18,8 +18,8 @@ from gateway.backend.embedded.sampling import Sampler, Scores, likeliest, log_so
 from gateway.backend.embedded.vocabulary import TokenDecoder, Vocabulary, token_name
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish, TokenLogprob
-from gateway.stream.stop_cutter import ChoiceCutter
-from gateway.stream.stop_search import stop_set
+from gateway.stream.stops.stop_cutter import ChoiceCutter
+from gateway.stream.stops.stop_search import stop_set
 
 PROMPT_CHUNK = 128
 """Prompt tokens of one choice in one step. The number is constant, so that scores do not depend on other choices."""

@@ -10,6 +10,7 @@ from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.answer.events import COMPLETIONS_FORMAT
 from gateway.backend.openai.base import OpenAIBackend
 from gateway.backend.openai.request.bos import bos_rule, without_bos
+from gateway.backend.openai.request.constraint import constraint_fields
 from gateway.backend.openai.request.neutral_values import is_neutral, without_neutral_values
 from gateway.backend.openai.request.request_body import add_common_fields, unverified_notice
 from gateway.config.snapshot import TargetSpec
@@ -49,6 +50,8 @@ class CompletionsBackend(OpenAIBackend):
         prompt = prompts if exchange.prompt_is_list or len(prompts) > 1 else prompts[0]
         body = {"model": self.model, **exchange.params, **rule.fields, "prompt": prompt}
         add_common_fields(body, exchange, capabilities)
+        if exchange.answer_format is not None:
+            body.update(constraint_fields(exchange.answer_format, exchange.params, self._target))
         if exchange.keep_special and SKIP_SPECIAL in self._known:
             body.setdefault(SKIP_SPECIAL, False)  # tool calls may be written in special tokens
         return body, rule.notices + left_out + unverified_notice(exchange, self._known)

@@ -14,7 +14,7 @@ from gateway.core.text_splice import TextSplice, text_source
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser
 from gateway.stream.stages import Count, LogprobCheck, Stage, TokenCounter
-from gateway.stream.stop_cutter import StopCutter, stops_to_cut
+from gateway.stream.stops.stop_cutter import StopCutter, stops_to_cut
 
 
 class ResponseStream:

@@ -7,7 +7,7 @@ are not asked, because each request would cost money.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.backend.engines import declared_capabilities
@@ -16,10 +16,12 @@ from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.cli.connecting.engine import CONNECT_SECONDS, REQUEST_SECONDS, served_models
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
-from gateway.config.snapshot import ModelSpec, Snapshot, TargetSpec
+from gateway.config.snapshot import Engine, ModelSpec, Snapshot, TargetSpec
 from gateway.core.errors import GatewayError, Problem, UpstreamAuthFailed, UpstreamModelMissing
 from gateway.core.words import quoted, suggest
 
+LLAMACPP_OWNERS: Mapping[str, Engine] = {"llamacpp": "llamacpp", "me": "llamacpp-python"}
+"""The field ``owned_by`` of the two servers of llama.cpp → the setting ``engine``. Other servers write ``me`` too."""
 TEXT = "a"
 """The text that engines are asked to tokenize."""
 
@@ -73,7 +75,7 @@ async def _ask(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
         return "not asked, because it is a provider" if target.speaks == "litellm" else "runs in this process"
     try:
         key = None if target.key is None else target.key.get_secret_value()
-        names = [served.name for served in await served_models(target.url, key, client)]
+        owners = {served.name: served.owner for served in await served_models(target.url, key, client)}
     except UpstreamAuthFailed:
         advice = "check its value" if target.key is not None else 'set key: "env:NAME"'
         raise LiveProblem("key", f"{target.url} refuses the key; {advice}") from None
@@ -81,10 +83,22 @@ async def _ask(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
         raise LiveProblem("url", f"{target.url} has no /models; the url usually ends in /v1") from None
     except GatewayError as error:
         raise LiveProblem("url", f"{target.url}: {error.message}") from None
-    if target.model not in names:
-        message = f"{target.url} does not serve {quoted(target.model)}{suggest(target.model, names)}"
+    if target.model not in owners:
+        message = f"{target.url} does not serve {quoted(target.model)}{suggest(target.model, owners)}"
         raise LiveProblem("model", f"{message}; set model to a name that this server lists")
-    return f"serves {target.model}" + await _bos(model, target, client)
+    looks = other_llamacpp(target.engine, owners[target.model])
+    return f"serves {target.model}{looks}" + await _bos(model, target, client)
+
+
+def other_llamacpp(engine: Engine, owner: str) -> str:
+    """Return a phrase if one of llama.cpp's two servers is declared, and the served model's owner is of the other one.
+
+    ``owner``: the field ``owned_by`` of the server's list of models.
+    """
+    likely = LLAMACPP_OWNERS.get(owner, engine)
+    if engine == likely or engine not in LLAMACPP_OWNERS.values():
+        return ""
+    return f"; it looks like engine: {likely}, not {engine}"
 
 
 async def _bos(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:

@@ -17,7 +17,7 @@ from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.layer import Layer
 from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.batches import IteratorEvents
-from gateway.stream.stop_cutter import StopCutter, stops_to_cut
+from gateway.stream.stops.stop_cutter import StopCutter, stops_to_cut
 
 
 @dataclass(frozen=True, slots=True)

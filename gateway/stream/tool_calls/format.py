@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Generator
 
 from gateway.core.frozen import dataclass
-from gateway.stream.stop_search import StopSet
+from gateway.stream.stops.stop_search import StopSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-from gateway.stream.stop_search import StopSet
+from gateway.stream.stops.stop_search import StopSet
 from gateway.stream.tool_calls.format import (
     Calls,
     Format,

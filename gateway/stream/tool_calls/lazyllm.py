@@ -23,7 +23,7 @@ from collections.abc import Collection, Generator
 from typing import Any
 
 from gateway.core.answer_markers import ToolTokens
-from gateway.stream.stop_search import StopScanner, stop_set
+from gateway.stream.stops.stop_search import StopScanner, stop_set
 from gateway.stream.tool_calls.format import (
     BOTH_QUOTES,
     Calls,

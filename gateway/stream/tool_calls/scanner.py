@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import groupby
 
-from gateway.stream.stop_search import StopScanner
+from gateway.stream.stops.stop_search import StopScanner
 from gateway.stream.tool_calls.format import FAULTS, Calls, Format, Piece, Region, UnparsedCall
 
 SLICE = 4096

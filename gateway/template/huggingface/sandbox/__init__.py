@@ -4,5 +4,5 @@
 ``limits``               the same environment with limits, for renders in the gateway's process
 ``compiled_template``    parses, inspects, compiles and renders a chat template
 ``subprocess_renderer``  renders in a subprocess with a time limit and a memory limit
-``worker``               the program of the subprocess
+``render_job``           the job of the subprocess
 """

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
-from gateway.stream.stop_cutter import StopCutter
+from gateway.stream.stops.stop_cutter import StopCutter
 from tests.stream.slicing import sliced, slicings
-from tests.stream.test_stop_search import STOPS
+from tests.stream.stops.test_stop_search import STOPS
 
 STOP = Finish(0, "stop")
 CUT = Finish(0, "stop", matched="<eob>", source="gateway")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.events import TokenLogprob
-from gateway.stream.token_alignment import MAX_AHEAD, TokenAligner
+from gateway.stream.stops.token_alignment import MAX_AHEAD, TokenAligner
 
 
 def token(text: str, raw: bytes | None = None) -> TokenLogprob:

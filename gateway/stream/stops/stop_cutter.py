@@ -22,8 +22,8 @@ from gateway.core.events import Choice, Delta, Event, Finish
 from gateway.core.exchange import Exchange
 from gateway.core.text_splice import TextSplice
 from gateway.stream.stages import Stage
-from gateway.stream.stop_search import StopScanner, StopSet, stop_set
-from gateway.stream.token_alignment import TokenAligner
+from gateway.stream.stops.stop_search import StopScanner, StopSet, stop_set
+from gateway.stream.stops.token_alignment import TokenAligner
 
 
 def stops_to_cut(exchange: Exchange) -> tuple[str, ...]:

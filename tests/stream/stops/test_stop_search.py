@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.stream.stop_search import CACHED, CACHED_LENGTH, StopScanner, StopSet, stop_set
+from gateway.stream.stops.stop_search import CACHED, CACHED_LENGTH, StopScanner, StopSet, stop_set
 from tests.stream.slicing import sliced, slicings
 
 STOPS = {  # name: (text, stops, what the client sees, the stop that matched)

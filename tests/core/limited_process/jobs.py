@@ -1,0 +1,22 @@
+"""A job for the tests of ``LimitedProcess``."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+
+from gateway.core.limited_process.process import Reply
+
+
+def do_job(job: Mapping[str, str]) -> Reply:
+    """Do what ``job["do"]`` names."""
+    match job["do"]:
+        case "loop":
+            while True:
+                pass
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "allocate":
+            return {}, "x" * 2_000_000_000
+    return {"pid": os.getpid()}, job["do"]

@@ -1,0 +1,113 @@
+"""A process with limits does jobs, is replaced when it was killed, and ends with its owner."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+
+import pytest
+
+from gateway.core.errors import Overloaded
+from gateway.core.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, ProcessEnded, Reply
+
+CPU = 0.5
+
+
+def make_process(max_waiting: int = 4) -> LimitedProcess:
+    return LimitedProcess("tests.core.limited_process.jobs", "does tests", max_waiting=max_waiting)
+
+
+def started(process: LimitedProcess) -> subprocess.Popen[bytes]:
+    child = process._process
+    assert child is not None
+    return child
+
+
+def test_a_job_is_done_in_another_process_that_serves_the_next_job_too() -> None:
+    process = make_process()
+    first, text = process.call({"do": "naïve \ud800"}, CPU)
+    second, _ = process.call({"do": "again"}, CPU)
+    assert text == "naïve \ud800"
+    assert first["pid"] == second["pid"] != os.getpid()
+    assert 0 <= first["seconds"] < CPU
+
+
+def test_the_process_is_started_by_the_first_job() -> None:
+    process = make_process()
+    assert process._process is None
+    process.call({"do": "x"}, CPU)
+    assert started(process).poll() is None
+
+
+FAILURES: dict[str, tuple[str, type[JobNotDone], str]] = {  # name: (job, error, its message)
+    "a job without an end": ("loop", JobTooSlow, "the job took longer than 0.5 s of processor time and was stopped"),
+    "a job that needs too much memory": (
+        "allocate", ProcessEnded, "the process that does tests was stopped: it used too much memory or time",
+    ),
+    "a job that ends the process": (
+        "die", ProcessEnded, "the process that does tests was stopped: it used too much memory or time",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_job_that_is_not_done_is_an_error_and_the_next_job_is_done(name: str) -> None:
+    job, kind, message = FAILURES[name]
+    process = make_process()
+    with pytest.raises(kind) as raised:
+        process.call({"do": job}, CPU)
+    assert str(raised.value) == message
+    assert process.call({"do": "next"}, CPU)[1] == "next"
+
+
+def test_a_killed_process_is_replaced() -> None:
+    process = make_process()
+    process.call({"do": "x"}, CPU)
+    first = started(process)
+    first.kill()
+    assert process.call({"do": "next"}, CPU)[1] == "next"
+    assert started(process) is not first
+
+
+def test_an_idle_process_is_stopped_and_a_later_job_starts_another() -> None:
+    process = make_process()
+    process.call({"do": "x"}, CPU)
+    first = started(process)
+    process.stop_after(60)
+    process.stop_after(0.01)
+    first.wait(30)
+    assert process.call({"do": "next"}, CPU)[1] == "next"
+
+
+def test_the_process_ends_with_its_owner_before_the_idle_time() -> None:
+    process = make_process()
+    process.call({"do": "x"}, CPU)
+    child = started(process)
+    process.stop_after(60)
+    del process
+    gc.collect()
+    assert child.poll() is not None
+
+
+def test_a_stopped_process_has_ended() -> None:
+    process = make_process()
+    process.call({"do": "x"}, CPU)
+    child = started(process)
+    process.stop()
+    process.stop()
+    assert child.poll() is not None
+
+
+def test_a_call_beyond_the_queue_is_refused_and_the_others_are_done_in_order() -> None:
+    process = make_process(max_waiting=3)
+
+    async def call_at_once() -> list[Reply | BaseException]:
+        calls = [process.call_async({"do": str(number)}, CPU) for number in range(4)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    *done, refused = asyncio.run(call_at_once())
+    assert [reply[1] for reply in done if isinstance(reply, tuple)] == ["0", "1", "2"]
+    assert isinstance(refused, Overloaded)
+    assert refused.message == "3 calls wait for the process that does tests; retry later"
