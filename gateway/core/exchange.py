@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Any, Literal, Protocol, get_args
 
+from gateway.core.answer_markers import Thinking
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Event
@@ -87,6 +88,10 @@ class AnswerFormat:
     """The JSON Schema of the answer. None: any JSON object (``json_object``)."""
     name: str = ""
     """The client's name for the schema. Empty for ``json_object``."""
+    reasoning: Thinking | None = None
+    """The markers of the reasoning that the model writes before its answer. None: the answer begins at once."""
+    call_key: str = ""
+    """The key of the arguments, if the answer is one tool call as JSON. Empty: the answer is content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +116,8 @@ class Exchange:
     """Stop strings: first the template's, then the client's."""
     stop_token_ids: tuple[int, ...] = ()
     answer_format: AnswerFormat | None = None
-    """The format to which a text target must constrain its answer. None: any text. Message targets get the parameter
-    ``response_format`` instead."""
+    """The format to which a text target must constrain its answer, made from ``params["response_format"]``. None: any
+    text. Message targets get the parameter ``response_format`` itself."""
     stream: bool = False
     """True: the target is asked for a stream. The events are the same with and without a stream."""
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)
