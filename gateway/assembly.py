@@ -2,6 +2,8 @@
 
 The delivery layers of each model, from the client to the engine:
 
+    ReasoningFirst  makes two calls if a model reasons before an answer that must be JSON; outside the recording and
+                    the cache, which handle the two calls separately
     Recording       stores the events of recorded calls; outside the cache, so that cached answers are recorded too
     Coalescing      makes one call of equal requests at the same time; outside the cache, so that a request that begins
                     while an equal answer is stored finds this answer
@@ -35,6 +37,7 @@ from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.error_mapping import address_without_secrets
 from gateway.backend.openai.health import HealthProbe
+from gateway.backend.openai.request.constraint import no_constraint, refusing_target
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.route import Route
@@ -55,6 +58,7 @@ from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.deliver.cache import Cache
 from gateway.policy.deliver.coalescing import Coalescing
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
+from gateway.policy.deliver.reasoning_first import ReasoningFirst
 from gateway.policy.deliver.recording import Recording
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.targets.circuit_breaker import BreakerKey, CircuitBreakers
@@ -69,6 +73,7 @@ from gateway.policy.markers.marker_set import MarkerSet, fold, texts_of
 from gateway.policy.markers.role_boundaries import SafeRenderer
 from gateway.storage.cache_stores import CacheStores
 from gateway.storage.recorder import Recorders
+from gateway.stream.json_schema.checker import SchemaChecker
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -91,6 +96,7 @@ class SharedResources:
     rates: RateStore
     """The request and token rates that all workers of this gateway share. Not used if the configuration has a store."""
     concurrency: Concurrency
+    schemas: SchemaChecker = field(default_factory=SchemaChecker)
     stores: dict[StoreSpec, RateStore] = field(default_factory=dict)
     """The rate stores that configurations have named so far."""
 
@@ -207,6 +213,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
         ),
         prompt_logprobs=prompt_logprobs_of(model.targets, text=form == "text"),
         output_parsing=output_parsing(model.template),
+        format_refusal=None if (target := refusing_target(model.targets)) is None else partial(no_constraint, target),
         default_tools=prompter.default_tools if prompter is not None and form == "messages" else (),
     )
 
@@ -226,6 +233,8 @@ def _route(
             backend = Coalescing(backend, model, observe)
     if model.policy.record != "off":
         backend = Recording(backend)
+    if model.template.thinking is not None and output_form(model.template) == "text":
+        backend = ReasoningFirst(backend, model.policy.delivery.timeout.total)
     media = model.policy.media
     if not all(row.media_addresses for row in rows):
         media = replace(media, https="refuse", file="refuse" if media.file == "pass" else media.file)
@@ -240,6 +249,7 @@ def _route(
         return replace(
             route,
             backend=backend,
+            schemas=shared.schemas,
             engine_tokenizer=_engine_tokenizer(model, shared),
             tokenizer_client=_tokenizer_client(model, shared),
             media=MediaRule(media),

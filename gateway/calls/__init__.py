@@ -1,17 +1,18 @@
 """The steps of one call.
 
-``admission``        the one door: client, body, model and limits of a call
-``route``            one configured model, with its template, rules and backend
-``stack``            everything that serves one configuration: the routes, the client keys, the limits
-``dataset_prompts``  the conversation of a call that names a dataset prompt
-``prepare``          the checks and the rendering before a backend is opened
-``scoring``          log-likelihoods of candidates
-``run``              the call while its backend is open
-``fallback``         the same call to another model, after a failure
-``answer``           the events that the client receives, and what is added to them
-``turns``            the requests of a dialogue with several turns
-``explain``          the explanation of a call: prompt, parameters, notices
-``timeline``         the times and counts of the call
-``tokenizing``       token ids of prompts and conversations
-``python_api``       templates, prompts and answers for Python programs, without a server
+``admission``          the one door: client, body, model and limits of a call
+``route``              one configured model, with its template, rules and backend
+``stack``              everything that serves one configuration: the routes, the client keys, the limits
+``dataset_prompts``    the conversation of a call that names a dataset prompt
+``prepare``            the checks and the rendering before a backend is opened
+``structured_output``  the format of an answer that must be JSON
+``scoring``            log-likelihoods of candidates
+``run``                the call while its backend is open
+``fallback``           the same call to another model, after a failure
+``answer``             the events that the client receives, and what is added to them
+``turns``              the requests of a dialogue with several turns
+``explain``            the explanation of a call: prompt, parameters, notices
+``timeline``           the times and counts of the call
+``tokenizing``         token ids of prompts and conversations
+``python_api``         templates, prompts and answers for Python programs, without a server
 """

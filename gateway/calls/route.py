@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -13,12 +13,14 @@ from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec
 from gateway.core.caller import Caller
 from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.errors import UnsupportedParameter
 from gateway.core.exchange import Backend, EndpointName
 from gateway.core.frozen import dataclass
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.output_parsing import OutputParsing
 from gateway.policy.admit.parameters import Form, ParameterPolicy
 from gateway.policy.markers.role_boundaries import SafeRenderer
+from gateway.stream.json_schema.checker import SchemaChecker
 from gateway.template.base import PromptListTemplate, Template
 from gateway.template.dataset.prompt import DatasetPrompt
 
@@ -57,6 +59,10 @@ class Route:
     """The kind of request that returns a prompt's log probabilities. None if the targets cannot return them."""
     output_parsing: OutputParsing | None = None
     """Chooses the parser for the answer to a chat request. None if all text of an answer is content."""
+    schemas: SchemaChecker = field(default_factory=SchemaChecker)
+    """Validates the JSON Schemas of clients, and the answers to them."""
+    format_refusal: Callable[[], UnsupportedParameter] | None = None
+    """Makes the error for a ``response_format``, if a target of strings cannot constrain its answer."""
     prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)
     """The dataset prompts, by name. All models share them."""
     default_tools: Sequence[Mapping[str, Any]] = ()

@@ -8,6 +8,7 @@ from types import TracebackType
 
 from gateway.backend.openai.error_mapping import WITHOUT_REASON
 from gateway.backend.tokenizer import count
+from gateway.calls.answer.answer_check import AnswerCheck
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.answer.token_data import TokenData
 from gateway.calls.prepare import Prepared
@@ -70,7 +71,13 @@ class CallRun:
         request, tokens = self.prepared.token_request, None
         if request is not None:
             tokens = TokenData(request, self.route, exchange, timeline)
-        return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser, tokens)
+        check = None
+        if exchange.answer_format is not None:
+            prompt = self.prepared.prompt
+            own = (*self.route.eos_stops, *(() if prompt is None else prompt.metadata.stops))
+            foreign = frozenset(exchange.stops).difference(own)
+            check = AnswerCheck(exchange.answer_format, self.route.schemas, timeline.delivery_notices, foreign)
+        return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser, tokens, check)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -134,6 +134,8 @@ class RenderOptions:
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
     """The value as the client sent it; ``template/tools.py`` parses the value."""
+    json_call: bool = False
+    """True: the model must write a whole tool call as JSON, so the prompt ends before this JSON."""
     parallel_calls: bool = True
     """False: the answer may have one tool call at most."""
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)

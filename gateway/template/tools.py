@@ -159,6 +159,8 @@ def as_json(value: Any, indent: int | None = None) -> str:
 def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice, role: str) -> tuple[Segment, ...]:
     """Return the beginning of the forced call, for the end of the prompt. A ``named`` choice includes the tool's name.
 
+    With ``json_call``, only the text before the JSON of the call is returned.
+
     Return an empty tuple if ``tool_choice`` forces no call. Raises UnsupportedParameter if the template cannot force a
     call, and InvalidValue if the last message is to be continued.
     """
@@ -176,7 +178,8 @@ def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice, role: str) 
             "tool_choice cannot force a call if continue_final_message is true; leave out one of the two",
             param="tool_choice",
         )
-    segments = [Segment(force.begin, role, "generate", True)]
-    if choice.name:
+    begin = force.begin.partition("{")[0] if dialogue.options.json_call else force.begin
+    segments = [Segment(begin, role, "generate", True)]
+    if choice.name and not dialogue.options.json_call:
         segments += [Segment(choice.name, role, "tool_choice", False), Segment(force.end, role, "generate", True)]
     return tuple([segment for segment in segments if segment.text])

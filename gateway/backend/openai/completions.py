@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gateway.backend.engines import COMPLETIONS_PARAMS
@@ -14,6 +15,7 @@ from gateway.backend.openai.request.constraint import constraint_fields
 from gateway.backend.openai.request.neutral_values import is_neutral, without_neutral_values
 from gateway.backend.openai.request.request_body import add_common_fields, unverified_notice
 from gateway.config.snapshot import TargetSpec
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.exchange import Exchange, RawPrompt
 
@@ -44,14 +46,17 @@ class CompletionsBackend(OpenAIBackend):
                 raise UnsupportedParameter(f"this model's engine does not accept {name}; leave it out", param=name)
         if not capabilities.token_prompts and any(not isinstance(prompt, str) for prompt in prompts):
             raise UnsupportedParameter("this model's engine accepts strings, not token ids", param="prompt")
+        constraint: Mapping[str, Any] = EMPTY_MAPPING
+        if exchange.answer_format is not None:
+            constraint = constraint_fields(exchange.answer_format, exchange.params, self._target)
+            params = {name: value for name, value in exchange.params.items() if name != "response_format"}
+            exchange = replace(exchange, params=params)
         exchange, left_out = without_neutral_values(exchange, self._known)
         rule = bos_rule(exchange, capabilities.bos_switch, self._adds_bos)
         prompts = without_bos(rule, prompts)
         prompt = prompts if exchange.prompt_is_list or len(prompts) > 1 else prompts[0]
-        body = {"model": self.model, **exchange.params, **rule.fields, "prompt": prompt}
+        body = {"model": self.model, **exchange.params, **constraint, **rule.fields, "prompt": prompt}
         add_common_fields(body, exchange, capabilities)
-        if exchange.answer_format is not None:
-            body.update(constraint_fields(exchange.answer_format, exchange.params, self._target))
         if exchange.keep_special and SKIP_SPECIAL in self._known:
             body.setdefault(SKIP_SPECIAL, False)  # tool calls may be written in special tokens
         return body, rule.notices + left_out + unverified_notice(exchange, self._known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from gateway.calls.answer.answer_check import AnswerCheck
 from gateway.calls.answer.token_data import TokenData
 from gateway.calls.timeline import CallTimeline
 from gateway.core.errors import SEND_AGAIN, UpstreamError, UpstreamIncomplete
@@ -21,8 +22,8 @@ class ResponseStream:
     """The events of one call as the client receives them."""
 
     __slots__ = (
-        "_counter", "_cut", "_events", "_failure", "_first", "_in_thread", "_over", "_pending", "_plain", "_source",
-        "_stages", "_streams", "_timeline", "_token_data", "_unfinished", "exhausted",
+        "_answer_check", "_counter", "_cut", "_events", "_failure", "_first", "_in_thread", "_over", "_pending",
+        "_plain", "_source", "_stages", "_streams", "_timeline", "_token_data", "_unfinished", "exhausted",
     )  # fmt: skip
 
     def __init__(
@@ -33,19 +34,22 @@ class ResponseStream:
         count: Count | None,
         parser: OutputParser | None = None,
         token_data: TokenData | None = None,
+        answer_check: AnswerCheck | None = None,
     ) -> None:
         """Create the stream. ``count``: None if the gateway cannot count tokens.
 
         ``parser``: None if all text is content. ``token_data``: None if the client requested only OpenAI's fields.
+        ``answer_check``: None if the client requested no structured output.
         """
         completes = exchange.endpoint != "embeddings"
         self._events = events
         self._timeline = timeline
         self._token_data = token_data
+        self._answer_check = answer_check
         self._streams = exchange.stream
         self._counter = None if count is None else TokenCounter(count)
         self._stages = _stages(exchange, token_data, self._counter, parser) if completes else []
-        self._plain = completes
+        self._plain = completes and answer_check is None
         """True if all stages allow that text is forwarded past them."""
         for stage in self._stages:
             self._plain = self._plain and stage.may_forward
@@ -98,6 +102,10 @@ class ResponseStream:
                 self._pending = batch
                 batch = [*batch, *await self._counter.usage()]
                 self._pending = ()
+            if batch and self._answer_check is not None:
+                batch = await self._answer_check.read(batch)
+                if self._answer_check.failure is not None:
+                    self._over, self._failure = True, self._answer_check.failure
             if batch:
                 if self._token_data is not None:
                     batch = await self._token_data.send(batch)

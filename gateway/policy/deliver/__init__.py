@@ -1,6 +1,7 @@
 """Delivery layers: backends that add one behaviour to another backend.
 
 ``layer``             base classes of a layer
+``reasoning_first``   makes two calls if a model reasons before an answer that must be JSON
 ``recording``         records the events of a call
 ``cache``             answers a repeated request from a store
 ``coalescing``        makes one call of equal requests at the same time

@@ -14,6 +14,7 @@ from gateway.backend.tokenizer import count
 from gateway.calls.answer.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.calls.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
 from gateway.calls.route import Route
+from gateway.calls.structured_output import FIELD, constrained, with_strict_call
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError
@@ -82,19 +83,14 @@ def prepare(route: Route, call: Call) -> Coroutine[Any, Any, Prepared]:
 
 async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation | None = None) -> Prepared:
     """Check and render a chat request. ``rendered``: a conversation that is used in place of the call's messages."""
-    dialogue, parameters = call.dialogue, route.parameters["chat"]
-    assert dialogue is not None
-    if route.default_tools and not dialogue.options.tools:
+    parameters = route.parameters["chat"]
+    if route.default_tools and call.dialogue is not None and not call.dialogue.options.tools:
         call = replace(call, params={**call.params, "tools": list(route.default_tools)})
     parameters.check(call)
     started = time.perf_counter()
     if rendered is None and call.dataset_prompt is not None:
         rendered = render_dataset_prompt(route, call)
-    if rendered is not None:
-        dialogue = rendered.dialogue
-    if dialogue.options.template_kwargs and route.template.spec.jinja is None:
-        _check_template_kwargs(route, dialogue.options.template_kwargs)
-        call = replace(call, params={**call.params, "chat_template_kwargs": dialogue.options.template_kwargs})
+    call, dialogue = _conversation(route, call, rendered)
     safe = await _rendered(route, call, dialogue, rendered)
     if safe.tools:
         call = replace(call, params={**call.params, "tools": safe.tools})
@@ -113,6 +109,8 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     exchange = make_exchange(route, call, prompt, params, parsing)
     if safe.breaks:
         exchange = await _as_token_ids(route, exchange, safe)
+    if text and (FIELD in params or dialogue.options.json_call):
+        exchange = await constrained(route, call, dialogue, exchange, parsing)
     notices, request = () if rendered is None else rendered.notices, None
     notices = call.notices + notices + prompt.metadata.notices + safe.notices + effective.notices
     if whole or call.unknown:
@@ -130,6 +128,18 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         token_request=request,
         markers=safe.markers,
     )
+
+
+def _conversation(route: Route, call: Call, rendered: DatasetConversation | None) -> tuple[Call, Dialogue]:
+    """Return the call and the conversation to render, with the options that the route needs."""
+    dialogue = call.dialogue if rendered is None else rendered.dialogue
+    assert dialogue is not None
+    if dialogue.options.template_kwargs and route.template.spec.jinja is None:
+        _check_template_kwargs(route, dialogue.options.template_kwargs)
+        call = replace(call, params={**call.params, "chat_template_kwargs": dialogue.options.template_kwargs})
+    if dialogue.options.tools and route.form == "text":
+        call, dialogue = with_strict_call(route, call, dialogue)
+    return call, dialogue
 
 
 async def _prepare_completion(route: Route, call: Call) -> Prepared:
