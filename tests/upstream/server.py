@@ -10,7 +10,8 @@ use it. The mode is the first part of the path, its options follow after ``;``. 
 ``/completions``, ``/chat/completions`` and ``/embeddings``, streaming if ``stream`` is set in the body. The modes are
 the rows of ``docs/spec/reliability.md`` 2.3 (column "Inject") and the engines of ``docs/spec/engines.md`` 2.1; each is
 a short function in ``modes_http.py`` (HTTP and whole answers), ``modes_stream.py`` (server-sent events),
-``modes_quirks.py`` (deviations of real engines) or ``modes_scores.py`` (log probabilities of prompts).
+``modes_quirks.py`` (deviations of real engines), ``modes_scores.py`` (log probabilities of prompts) or
+``modes_constraint.py`` (answers that must be JSON).
 ``python -m tests.upstream.server`` serves and lists the modes.
 
 The server records what it receives: ``requests`` (each with headers and body), ``active`` (requests without a complete
@@ -31,7 +32,13 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from urllib.parse import quote, unquote
 
-from tests.upstream import modes_http, modes_quirks, modes_scores, modes_stream  # noqa: F401  # these fill MODES
+from tests.upstream import (  # noqa: F401  # these fill MODES
+    modes_constraint,
+    modes_http,
+    modes_quirks,
+    modes_scores,
+    modes_stream,
+)
 from tests.upstream.modes import MODES
 from tests.upstream.reply import Reply, Request
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+import pytest
 
 from tests.upstream.modes import MODES
+from tests.upstream.modes_constraint import PROSE
 from tests.upstream.server import FaultyUpstream
 
 MATRIX = """\
@@ -51,3 +58,39 @@ def test_an_early_close_by_the_client_is_recorded() -> None:
         connection.close()
         assert up.wait(lambda: up.active == 0)
         assert len(up.closed_early) == 1
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "array", "items": {"enum": ["x", 1]}}}, "required": ["a"]}
+CONSTRAINED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # engine: the engine's field, and another engine's
+    "vllm": ({"structured_outputs": {"json": SCHEMA}}, {"json_schema": SCHEMA}),
+    "sglang": ({"json_schema": json.dumps(SCHEMA)}, {"structured_outputs": {"json": SCHEMA}}),
+    "llamacpp": ({"json_schema": SCHEMA}, {"json_schema": SCHEMA, "grammar": None}),
+    "llamacpp-python": ({"grammar": 'root ::= "{\\"a\\":[" ( "1" ( ",1" )* )? "]}"'}, {"json_schema": SCHEMA}),
+}
+
+
+def ask(up: FaultyUpstream, url: str, stream: bool, body: Mapping[str, Any]) -> tuple[str, str]:
+    """The text and the finish reason of a completion."""
+    connection = http.client.HTTPConnection("127.0.0.1", up.port)
+    path = url.removeprefix(f"http://127.0.0.1:{up.port}") + "/completions"
+    connection.request("POST", path, json.dumps({"prompt": "p", "stream": stream, **body}))
+    answer = connection.getresponse().read().decode()
+    connection.close()
+    parts = [line[6:] for line in answer.splitlines() if line.startswith("data: {")] if stream else [answer]
+    choices = [choice for part in parts for choice in json.loads(part)["choices"]]
+    return "".join(choice["text"] for choice in choices), choices[-1]["finish_reason"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("engine", CONSTRAINED)
+def test_an_engine_obeys_its_own_constraint_and_ignores_that_of_another(engine: str, stream: bool) -> None:
+    own, other = CONSTRAINED[engine]
+    mode = f"constrained-{engine}"
+    with FaultyUpstream() as up:
+        for seed in range(5):
+            text, finish = ask(up, up.url(mode, seed=seed), stream, own)
+            jsonschema.validate(json.loads(text), SCHEMA)
+            assert finish == "stop"
+        assert ask(up, up.url(mode), stream, other) == (PROSE, "stop")
+        assert ask(up, up.url(mode, cut=4), stream, own)[1] == "length"
+        assert ask(up, up.url("constraint-ignored"), stream, own) == (PROSE, "stop")
