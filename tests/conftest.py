@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import os
 import sys
+from collections.abc import Iterator
 
 # The tests start about 150 processes. Without bytecode each of them compiles the gateway and its libraries anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -17,9 +18,17 @@ sys.dont_write_bytecode = False
 import pytest  # noqa: E402  (bytecode of these imports is written too)
 from hypothesis import settings  # noqa: E402
 
+from tests.upstream.server import FaultyUpstream  # noqa: E402
+
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session")
+def up() -> Iterator[FaultyUpstream]:
+    with FaultyUpstream() as server:
+        yield server
 
 
 @pytest.hookimpl(tryfirst=True)
