@@ -1,19 +1,41 @@
-"""Settings of the whole suite: bytecode is written, and property tests use fixed examples.
+"""Settings of the whole suite: bytecode is written, property tests use fixed examples, async tests have an event loop.
 
 ``pytest --hypothesis-profile=search`` generates new examples; a failing one becomes an ``@example`` of its test.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import sys
+from collections.abc import Iterator
 
 # The tests start about 150 processes. Without bytecode each of them compiles the gateway and its libraries anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-from hypothesis import settings  # noqa: E402  (bytecode of this import is written too)
+import pytest  # noqa: E402  (bytecode of these imports is written too)
+from hypothesis import settings  # noqa: E402
+
+from tests.upstream.server import FaultyUpstream  # noqa: E402
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session")
+def up() -> Iterator[FaultyUpstream]:
+    with FaultyUpstream() as server:
+        yield server
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an ``async def`` test in an event loop of its own."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    asyncio.run(test(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}))
+    return True

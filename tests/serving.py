@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
 import threading
 import time
@@ -46,9 +47,9 @@ class HttpGateway:
         self.url = f"{self.root}/v1"
         self.http = httpx.Client(base_url=self.root, timeout=60, trust_env=False, verify=False)
 
-    def chat(self, model: str, text: str = "hi", **fields: object) -> httpx.Response:
+    def chat(self, model: str, content: Any = "hi", **fields: Any) -> httpx.Response:
         """Send a chat request with one user message."""
-        body = {"model": model, "messages": [{"role": "user", "content": text}], **fields}
+        body = {"model": model, "messages": [{"role": "user", "content": content}], **fields}
         return self.http.post("/v1/chat/completions", json=body)
 
     def metric(self, name: str, **labels: str) -> float:
@@ -93,6 +94,7 @@ class Gateway(HttpGateway):
     def __init__(self, runtime: Runtime, port: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(port)
         self.runtime = runtime
+        self.folder = runtime.loader.path.parent
         self._loop = loop
 
     def reload(self) -> bool:
@@ -129,11 +131,30 @@ def eventually(condition: Any, seconds: float = WAIT_SECONDS) -> bool:
     return bool(condition())
 
 
+Files = Mapping[str, str | Path]
+"""The files of a folder: a path in it, and a text or the file or folder to copy."""
+
+
+def write_files(folder: Path, files: Files) -> None:
+    """Write files into a folder."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            path.write_text(content, encoding="utf-8")
+        elif content.is_dir():
+            shutil.copytree(content, path)
+        else:
+            shutil.copyfile(content, path)
+
+
 @contextmanager
-def gateway(folder: Path, config: str, env: Mapping[str, str] | None = None) -> Iterator[Gateway]:
-    """Serve ``config`` (the text of a gateway.yaml) from ``folder``."""
+def gateway(
+    folder: Path, config: str, env: Mapping[str, str] | None = None, *, files: Files | None = None
+) -> Iterator[Gateway]:
+    """Serve ``config`` (the text of a gateway.yaml) from ``folder``, into which ``files`` are written."""
     path = folder / "gateway.yaml"
-    path.write_text(config, encoding="utf-8")
+    write_files(folder, {"gateway.yaml": config, **(files or {})})
     loader = ConfigLoader(path, env or {})
     runtime, snapshot = Runtime(loader), loader.load()
     bound = bind("127.0.0.1", 0)
@@ -202,11 +223,10 @@ def run_uvicorn(app: ASGIApp) -> Iterator[int]:
 
 
 @contextmanager
-def asgi_gateway(folder: Path, config: str) -> Iterator[HttpGateway]:
-    """Serve ``config`` (the text of a gateway.yaml) from ``folder`` by the ASGI application in uvicorn."""
-    path = folder / "gateway.yaml"
-    path.write_text(config, encoding="utf-8")
-    with run_uvicorn(create_app(path, {})) as port:
+def asgi_gateway(folder: Path, config: str, *, files: Files | None = None) -> Iterator[HttpGateway]:
+    """As ``gateway``, by the ASGI application in uvicorn."""
+    write_files(folder, {"gateway.yaml": config, **(files or {})})
+    with run_uvicorn(create_app(folder / "gateway.yaml", {})) as port:
         served = HttpGateway(port)
         try:
             yield served

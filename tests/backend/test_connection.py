@@ -114,18 +114,14 @@ ANSWERS: Mapping[str, tuple[bytes, Read]] = {
 
 @pytest.mark.parametrize("twice", [False, True], ids=["first", "second"])
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_is_the_same_however_it_is_sliced(name: str, twice: bool) -> None:
+async def test_an_answer_is_the_same_however_it_is_sliced(name: str, twice: bool) -> None:
     answer, expected = ANSWERS[name]
     step = max(len(answer) // 200, 1)
-
-    async def run() -> None:
-        assert await read([answer], twice=twice) == expected
-        for at in range(1, len(answer), step):
-            assert await read([answer[:at], answer[at:]], twice=twice) == expected, at
-        if len(answer) < 500:
-            assert await read([answer[at : at + 1] for at in range(len(answer))], twice=twice) == expected
-
-    asyncio.run(run())
+    assert await read([answer], twice=twice) == expected
+    for at in range(1, len(answer), step):
+        assert await read([answer[:at], answer[at:]], twice=twice) == expected, at
+    if len(answer) < 500:
+        assert await read([answer[at : at + 1] for at in range(len(answer))], twice=twice) == expected
 
 
 EXCESSIVE = {
@@ -255,26 +251,19 @@ def test_a_body_cut_short_is_no_end() -> None:
     assert (told.body, told.error) == (b"abc", "upstream_disconnected")
 
 
-def test_a_large_body_arrives_whole_through_a_paused_socket() -> None:
+async def test_a_large_body_arrives_whole_through_a_paused_socket() -> None:
     body = bytes(range(256)) * (HIGH_WATER // 64)
-
-    async def run() -> None:
-        told = await read([OK + b"content-length: %d\r\n\r\n" % len(body) + body])
-        assert told.body == body
-
-    asyncio.run(run())
+    told = await read([OK + b"content-length: %d\r\n\r\n" % len(body) + body])
+    assert told.body == body
 
 
-def test_a_request_on_a_connection_that_is_gone_fails_at_once() -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        _, connection = await loop.create_connection(lambda: Connection(loop), sock=ours)
-        theirs.close()
-        await asyncio.sleep(0.05)
-        assert connection.is_closed
-        await connection.send(b"x", b"")
-        with pytest.raises(UpstreamDisconnected):
-            await connection.read_head()
-
-    asyncio.run(run())
+async def test_a_request_on_a_connection_that_is_gone_fails_at_once() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    _, connection = await loop.create_connection(lambda: Connection(loop), sock=ours)
+    theirs.close()
+    await asyncio.sleep(0.05)
+    assert connection.is_closed
+    await connection.send(b"x", b"")
+    with pytest.raises(UpstreamDisconnected):
+        await connection.read_head()

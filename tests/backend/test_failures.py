@@ -409,12 +409,9 @@ HINT = "; check delivery.health_check.path in policy ticks"
 
 
 @pytest.mark.parametrize(("mode", "hint"), [("503", ""), ("404", HINT)])
-def test_a_failed_health_check_names_the_path_that_was_sent(up: FaultyUpstream, mode: str, hint: str) -> None:
-    async def run() -> str:
-        client = HttpClient()
-        probe = HealthProbe(target(up.url(mode)), client, "/health", timeout=30.0, policy="ticks")
-        reason = await probe.check()
-        await client.aclose()
-        return reason
-
-    assert asyncio.run(run()) == f"GET /{mode}/health was answered with status {mode}{hint}"
+async def test_a_failed_health_check_names_the_path_that_was_sent(up: FaultyUpstream, mode: str, hint: str) -> None:
+    client = HttpClient()
+    probe = HealthProbe(target(up.url(mode)), client, "/health", timeout=30.0, policy="ticks")
+    reason = await probe.check()
+    await client.aclose()
+    assert reason == f"GET /{mode}/health was answered with status {mode}{hint}"

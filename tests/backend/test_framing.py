@@ -170,20 +170,14 @@ async def compare(rng: random.Random, data: bytes, well_formed: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_good_answer_is_read_as_h11_reads_it(seed: int) -> None:
-    async def run() -> None:
-        rng = random.Random(seed)
-        for _ in range(CASES):
-            await compare(rng, good(rng), well_formed=True)
-
-    asyncio.run(run())
+async def test_a_good_answer_is_read_as_h11_reads_it(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(CASES):
+        await compare(rng, good(rng), well_formed=True)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_broken_answer_is_never_read_as_another(seed: int) -> None:
-    async def run() -> None:
-        rng = random.Random(1000 + seed)
-        for _ in range(CASES):
-            await compare(rng, broken(rng), well_formed=False)
-
-    asyncio.run(run())
+async def test_a_broken_answer_is_never_read_as_another(seed: int) -> None:
+    rng = random.Random(1000 + seed)
+    for _ in range(CASES):
+        await compare(rng, broken(rng), well_formed=False)

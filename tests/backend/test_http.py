@@ -65,19 +65,16 @@ def test_a_request_is_sent_once_and_an_immediate_close_is_called_stale(up: Fault
     assert [heard.position for heard in up.requests[before:]] == [0, 1, 0]
 
 
-def test_one_stale_connection_empties_the_pool(up: FaultyUpstream) -> None:
-    async def run() -> list[object]:
-        client = HttpClient()
-        warm = await asyncio.gather(*[post(client, up.url("slow-ttfb")) for _ in range(3)])
-        assert len(warm) == 3
-        with pytest.raises(UpstreamDisconnected):
-            await post(client, up.url("stale"))
-        before = up.connections
-        again = await post(client, up.url("stale"))
-        await client.aclose()
-        return [up.connections - before, again == warm[0]]
-
-    assert asyncio.run(run()) == [1, True]
+async def test_one_stale_connection_empties_the_pool(up: FaultyUpstream) -> None:
+    client = HttpClient()
+    warm = await asyncio.gather(*[post(client, up.url("slow-ttfb")) for _ in range(3)])
+    assert len(warm) == 3
+    with pytest.raises(UpstreamDisconnected):
+        await post(client, up.url("stale"))
+    before = up.connections
+    again = await post(client, up.url("stale"))
+    await client.aclose()
+    assert [up.connections - before, again == warm[0]] == [1, True]
 
 
 @pytest.mark.parametrize("mode", ["early-close", "reset"])
@@ -107,46 +104,35 @@ def test_a_proxy_in_the_environment_is_ignored(up: FaultyUpstream, monkeypatch: 
     assert isinstance(posts(up.url("ok"))[0], bytes)
 
 
-def test_a_body_beyond_the_limit_is_an_error(up: FaultyUpstream) -> None:
-    async def run() -> None:
-        client = HttpClient()
-        with pytest.raises(UpstreamTooLarge):
-            await post(client, up.url("ok"), limit=10)
-        await client.aclose()
-
-    asyncio.run(run())
+async def test_a_body_beyond_the_limit_is_an_error(up: FaultyUpstream) -> None:
+    client = HttpClient()
+    with pytest.raises(UpstreamTooLarge):
+        await post(client, up.url("ok"), limit=10)
+    await client.aclose()
 
 
-def test_dribbled_headers_can_be_left(up: FaultyUpstream) -> None:
+async def test_dribbled_headers_can_be_left(up: FaultyUpstream) -> None:
     """Row B07: the deadline is the caller's, and nothing resets it."""
-
-    async def run() -> None:
-        client = HttpClient()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.15):
-                await post(client, up.url("dribble-headers", ms=10))
-        assert await asyncio.to_thread(up.wait, lambda: up.active == 0)
-        await client.aclose()
-
-    asyncio.run(run())
+    client = HttpClient()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.15):
+            await post(client, up.url("dribble-headers", ms=10))
+    assert await asyncio.to_thread(up.wait, lambda: up.active == 0)
+    await client.aclose()
 
 
 @pytest.mark.parametrize("size", [0, 100, MIN_SEPARATE_BODY - 1, MIN_SEPARATE_BODY, 5 * MIN_SEPARATE_BODY])
-def test_a_body_of_any_size_arrives_whole(up: FaultyUpstream, size: int) -> None:
+async def test_a_body_of_any_size_arrives_whole(up: FaultyUpstream, size: int) -> None:
     body = {"prompt": "x" * size}
-
-    async def run() -> None:
-        client = HttpClient()
-        target = client.endpoint(up.url("ok") + "/completions", HEADERS)
-        for number in ("1", "2"):
-            answer = await target.post(json.dumps(body).encode(), {"x-request-id": number})
-            assert await read_body(answer)
-            answer.release()
-            assert up.requests[-1].body == body
-            assert up.requests[-1].headers["x-request-id"] == number
-        await client.aclose()
-
-    asyncio.run(run())
+    client = HttpClient()
+    target = client.endpoint(up.url("ok") + "/completions", HEADERS)
+    for number in ("1", "2"):
+        answer = await target.post(json.dumps(body).encode(), {"x-request-id": number})
+        assert await read_body(answer)
+        answer.release()
+        assert up.requests[-1].body == body
+        assert up.requests[-1].headers["x-request-id"] == number
+    await client.aclose()
 
 
 @pytest.mark.parametrize("url", ["", "nowhere", "ftp://127.0.0.1/v1", "http://127.0.0.1:99999/v1", "http://[/v1"])
@@ -198,17 +184,14 @@ def test_what_flows_and_what_is_read_make_the_body_together(up: FaultyUpstream, 
     assert (not flowed[1]) is FLOWING[mode]
 
 
-def test_a_flow_that_is_left_closes_the_connection(up: FaultyUpstream) -> None:
-    async def run() -> None:
-        client = HttpClient()
-        answer = await client.endpoint(up.url("never-ends") + "/completions", HEADERS).post(b'{"stream": true}')
-        await answer.read()
-        flowing = asyncio.create_task(answer.forward(lambda piece: True))
-        await asyncio.sleep(0.05)
-        flowing.cancel()
-        await asyncio.wait([flowing])
-        answer.release()
-        assert await asyncio.to_thread(up.wait, lambda: up.active == 0)
-        await client.aclose()
-
-    asyncio.run(run())
+async def test_a_flow_that_is_left_closes_the_connection(up: FaultyUpstream) -> None:
+    client = HttpClient()
+    answer = await client.endpoint(up.url("never-ends") + "/completions", HEADERS).post(b'{"stream": true}')
+    await answer.read()
+    flowing = asyncio.create_task(answer.forward(lambda piece: True))
+    await asyncio.sleep(0.05)
+    flowing.cancel()
+    await asyncio.wait([flowing])
+    answer.release()
+    assert await asyncio.to_thread(up.wait, lambda: up.active == 0)
+    await client.aclose()

@@ -100,65 +100,51 @@ async def fail_inside(backend: Backend, asked: Exchange) -> None:
         raise ZeroDivisionError
 
 
-def test_a_caller_that_fails_closes_the_upstream(up: FaultyUpstream) -> None:
-    async def run() -> None:
-        client = HttpClient()
-        backend, asked = completions_stream(up.url("never-ends"), client)
-        with pytest.raises(ZeroDivisionError):
-            await fail_inside(backend, asked)
-        assert await asyncio.to_thread(up.wait, lambda: up.active == 0, WITHIN)
-        await client.aclose()
-
-    asyncio.run(run())
+async def test_a_caller_that_fails_closes_the_upstream(up: FaultyUpstream) -> None:
+    client = HttpClient()
+    backend, asked = completions_stream(up.url("never-ends"), client)
+    with pytest.raises(ZeroDivisionError):
+        await fail_inside(backend, asked)
+    assert await asyncio.to_thread(up.wait, lambda: up.active == 0, WITHIN)
+    await client.aclose()
 
 
-def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: FaultyUpstream) -> None:
-    async def run() -> None:
-        client = HttpClient()
-        backend, asked = completions_stream(up.url("late-close"), client)
-        took: list[float] = []
-        while min(took, default=DRAIN_TIMEOUT) >= DRAIN_TIMEOUT and len(took) < 50:  # other work may delay some
-            started = time.monotonic()
-            async with backend.open(asked) as events:
-                assert [event async for event in each_event(events) if isinstance(event, Finish)]
-            took.append(time.monotonic() - started)
-        assert min(took) < DRAIN_TIMEOUT
-        assert await asyncio.to_thread(up.wait, lambda: up.active == 0, WITHIN)
-        await client.aclose()
-
-    asyncio.run(run())
+async def test_a_stream_that_has_said_all_ends_at_once_and_closes_soon(up: FaultyUpstream) -> None:
+    client = HttpClient()
+    backend, asked = completions_stream(up.url("late-close"), client)
+    took: list[float] = []
+    while min(took, default=DRAIN_TIMEOUT) >= DRAIN_TIMEOUT and len(took) < 50:  # other work may delay some
+        started = time.monotonic()
+        async with backend.open(asked) as events:
+            assert [event async for event in each_event(events) if isinstance(event, Finish)]
+        took.append(time.monotonic() - started)
+    assert min(took) < DRAIN_TIMEOUT
+    assert await asyncio.to_thread(up.wait, lambda: up.active == 0, WITHIN)
+    await client.aclose()
 
 
-def test_cancel_churn_loses_no_connection(up: FaultyUpstream) -> None:
+async def test_cancel_churn_loses_no_connection(up: FaultyUpstream) -> None:
     """Row T2 in small: many hang-ups, then everything still works."""
-
-    async def run() -> None:
-        client = HttpClient()
-        backend, asked = completions_stream(up.url("never-ends"), client)
-        tasks = [asyncio.create_task(first_events(backend, asked, 99999)) for _ in range(40)]
-        await asyncio.sleep(0.15)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        assert await asyncio.to_thread(up.wait, lambda: up.active == 0, WITHIN)
-        good, asked = completions_stream(up.url("ok"), client)
-        for _ in range(10):
-            assert len(await first_events(good, asked, 99)) > 5
-        await client.aclose()
-
-    asyncio.run(run())
+    client = HttpClient()
+    backend, asked = completions_stream(up.url("never-ends"), client)
+    tasks = [asyncio.create_task(first_events(backend, asked, 99999)) for _ in range(40)]
+    await asyncio.sleep(0.15)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert await asyncio.to_thread(up.wait, lambda: up.active == 0, WITHIN)
+    good, asked = completions_stream(up.url("ok"), client)
+    for _ in range(10):
+        assert len(await first_events(good, asked, 99)) > 5
+    await client.aclose()
 
 
-def test_a_finished_stream_leaves_its_connection_for_the_next(up: FaultyUpstream) -> None:
+async def test_a_finished_stream_leaves_its_connection_for_the_next(up: FaultyUpstream) -> None:
     before = up.connections
-
-    async def run() -> None:
-        client = HttpClient()
-        backend, asked = completions_stream(up.url("ok"), client)
-        for _ in range(3):
-            await first_events(backend, asked, 99)
-            await asyncio.sleep(0.01)
-        await client.aclose()
-
-    asyncio.run(run())
+    client = HttpClient()
+    backend, asked = completions_stream(up.url("ok"), client)
+    for _ in range(3):
+        await first_events(backend, asked, 99)
+        await asyncio.sleep(0.01)
+    await client.aclose()
     assert up.connections == before + 1

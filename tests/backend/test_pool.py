@@ -124,26 +124,22 @@ CASES = [(name, waits) for name in ROWS for waits in (0.0, 0.08) if waits or nam
 
 
 @pytest.mark.parametrize(("name", "waits"), CASES)
-def test_the_next_call_gets_its_own_answer(name: str, waits: float) -> None:
+async def test_the_next_call_gets_its_own_answer(name: str, waits: float) -> None:
     upstream, expected, kept = ROWS[name]
     upstream = Upstream(upstream.script, upstream.closes, upstream.reads_body)
-
-    async def run() -> None:
-        async with await asyncio.start_server(upstream.serve, "127.0.0.1", 0) as server:
-            port, client = server.sockets[0].getsockname()[1], HttpClient()
-            assert await call(client, port, 10 if upstream.reads_body else 16_000_000) == expected
-            for _ in range(8):  # in steps, so that what has arrived is read even if the machine is slow
-                await asyncio.sleep(waits / 8)
-            sent = upstream.requests
-            assert [await call(client, port, 10) for _ in range(2)] == [b"next", b"next"]
-            assert upstream.requests - sent == 2
-            assert (upstream.places[1] == upstream.places[0]) is kept
-            await client.aclose()
-
-    asyncio.run(run())
+    async with await asyncio.start_server(upstream.serve, "127.0.0.1", 0) as server:
+        port, client = server.sockets[0].getsockname()[1], HttpClient()
+        assert await call(client, port, 10 if upstream.reads_body else 16_000_000) == expected
+        for _ in range(8):  # in steps, so that what has arrived is read even if the machine is slow
+            await asyncio.sleep(waits / 8)
+        sent = upstream.requests
+        assert [await call(client, port, 10) for _ in range(2)] == [b"next", b"next"]
+        assert upstream.requests - sent == 2
+        assert (upstream.places[1] == upstream.places[0]) is kept
+        await client.aclose()
 
 
-def test_bytes_that_have_arrived_before_the_next_call_are_not_its_answer() -> None:
+async def test_bytes_that_have_arrived_before_the_next_call_are_not_its_answer() -> None:
     async def answer(listener: socket.socket) -> socket.socket:
         loop = asyncio.get_running_loop()
         link, _ = await loop.sock_accept(listener)
@@ -151,18 +147,15 @@ def test_bytes_that_have_arrived_before_the_next_call_are_not_its_answer() -> No
         await loop.sock_sendall(link, NEXT)
         return link
 
-    async def run() -> None:
-        client = HttpClient()
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.setblocking(False)
-            port = listener.getsockname()[1]
+    client = HttpClient()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        answering = asyncio.create_task(answer(listener))
+        assert await call(client, port, 10) == b"next"
+        with await answering as link:
             answering = asyncio.create_task(answer(listener))
+            link.send(POISON)  # the event loop does not run between this and the next call
             assert await call(client, port, 10) == b"next"
-            with await answering as link:
-                answering = asyncio.create_task(answer(listener))
-                link.send(POISON)  # the event loop does not run between this and the next call
-                assert await call(client, port, 10) == b"next"
-                (await answering).close()
-        await client.aclose()
-
-    asyncio.run(run())
+            (await answering).close()
+    await client.aclose()

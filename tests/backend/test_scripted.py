@@ -30,27 +30,19 @@ def test_a_script_is_played_in_order() -> None:
     assert (backend.active, backend.left_early) == (0, 0)
 
 
-def test_an_error_may_come_before_or_after_the_first_event() -> None:
+async def test_an_error_may_come_before_or_after_the_first_event() -> None:
     backend = ScriptedBackend([{"error": "upstream_overloaded"}], ["a", {"error": "upstream_disconnected"}], ["b"])
-
-    async def run() -> list[tuple[str, str | None]]:
-        return [((heard := await listen(backend, exchange())).text(), heard.code) for _ in range(4)]
-
-    assert asyncio.run(run()) == [
+    assert [((heard := await listen(backend, exchange())).text(), heard.code) for _ in range(4)] == [
         ("", "upstream_overloaded"), ("a", "upstream_disconnected"), ("b", None), ("b", None),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])
-def test_leaving_early_is_noticed(count: int) -> None:
+async def test_leaving_early_is_noticed(count: int) -> None:
     backend = RecordingBackend(["a", "b", {"pause": 60}, {"finish": "stop"}])
-
-    async def run() -> None:
-        async with backend.open(exchange()) as events:
-            for _ in range(count):
-                await events.next_batch()
-
-    asyncio.run(run())
+    async with backend.open(exchange()) as events:
+        for _ in range(count):
+            await events.next_batch()
     assert (backend.active, backend.left_early) == (0, 1)
 
 

@@ -64,57 +64,44 @@ LEAVING = {"before the first event": 0, "after the first event": 1, "in the midd
 
 
 @pytest.mark.parametrize("when", LEAVING)
-def test_leaving_frees_the_place(demo: EmbeddedBackend, when: str) -> None:
-    async def story() -> None:
-        async with slow(demo, 0.01).open(ENDLESS) as events:
-            for _ in range(LEAVING[when]):
-                await events.next_batch()
-        await until_idle(demo.engine)
-
-    asyncio.run(story())
+async def test_leaving_frees_the_place(demo: EmbeddedBackend, when: str) -> None:
+    async with slow(demo, 0.01).open(ENDLESS) as events:
+        for _ in range(LEAVING[when]):
+            await events.next_batch()
+    await until_idle(demo.engine)
 
 
-def test_a_cancelled_task_frees_the_place(demo: EmbeddedBackend) -> None:
-    async def story() -> None:
-        task = asyncio.create_task(hear(slow(demo, 0.5), ENDLESS))
-        while not demo.engine.active:  # noqa: ASYNC110 - the engine has no event for this
-            await asyncio.sleep(0.002)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until_idle(demo.engine)
-
-    asyncio.run(story())
+async def test_a_cancelled_task_frees_the_place(demo: EmbeddedBackend) -> None:
+    task = asyncio.create_task(hear(slow(demo, 0.5), ENDLESS))
+    while not demo.engine.active:  # noqa: ASYNC110 - the engine has no event for this
+        await asyncio.sleep(0.002)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until_idle(demo.engine)
 
 
-def test_a_delayed_choice_is_computed_at_its_pace(demo: EmbeddedBackend) -> None:
+async def test_a_delayed_choice_is_computed_at_its_pace(demo: EmbeddedBackend) -> None:
     """The engine does not compute ahead of the delay, so the choice still runs while the client reads it."""
     delayed = exchange(RIGHT.format("1+1"), temperature=0, max_tokens=30, ignore_eos=True)
-
-    async def story() -> None:
-        async with slow(demo, 2.0).open(delayed) as batches:
-            events = each_event(batches)
-            assert isinstance(await anext(events), Begun)
-            assert isinstance(await anext(events), Delta)
-            # More steps than the delayed choice has tokens: without the pace it would have ended with these.
-            await hear(demo, exchange(RIGHT.format("1+1"), temperature=0, max_tokens=60, ignore_eos=True))
-            assert demo.engine.active == 1
-        await until_idle(demo.engine)
-
-    asyncio.run(story())
+    async with slow(demo, 2.0).open(delayed) as batches:
+        events = each_event(batches)
+        assert isinstance(await anext(events), Begun)
+        assert isinstance(await anext(events), Delta)
+        # More steps than the delayed choice has tokens: without the pace it would have ended with these.
+        await hear(demo, exchange(RIGHT.format("1+1"), temperature=0, max_tokens=60, ignore_eos=True))
+        assert demo.engine.active == 1
+    await until_idle(demo.engine)
 
 
-def test_a_cancelled_choice_does_not_wait_for_its_delay(demo: EmbeddedBackend) -> None:
-    async def story() -> None:
-        async with slow(demo, 60.0).open(ENDLESS):
-            while not demo.engine.active:  # noqa: ASYNC110 - the engine has no event for this
-                await asyncio.sleep(0.002)
-        await until_idle(demo.engine, limit=30)
-
-    asyncio.run(story())
+async def test_a_cancelled_choice_does_not_wait_for_its_delay(demo: EmbeddedBackend) -> None:
+    async with slow(demo, 60.0).open(ENDLESS):
+        while not demo.engine.active:  # noqa: ASYNC110 - the engine has no event for this
+            await asyncio.sleep(0.002)
+    await until_idle(demo.engine, limit=30)
 
 
-def test_a_step_of_the_prompt_has_no_delay(demo: EmbeddedBackend) -> None:
+async def test_a_step_of_the_prompt_has_no_delay(demo: EmbeddedBackend) -> None:
     """A prompt of three chunks gets its first token before a short prompt gets its second one."""
     delayed, first = slow(demo, 2.0), list[str]()
 
@@ -126,52 +113,39 @@ def test_a_step_of_the_prompt_has_no_delay(demo: EmbeddedBackend) -> None:
                 await anext(events)
             first.append(name)
 
-    async def story() -> None:
-        await asyncio.gather(listen("long", "1+1=?" * 60, 1), listen("short", "1+1=?", 2))
-        await until_idle(demo.engine)
-
-    asyncio.run(story())
+    await asyncio.gather(listen("long", "1+1=?" * 60, 1), listen("short", "1+1=?", 2))
+    await until_idle(demo.engine)
     assert first == ["long", "short"]
 
 
-def test_delayed_choices_take_no_place_of_others(demo: EmbeddedBackend) -> None:
+async def test_delayed_choices_take_no_place_of_others(demo: EmbeddedBackend) -> None:
     crowd = exchange(RIGHT.format("2+2"), n=100, temperature=0)
-
-    async def story() -> None:
-        async with slow(demo, 60.0).open(crowd):
-            assert (await hear(demo, exchange(RIGHT.format("1+1"), temperature=0, stops=["<eob>"]))).text() == "2"
-        await until_idle(demo.engine)
-
-    asyncio.run(story())
+    async with slow(demo, 60.0).open(crowd):
+        assert (await hear(demo, exchange(RIGHT.format("1+1"), temperature=0, stops=["<eob>"]))).text() == "2"
+    await until_idle(demo.engine)
 
 
-def test_a_cancelled_choice_leaves_the_queue(demo: EmbeddedBackend) -> None:
-    async def story() -> None:
-        patient = slow(demo, 60.0)
-        async with patient.open(exchange(RIGHT.format("2+2"), n=32, temperature=0)):
-            async with patient.open(exchange(RIGHT.format("2+2"), n=4096, temperature=0)):
-                pass
-            async with asyncio.timeout(60):
-                while demo.engine.active > 32:  # noqa: ASYNC110 - the engine has no event for this
-                    await asyncio.sleep(0.002)
-        await until_idle(demo.engine)
-
-    asyncio.run(story())
+async def test_a_cancelled_choice_leaves_the_queue(demo: EmbeddedBackend) -> None:
+    patient = slow(demo, 60.0)
+    async with patient.open(exchange(RIGHT.format("2+2"), n=32, temperature=0)):
+        async with patient.open(exchange(RIGHT.format("2+2"), n=4096, temperature=0)):
+            pass
+        async with asyncio.timeout(60):
+            while demo.engine.active > 32:  # noqa: ASYNC110 - the engine has no event for this
+                await asyncio.sleep(0.002)
+    await until_idle(demo.engine)
 
 
-def test_tokens_come_one_by_one_and_a_slow_target_slows_nobody_else(demo: EmbeddedBackend) -> None:
-    async def story() -> None:
-        async with slow(demo, 1.0).open(ENDLESS) as batches:
-            events = each_event(batches)
-            assert isinstance(await anext(events), Begun)
-            assert isinstance(await anext(events), Delta)
-            began = time.monotonic()
-            await hear(demo, exchange(RIGHT.format("1+1"), temperature=0, max_tokens=30, ignore_eos=True))
-            assert time.monotonic() - began < 20  # thirty tokens at the other's pace take 30
-            assert isinstance(await anext(events), Delta)
-        await until_idle(demo.engine)
-
-    asyncio.run(story())
+async def test_tokens_come_one_by_one_and_a_slow_target_slows_nobody_else(demo: EmbeddedBackend) -> None:
+    async with slow(demo, 1.0).open(ENDLESS) as batches:
+        events = each_event(batches)
+        assert isinstance(await anext(events), Begun)
+        assert isinstance(await anext(events), Delta)
+        began = time.monotonic()
+        await hear(demo, exchange(RIGHT.format("1+1"), temperature=0, max_tokens=30, ignore_eos=True))
+        assert time.monotonic() - began < 20  # thirty tokens at the other's pace take 30
+        assert isinstance(await anext(events), Delta)
+    await until_idle(demo.engine)
 
 
 def test_more_choices_than_seats_wait_their_turn(demo: EmbeddedBackend) -> None:
@@ -179,17 +153,13 @@ def test_more_choices_than_seats_wait_their_turn(demo: EmbeddedBackend) -> None:
     assert [heard.text(index) for index in range(100)] == ["4"] * 100
 
 
-def test_a_full_queue_is_overloaded(demo: EmbeddedBackend) -> None:
+async def test_a_full_queue_is_overloaded(demo: EmbeddedBackend) -> None:
     crowd = exchange(RIGHT.format("2+2"), n=4096, temperature=0)
-
-    async def story() -> None:
-        patient = slow(demo, 5.0)
-        async with patient.open(crowd):
-            with pytest.raises(Overloaded):
-                await hear(patient, crowd)
-        await until_idle(demo.engine)
-
-    asyncio.run(story())
+    patient = slow(demo, 5.0)
+    async with patient.open(crowd):
+        with pytest.raises(Overloaded):
+            await hear(patient, crowd)
+    await until_idle(demo.engine)
 
 
 def test_the_engine_serves_one_event_loop_after_another() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,8 @@ import pytest
 from gateway.calls.answer.cut_answers import CutAnswers
 from gateway.core.events import Delta, Finish, Usage
 from gateway.telemetry.metric_definitions import LABEL_VALUES
-from tests.serving import Gateway, gateway
+from tests.serving import Gateway
+from tests.world import gateway_fixture
 
 THOUGHT = Delta(0, fields={"reasoning_content": "hm"})
 TEXT = Delta(0, "a")
@@ -89,15 +90,8 @@ CONFIG = "models:\n" + "".join(
 )
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("cut")
-    for name, (_, script, _) in SCRIPTS.items():
-        (folder / f"{name}.yaml").write_text(script, encoding="utf-8")
-    (folder / "meta_templates").mkdir()
-    (folder / "meta_templates" / "thinks.yaml").write_text(THINKS, encoding="utf-8")
-    with gateway(folder, CONFIG) as g:
-        yield g
+FILES = {f"{name}.yaml": script for name, (_, script, _) in SCRIPTS.items()}
+served = gateway_fixture(CONFIG, {**FILES, "meta_templates/thinks.yaml": THINKS})
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -263,16 +263,13 @@ def test_after_a_stop_the_upstream_is_read_until_every_choice_has_ended() -> Non
     assert read_batches(batches, stops=("<eob>",), n=2) == (out, None, 1)
 
 
-def test_a_stop_in_one_turn_does_not_close_the_upstream_of_the_next() -> None:
-    async def run() -> list[Event]:
-        timeline, out = CallTimeline("chat", "r", 0.0), list[Event]()
-        turns: list[Batches] = [[[BEGUN, Delta(0, "a<eob>")]], [[BEGUN, Delta(0, "b"), STOP], [Usage(1, 2)]]]
-        for batches in turns:
-            response = ResponseStream(exchange(stops=("<eob>",)), ScriptedEvents(batches, None), timeline, None)
-            await _rest(response, out)
-        return out
-
-    assert asyncio.run(run())[-3:] == [Delta(0, "b"), STOP, Usage(1, 2)]
+async def test_a_stop_in_one_turn_does_not_close_the_upstream_of_the_next() -> None:
+    timeline, out = CallTimeline("chat", "r", 0.0), list[Event]()
+    turns: list[Batches] = [[[BEGUN, Delta(0, "a<eob>")]], [[BEGUN, Delta(0, "b"), STOP], [Usage(1, 2)]]]
+    for batches in turns:
+        response = ResponseStream(exchange(stops=("<eob>",)), ScriptedEvents(batches, None), timeline, None)
+        await _rest(response, out)
+    assert out[-3:] == [Delta(0, "b"), STOP, Usage(1, 2)]
 
 
 def test_a_second_end_of_a_choice_is_dropped() -> None:
@@ -379,37 +376,34 @@ def test_text_held_for_a_stop_and_a_marker_is_returned_before_the_failure() -> N
     ],
     ids=["a whole answer", "a stream", "an end"],
 )
-def test_parsing_a_long_answer_does_not_block_the_event_loop(batches: Batches) -> None:
-    async def run() -> tuple[int, float, float]:
-        started = time.process_time()
-        response = ResponseStream(
-            exchange(stream=False),
-            ScriptedEvents(batches, None),
-            CallTimeline("chat", "req_1", 0.0),
-            None,
-            OutputParser(PARSING),
-        )
-        longest, turns = 0.0, 0
+async def test_parsing_a_long_answer_does_not_block_the_event_loop(batches: Batches) -> None:
+    started = time.process_time()
+    response = ResponseStream(
+        exchange(stream=False),
+        ScriptedEvents(batches, None),
+        CallTimeline("chat", "req_1", 0.0),
+        None,
+        OutputParser(PARSING),
+    )
+    longest, turns = 0.0, 0
 
-        async def drain() -> int:
-            length = 0
-            try:
-                while batch := await response.next_batch():
-                    length += sum(len(event.text) for event in batch if isinstance(event, Delta))
-                    await asyncio.sleep(0)
-            except GatewayError:
-                pass
-            return length
+    async def drain() -> int:
+        length = 0
+        try:
+            while batch := await response.next_batch():
+                length += sum(len(event.text) for event in batch if isinstance(event, Delta))
+                await asyncio.sleep(0)
+        except GatewayError:
+            pass
+        return length
 
-        task = asyncio.ensure_future(drain())
-        while not task.done():
-            before = time.thread_time()  # time of this thread only: other work on the machine is not counted
-            await asyncio.sleep(0.001)
-            longest, turns = max(longest, time.thread_time() - before), turns + 1
-        assert turns > 3
-        return task.result(), longest, time.process_time() - started
-
-    length, longest, total = asyncio.run(run())
+    task = asyncio.ensure_future(drain())
+    while not task.done():
+        before = time.thread_time()  # time of this thread only: other work on the machine is not counted
+        await asyncio.sleep(0.001)
+        longest, turns = max(longest, time.thread_time() - before), turns + 1
+    assert turns > 3
+    length, longest, total = (task.result(), longest, time.process_time() - started)
     assert length == sum(len(event.text) for batch in batches for event in batch if isinstance(event, Delta))
     assert longest < total / 4  # nearly all of it if the answer is parsed in the event loop
 
@@ -563,33 +557,24 @@ LASTS: dict[str, Batches] = {
 
 
 @pytest.mark.parametrize("name", LASTS)
-def test_the_last_batch_is_marked_as_exhausted(name: str) -> None:
+async def test_the_last_batch_is_marked_as_exhausted(name: str) -> None:
     """The edge then ends the stream without another call, which would return nothing."""
-
-    async def run() -> Batches:
-        request = exchange(stream=True, stops=("<eob>",))
-        response = ResponseStream(
-            request, ScriptedEvents(list(LASTS[name]), None), CallTimeline("chat", "r", 0.0), None
-        )
-        out: Batches = []
-        while not response.exhausted:
-            out.append(await response.next_batch())
-        assert not await response.next_batch()
-        return out
-
-    batches = asyncio.run(run())
+    request = exchange(stream=True, stops=("<eob>",))
+    response = ResponseStream(request, ScriptedEvents(list(LASTS[name]), None), CallTimeline("chat", "r", 0.0), None)
+    out: Batches = []
+    while not response.exhausted:
+        out.append(await response.next_batch())
+    assert not await response.next_batch()
+    batches = out
     assert len(batches) == len(LASTS[name])
     assert any(isinstance(event, Finish) for event in batches[-1])
 
 
-def test_a_batch_before_an_error_is_not_marked_as_exhausted() -> None:
-    async def run() -> None:
-        upstream = ScriptedEvents([[BEGUN, Delta(0, "a")], [Usage(1, 2)]], None)
-        response = ResponseStream(exchange(stream=True), upstream, CallTimeline("chat", "r", 0.0), None)
-        assert list(await response.next_batch()) == [BEGUN, Delta(0, "a")]
-        assert list(await response.next_batch()) == [Usage(1, 2)]
-        assert not response.exhausted
-        with pytest.raises(GatewayError, match="without a finish_reason"):
-            await response.next_batch()
-
-    asyncio.run(run())
+async def test_a_batch_before_an_error_is_not_marked_as_exhausted() -> None:
+    upstream = ScriptedEvents([[BEGUN, Delta(0, "a")], [Usage(1, 2)]], None)
+    response = ResponseStream(exchange(stream=True), upstream, CallTimeline("chat", "r", 0.0), None)
+    assert list(await response.next_batch()) == [BEGUN, Delta(0, "a")]
+    assert list(await response.next_batch()) == [Usage(1, 2)]
+    assert not response.exhausted
+    with pytest.raises(GatewayError, match="without a finish_reason"):
+        await response.next_batch()

@@ -15,9 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import world as common
 from tests.edge.raw import HEAD, Reply, exchange, read_all
-from tests.serving import ROOT, WAIT_SECONDS, Gateway, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.serving import ROOT, WAIT_SECONDS, gateway
+from tests.world import world_fixture
 
 CANARY = "k4n4ry"
 """Part of request bodies; must never be part of a response."""
@@ -33,13 +34,7 @@ models:
 """
 
 
-@dataclass(frozen=True)
-class World:
-    """A gateway and its upstream."""
-
-    served: Gateway
-    up: FaultyUpstream
-
+class World(common.World):
     def post(self, body: bytes | dict[str, Any], path: str = CHAT, **headers: str) -> Reply:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -50,13 +45,8 @@ class World:
         return exchange(self.served.port, *parts)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("bad_input")
-    (folder / "policies").mkdir()
-    (folder / "policies" / "strict.yaml").write_text("params: {unknown: reject}\n")
-    with FaultyUpstream() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
-        yield World(served, up)
+FILES = {"policies/strict.yaml": "params: {unknown: reject}\n"}
+shared = world_fixture(lambda up: CONFIG.format(url=up.url("ok")), FILES, World)
 
 
 @pytest.fixture

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import pytest
 
-from tests.serving import Gateway, gateway
+from tests.serving import Gateway
+from tests.world import gateway_fixture, key_file
 
 FILES = {
-    "keys.yaml": "".join(f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}}}\n" for name in "ab"),
+    "keys.yaml": key_file({"a": "", "b": ""}),
     "policies/cached.yaml": "cache: {mode: on}\n",
     "policies/together.yaml": "cache: {mode: on, coalesce: true}\n",
     "policies/plain.yaml": "delivery: {fallback: true}\n",
@@ -34,14 +32,7 @@ models:
 """
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("cache")
-    (folder / "policies").mkdir()
-    for name, text in FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    with gateway(folder, CONFIG) as one:
-        yield one
+served = gateway_fixture(CONFIG, FILES)
 
 
 def ask(served: Gateway, text: str, key: str = "a", model: str = "cached", **fields: object) -> httpx.Response:

@@ -102,20 +102,17 @@ def test_work_without_a_cancellation_completes() -> None:
     assert ended(work) == "done"
 
 
-def test_a_disconnect_before_the_work_begins_cancels_it() -> None:
-    async def run() -> str:
-        job = Cancellation()
+async def test_a_disconnect_before_the_work_begins_cancels_it() -> None:
+    job = Cancellation()
 
-        async def owner() -> None:
-            raise AssertionError("the client is gone")
+    async def owner() -> None:
+        raise AssertionError("the client is gone")
 
-        task = asyncio.create_task(owner())
-        job.task = task
-        gone(job)
-        await asyncio.wait([task])
-        return "cancelled" if task.cancelled() else "ran"
-
-    assert asyncio.run(run()) == "cancelled"
+    task = asyncio.create_task(owner())
+    job.task = task
+    gone(job)
+    await asyncio.wait([task])
+    assert ("cancelled" if task.cancelled() else "ran") == "cancelled"
 
 
 def test_a_disconnect_at_the_end_of_the_work_is_raised() -> None:

@@ -13,6 +13,7 @@ from gateway.edge.http1.connection import client_of
 from tests.certificates import trusting, write_certificate
 from tests.edge.raw import Reply, closes, read_reply
 from tests.serving import Gateway, eventually, gateway
+from tests.world import HELLO, gateway_fixture
 
 CONFIG = """\
 server: {max_connections: 6, max_connections_per_client: 4}
@@ -20,12 +21,7 @@ models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}
 """
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("connections")
-    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
-    with gateway(folder, CONFIG) as one:
-        yield one
+served = gateway_fixture(CONFIG, HELLO)
 
 
 def connect(served: Gateway, links: ExitStack, address: str = "127.0.0.1") -> socket.socket:
@@ -81,10 +77,9 @@ def test_connections_beyond_the_total_are_refused(served: Gateway) -> None:
 @pytest.fixture(scope="module")
 def https(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, ssl.SSLContext]]:
     folder = tmp_path_factory.mktemp("tls-connections")
-    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
     write_certificate(folder, "ec")
     tls = "tls: {certificate: server.crt, key: server.key}"
-    with gateway(folder, CONFIG.replace("server: {", f"server: {{{tls}, ")) as one:
+    with gateway(folder, CONFIG.replace("server: {", f"server: {{{tls}, "), files=HELLO) as one:
         yield one, trusting(folder / "server.crt")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serving import ROOT, Gateway, gateway
+from tests.serving import ROOT, Gateway
+from tests.world import gateway_fixture
 
 CONFIG = f"""
 models:
@@ -19,12 +19,7 @@ models:
 """
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("dataset")
-    (folder / "prompts").symlink_to(ROOT / "prompts")
-    with gateway(folder, CONFIG) as running:
-        yield running
+served = gateway_fixture(CONFIG, {"prompts": ROOT / "prompts"})
 
 
 def post(served: Gateway, options: dict[str, Any], path: str = "/v1/chat/completions", **fields: Any) -> Any:

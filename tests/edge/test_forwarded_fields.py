@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
 
 from gateway.backend.openai.request.control_fields import STEERING
-from tests.serving import Gateway, eventually, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.serving import eventually
+from tests.world import World, world_fixture
 
 CONFIG = """
 models:
@@ -27,38 +25,16 @@ models:
   forced: {{template: chat, policy: forced, targets: [{{speaks: chat, url: "{url}", engine: vllm}}]}}
   carried: {{template: chat, policy: carried, targets: [{{speaks: chat, url: "{url}"}}]}}
 """
-POLICIES = {
-    "forced": "params: {force: {chat_template_kwargs: {enable_thinking: false}}}",
-    "carried": "media: {https: refuse}",
-    "allowing": "params: {allow: [lora_path]}",
-    "dropping": "params: {unknown: drop, allow: [priority]}",
-    "careful": "params: {unknown: reject, allow: [priority, top_k]}",
+FILES = {
+    "policies/forced.yaml": "params: {force: {chat_template_kwargs: {enable_thinking: false}}}",
+    "policies/carried.yaml": "media: {https: refuse}",
+    "policies/allowing.yaml": "params: {allow: [lora_path]}",
+    "policies/dropping.yaml": "params: {unknown: drop, allow: [priority]}",
+    "policies/careful.yaml": "params: {unknown: reject, allow: [priority, top_k]}",
 }
 
 
-@dataclass(frozen=True)
-class World:
-    """A gateway and its upstream."""
-
-    served: Gateway
-    up: FaultyUpstream
-
-    def chat(self, model: str, content: Any = "hi", **fields: Any) -> httpx.Response:
-        return self.served.chat(model, content, **fields)
-
-    def sent(self) -> Any:
-        """The last body that the upstream received."""
-        return self.up.requests[-1].body
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("passing_on")
-    (folder / "policies").mkdir()
-    for name, text in POLICIES.items():
-        (folder / "policies" / f"{name}.yaml").write_text(text)
-    with FaultyUpstream() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
-        yield World(served, up)
+world = world_fixture(lambda up: CONFIG.format(url=up.url("ok")), FILES)
 
 
 def error(answer: httpx.Response) -> tuple[int, str, str]:
@@ -72,13 +48,13 @@ IMAGE = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}
 
 
 def test_an_https_image_is_forwarded_unchanged_to_a_chat_target(world: World) -> None:
-    assert world.chat("talk", IMAGE).status_code == 200
+    assert world.served.chat("talk", IMAGE).status_code == 200
     assert world.sent()["messages"] == [{"role": "user", "content": IMAGE}]
 
 
 def test_a_policy_refuses_https_images(world: World) -> None:
     before = world.up.request_count
-    status, code, message = error(world.chat("carried", IMAGE))
+    status, code, message = error(world.served.chat("carried", IMAGE))
     assert (status, code) == (400, "media_not_allowed")
     assert "must be a data: URI" in message
     assert world.up.request_count == before
@@ -86,7 +62,7 @@ def test_a_policy_refuses_https_images(world: World) -> None:
 
 @pytest.mark.parametrize("url", ["https://example.com/a.png", "file:///etc/passwd", "data:image/png;base64,AAAA"])
 def test_a_text_model_refuses_images_before_the_policy(world: World, url: str) -> None:
-    status, code, message = error(world.chat("text", [{"type": "image_url", "image_url": {"url": url}}]))
+    status, code, message = error(world.served.chat("text", [{"type": "image_url", "image_url": {"url": url}}]))
     assert (status, code) == (400, "media_not_supported")
     assert message.startswith("this model accepts only text")
 
@@ -98,7 +74,7 @@ def test_a_text_model_refuses_images_before_the_policy(world: World, url: str) -
 def test_a_control_field_is_refused_by_name(world: World, field: str) -> None:
     before = world.up.request_count
     for model in ("text", "talk"):
-        status, code, message = error(world.chat(model, **{field: 1}))
+        status, code, message = error(world.served.chat(model, **{field: 1}))
         assert (status, code) == (400, "forbidden_parameter")
         assert f"params.allow: [{field}]" in message
     assert world.up.request_count == before
@@ -118,7 +94,7 @@ def test_control_fields_are_refused_for_raw_prompts_and_embeddings(world: World)
 def test_a_policy_allows_the_control_fields_that_it_lists(
     world: World, model: str, sent: dict[str, Any], left_out: set[str]
 ) -> None:
-    answer = world.chat(model, **sent, **dict.fromkeys(left_out, 1))
+    answer = world.served.chat(model, **sent, **dict.fromkeys(left_out, 1))
     assert answer.status_code == 200, answer.text
     assert sent.items() <= world.sent().items()
     assert left_out.isdisjoint(world.sent())
@@ -127,19 +103,19 @@ def test_a_policy_allows_the_control_fields_that_it_lists(
 
 @pytest.mark.parametrize("model", ["allowing", "careful"])
 def test_a_policy_refuses_control_fields_that_it_does_not_list(world: World, model: str) -> None:
-    assert error(world.chat(model, request_id="a"))[:2] == (400, "forbidden_parameter")
+    assert error(world.served.chat(model, request_id="a"))[:2] == (400, "forbidden_parameter")
 
 
 @pytest.mark.parametrize("field", ["top_k", "min_p", "repetition_penalty", "ignore_eos", "structured_outputs"])
 def test_sampling_fields_of_engines_are_forwarded(world: World, field: str) -> None:
-    assert world.chat("text", **{field: 1}).status_code == 200
+    assert world.served.chat("text", **{field: 1}).status_code == 200
     assert world.sent()[field] == 1
 
 
 def test_a_misspelled_field_is_in_the_header_and_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    meant = world.chat("rendering", tempratur=0)
-    other = world.chat("rendering", mirostat=1)
+    meant = world.served.chat("rendering", tempratur=0)
+    other = world.served.chat("rendering", mirostat=1)
     notice = "unverified_parameter: tempratur (did you mean temperature?)"
     assert meant.headers["x-gateway-notice"] == notice
     assert other.headers["x-gateway-notice"] == "unverified_parameter: mirostat"
@@ -158,14 +134,14 @@ def test_a_misspelled_field_is_in_the_header_and_in_the_log(world: World, caplog
 
 @pytest.mark.parametrize("model", ["rendering", "rendering-too"])
 def test_template_variables_are_forwarded_to_an_engine_that_renders(world: World, model: str) -> None:
-    answer = world.chat(model, chat_template_kwargs={"enable_thinking": False})
+    answer = world.served.chat(model, chat_template_kwargs={"enable_thinking": False})
     assert answer.status_code == 200
     assert world.sent()["chat_template_kwargs"] == {"enable_thinking": False}
     assert "unverified_parameter" not in answer.headers.get("x-gateway-notice", "")
 
 
 def test_a_policy_s_variables_win_over_the_client_s(world: World) -> None:
-    answer = world.chat("forced", chat_template_kwargs={"enable_thinking": True})
+    answer = world.served.chat("forced", chat_template_kwargs={"enable_thinking": True})
     assert world.sent()["chat_template_kwargs"] == {"enable_thinking": False}
     assert "forced_parameter: chat_template_kwargs" in answer.headers["x-gateway-notice"]
 
@@ -181,7 +157,8 @@ def test_an_embeddings_request_with_a_conversation_is_refused(world: World, fiel
 
 @pytest.mark.parametrize("model", ["talk", "text"])
 def test_template_variables_are_forwarded_to_no_other_target(world: World, model: str) -> None:
-    assert error(world.chat(model, chat_template_kwargs={"enable_thinking": False}))[:2] == (400, "forbidden_parameter")
+    answer = world.served.chat(model, chat_template_kwargs={"enable_thinking": False})
+    assert error(answer)[:2] == (400, "forbidden_parameter")
 
 
 @pytest.mark.parametrize("fields", [
@@ -190,7 +167,7 @@ def test_template_variables_are_forwarded_to_no_other_target(world: World, model
 ], ids=str)  # fmt: skip
 def test_no_request_chooses_the_template_of_an_engine(world: World, fields: dict[str, Any]) -> None:
     before = world.up.request_count
-    assert error(world.chat("rendering", **fields))[:2] == (400, "forbidden_parameter")
+    assert error(world.served.chat("rendering", **fields))[:2] == (400, "forbidden_parameter")
     assert world.up.request_count == before
 
 

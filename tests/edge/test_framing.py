@@ -249,9 +249,6 @@ async def compare(seed: int, data: bytes, good: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_accepted_requests_are_read_as_by_h11(seed: int) -> None:
-    async def run() -> None:
-        for data, good in cases(seed):
-            await compare(seed, data, good)
-
-    asyncio.run(run())
+async def test_accepted_requests_are_read_as_by_h11(seed: int) -> None:
+    for data, good in cases(seed):
+        await compare(seed, data, good)

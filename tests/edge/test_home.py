@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
@@ -18,7 +16,8 @@ from jsonschema import Draft202012Validator
 from gateway.edge.about.models import MODEL_PATH
 from gateway.edge.app import App
 from gateway.version import VERSION
-from tests.serving import Gateway, gateway
+from tests.serving import Gateway
+from tests.world import HELLO, gateway_fixture, key_file
 
 MODELS = """
 models:
@@ -29,23 +28,12 @@ models:
 KEY = {"authorization": "Bearer gk_some"}
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("home")
-    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
-    with gateway(folder, MODELS) as served:
-        yield served
+served = gateway_fixture(MODELS, HELLO)
 
 
-@pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway whose key ``gk_some`` may not use the model ``secret``."""
-    folder = tmp_path_factory.mktemp("keyed")
-    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
-    digest = hashlib.sha256(b"gk_some").hexdigest()
-    (folder / "keys.yaml").write_text(f'some: {{sha256: "{digest}", models: [open-*]}}')
-    with gateway(folder, "keys: {file: keys.yaml}\n" + MODELS) as served:
-        yield served
+KEY_FILE = key_file({"gk_some": "models: [open-*]"})
+keyed = gateway_fixture("keys: {file: keys.yaml}\n" + MODELS, {**HELLO, "keys.yaml": KEY_FILE})
+"""A gateway whose key ``gk_some`` may not use the model ``secret``."""
 
 
 class Page(HTMLParser):

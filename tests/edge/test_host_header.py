@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.config.sections.server import is_loopback
 from tests.edge.raw import Reply, exchange
-from tests.serving import Gateway, gateway
+from tests.serving import Gateway
+from tests.world import HELLO, gateway_fixture
 
-SCRIPT = "[Hello, {finish: stop}]"
 MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 
 
-def serve(folder: Path, server: str = "") -> Iterator[Gateway]:
-    (folder / "hello.yaml").write_text(SCRIPT)
-    with gateway(folder, f"server: {{{server}}}\n" + MODELS) as served:
-        yield served
+def serve(server: str) -> Any:
+    return gateway_fixture(f"server: {{{server}}}\n" + MODELS, HELLO)
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    yield from serve(tmp_path_factory.mktemp("plain"))
+plain = serve("")
 
 
-@pytest.fixture(scope="module")
-def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    yield from serve(tmp_path_factory.mktemp("named"), 'allowed_hosts: ["Gateway.Example"]')
+named = serve('allowed_hosts: ["Gateway.Example"]')
 
 
-@pytest.fixture(scope="module")
-def anyone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    yield from serve(tmp_path_factory.mktemp("anyone"), 'allowed_hosts: ["*"]')
+anyone = serve('allowed_hosts: ["*"]')
 
 
-@pytest.fixture(scope="module")
-def other_loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    yield from serve(tmp_path_factory.mktemp("other"), "host: 127.0.0.2")
+other_loopback = serve("host: 127.0.0.2")
 
 
 def ask(served: Gateway, *hosts: str, version: str = "1.1", path: str = "/v1/models") -> Reply:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests.serving import Gateway, gateway
+from tests.serving import Gateway
+from tests.world import HELLO, gateway_fixture
 
 KEYS = {"all": "gk_all", "some": "gk_some", "old": "gk_old"}
 
@@ -33,14 +33,11 @@ models:
 """
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("keys")
-    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
-    digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in KEYS.items()}
-    (folder / "keys.yaml").write_text(KEY_FILE.format(**digests))
-    with gateway(folder, CONFIG) as served:
-        yield served
+FILES = {
+    **HELLO,
+    "keys.yaml": KEY_FILE.format(**{name: hashlib.sha256(key.encode()).hexdigest() for name, key in KEYS.items()}),
+}
+served = gateway_fixture(CONFIG, FILES)
 
 
 def bearer(key: str) -> dict[str, str]:

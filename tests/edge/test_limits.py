@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
 import httpx
 import pytest
 
-from tests.serving import Gateway, eventually, gateway
+from tests.serving import Gateway, eventually
+from tests.world import gateway_fixture, key_file
 
 FILES = {
-    "keys.yaml": "".join(
-        f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}, limits: {limits}}}\n"
-        for name, limits in {
-            "three": "{requests_per_minute: 3}",
-            "tokens": "{tokens_per_minute: 1000}",
-            "uncounted": "{tokens_per_minute: 1000}",
-            "single": "{concurrency: 1}",
-            "free": "{}",
-            "other": "{}",
-        }.items()
-    ),
+    "keys.yaml": key_file({
+        "three": "limits: {requests_per_minute: 3}",
+        "tokens": "limits: {tokens_per_minute: 1000}",
+        "uncounted": "limits: {tokens_per_minute: 1000}",
+        "single": "limits: {concurrency: 1}",
+        "free": "limits: {}",
+        "other": "limits: {}",
+    }),
     "policies/two.yaml": "limits: {requests_per_minute: 2}\n",
     "policies/queue.yaml": "limits: {concurrency: 1, queue_wait: 60s, queue_size: 1}\n",
     "policies/impatient.yaml": "limits: {concurrency: 1, queue_wait: 10ms}\n",
@@ -32,7 +28,7 @@ FILES = {
     "uncounted.yaml": "[hello, {finish: stop}]\n",
     "held.yaml": "[hello, {pause: 600}]\n",
     "slow.yaml": "[{pause: 1.5}, hello, {finish: stop}]\n",
-}
+}  # fmt: skip
 MODELS = {
     "open": ("default", "quick"),
     "limited": ("two", "quick"),
@@ -44,18 +40,11 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("limits")
-    (folder / "policies").mkdir()
-    for name, text in FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    config = "keys: {file: keys.yaml}\nmodels:\n" + "".join(
-        f"  {name}: {{template: chat, policy: {policy}, targets: [{{speaks: scripted, script: {script}.yaml}}]}}\n"
-        for name, (policy, script) in MODELS.items()
-    )
-    with gateway(folder, config) as one:
-        yield one
+CONFIG = "keys: {file: keys.yaml}\nmodels:\n" + "".join(
+    f"  {name}: {{template: chat, policy: {policy}, targets: [{{speaks: scripted, script: {script}.yaml}}]}}\n"
+    for name, (policy, script) in MODELS.items()
+)
+served = gateway_fixture(CONFIG, FILES)
 
 
 def ask(served: Gateway, model: str, key: str, **fields: object) -> httpx.Response:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from tests.edge.raw import exchange
-from tests.serving import Gateway, eventually, gateway
+from tests.serving import Gateway, eventually
+from tests.world import gateway_fixture
 
 CONFIG = """
 models:
@@ -26,19 +26,13 @@ prompt_template:
 KEY = "gw-test-key"
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("refusals")
-    (folder / "prompts").mkdir()
-    (folder / "prompts/picture.yaml").write_text(PICTURE, encoding="utf-8")
-    (folder / "says.yaml").write_text("[hi, {finish: stop}]")
-    (folder / "keys.yaml").write_text(
-        f"k: {{sha256: {hashlib.sha256(KEY.encode()).hexdigest()}, models: [open, text]}}\n"
-        f"last-year: {{sha256: {hashlib.sha256(b'gone').hexdigest()}, expires: 2020-01-01}}\n",
-        encoding="utf-8",
-    )
-    with gateway(folder, CONFIG) as served:
-        yield served
+FILES = {
+    "prompts/picture.yaml": PICTURE,
+    "says.yaml": "[hi, {finish: stop}]",
+    "keys.yaml": f"k: {{sha256: {hashlib.sha256(KEY.encode()).hexdigest()}, models: [open, text]}}\n"
+    f"last-year: {{sha256: {hashlib.sha256(b'gone').hexdigest()}, expires: 2020-01-01}}\n",
+}
+served = gateway_fixture(CONFIG, FILES)
 
 
 def post(path: str, body: str, *fields: str) -> bytes:

@@ -6,17 +6,17 @@ import json
 import logging
 import math
 import socket
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
 
+from tests import world as common
 from tests.edge.raw import HEAD
-from tests.serving import Gateway, eventually, gateway
+from tests.serving import eventually
 from tests.upstream.modes_scores import FAULTS, logprob
 from tests.upstream.server import FaultyUpstream
+from tests.world import world_fixture
 
 PATH = "/v1/loglikelihood"
 MARKED = """
@@ -81,13 +81,7 @@ TALKS = {
 }
 
 
-@dataclass(frozen=True)
-class World:
-    """A gateway and its upstream."""
-
-    served: Gateway
-    up: FaultyUpstream
-
+class World(common.World):
     def ask(self, model: str, **fields: Any) -> httpx.Response:
         candidates = {} if "prompt" in fields else {"candidates": TEXTS}
         return self.served.http.post(PATH, json={"model": model, **candidates, **fields})
@@ -97,32 +91,28 @@ class World:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def sent(self, number: int) -> list[Any]:
+    def last(self, number: int) -> list[Any]:
         """The last bodies that the upstream received; requests of one call have no order."""
         return [request.body for request in self.up.requests[-number:]]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("loglikelihood")
-    (folder / "policies").mkdir()
-    (folder / "meta_templates").mkdir()
-    (folder / "meta_templates" / "marked.yaml").write_text(MARKED)
-    for name, text in POLICIES.items():
-        (folder / "policies" / f"{name}.yaml").write_text(text)
-    (folder / "prompts").mkdir()
-    for name, text in PROMPTS.items():
-        (folder / "prompts" / f"{name}.yaml").write_text(text)
-    with FaultyUpstream() as up:
-        lines = ["models:"]
-        for model, (template, target, options) in TARGETS.items():
-            url = up.url(MODES.get(model, "scores"), **options)
-            lines.append(f'  {model}: {{template: {template}, targets: [{{{target}, url: "{url}"}}]}}')
-        for policy in POLICIES:
-            target = f'{{speaks: completions, url: "{up.url("scores")}"}}'
-            lines.append(f"  {policy}: {{template: sft-demo, policy: {policy}, targets: [{target}]}}")
-        with gateway(folder, "\n".join(lines)) as served:
-            yield World(served, up)
+def config(up: FaultyUpstream) -> str:
+    lines = ["models:"]
+    for model, (template, target, options) in TARGETS.items():
+        url = up.url(MODES.get(model, "scores"), **options)
+        lines.append(f'  {model}: {{template: {template}, targets: [{{{target}, url: "{url}"}}]}}')
+    for policy in POLICIES:
+        target = f'{{speaks: completions, url: "{up.url("scores")}"}}'
+        lines.append(f"  {policy}: {{template: sft-demo, policy: {policy}, targets: [{target}]}}")
+    return "\n".join(lines)
+
+
+FILES = {
+    "meta_templates/marked.yaml": MARKED,
+    **{f"policies/{name}.yaml": text for name, text in POLICIES.items()},
+    **{f"prompts/{name}.yaml": text for name, text in PROMPTS.items()},
+}
+world = world_fixture(config, FILES, World)
 
 
 def total(text: str) -> float:
@@ -151,7 +141,7 @@ def test_a_string_is_scored_from_its_second_token_on(world: World, model: str) -
 
 def test_a_string_is_sent_unchanged_with_the_fields_of_lm_eval(world: World) -> None:
     world.scores("no-bos")
-    sent = world.sent(2)
+    sent = world.last(2)
     assert {body["prompt"] for body in sent} == set(TEXTS.values())
     for body in sent:
         assert (body["echo"], body["logprobs"], body["max_tokens"], body["stream"]) == (True, 1, 1, False)
@@ -160,7 +150,7 @@ def test_a_string_is_sent_unchanged_with_the_fields_of_lm_eval(world: World) -> 
 def test_a_conversation_is_rendered_complete(world: World) -> None:
     body = world.scores("no-bos", candidates=TALKS)
     text = "<HUMAN>: 1+1=?<eoh>\n<BOT>: 2<eob>\n"
-    assert text in {one["prompt"] for one in world.sent(2)}
+    assert text in {one["prompt"] for one in world.last(2)}
     found = body["candidates"]["a"]
     assert (found["logprob"], found["tokens"], found["characters"]) == (total(text[1:]), len(text) - 1, len(text))
 
@@ -170,7 +160,7 @@ def test_a_chat_engine_renders_the_conversation_without_an_open_turn(world: Worl
     text = "[user]1+1=?;[assistant]2;"
     assert (found["logprob"], found["tokens"]) == (total(text[1:]), len(text) - 1)
     assert found["characters"] is None
-    for body in world.sent(2):
+    for body in world.last(2):
         assert (body["prompt_logprobs"], body["add_generation_prompt"], body["max_tokens"]) == (0, False, 1)
 
 
@@ -178,7 +168,7 @@ def test_a_chat_engine_renders_the_conversation_without_an_open_turn(world: Worl
 def test_the_model_reads_one_bos(world: World, model: str, sent: str) -> None:
     found = world.scores(model, candidates=TALKS)["candidates"]["a"]
     text = f"{sent}H: 1+1=?\nB: 2\nE"
-    assert text in {body["prompt"] for body in world.sent(2)}
+    assert text in {body["prompt"] for body in world.last(2)}
     assert (found["logprob"], found["tokens"]) == (total(text[1:]), len(text) - 1)
 
 
@@ -187,7 +177,7 @@ def test_only_the_tokens_after_a_context_are_scored(world: World, model: str) ->
     body = world.scores(model, context="1+1=", candidates={"a": "2", "b": "11"})
     scores = {label: (one["logprob"], one["tokens"], one["characters"]) for label, one in body["candidates"].items()}
     assert scores == {"a": (total("2"), 1, 1), "b": (total("11"), 2, 2)}
-    assert {one["prompt"] for one in world.sent(3)} == {"1+1=", "1+1=2", "1+1=11"}
+    assert {one["prompt"] for one in world.last(3)} == {"1+1=", "1+1=2", "1+1=11"}
 
 
 EQUAL: dict[str, tuple[str, dict[str, Any], int]] = {  # the model, the request, the number of requests to the engine
@@ -270,7 +260,7 @@ def test_the_labels_of_a_dataset_prompt_are_candidates(world: World, model: str)
 def test_a_dataset_prompt_with_examples_may_be_text(world: World) -> None:
     examples = [{"question": "a", "answer": "yes"}]
     body = world.scores("no-bos", prompt={"id": "texts", "variables": {"question": "b"}, "examples": examples})
-    assert {one["prompt"] for one in world.sent(2)} == {"Q a yes\nb? yes", "Q a yes\nb? no"}
+    assert {one["prompt"] for one in world.last(2)} == {"Q a yes\nb? yes", "Q a yes\nb? no"}
     assert list(body["candidates"]) == ["yes", "no"]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.serving import Gateway, gateway
+from tests.serving import Gateway
+from tests.world import HELLO, gateway_fixture
 
 CONFIG = """
 models:
@@ -16,12 +15,7 @@ models:
 """
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("catalogue")
-    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
-    with gateway(folder, CONFIG) as served:
-        yield served
+served = gateway_fixture(CONFIG, HELLO)
 
 
 def card(served: Gateway, path: str) -> dict[str, object]:

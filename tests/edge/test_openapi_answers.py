@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.serving import ROOT, Gateway, gateway
+from tests.serving import ROOT, Gateway
+from tests.world import gateway_fixture
 
 MODELS = f"""
 models:
@@ -18,12 +18,7 @@ models:
 VECTORS = "[{document: {object: list, data: [{object: embedding, index: 0, embedding: [0.5]}]}}]"
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("openapi")
-    (folder / "vectors.yaml").write_text(VECTORS)
-    with gateway(folder, MODELS) as served:
-        yield served
+served = gateway_fixture(MODELS, {"vectors.yaml": VECTORS})
 
 
 @pytest.fixture(scope="module")

@@ -108,16 +108,13 @@ Write = Callable[[float | str, bytes], None]
 @pytest.fixture(scope="module", params=["sqlite", "valkey"])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, Write]]:
     folder = tmp_path_factory.mktemp("poisoned")
-    (folder / "policies").mkdir()
-    for name, text in FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
     if request.param == "sqlite":
-        with gateway(folder, "cache: {path: cache.sqlite}\n" + MODELS) as one:
+        with gateway(folder, "cache: {path: cache.sqlite}\n" + MODELS, files=FILES) as one:
             yield one, lambda created, data: _in_file(folder / "cache.sqlite", created, data)
         return
     with ValkeyServer() as server, Redis(port=server.port) as redis:
         store = f'store: {{url: "redis://127.0.0.1:{server.port}/0", timeout: 30s}}\ncache: {{shared: true}}\n'
-        with gateway(folder, store + MODELS) as one:
+        with gateway(folder, store + MODELS, files=FILES) as one:
             yield one, lambda created, data: _on_server(redis, created, data)
 
 

@@ -61,11 +61,9 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     inside, outside = tmp_path_factory.mktemp("inner"), tmp_path_factory.mktemp("outer")
-    (outside / "policies").mkdir()
-    (outside / "policies" / "dropping.yaml").write_text("params: {unknown: drop}")
     tokenizer = json.loads((ROOT / "demo" / "model" / "tokenizer.json").read_text())
     tokenizer["model"]["merges"] = tokenizer["model"]["merges"][:-1]
-    (outside / "tokenizer.json").write_text(json.dumps(tokenizer))
+    files = {"policies/dropping.yaml": "params: {unknown: drop}", "tokenizer.json": json.dumps(tokenizer)}
     with gateway(inside, INNER) as inner, FaultyUpstream() as up:
         config = OUTER.format(
             url=inner.url,
@@ -74,7 +72,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             ignoring=up.url("ok"),
             wrong=up.url("quirk-stop-reason"),
         )
-        with gateway(outside, config) as outer:
+        with gateway(outside, config, files=files) as outer:
             yield World(inner, outer, up)
 
 

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,11 @@ import pytest
 
 from tests.serving import Gateway, eventually, gateway
 from tests.upstream.server import FaultyUpstream
+from tests.world import gateway_fixture, key_file
 
 CANARY = "canary-7f3a"
 FILES = {
-    "keys.yaml": "".join(
-        f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}, record: {record}}}\n"
-        for name, record in {"noted": "true", "private": "false"}.items()
-    ),
+    "keys.yaml": key_file({"noted": "record: true", "private": "record: false"}),
     "policies/full.yaml": "record: full\n",
     "policies/metadata.yaml": "record: metadata\n",
     "good.yaml": f"[hel, {{pause: 0.01}}, 'lo {CANARY}', {{finish: stop}}, {{usage: [10, 5]}}]\n",
@@ -40,15 +37,6 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recordings")
-    (folder / "policies").mkdir()
-    for name, text in FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
-
-
 def models() -> str:
     lines = []
     for name, (policy, scripts) in MODELS.items():
@@ -57,10 +45,8 @@ def models() -> str:
     return "keys: {file: keys.yaml}\nmodels:\n" + "".join(lines)
 
 
-@pytest.fixture(scope="module")
-def served(folder: Path) -> Iterator[Gateway]:
-    with gateway(folder, f"recordings: {{path: calls.sqlite}}\n{models()}") as one:
-        yield one
+CONFIG = f"recordings: {{path: calls.sqlite}}\n{models()}"
+served = gateway_fixture(CONFIG, FILES)
 
 
 def body(model: str, **fields: object) -> dict[str, object]:
@@ -72,10 +58,10 @@ def ask(served: Gateway, model: str, key: str = "noted", **fields: object) -> ht
     return served.http.post("/v1/chat/completions", json=body(model, **fields), headers=headers)
 
 
-def rows(folder: Path, request_id: str) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def rows(served: Gateway, request_id: str) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """The calls with a request id, each with its exchanges; empty while the thread has not written any."""
     try:
-        database = sqlite3.connect(f"file:{folder}/calls.sqlite?mode=ro", uri=True)
+        database = sqlite3.connect(f"file:{served.folder}/calls.sqlite?mode=ro", uri=True)
     except sqlite3.OperationalError:  # the first call makes the file
         return []
     database.row_factory = sqlite3.Row
@@ -89,15 +75,15 @@ def rows(folder: Path, request_id: str) -> list[tuple[dict[str, Any], list[dict[
         database.close()
 
 
-def recorded(folder: Path, answer: httpx.Response) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def recorded(served: Gateway, answer: httpx.Response) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The only recording of an answer."""
-    assert eventually(lambda: rows(folder, answer.headers["x-request-id"]), 30)
-    (found,) = rows(folder, answer.headers["x-request-id"])
+    assert eventually(lambda: rows(served, answer.headers["x-request-id"]), 30)
+    (found,) = rows(served, answer.headers["x-request-id"])
     return found
 
 
-def test_a_completed_call_has_one_recording_with_everything_that_was_sent(served: Gateway, folder: Path) -> None:
-    call, (exchange,) = recorded(folder, ask(served, "good", seed=7, temperature=0.5, stop=["END"]))
+def test_a_completed_call_has_one_recording_with_everything_that_was_sent(served: Gateway) -> None:
+    call, (exchange,) = recorded(served, ask(served, "good", seed=7, temperature=0.5, stop=["END"]))
     assert (call["outcome"], call["status"], call["key"], call["policy"]) == ("ok", 200, "noted", "full")
     assert (call["prompt_tokens"], call["completion_tokens"], call["usage_source"]) == (10, 5, "upstream")
     assert (call["attempts"], call["target"], json.loads(call["failed_attempts"])) == (1, "good/0", [])
@@ -110,8 +96,8 @@ def test_a_completed_call_has_one_recording_with_everything_that_was_sent(served
     assert exchange["answer_sha256"] == hashlib.sha256(f"hello {CANARY}".encode()).hexdigest()
 
 
-def test_every_event_of_a_stream_has_its_time(served: Gateway, folder: Path) -> None:
-    _, (exchange,) = recorded(folder, ask(served, "good", stream=True))
+def test_every_event_of_a_stream_has_its_time(served: Gateway) -> None:
+    _, (exchange,) = recorded(served, ask(served, "good", stream=True))
     times = {event[2]["text"]: event[0] for event in json.loads(exchange["events"]) if event[1] == "Delta"}
     assert times[f"lo {CANARY}"] - times["hel"] >= 0.009
 
@@ -123,32 +109,32 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("model", ENDINGS)
-def test_a_call_that_fails_has_one_recording(model: str, served: Gateway, folder: Path) -> None:
+def test_a_call_that_fails_has_one_recording(model: str, served: Gateway) -> None:
     outcome, status, attempts, failed, tokens = ENDINGS[model]
-    call, _ = recorded(folder, ask(served, model, stream=True))
+    call, _ = recorded(served, ask(served, model, stream=True))
     assert (call["outcome"], call["status"], call["attempts"]) == (outcome, status, attempts)
     assert json.loads(call["failed_attempts"]) == failed
     assert (call["prompt_tokens"], call["completion_tokens"]) == tokens, "the failed attempt has no tokens"
 
 
-def test_a_call_whose_client_left_has_one_recording(served: Gateway, folder: Path) -> None:
+def test_a_call_whose_client_left_has_one_recording(served: Gateway) -> None:
     headers = {"authorization": "Bearer noted"}
     request = served.http.stream("POST", "/v1/chat/completions", json=body("endless", stream=True), headers=headers)
     with request as answer:
         next(answer.iter_lines())
-    call, (exchange,) = recorded(folder, answer)
+    call, (exchange,) = recorded(served, answer)
     assert (call["outcome"], call["status"], call["completion_tokens"]) == ("client_gone", 499, None)
     assert [event[1] for event in json.loads(exchange["events"])] == ["Begun", "Delta"]
 
 
-def test_each_turn_of_a_call_is_an_exchange(served: Gateway, folder: Path) -> None:
-    _, exchanges = recorded(folder, ask(served, "good", gateway={"turns": {"questions": ["one", "two"]}}))
+def test_each_turn_of_a_call_is_an_exchange(served: Gateway) -> None:
+    _, exchanges = recorded(served, ask(served, "good", gateway={"turns": {"questions": ["one", "two"]}}))
     assert [json.loads(one["messages"])[-1]["content"] for one in exchanges] == ["one", "two"]
 
 
-def test_metadata_has_no_text(served: Gateway, folder: Path) -> None:
+def test_metadata_has_no_text(served: Gateway) -> None:
     answer = ask(served, "hashed", user=CANARY, temperature=0.25, stop=[CANARY])
-    call, (exchange,) = recorded(folder, answer)
+    call, (exchange,) = recorded(served, answer)
     assert (call["mode"], call["prompt_tokens"]) == ("metadata", 10)
     assert CANARY not in json.dumps([call, exchange])
     params = json.loads(exchange["params"])
@@ -157,39 +143,33 @@ def test_metadata_has_no_text(served: Gateway, folder: Path) -> None:
     assert json.loads(exchange["events"])[1][1:] == ["Delta", 3]
 
 
-def test_neither_a_private_key_nor_a_policy_without_recordings_is_recorded(served: Gateway, folder: Path) -> None:
+def test_neither_a_private_key_nor_a_policy_without_recordings_is_recorded(served: Gateway) -> None:
     answers = [ask(served, "good", "private"), ask(served, "plain")]
     last = ask(served, "good")
-    recorded(folder, last)  # the thread writes in order
-    assert [rows(folder, one.headers["x-request-id"]) for one in answers] == [[], []]
+    recorded(served, last)  # the thread writes in order
+    assert [rows(served, one.headers["x-request-id"]) for one in answers] == [[], []]
 
 
-def test_the_file_has_mode_0600(served: Gateway, folder: Path) -> None:
-    recorded(folder, ask(served, "good"))
-    assert {path.stat().st_mode & 0o777 for path in folder.glob("calls.sqlite*")} == {0o600}
+def test_the_file_has_mode_0600(served: Gateway) -> None:
+    recorded(served, ask(served, "good"))
+    assert {path.stat().st_mode & 0o777 for path in served.folder.glob("calls.sqlite*")} == {0o600}
 
 
-def test_a_file_that_cannot_be_written_costs_recordings_and_no_calls(folder: Path, tmp_path: Path) -> None:
-    for path in folder.glob("**/*.yaml"):
-        (tmp_path / path.relative_to(folder)).parent.mkdir(exist_ok=True)
-        (tmp_path / path.relative_to(folder)).write_bytes(path.read_bytes())
+def test_a_file_that_cannot_be_written_costs_recordings_and_no_calls(tmp_path: Path) -> None:
     (tmp_path / "calls.sqlite").write_bytes(b"no database" * 1000)
-    with gateway(tmp_path, f"recordings: {{path: calls.sqlite}}\n{models()}") as broken:
+    with gateway(tmp_path, CONFIG, files=FILES) as broken:
         assert [ask(broken, "good").status_code for _ in range(3)] == [200] * 3
         assert eventually(lambda: broken.metric("gateway_recordings_dropped_total", reason="failed") == 3, 30)
 
 
-def test_a_configuration_that_is_prepared_but_not_activated_changes_no_recording(folder: Path, tmp_path: Path) -> None:
-    for name in ("policies/full.yaml", "good.yaml"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
+def test_a_configuration_that_is_prepared_but_not_activated_changes_no_recording(tmp_path: Path) -> None:
     config = f"recordings: {{path: calls.sqlite}}\nredact: [/{CANARY}/]\nmodels:\n"
     config += "  good: {template: chat, policy: full, targets: [{speaks: scripted, script: good.yaml}]}\n"
-    with gateway(tmp_path, config) as served:
+    with gateway(tmp_path, config, files=FILES) as served:
         snapshot = served.runtime.state.stack.snapshot
         other = replace(snapshot, redact=(), recordings=replace(snapshot.recordings, retention=0.0))
         asyncio.run(served.runtime.prepare(other))
-        _, (exchange,) = recorded(tmp_path, ask(served, "good"))
+        _, (exchange,) = recorded(served, ask(served, "good"))
     assert "hi [redacted]" in exchange["messages"]
     assert CANARY not in str(exchange)
 
@@ -213,7 +193,7 @@ def test_no_key_no_header_and_no_redacted_text_is_recorded_or_logged(
         with caplog.at_level("INFO"), gateway(tmp_path, config) as served:
             for model in ("ok", "names-customer"):
                 answer = served.http.post("/v1/chat/completions", json={"model": model, **fields}, headers=headers)
-                recorded(tmp_path, answer)
+                recorded(served, answer)
             (sent, *_) = up.requests
             assert sent.body["messages"] == fields["messages"], "the target gets the text"
             written = b"".join(path.read_bytes() for path in tmp_path.glob("calls.sqlite*"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.serving import Gateway, gateway
+from tests.serving import Files
 from tests.upstream.server import FaultyUpstream
+from tests.world import World, world_fixture
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "d4"
 SUMS = [("user", "1+1=?"), ("assistant", "2"), ("user", "2+2=?"), ("assistant", "4")]
@@ -29,56 +29,50 @@ prompt_template: {template: {round: [{role: HUMAN, prompt: "{question}"}, {role:
 NO_ROLE = "this model's template has no role with generate: true, so it renders only complete conversations for scoring"
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, FaultyUpstream]]:
-    folder = tmp_path_factory.mktemp("scoring")
-    (folder / "meta_templates").mkdir()
-    for name in TEMPLATES:
-        (folder / "meta_templates" / f"{name}.yaml").write_bytes((GOLDEN / f"{name}.yaml").read_bytes())
-    exact = (GOLDEN / "rounds.yaml").read_text(encoding="utf-8") + "\nturns: opencompass\n"
-    (folder / "meta_templates" / "exact.yaml").write_text(exact, encoding="utf-8")
-    (folder / "meta_templates" / "api.yaml").write_text(API, encoding="utf-8")
-    (folder / "prompts").mkdir()
-    (folder / "prompts" / "sums.yaml").write_text(PROMPT, encoding="utf-8")
-    with FaultyUpstream() as up:
-        url = up.url("scores")
-        target = dict.fromkeys((*TEMPLATES, "exact"), f'{{speaks: completions, url: "{url}"}}')
-        target["api"] = f'{{speaks: chat, engine: vllm, url: "{url}"}}'
-        lines = [f"  {name}: {{template: {name}, targets: [{text}]}}" for name, text in target.items()]
-        with gateway(folder, "\n".join(["models:", *lines])) as served:
-            yield served, up
+def config(up: FaultyUpstream) -> str:
+    url = up.url("scores")
+    target = dict.fromkeys((*TEMPLATES, "exact"), f'{{speaks: completions, url: "{url}"}}')
+    target["api"] = f'{{speaks: chat, engine: vllm, url: "{url}"}}'
+    lines = [f"  {name}: {{template: {name}, targets: [{text}]}}" for name, text in target.items()]
+    return "\n".join(["models:", *lines])
+
+
+FILES: Files = {
+    **{f"meta_templates/{name}.yaml": GOLDEN / f"{name}.yaml" for name in TEMPLATES},
+    "meta_templates/exact.yaml": (GOLDEN / "rounds.yaml").read_text(encoding="utf-8") + "\nturns: opencompass\n",
+    "meta_templates/api.yaml": API,
+    "prompts/sums.yaml": PROMPT,
+}
+world = world_fixture(config, FILES)
 
 
 def messages(turns: list[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"role": role, "content": text} for role, text in turns]
 
 
-def score(served: Gateway, model: str, turns: list[tuple[str, str]]) -> httpx.Response:
+def score(world: World, model: str, turns: list[tuple[str, str]]) -> httpx.Response:
     candidates = {"a": messages(turns), "b": messages([*turns[:-1], ("assistant", "11")])}
-    return served.http.post("/v1/loglikelihood", json={"model": model, "candidates": candidates})
+    return world.served.http.post("/v1/loglikelihood", json={"model": model, "candidates": candidates})
 
 
 @pytest.mark.parametrize("name", [*TEMPLATES, "exact"])
-def test_a_conversation_is_scored_as_the_document_prints_it(world: tuple[Gateway, FaultyUpstream], name: str) -> None:
-    served, up = world
-    answer = score(served, name, TEMPLATES.get(name, SUMS))
+def test_a_conversation_is_scored_as_the_document_prints_it(world: World, name: str) -> None:
+    answer = score(world, name, TEMPLATES.get(name, SUMS))
     assert answer.status_code == 200, answer.text
     golden = (GOLDEN / f"{'rounds' if name == 'exact' else name}.txt").read_text(encoding="utf-8")
-    assert golden in {request.body["prompt"] for request in up.requests[-2:]}
+    assert golden in {request.body["prompt"] for request in world.up.requests[-2:]}
 
 
-def test_an_api_template_scores_messages(world: tuple[Gateway, FaultyUpstream]) -> None:
-    served, up = world
-    assert score(served, "api", SUMS).status_code == 200
-    sent = [request.body for request in up.requests[-2:]]
+def test_an_api_template_scores_messages(world: World) -> None:
+    assert score(world, "api", SUMS).status_code == 200
+    sent = [request.body for request in world.up.requests[-2:]]
     assert messages(SUMS) in [body["messages"] for body in sent]
     assert {body["add_generation_prompt"] for body in sent} == {False}
 
 
 @pytest.mark.parametrize("model", ["rounds", "exact", "api"])
-def test_an_answer_cannot_be_requested(world: tuple[Gateway, FaultyUpstream], model: str) -> None:
-    served, _ = world
+def test_an_answer_cannot_be_requested(world: World, model: str) -> None:
     prompt = {"model": model, "gateway": {"prompt": {"id": "sums", "variables": {"question": "1+1=?"}}}}
-    for answer in (served.chat(model), served.http.post("/v1/chat/completions", json=prompt)):
+    for answer in (world.served.chat(model), world.served.http.post("/v1/chat/completions", json=prompt)):
         assert answer.status_code == 400
         assert answer.json()["error"]["message"].startswith(NO_ROLE)

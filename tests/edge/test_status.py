@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from gateway.server.runtime import PROBE_AGE
 from gateway.version import VERSION
 from tests.journeys.process import free_port
 from tests.serving import SERVERS, Gateway, HttpGateway, eventually, gateway
+from tests.world import gateway_fixture, key_file
 
 MODELS = """\
 models:
@@ -122,16 +121,8 @@ def test_the_store_is_asked_at_most_once_in_two_seconds(tmp_path: Path) -> None:
     assert problem == f"does not accept connections: {advice}"
 
 
-@pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("keyed")
-    write(folder)
-    digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("all", "some")}
-    (folder / "keys.yaml").write_text(
-        f"all: {{sha256: {digests['all']}}}\nsome: {{sha256: {digests['some']}, models: [m]}}\n"
-    )
-    with gateway(folder, "keys: {file: keys.yaml}\n" + MODELS) as served:
-        yield served
+KEY_FILE = key_file({"all": "", "some": "models: [m]"})
+keyed = gateway_fixture("keys: {file: keys.yaml}\n" + MODELS, {**FILES, "keys.yaml": KEY_FILE})
 
 
 @pytest.mark.parametrize("path", ["/status", "/metrics"])

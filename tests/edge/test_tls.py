@@ -8,7 +8,6 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -35,18 +34,13 @@ CALL = "/v1/chat/completions"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("tls")
-    (folder / "hello.yaml").write_text("[Hello, ' there', {finish: stop}]")
     write_certificate(folder, "ec")
-    with gateway(folder, CONFIG) as one:
+    with gateway(folder, CONFIG, files={"hello.yaml": "[Hello, ' there', {finish: stop}]"}) as one:
         yield one
 
 
-def folder_of(served: Gateway) -> Path:
-    return served.runtime.loader.path.parent
-
-
 def client(served: Gateway) -> httpx.Client:
-    verify = trusting(folder_of(served) / "server.crt")
+    verify = trusting(served.folder / "server.crt")
     limits = httpx.Limits(keepalive_expiry=600)
     url = f"https://localhost:{served.port}"
     return httpx.Client(base_url=url, verify=verify, trust_env=False, timeout=60, limits=limits)
@@ -55,7 +49,7 @@ def client(served: Gateway) -> httpx.Client:
 def expires(served: Gateway) -> float:
     """The end of the certificate as a client reads it."""
     plain = socket.create_connection(("127.0.0.1", served.port), timeout=60)
-    with trusting(folder_of(served) / "server.crt").wrap_socket(plain, server_hostname="localhost") as link:
+    with trusting(served.folder / "server.crt").wrap_socket(plain, server_hostname="localhost") as link:
         found = link.getpeercert()
     assert found is not None
     return float(ssl.cert_time_to_seconds(str(found["notAfter"])))
@@ -86,7 +80,7 @@ def test_plain_http_on_the_tls_port_gets_no_answer(served: Gateway) -> None:
 def test_tls_1_2_and_later_are_offered(served: Gateway, version: str, agreed: bool) -> None:
     said = subprocess.run(
         ["openssl", "s_client", "-connect", f"127.0.0.1:{served.port}", version, "-alpn", "h2,http/1.1",
-         "-CAfile", str(folder_of(served) / "server.crt"), "-verify_return_error"],
+         "-CAfile", str(served.folder / "server.crt"), "-verify_return_error"],
         input=b"", capture_output=True, timeout=WAIT_SECONDS, check=False,
     )  # fmt: skip
     assert (said.returncode == 0) is agreed
@@ -94,7 +88,7 @@ def test_tls_1_2_and_later_are_offered(served: Gateway, version: str, agreed: bo
 
 
 def test_a_reload_replaces_the_certificate_of_new_connections(served: Gateway) -> None:
-    folder = folder_of(served)
+    folder = served.folder
     first = (folder / "server.crt").read_text()
     assert served.metric("gateway_certificate_expires_seconds") == expires(served)
     with client(served) as before:
@@ -151,7 +145,7 @@ async def answer(request: HttpRequest) -> None:
 def short(served: Gateway) -> Iterator[Served]:
     one, ready = Served(), threading.Event()
     one.leaving = threading.Event()
-    context = tls_context(folder_of(served) / "server.crt", folder_of(served) / "server.key")
+    context = tls_context(served.folder / "server.crt", served.folder / "server.key")
 
     async def serve() -> None:
         bound = bind("127.0.0.1", 0)
@@ -193,8 +187,8 @@ def test_a_handshake_that_does_not_end_is_cut_while_others_are_served(short: Ser
 
 
 def test_a_client_that_leaves_while_reading_pauses_does_not_end_the_checks(served: Gateway) -> None:
-    context = tls_context(folder_of(served) / "server.crt", folder_of(served) / "server.key")
-    trusted = trusting(folder_of(served) / "server.crt")
+    context = tls_context(served.folder / "server.crt", served.folder / "server.key")
+    trusted = trusting(served.folder / "server.crt")
 
     async def hold(request: HttpRequest) -> None:
         await asyncio.Event().wait()
@@ -244,7 +238,7 @@ def test_a_stream_waits_for_a_slow_client_and_is_cut_if_the_client_reads_nothing
 
 def test_a_client_that_sends_all_before_it_reads_gets_the_refusal(served: Gateway) -> None:
     plain = socket.create_connection(("127.0.0.1", served.port), timeout=60)
-    with trusting(folder_of(served) / "server.crt").wrap_socket(plain, server_hostname="localhost") as link:
+    with trusting(served.folder / "server.crt").wrap_socket(plain, server_hostname="localhost") as link:
         fields = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 50000000\r\n"
         link.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + fields + b"\r\n")
         for _ in range(300):

@@ -5,7 +5,6 @@ The second gateway has the first as its vLLM engine.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serving import ROOT, Gateway, gateway
+from tests.serving import ROOT, Files, Gateway, gateway
 from tests.upstream.server import FaultyUpstream
+from tests.world import key_file
 
 INNER = f"""
 models:
@@ -32,10 +32,6 @@ models:
     targets: [{speaks: completions, url: "%(url)s", model: demo, engine: openai}]
   silent: {template: sft-demo, targets: [{speaks: completions, url: "%(other)s", engine: vllm}]}
   none: {template: sft-demo, targets: [{speaks: completions, url: "%(url)s", engine: openai}]}
-"""
-KEYS = """
-all: {sha256: "%(all)s"}
-one: {sha256: "%(one)s", models: [text]}
 """
 JINJA = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}"
 TOKENIZER_CONFIG = {
@@ -66,20 +62,17 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     inside, outside = tmp_path_factory.mktemp("inner"), tmp_path_factory.mktemp("outer")
-    (outside / "meta_templates").mkdir()
-    (outside / "keys.yaml").write_text(KEYS % {key: hashlib.sha256(key.encode()).hexdigest() for key in ("all", "one")})
-    folder = outside / "tokenizer"
-    folder.mkdir()
-    (folder / "tokenizer.json").write_bytes((ROOT / "demo" / "model" / "tokenizer.json").read_bytes())
-    (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG))
     special = 'special_tokens: {eos_token: "</s>"}'
-    (outside / "meta_templates" / "with-jinja.yaml").write_text(f"kind: jinja\ntemplate: '{JINJA}'\n{special}\n")
-    with (
-        gateway(inside, INNER) as inner,
-        FaultyUpstream() as up,
-        gateway(outside, OUTER % {"folder": folder, "url": inner.url, "other": up.url("404-route")}) as outer,
-    ):
-        yield World(inner, outer)
+    files: Files = {
+        "keys.yaml": key_file({"all": "", "one": "models: [text]"}),
+        "tokenizer/tokenizer.json": ROOT / "demo" / "model" / "tokenizer.json",
+        "tokenizer/tokenizer_config.json": json.dumps(TOKENIZER_CONFIG),
+        "meta_templates/with-jinja.yaml": f"kind: jinja\ntemplate: '{JINJA}'\n{special}\n",
+    }
+    with gateway(inside, INNER) as inner, FaultyUpstream() as up:
+        names = {"folder": outside / "tokenizer", "url": inner.url, "other": up.url("404-route")}
+        with gateway(outside, OUTER % names, files=files) as outer:
+            yield World(inner, outer)
 
 
 PATHS = ("/tokenize", "/v1/tokenize", "/demo/tokenize", "/demo/v1/tokenize")

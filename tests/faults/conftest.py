@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -38,20 +37,8 @@ round:
 """
 
 
-@pytest.fixture(scope="session")
-def up() -> Iterator[FaultyUpstream]:
-    with FaultyUpstream() as server:
-        yield server
-
-
-def write_files(folder: Path) -> None:
-    """The policies, and the template ``sft``."""
-    for path, text in {
-        **{f"policies/{name}.yaml": text for name, text in POLICIES.items()},
-        "meta_templates/sft.yaml": TEMPLATE,
-    }.items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
+FILES = {**{f"policies/{name}.yaml": text for name, text in POLICIES.items()}, "meta_templates/sft.yaml": TEMPLATE}
+"""The policies, and the template ``sft``."""
 
 
 def model(
@@ -67,8 +54,6 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
     A silent mode's timeouts are short; ``patient/MODE`` is the same mode with long ones.
     """
-    folder = tmp_path_factory.mktemp("faulty")
-    write_files(folder)
     with blackhole_url() as blackhole:
         config = "models:\n"
         for mode in sorted(MODES):
@@ -84,7 +69,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
         config += model("llamacpp-odd", up.url("odd-index"), extra=", engine: llamacpp")
         config += model("llamacpp-endless", up.url("stop-then-endless"), extra=", engine: llamacpp")
         config += model("vllm-bos", up.url("quirk-bos-echo"), extra=", engine: vllm")
-        with gateway(folder, config) as served:
+        with gateway(tmp_path_factory.mktemp("faulty"), config, files=FILES) as served:
             yield served
 
 

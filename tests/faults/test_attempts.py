@@ -17,17 +17,15 @@ MODES = ("stale", "stale-reset", "works-and-closes", "ok", "500")
 @pytest.fixture(scope="module")
 def once(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A model for each mode and number of attempts: ``MODE-1`` and ``MODE-2``."""
-    folder = tmp_path_factory.mktemp("once")
-    (folder / "policies").mkdir()
-    config = "models:\n"
+    config, files = "models:\n", {}
     for attempts in (1, 2):
-        (folder / "policies" / f"tries{attempts}.yaml").write_text(
+        files[f"policies/tries{attempts}.yaml"] = (
             f"delivery: {{retry: {{attempts: {attempts}, budget: 0%}}, timeout: {{connect: 20s, total: 60s}}}}\n"
         )
         for mode in MODES:
             target = f'{{speaks: chat, url: "{up.url(mode)}", model: m}}'
             config += f"  {mode}-{attempts}: {{template: chat, policy: tries{attempts}, targets: [{target}]}}\n"
-    with gateway(folder, config) as served:
+    with gateway(tmp_path_factory.mktemp("once"), config, files=files) as served:
         yield served
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.serving import Gateway, gateway
 from tests.upstream.reply import TEXT
 from tests.upstream.server import FaultyUpstream, refused_url
+from tests.world import key_file
 
 TEMPLATE = """\
 kind: meta
@@ -24,20 +24,13 @@ TURNS = {"turns": {"questions": ["one", "two", "three"]}}
 
 @pytest.fixture(scope="module")
 def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("fallback")
     files = {
         "policies/substitutes.yaml": POLICY,
         "policies/streamed.yaml": STREAMED,
         "meta_templates/first.yaml": TEMPLATE.format("first"),
         "meta_templates/second.yaml": TEMPLATE.format("second"),
-        "keys.yaml": "".join(
-            f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}, models: {models}}}\n"
-            for name, models in {"all": '["*"]', "one": "[down, breaks-off]"}.items()
-        ),
+        "keys.yaml": key_file({"all": 'models: ["*"]', "one": "models: [down, breaks-off]"}),
     }
-    for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
 
     def model(name: str, template: str, url: str, *fallback: str) -> str:
         target = f'{{speaks: completions, url: "{url}", model: m}}'
@@ -59,7 +52,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
             ),
         )
     )
-    with gateway(folder, config) as one:
+    with gateway(tmp_path_factory.mktemp("fallback"), config, files=files) as one:
         one.http.headers["authorization"] = "Bearer all"
         yield one
 

@@ -6,16 +6,15 @@ import time
 from pathlib import Path
 
 from tests.faults.client import send_chat
-from tests.faults.conftest import model, write_files
+from tests.faults.conftest import FILES, model
 from tests.serving import Gateway, eventually, gateway
 from tests.upstream.reply import TEXT
 from tests.upstream.server import FaultyUpstream
 
 
 def test_the_idle_timeout_does_not_apply_to_whole_answers(up: FaultyUpstream, tmp_path: Path) -> None:
-    write_files(tmp_path)
     config = "models:\n" + model("slow", up.url("slow-ttfb", ms=600), extra=", engine: llamacpp", policy="short-idle")
-    with gateway(tmp_path, config) as served:
+    with gateway(tmp_path, config, files=FILES) as served:
         response = send_chat(served, "slow", n=2)
     assert (response.status, response.texts) == (200, {0: TEXT, 1: TEXT})
 

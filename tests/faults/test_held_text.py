@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.faults.client import Response, send_chat
-from tests.faults.conftest import TEMPLATE, model, write_files
+from tests.faults.conftest import FILES, TEMPLATE, model
 from tests.serving import Gateway, gateway
 from tests.upstream.server import FaultyUpstream
 
@@ -56,10 +55,8 @@ def names(how: str, name: str) -> str:
     return f"{how}-{name}".translate({32: "-", 39: ""})
 
 
-def configure(folder: Path, up: FaultyUpstream) -> str:
+def configure(up: FaultyUpstream) -> str:
     """A gateway.yaml with a model for each row, and one without parsing, under ``plain``, for each fault."""
-    write_files(folder)
-    (folder / "meta_templates" / "reads.yaml").write_text(TEMPLATE + READS)
     config = "models:\n"
     for how, name in ROWS:
         url = up.url("text-then-fault", how=how, text=TEXTS[name][0])
@@ -72,8 +69,8 @@ def configure(folder: Path, up: FaultyUpstream) -> str:
 
 @pytest.fixture(scope="module")
 def broken(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("broken")
-    with gateway(folder, configure(folder, up)) as served:
+    files = {**FILES, "meta_templates/reads.yaml": TEMPLATE + READS}
+    with gateway(tmp_path_factory.mktemp("broken"), configure(up), files=files) as served:
         yield served
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.serving import Gateway, eventually, gateway
 from tests.upstream.server import FaultyUpstream, refused_url
+from tests.world import HELLO
 
 POLICY = "delivery: {breaker: {failures: 3, successes: 1, open: 200ms}, retry: {attempts: 2}}\n"
 PATIENT = POLICY.replace("200ms", "100s")
@@ -21,10 +22,7 @@ def targets(*urls: str) -> str:
 
 @pytest.fixture(scope="module")
 def several(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("several")
-    (folder / "policies").mkdir()
-    for name, text in (("breaker", POLICY), ("patient", PATIENT)):
-        (folder / "policies" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    files = {"policies/breaker.yaml": POLICY, "policies/patient.yaml": PATIENT}
     models = {
         "one-refuses": (up.url("ok"), refused_url(), up.url("ok")),
         "one-breaks-off": (up.url("ok"), up.url("drop-midstream")),
@@ -37,7 +35,7 @@ def several(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Ite
         f"targets: [{targets(*urls)}]}}\n"
         for name, urls in models.items()
     )
-    with gateway(folder, config) as served:
+    with gateway(tmp_path_factory.mktemp("several"), config, files=files) as served:
         yield served
 
 
@@ -86,16 +84,11 @@ def test_if_all_targets_fail_every_call_is_still_tried(several: Gateway) -> None
 
 def test_a_health_check_finds_a_dead_target_before_a_call_does(tmp_path: Path) -> None:
     engine = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
-    folders = [tmp_path / name for name in ("engine", "gateway")]
-    for folder in folders:
-        (folder / "policies").mkdir(parents=True)
-    (folders[0] / "hello.yaml").write_text("[hello, {finish: stop}]\n", encoding="utf-8")
-    (folders[1] / "policies" / "checked.yaml").write_text(CHECKED, encoding="utf-8")
-    with gateway(folders[0], engine) as server:
+    with gateway(tmp_path / "engine", engine, files=HELLO) as server:
         config = (
             f"models: {{m: {{template: chat, policy: checked, targets: [{targets(refused_url(), server.url)}]}}}}\n"
         )
-        with gateway(folders[1], config) as served:
+        with gateway(tmp_path / "gateway", config, files={"policies/checked.yaml": CHECKED}) as served:
             assert eventually(lambda: is_avoided(served, "m", 0))
             assert {served.chat("m").headers["x-gateway-target"] for _ in range(6)} == {"m/1"}
             assert attempts(served, "m", 0, "upstream_unreachable") == 0

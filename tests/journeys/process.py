@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.serving import ROOT, WAIT_SECONDS, eventually
+from tests.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 
 def free_port() -> int:
@@ -109,9 +109,7 @@ def serving(folder: Path, files: Mapping[str, str], command: Sequence[str] = SER
     """Serve ``files`` (``gateway.yaml`` among them) until the block ends; ``command``: Python's arguments."""
     port = free_port()
     log = folder / "stderr.log"
-    for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
+    write_files(folder, files)
     with log.open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, *command],

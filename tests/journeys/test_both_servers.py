@@ -37,21 +37,12 @@ SCRIPTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def up() -> Iterator[FaultyUpstream]:
-    with FaultyUpstream() as server:
-        yield server
-
-
 @pytest.fixture(scope="module", params=SERVERS)
 def served(
     up: FaultyUpstream, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[HttpGateway]:
     folder = tmp_path_factory.mktemp(request.param)
-    (folder / "policies").mkdir()
-    for name, text in SCRIPTS.items():
-        (folder / name).write_text(text)
-    with SERVERS[request.param](folder, CONFIG.format(url=up.url("flood"))) as one:
+    with SERVERS[request.param](folder, CONFIG.format(url=up.url("flood")), files=SCRIPTS) as one:
         yield one
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.serving import WAIT_SECONDS, Gateway, gateway
+from tests.world import gateway_fixture
 
 CONFIG = """
 models:
@@ -59,15 +58,7 @@ template: |
 }
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("chat-templates")
-    for name, text in FILES.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    with gateway(folder, CONFIG) as found:
-        yield found
+served = gateway_fixture(CONFIG, FILES)
 
 
 def prompt_of(served: Gateway, model: str, text: str, **fields: object) -> object:

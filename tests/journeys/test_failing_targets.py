@@ -33,12 +33,6 @@ def masked(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def up() -> Iterator[FaultyUpstream]:
-    with FaultyUpstream() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def process(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     urls = {
         "broken": up.url("500-memory"),

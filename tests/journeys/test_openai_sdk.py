@@ -13,7 +13,9 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionChunk
 
+from tests.journeys.sdk import connect, user
 from tests.serving import ROOT, Gateway, eventually, gateway
+from tests.world import gateway_fixture
 
 CONFIG = f"""
 models:
@@ -45,29 +47,13 @@ SCRIPTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("sdk")
-    for name, script in SCRIPTS.items():
-        (folder / f"{name}.yaml").write_text(script, encoding="utf-8")
-    with gateway(folder, CONFIG) as g:
-        yield g
+served = gateway_fixture(CONFIG, {f"{name}.yaml": script for name, script in SCRIPTS.items()})
 
 
 @pytest.fixture
 def client(served: Gateway) -> Iterator[OpenAI]:
     with connect(served) as one:
         yield one
-
-
-def connect(served: Gateway, key: str = "none", retries: int = 0) -> OpenAI:
-    """A client that ignores the machine's proxy settings."""
-    http = openai.DefaultHttpxClient(trust_env=False, verify=False)
-    return OpenAI(base_url=served.url, api_key=key, max_retries=retries, http_client=http, timeout=60)
-
-
-def user(text: str) -> list[Any]:
-    return [{"role": "user", "content": text}]
 
 
 def raw(text: str) -> str:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.serving import Gateway, gateway
 from tests.upstream.reply import TEXT
-from tests.upstream.server import FaultyUpstream
+from tests.world import World, world_fixture
 
 CONFIG = """
 models:
@@ -42,28 +38,7 @@ stop: [one, two, three, " 1 <"]
 }
 
 
-@dataclass(frozen=True)
-class World:
-    """A gateway, and the upstream of all its models."""
-
-    served: Gateway
-    up: FaultyUpstream
-
-    def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
-        return self.served.http.post(path, json=body)
-
-    def sent(self) -> dict[str, Any]:
-        return dict(self.up.requests[-1].body)
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("policies")
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    with FaultyUpstream() as up, gateway(folder, CONFIG.format(url=up.url("ok"))) as served:
-        yield World(served, up)
+world = world_fixture(lambda up: CONFIG.format(url=up.url("ok")), FILES)
 
 
 WITHOUT_LITELLM = pytest.mark.skipif(find_spec("litellm") is None, reason="the litellm extra is not installed")
@@ -72,7 +47,7 @@ WITHOUT_LITELLM = pytest.mark.skipif(find_spec("litellm") is None, reason="the l
 @pytest.mark.parametrize("model", ["scored", pytest.param("through", marks=WITHOUT_LITELLM)])
 def test_an_evaluation_policy_does_not_change_embeddings(world: World, model: str) -> None:
     body = {"model": model, "input": ["a"], "gateway": {"explain": True}}
-    answer = world.post("/v1/embeddings", body)
+    answer = world.served.http.post("/v1/embeddings", json=body)
     assert answer.status_code == 200, answer.text
     assert answer.json()["data"][0]["embedding"] == [0.25, -0.5]
     assert world.sent() == {"model": "m", "input": ["a"]}
@@ -88,7 +63,7 @@ def test_an_evaluation_policy_does_not_change_embeddings(world: World, model: st
 
 
 def test_embeddings_have_no_explanation_by_default(world: World) -> None:
-    assert "gateway" not in world.post("/v1/embeddings", {"model": "scored", "input": "a"}).json()
+    assert "gateway" not in world.served.http.post("/v1/embeddings", json={"model": "scored", "input": "a"}).json()
 
 
 def test_a_bound_is_sent_to_a_chat_server_when_the_client_sets_no_limit(world: World) -> None:

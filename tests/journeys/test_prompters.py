@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.serving import ROOT, Gateway, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.serving import ROOT, Gateway
+from tests.world import World, gateway_fixture, world_fixture
 
 PAGE = (ROOT / "docs" / "prompters.md").read_text("utf-8")
 TEMPLATE = PAGE.split("```yaml\n", 1)[1].split("```", 1)[0]
@@ -45,18 +43,15 @@ PROMPT = (
 )
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder: Path = tmp_path_factory.mktemp("prompters")
-    (folder / "meta_templates").mkdir()
-    (folder / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
-    (folder / "script.yaml").write_text(SCRIPT, encoding="utf-8")
-    (folder / "meta_templates" / "exact.yaml").write_text(EXACT, encoding="utf-8")
-    (folder / "meta_templates" / "repeating.yaml").write_text(REPEATING, encoding="utf-8")
-    (folder / "repeat.yaml").write_text(REPEAT, encoding="utf-8")
-    (folder / "call.yaml").write_text(CALL, encoding="utf-8")
-    with gateway(folder, CONFIG) as running:
-        yield running
+FILES = {
+    "meta_templates/my-rag.yaml": TEMPLATE,
+    "meta_templates/exact.yaml": EXACT,
+    "meta_templates/repeating.yaml": REPEATING,
+    "script.yaml": SCRIPT,
+    "repeat.yaml": REPEAT,
+    "call.yaml": CALL,
+}
+served = gateway_fixture(CONFIG, FILES)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -145,25 +140,17 @@ default_tools: [{type: function, function: {name: f}}]
 """
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FaultyUpstream, Gateway]]:
-    folder: Path = tmp_path_factory.mktemp("api")
-    (folder / "meta_templates").mkdir()
-    (folder / "meta_templates" / "my-rag.yaml").write_text(TEMPLATE, encoding="utf-8")
-    (folder / "meta_templates" / "equipped.yaml").write_text(EQUIPPED, encoding="utf-8")
-    (folder / "call.yaml").write_text(CALL, encoding="utf-8")
-    with FaultyUpstream() as up, gateway(folder, API_CONFIG.format(url=up.url("ok"))) as running:
-        yield up, running
+API_FILES = {**FILES, "meta_templates/equipped.yaml": EQUIPPED}
+api = world_fixture(lambda up: API_CONFIG.format(url=up.url("ok")), API_FILES)
 
 
-def test_an_api_model_gets_messages_and_native_tools(api: tuple[FaultyUpstream, Gateway]) -> None:
-    up, served = api
+def test_an_api_model_gets_messages_and_native_tools(api: World) -> None:
     history = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
     variables = {"variables": {"context": "12 m."}}
     body = {"model": "api-rag", "messages": [*history, *ASKED["messages"]], "gateway": variables}
-    answer = served.http.post("/v1/chat/completions", json={**body, "tools": TOOLS})
+    answer = api.served.http.post("/v1/chat/completions", json={**body, "tools": TOOLS})
     assert answer.status_code == 200, answer.text
-    received = up.requests[-1].body
+    received = api.up.requests[-1].body
     system = "You are a helpful assistant.\nAnswer from this context only: 12 m.\n\n"
     sent = [{"role": "system", "content": system}, *history, *ASKED["messages"]]
     assert (received["messages"], received["tools"], "stop" in received) == (sent, TOOLS, False)
@@ -175,16 +162,15 @@ def test_an_api_model_gets_messages_and_native_tools(api: tuple[FaultyUpstream, 
     ids=["none", "an empty list", "its own"],
 )
 def test_an_api_model_gets_the_templates_tools_unless_the_request_has_some(
-    api: tuple[FaultyUpstream, Gateway], given: dict[str, object], names: list[str]
+    api: World, given: dict[str, object], names: list[str]
 ) -> None:
-    up, served = api
-    assert served.http.post("/v1/chat/completions", json={"model": "equipped", **ASKED, **given}).status_code == 200
-    assert [tool["function"]["name"] for tool in up.requests[-1].body["tools"]] == names
+    assert api.served.http.post("/v1/chat/completions", json={"model": "equipped", **ASKED, **given}).status_code == 200
+    assert [tool["function"]["name"] for tool in api.up.requests[-1].body["tools"]] == names
 
 
-def test_a_string_model_writes_the_templates_tools_and_reads_their_calls(api: tuple[FaultyUpstream, Gateway]) -> None:
+def test_a_string_model_writes_the_templates_tools_and_reads_their_calls(api: World) -> None:
     body = {"model": "equipped-text", **ASKED, "gateway": {"explain": True}}
-    answer = api[1].http.post("/v1/chat/completions", json=body).json()
+    answer = api.served.http.post("/v1/chat/completions", json=body).json()
     assert (
         '### Function-call Tools. \n\n[{type: "function", "function": {name: "f"}}]\n\n' in answer["gateway"]["prompt"]
     )

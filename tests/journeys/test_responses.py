@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,8 +12,10 @@ from openai import OpenAI
 from openai.types.responses import FunctionToolParam, ResponseFunctionToolCall
 from pydantic import BaseModel
 
-from tests.serving import ROOT, Gateway, gateway
+from tests.journeys.sdk import SdkWorld
+from tests.serving import ROOT
 from tests.upstream.server import FaultyUpstream
+from tests.world import world_fixture
 
 ARGUMENTS = '{"a": 12, "b": 34}'
 CALL = f'<tool_call>\n{{"name": "add", "arguments": {ARGUMENTS}}}\n</tool_call>'
@@ -60,41 +59,22 @@ SCRIPTS = {
 }
 
 
-@dataclass
-class World:
-    served: Gateway
-    up: FaultyUpstream
-    client: OpenAI
-
-    def sent(self) -> Any:
-        """The last body that the upstream received."""
-        return self.up.requests[-1].body
-
+class World(SdkWorld):
     def post(self, **body: Any) -> httpx.Response:
         return self.served.http.post("/v1/responses", json=body)
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder: Path = tmp_path_factory.mktemp("responses")
-    for name, script in SCRIPTS.items():
-        (folder / f"{name}.yaml").write_text(script, encoding="utf-8")
-    (folder / "prompts").symlink_to(ROOT / "prompts")
-    (folder / "meta_templates").mkdir()
-    (folder / "meta_templates" / "thinks.yaml").write_text(THINKS, encoding="utf-8")
-    http = openai.DefaultHttpxClient(trust_env=False, verify=False)
-    with FaultyUpstream() as up:
-        config = CONFIG.format(
-            agent=up.url("text", text=f"I add.\n{CALL}", then="46", when="<tool_response>"),
-            thinker=up.url("text", text="12 and 34 …</think>\n\n46<eob>\nleak", size=4),
-            cut=up.url("text", text="hm hm hm", finish="length"),
-            talk=up.url("ok"),
-        )
-        with (
-            gateway(folder, config) as served,
-            OpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http, timeout=60) as client,
-        ):
-            yield World(served, up, client)
+def config(up: FaultyUpstream) -> str:
+    return CONFIG.format(
+        agent=up.url("text", text=f"I add.\n{CALL}", then="46", when="<tool_response>"),
+        thinker=up.url("text", text="12 and 34 …</think>\n\n46<eob>\nleak", size=4),
+        cut=up.url("text", text="hm hm hm", finish="length"),
+        talk=up.url("ok"),
+    )
+
+
+FILES = {f"{name}.yaml": script for name, script in SCRIPTS.items()}
+world = world_fixture(config, {**FILES, "prompts": ROOT / "prompts", "meta_templates/thinks.yaml": THINKS}, World)
 
 
 def streamed(client: OpenAI, **asked: Any) -> Any:

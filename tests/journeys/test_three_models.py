@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import openai
 import pytest
 from openai import OpenAI
-from openai.types.chat import ChatCompletionMessageParam
 
-from tests.serving import ROOT, Gateway, gateway
+from tests.journeys.sdk import connect, user
+from tests.serving import ROOT, gateway
 
 MODELS = ("demo", "over-chat", "over-litellm")
 SUMS = [(1, 1), (12, 34), (40, 2), (9, 90)]
@@ -34,15 +33,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
         connect(served) as one,
     ):
         yield one
-
-
-def connect(served: Gateway) -> OpenAI:
-    http = openai.DefaultHttpxClient(trust_env=False, verify=False)
-    return OpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http, timeout=60)
-
-
-def user(text: str) -> list[ChatCompletionMessageParam]:
-    return [{"role": "user", "content": text}]
 
 
 def evaluate(client: OpenAI, model: str) -> list[tuple[str | None, str, int, int]]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-from openai import OpenAI
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
 from gateway.stream.tool_calls.registry import FORMATS
-from tests.serving import Gateway, gateway
+from tests.journeys.sdk import SdkWorld
 from tests.upstream.reply import Request
 from tests.upstream.server import FaultyUpstream
+from tests.world import world_fixture
 
 ADD: ChatCompletionFunctionToolParam = {
     "type": "function",
@@ -115,15 +112,10 @@ thinking: {begin: "<think>", end: "</think>", open: true}
 """
 
 
-@dataclass
-class World:
-    served: Gateway
-    up: FaultyUpstream
-    client: OpenAI
-
+class World(SdkWorld):
     def prompt(self) -> str:
-        """The last request that the engine received."""
-        return str(self.last().body["prompt"])
+        """The last prompt that the engine received."""
+        return str(self.sent()["prompt"])
 
     def last(self) -> Request:
         return self.up.requests[-1]
@@ -161,23 +153,14 @@ def models(up: FaultyUpstream) -> str:
     return "models:" + "".join(rows)
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("tools")
-    (folder / "meta_templates").mkdir()
-    files = {name: PLAIN.replace("PARSER", row[0]).replace("CALLS", row[1]) for name, row in FAMILIES.items()}
-    files |= {f"chat-{name}": chat(name) for name in CHATS}
-    for name, text in {**files, "thinks": THINKS}.items():
-        (folder / "meta_templates" / f"{name}.yaml").write_text(text, encoding="utf-8")
-    for path in (Path(__file__).parent / "chat_templates").iterdir():
-        shutil.copy(path, folder / "meta_templates")
-    http = openai.DefaultHttpxClient(trust_env=False, verify=False)
-    with (
-        FaultyUpstream() as up,
-        gateway(folder, models(up)) as served,
-        OpenAI(base_url=served.url, api_key="none", max_retries=0, http_client=http, timeout=60) as client,
-    ):
-        yield World(served, up, client)
+FILES: dict[str, str | Path] = {
+    "meta_templates/thinks.yaml": THINKS,
+    **{f"meta_templates/{path.name}": path for path in (Path(__file__).parent / "chat_templates").iterdir()},
+    **{f"meta_templates/chat-{name}.yaml": chat(name) for name in CHATS},
+}
+for name, row in FAMILIES.items():
+    FILES[f"meta_templates/{name}.yaml"] = PLAIN.replace("PARSER", row[0]).replace("CALLS", row[1])
+world = world_fixture(models, FILES, World)
 
 
 def ask(world: World, model: str, messages: list[Any] | None = None, *, stream: bool, **fields: Any) -> Any:

@@ -63,20 +63,20 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CacheStore
     asyncio.run(stores.aclose())
 
 
-def asked(cache: Cache, request: Exchange | None = None) -> tuple[str, Response]:
+async def asked(cache: Cache, request: Exchange | None = None) -> tuple[str, Response]:
     """The result of the look-up, and the answer."""
     request = request or exchange()
-    response = asyncio.run(read_response_async(cache, request))
+    response = await read_response_async(cache, request)
     return request.attempts.cache, response
 
 
-def test_the_second_of_two_equal_requests_is_a_hit_with_the_same_events(store: CacheStore) -> None:
+async def test_the_second_of_two_equal_requests_is_a_hit_with_the_same_events(store: CacheStore) -> None:
     inner, results, clock = RecordingBackend(HELLO), list[str](), Clock()
     cache = Cache(inner, store, model(), results.append, clock)
     first, second = exchange(), exchange()
-    one = asyncio.run(read_response_async(cache, first))
+    one = await read_response_async(cache, first)
     clock.seconds += 61
-    two = asyncio.run(read_response_async(cache, second))
+    two = await read_response_async(cache, second)
     assert two.events == one.events
     assert len(inner.exchanges) == 1
     assert results == [first.attempts.cache, second.attempts.cache] == ["miss", "hit"]
@@ -118,64 +118,58 @@ def test_another_model_engine_or_address_is_another_key() -> None:
     assert len({cache_key(exchange(), target_identity(one)) for one in models}) == 4
 
 
-def test_each_repeat_keeps_its_own_answer(store: CacheStore) -> None:
+async def test_each_repeat_keeps_its_own_answer(store: CacheStore) -> None:
     cache = Cache(RecordingBackend(["a", {"finish": "stop"}], ["b", {"finish": "stop"}]), store, model())
-    answers = [asked(cache, exchange(repeat=number))[1].texts[0] for number in (0, 1, 0, 1)]
+    answers = [(await asked(cache, exchange(repeat=number)))[1].texts[0] for number in (0, 1, 0, 1)]
     assert answers == ["a", "b", "a", "b"]
 
 
-def test_an_answer_older_than_the_ttl_is_a_miss_and_is_replaced(store: CacheStore) -> None:
+async def test_an_answer_older_than_the_ttl_is_a_miss_and_is_replaced(store: CacheStore) -> None:
     clock = Clock()
     cache = Cache(
         RecordingBackend(["a", {"finish": "stop"}], ["b", {"finish": "stop"}]), store, model(ttl=10), now=clock
     )
-    asked(cache)
+    await asked(cache)
     clock.seconds += 11
-    assert asked(cache)[0] == "miss"
-    result, response = asked(cache)
+    assert (await asked(cache))[0] == "miss"
+    result, response = await asked(cache)
     assert (result, response.texts) == ("hit", {0: "b"})
 
 
-def test_the_first_of_two_answers_at_the_same_time_stays(store: CacheStore) -> None:
+async def test_the_first_of_two_answers_at_the_same_time_stays(store: CacheStore) -> None:
     cache = Cache(RecordingBackend(["a", {"finish": "stop"}], ["b", {"finish": "stop"}]), store, model())
-
-    async def both() -> None:
-        async with cache.open(exchange()) as events:
-            await events.next_batch()
-            assert (await read_response_async(cache)).texts == {0: "b"}
-            while await events.next_batch():
-                pass
-
-    asyncio.run(both())
-    assert asked(cache)[1].texts == {0: "b"}
+    async with cache.open(exchange()) as events:
+        await events.next_batch()
+        assert (await read_response_async(cache)).texts == {0: "b"}
+        while await events.next_batch():
+            pass
+    assert (await asked(cache))[1].texts == {0: "b"}
 
 
-def test_an_answer_has_been_stored_when_its_call_ends(tmp_path: Path) -> None:
+async def test_an_answer_has_been_stored_when_its_call_ends(tmp_path: Path) -> None:
     """Another process, here another store of the same file, finds the answer at once."""
     one, other = [SqliteStore(tmp_path / "answers.sqlite", 1024 * 1024) for _ in range(2)]
     caches = [Cache(RecordingBackend(HELLO), store, model()) for store in (one, other)]
-
-    async def results() -> list[str]:
-        requests = [exchange(str(number // 2)) for number in range(100)]
-        for number, request in enumerate(requests):
-            await read_response_async(caches[number % 2], request)
-        await one.aclose()
-        await other.aclose()
-        return [request.attempts.cache for request in requests]
-
-    assert asyncio.run(results()) == ["miss", "hit"] * 50
+    requests = [exchange(str(number // 2)) for number in range(100)]
+    for number, request in enumerate(requests):
+        await read_response_async(caches[number % 2], request)
+    await one.aclose()
+    await other.aclose()
+    assert [request.attempts.cache for request in requests] == ["miss", "hit"] * 50
 
 
-def test_write_only_replaces_an_answer(store: CacheStore) -> None:
+async def test_write_only_replaces_an_answer(store: CacheStore) -> None:
     inner = RecordingBackend(["a", {"finish": "stop"}], ["b", {"finish": "stop"}])
-    answers = [asked(Cache(inner, store, model(mode)))[1].texts[0] for mode in ("on", "write_only", "on")]
+    answers = [(await asked(Cache(inner, store, model(mode))))[1].texts[0] for mode in ("on", "write_only", "on")]
     assert answers == ["a", "b", "b"]
 
 
-def test_read_only_keeps_nothing_and_write_only_looks_nothing_up(store: CacheStore) -> None:
+async def test_read_only_keeps_nothing_and_write_only_looks_nothing_up(store: CacheStore) -> None:
     inner = RecordingBackend(HELLO)
     caches = {mode: Cache(inner, store, model(mode)) for mode in ("read_only", "write_only", "on")}
-    results = [asked(caches[mode])[0] for mode in ("read_only", "read_only", "write_only", "write_only", "read_only")]
+    results = [
+        (await asked(caches[mode]))[0] for mode in ("read_only", "read_only", "write_only", "write_only", "read_only")
+    ]
     assert results == ["miss", "miss", "bypass", "bypass", "hit"]
 
 
@@ -189,14 +183,14 @@ INCOMPLETE: dict[str, tuple[Script, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("script", "change"), INCOMPLETE.values(), ids=INCOMPLETE)
-def test_only_complete_answers_are_kept(script: Script, change: dict[str, Any]) -> None:
+async def test_only_complete_answers_are_kept(script: Script, change: dict[str, Any]) -> None:
     store = MemoryStore(MAX_ANSWER * 4)
     cache = Cache(RecordingBackend(script), store, model())
-    assert [asked(cache, exchange(**change))[0] for _ in range(2)] == ["miss", "miss"]
-    asyncio.run(store.aclose())
+    assert [(await asked(cache, exchange(**change)))[0] for _ in range(2)] == ["miss", "miss"]
+    await store.aclose()
 
 
-def test_an_answer_that_its_caller_refuses_is_not_kept(store: CacheStore) -> None:
+async def test_an_answer_that_its_caller_refuses_is_not_kept(store: CacheStore) -> None:
     """It may lack what the request needs, such as log probabilities."""
     cache = Cache(RecordingBackend(HELLO), store, model())
 
@@ -207,21 +201,17 @@ def test_an_answer_that_its_caller_refuses_is_not_kept(store: CacheStore) -> Non
             raise UpstreamIgnoredParameter("no log probabilities")
 
     with pytest.raises(UpstreamIgnoredParameter):
-        asyncio.run(refuse())
-    assert asked(cache)[0] == "miss"
+        await refuse()
+    assert (await asked(cache))[0] == "miss"
 
 
-def test_an_answer_whose_client_left_is_not_kept_and_its_upstream_is_closed(store: CacheStore) -> None:
+async def test_an_answer_whose_client_left_is_not_kept_and_its_upstream_is_closed(store: CacheStore) -> None:
     inner = RecordingBackend(HELLO)
     cache = Cache(inner, store, model())
-
-    async def leave() -> None:
-        async with cache.open(exchange()) as events:
-            await events.next_batch()
-
-    asyncio.run(leave())
+    async with cache.open(exchange()) as events:
+        await events.next_batch()
     assert (inner.active, inner.left_early) == (0, 1)
-    assert asked(cache)[0] == "miss"
+    assert (await asked(cache))[0] == "miss"
 
 
 EVENTS: tuple[Event, ...] = (
@@ -241,7 +231,7 @@ def test_events_are_read_as_they_were_written() -> None:
     assert text.isascii()
 
 
-def test_the_size_of_a_store_changes_when_a_configuration_becomes_active() -> None:
+async def test_the_size_of_a_store_changes_when_a_configuration_becomes_active() -> None:
     stores, smaller = CacheStores(), CacheSpec(max_size=1)
     store = stores.get(CacheSpec(max_size=1024), StoreSpec())
 
@@ -250,29 +240,25 @@ def test_the_size_of_a_store_changes_when_a_configuration_becomes_active() -> No
         return await store.get(key) is not None
 
     assert stores.get(smaller, StoreSpec()) is store
-    assert asyncio.run(is_kept(b"a"))
+    assert await is_kept(b"a")
     stores.activate(smaller)
-    assert not asyncio.run(is_kept(b"b"))
-    asyncio.run(stores.aclose())
+    assert not await is_kept(b"b")
+    await stores.aclose()
 
 
-def test_memory_removes_the_answer_that_was_not_used_for_the_longest_time() -> None:
+async def test_memory_removes_the_answer_that_was_not_used_for_the_longest_time() -> None:
     answer = StoredAnswer(0.0, [Delta(0, "x" * 100)])
     store = MemoryStore(2 * (ENTRY_BYTES + len(dump_json(named_events(answer.events)))))
-
-    async def run() -> list[bool]:
-        await store.put(b"a", answer, DAY)
-        await store.put(b"b", answer, DAY)
-        await store.get(b"a")
-        await store.put(b"c", answer, DAY)
-        return [await store.get(key) is not None for key in (b"a", b"b", b"c")]
-
-    assert asyncio.run(run()) == [True, False, True]
-    asyncio.run(store.aclose())
+    await store.put(b"a", answer, DAY)
+    await store.put(b"b", answer, DAY)
+    await store.get(b"a")
+    await store.put(b"c", answer, DAY)
+    assert [await store.get(key) is not None for key in (b"a", b"b", b"c")] == [True, False, True]
+    await store.aclose()
 
 
 @pytest.mark.parametrize("length", [1, 300, 3000])
-def test_the_answers_in_memory_take_at_most_max_size(length: int) -> None:
+async def test_the_answers_in_memory_take_at_most_max_size(length: int) -> None:
     most = 4 * 1024 * 1024
 
     async def fill() -> int:
@@ -286,12 +272,12 @@ def test_the_answers_in_memory_take_at_most_max_size(length: int) -> None:
 
     tracemalloc.start()
     try:
-        assert most / 2 < asyncio.run(fill()) < most
+        assert most / 2 < await fill() < most
     finally:
         tracemalloc.stop()
 
 
-def test_a_file_has_mode_0600_survives_a_restart_and_stays_within_its_size(tmp_path: Path) -> None:
+async def test_a_file_has_mode_0600_survives_a_restart_and_stays_within_its_size(tmp_path: Path) -> None:
     path = tmp_path / "answers.sqlite"
     events = [Delta(0, "x" * 4000)]
 
@@ -300,7 +286,7 @@ def test_a_file_has_mode_0600_survives_a_restart_and_stays_within_its_size(tmp_p
             await store.put(b"%d" % number, StoredAnswer(0.0, events), DAY)
         await store.aclose()
 
-    asyncio.run(fill(SqliteStore(path, 256 * 1024)))
+    await fill(SqliteStore(path, 256 * 1024))
     assert path.stat().st_mode & 0o777 == 0o600
     database = sqlite3.connect(path)
     numbers = [int(key) for (key,) in database.execute("SELECT key FROM answers ORDER BY id")]
@@ -309,17 +295,17 @@ def test_a_file_has_mode_0600_survives_a_restart_and_stays_within_its_size(tmp_p
     assert 16 <= len(numbers) <= 64
 
     store = SqliteStore(path, 256 * 1024)
-    found = asyncio.run(store.get(b"199"))
-    asyncio.run(store.aclose())
+    found = await store.get(b"199")
+    await store.aclose()
     assert found is not None
     assert list(found.events) == events
 
 
-def test_a_store_that_cannot_be_read_or_written_costs_hits_and_no_calls(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_be_read_or_written_costs_hits_and_no_calls(tmp_path: Path) -> None:
     path = tmp_path / "answers.sqlite"
     path.write_bytes(b"this is no database" * 100)
     store, inner = SqliteStore(path, 1024), RecordingBackend(HELLO)
     cache = Cache(inner, store, model())
-    answers = [asked(cache) for _ in range(2)]
-    asyncio.run(store.aclose())
+    answers = [await asked(cache) for _ in range(2)]
+    await store.aclose()
     assert [(result, response.texts) for result, response in answers] == [("error", {0: "hello"})] * 2

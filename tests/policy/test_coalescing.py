@@ -51,17 +51,14 @@ def test_a_hundred_equal_requests_make_one_call_and_get_one_answer(stream: bool)
     assert {(one.target, one.count) for one in [each.attempts for each in requests[1:]]} == {("scripted/0", 0)}
 
 
-def test_a_request_after_the_call_is_a_hit_of_the_cache() -> None:
-    async def run() -> list[str]:
-        store = MemoryStore(1024 * 1024)
-        layer = Coalescing(Cache(RecordingBackend(HELLO), store, model()), model())
-        requests = [request() for _ in range(3)]
-        await together(layer, requests[:2])
-        await read_response_async(layer, requests[2])
-        await store.aclose()
-        return [one.attempts.cache for one in requests]
-
-    assert asyncio.run(run()) == ["miss", "hit", "hit"]
+async def test_a_request_after_the_call_is_a_hit_of_the_cache() -> None:
+    store = MemoryStore(1024 * 1024)
+    layer = Coalescing(Cache(RecordingBackend(HELLO), store, model()), model())
+    requests = [request() for _ in range(3)]
+    await together(layer, requests[:2])
+    await read_response_async(layer, requests[2])
+    await store.aclose()
+    assert [one.attempts.cache for one in requests] == ["miss", "hit", "hit"]
 
 
 ALONE: dict[str, list[Exchange]] = {
@@ -219,7 +216,7 @@ def test_an_answer_that_is_too_large_is_read_only_as_fast_as_its_first_request()
     assert (other.texts, size) == ({0: "hello"}, MAX_ANSWER + 2)
 
 
-def test_an_answer_that_its_only_request_refuses_is_not_kept() -> None:
+async def test_an_answer_that_its_only_request_refuses_is_not_kept() -> None:
     """It may lack what the request needs, such as log probabilities."""
     store = MemoryStore(1024 * 1024)
     layer = Coalescing(Cache(RecordingBackend(HELLO), store, model()), model())
@@ -230,15 +227,12 @@ def test_an_answer_that_its_only_request_refuses_is_not_kept() -> None:
                 pass
             raise UpstreamIgnoredParameter("no log probabilities")
 
-    async def run() -> str:
-        with pytest.raises(UpstreamIgnoredParameter):
-            await refuse()
-        last = request()
-        await read_response_async(layer, last)
-        await store.aclose()
-        return last.attempts.cache
-
-    assert asyncio.run(run()) == "miss"
+    with pytest.raises(UpstreamIgnoredParameter):
+        await refuse()
+    last = request()
+    await read_response_async(layer, last)
+    await store.aclose()
+    assert last.attempts.cache == "miss"
 
 
 def test_waiting_counts_for_the_total_time_of_a_call() -> None:

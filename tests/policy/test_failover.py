@@ -194,14 +194,10 @@ def test_a_stale_connection_is_retried_at_the_same_target() -> None:
     assert response.log == ("m/0", 2, 1)
 
 
-def test_each_call_starts_at_the_next_target() -> None:
+async def test_each_call_starts_at_the_next_target() -> None:
     backends = [RecordingBackend(FINE) for _ in range(3)]
     stack = failover(*backends)
-
-    async def run() -> list[str]:
-        return [(await read_response_async(stack)).log[0] for _ in range(4)]
-
-    assert asyncio.run(run()) == ["m/0", "m/1", "m/2", "m/0"]
+    assert [(await read_response_async(stack)).log[0] for _ in range(4)] == ["m/0", "m/1", "m/2", "m/0"]
 
 
 def test_nothing_is_retried_once_the_answer_has_begun() -> None:

@@ -88,77 +88,65 @@ def spec(server: ValkeyServer, **fields: object) -> StoreSpec:
     return StoreSpec(**{"url": f"redis://127.0.0.1:{server.port}/0", "timeout": 5.0, **fields})  # type: ignore[arg-type]
 
 
-def test_two_processes_share_the_buckets_exactly(valkey: ValkeyServer) -> None:
-    async def run() -> int:
-        one, other = RedisRates(spec(valkey)), RedisRates(spec(valkey))
-        begin = time.monotonic()
-        asked = [store.take([charge(bucket="key/shared/requests", per_minute=600)]) for store in (one, other) * 400]
-        answers = await asyncio.gather(*asked)
-        seconds = time.monotonic() - begin
-        await one.aclose()
-        await other.aclose()
-        admitted = sum(answer is not None and not answer[0].wait for answer in answers)
-        assert 600 <= admitted <= 600 + seconds * 10
-        return len(answers) - admitted
-
-    assert asyncio.run(run()) > 0
+async def test_two_processes_share_the_buckets_exactly(valkey: ValkeyServer) -> None:
+    one, other = RedisRates(spec(valkey)), RedisRates(spec(valkey))
+    begin = time.monotonic()
+    asked = [store.take([charge(bucket="key/shared/requests", per_minute=600)]) for store in (one, other) * 400]
+    answers = await asyncio.gather(*asked)
+    seconds = time.monotonic() - begin
+    await one.aclose()
+    await other.aclose()
+    admitted = sum(answer is not None and not answer[0].wait for answer in answers)
+    assert 600 <= admitted <= 600 + seconds * 10
+    assert (len(answers) - admitted) > 0
 
 
-def test_valkey_follows_the_rules_of_memory(valkey: ValkeyServer) -> None:
-    async def run() -> None:
-        store, memory = RedisRates(spec(valkey)), MemoryRates()
-        small = charge(bucket="model/m/requests", per_minute=1)
-        for charges in ([charge(10), small], [charge(20)], [charge(1), small], [charge(60)]):
-            expected = memory.take_now(charges)
-            found = await store.take(charges)
-            assert found is not None
-            for one, two in zip(found, expected, strict=True):
-                assert one.remaining == pytest.approx(two.remaining, abs=5)
-                assert one.wait == pytest.approx(two.wait, abs=5)
-        for amount in (70, -5):
-            store.settle([charge(amount)])
-            memory.settle([charge(amount)])
-            await asyncio.gather(*store._settling)
-        found = await store.take([charge(0)])
+async def test_valkey_follows_the_rules_of_memory(valkey: ValkeyServer) -> None:
+    store, memory = RedisRates(spec(valkey)), MemoryRates()
+    small = charge(bucket="model/m/requests", per_minute=1)
+    for charges in ([charge(10), small], [charge(20)], [charge(1), small], [charge(60)]):
+        expected = memory.take_now(charges)
+        found = await store.take(charges)
         assert found is not None
-        assert found[0].remaining == pytest.approx(memory.take_now([charge(0)])[0].remaining, abs=5)
+        for one, two in zip(found, expected, strict=True):
+            assert one.remaining == pytest.approx(two.remaining, abs=5)
+            assert one.wait == pytest.approx(two.wait, abs=5)
+    for amount in (70, -5):
+        store.settle([charge(amount)])
+        memory.settle([charge(amount)])
+        await asyncio.gather(*store._settling)
+    found = await store.take([charge(0)])
+    assert found is not None
+    assert found[0].remaining == pytest.approx(memory.take_now([charge(0)])[0].remaining, abs=5)
+    await store.aclose()
+
+
+async def test_time_in_which_the_event_loop_is_blocked_does_not_use_up_the_timeout(valkey: ValkeyServer) -> None:
+    results = list[str]()
+    store = RedisRates(spec(valkey, timeout=0.5), results.append)
+    takes = [asyncio.ensure_future(store.take([charge(bucket="key/blocked/requests")])) for _ in range(20)]
+    for _ in range(4):  # while the connection is opened, the command is sent, and its answer arrives
+        asyncio.get_running_loop().call_soon(time.sleep, 0.6)
+        await asyncio.sleep(0)
+    await asyncio.gather(*takes)
+    await store.aclose()
+    assert results == []
+
+
+async def test_one_slow_answer_decides_only_the_calls_that_waited_for_it(valkey: ValkeyServer) -> None:
+    results = list[str]()
+    slow = [charge(bucket="key/slow/requests")]
+    allow = RedisRates(spec(valkey, timeout=2.0), results.append)
+    refuse = RedisRates(spec(valkey, timeout=2.0, on_failure="refuse"), results.append)
+    async with Redis(port=valkey.port) as client:
+        await client.client_pause(3_600_000, all=False)  # of all commands that write
+        answers = await asyncio.gather(allow.take(slow), refuse.take(slow), return_exceptions=True)
+        await client.client_unpause()
+    assert isinstance(answers[1], Overloaded)
+    for store in (allow, refuse):
+        assert await store.take(slow) is not None
         await store.aclose()
-
-    asyncio.run(run())
-
-
-def test_time_in_which_the_event_loop_is_blocked_does_not_use_up_the_timeout(valkey: ValkeyServer) -> None:
-    async def run() -> list[str]:
-        results = list[str]()
-        store = RedisRates(spec(valkey, timeout=0.5), results.append)
-        takes = [asyncio.ensure_future(store.take([charge(bucket="key/blocked/requests")])) for _ in range(20)]
-        for _ in range(4):  # while the connection is opened, the command is sent, and its answer arrives
-            asyncio.get_running_loop().call_soon(time.sleep, 0.6)
-            await asyncio.sleep(0)
-        await asyncio.gather(*takes)
-        await store.aclose()
-        return results
-
-    assert asyncio.run(run()) == []
-
-
-def test_one_slow_answer_decides_only_the_calls_that_waited_for_it(valkey: ValkeyServer) -> None:
-    async def run() -> list[str]:
-        results = list[str]()
-        slow = [charge(bucket="key/slow/requests")]
-        allow = RedisRates(spec(valkey, timeout=2.0), results.append)
-        refuse = RedisRates(spec(valkey, timeout=2.0, on_failure="refuse"), results.append)
-        async with Redis(port=valkey.port) as client:
-            await client.client_pause(3_600_000, all=False)  # of all commands that write
-            answers = await asyncio.gather(allow.take(slow), refuse.take(slow), return_exceptions=True)
-            await client.client_unpause()
-        assert isinstance(answers[1], Overloaded)
-        for store in (allow, refuse):
-            assert await store.take(slow) is not None
-            await store.aclose()
-        return results
-
-    assert sorted(asyncio.run(run())) == ["allowed", "refused"]
+    assert sorted(results) == ["allowed", "refused"]
 
 
 def test_while_the_server_hangs_each_process_has_its_share_of_what_was_left() -> None:
@@ -183,17 +171,14 @@ def test_while_the_server_hangs_each_process_has_its_share_of_what_was_left() ->
         asyncio.run(run(server))
 
 
-def test_a_process_that_never_reached_the_server_has_the_share_of_a_worker() -> None:
-    async def run() -> list[str]:
-        results = list[str]()
-        store = RedisRates(StoreSpec(url=f"redis://127.0.0.1:{free_port()}/0"), results.append, workers=4)
-        for _ in range(20):
-            await store.take([charge()])
-        store.settle([charge(-5)])
-        await store.aclose()
-        return results
-
-    assert Counter(asyncio.run(run())) == {"allowed": 15, "limited": 5, "settled": 1}
+async def test_a_process_that_never_reached_the_server_has_the_share_of_a_worker() -> None:
+    results = list[str]()
+    store = RedisRates(StoreSpec(url=f"redis://127.0.0.1:{free_port()}/0"), results.append, workers=4)
+    for _ in range(20):
+        await store.take([charge()])
+    store.settle([charge(-5)])
+    await store.aclose()
+    assert Counter(results) == {"allowed": 15, "limited": 5, "settled": 1}
 
 
 def test_while_the_server_hangs_the_process_counts_alone_or_refuses_at_once() -> None:

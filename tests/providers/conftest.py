@@ -66,9 +66,6 @@ def served(providers: Providers, tmp_path_factory: pytest.TempPathFactory) -> It
     """The gateway before them."""
     if importlib.util.find_spec("litellm") is None:
         pytest.skip("the litellm extra is not installed")
-    folder = tmp_path_factory.mktemp("providers")
-    (folder / "policies").mkdir()
-    for name, text in POLICIES.items():
-        (folder / "policies" / f"{name}.yaml").write_text(f"description: A test.\n{text}\n", encoding="utf-8")
-    with gateway(folder, config(providers), {"KEY": KEY}) as served:
+    files = {f"policies/{name}.yaml": f"description: A test.\n{text}\n" for name, text in POLICIES.items()}
+    with gateway(tmp_path_factory.mktemp("providers"), config(providers), {"KEY": KEY}, files=files) as served:
         yield served

@@ -28,25 +28,22 @@ def counted(times: int) -> Metrics:
     return metrics
 
 
-def test_a_worker_that_hangs_is_asked_a_few_times_and_its_last_counts_stand_for_it() -> None:
-    async def looked() -> None:
-        ours, theirs = socket.socketpair()
-        with theirs, socket.socket() as port:
-            worker = WorkerHandle(
-                0, port, channel=await RpcChannel.over(ours, nothing), serving=True, metrics=counted(3).snapshot()
-            )
-            assert worker.channel is not None
-            reading = asyncio.create_task(worker.channel.run())
-            counts = MetricsAggregator([worker], counted(1))
-            for _ in range(MAX_PENDING + 3):
-                assert restarts(await counts.exposition()) == 4
-            assert worker.pending == MAX_PENDING
-            theirs.close()
-            await reading
-            await asyncio.sleep(0.05)
-            assert worker.pending == 0
-
-    asyncio.run(looked())
+async def test_a_worker_that_hangs_is_asked_a_few_times_and_its_last_counts_stand_for_it() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs, socket.socket() as port:
+        worker = WorkerHandle(
+            0, port, channel=await RpcChannel.over(ours, nothing), serving=True, metrics=counted(3).snapshot()
+        )
+        assert worker.channel is not None
+        reading = asyncio.create_task(worker.channel.run())
+        counts = MetricsAggregator([worker], counted(1))
+        for _ in range(MAX_PENDING + 3):
+            assert restarts(await counts.exposition()) == 4
+        assert worker.pending == MAX_PENDING
+        theirs.close()
+        await reading
+        await asyncio.sleep(0.05)
+        assert worker.pending == 0
 
 
 def test_what_a_dead_worker_has_counted_stays_in_the_sum() -> None:

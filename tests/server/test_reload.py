@@ -76,12 +76,9 @@ def test_an_edited_script_is_loaded_though_the_configuration_is_the_same(
     assert IN_USE in caplog.text
 
 
-def test_the_status_shows_a_reload_after_its_end(runtime: Runtime) -> None:
-    async def story() -> None:
-        reload = asyncio.create_task(runtime.reload())
-        await asyncio.sleep(0)  # the task waits for the thread that reads the files
-        assert (await runtime.shared_status())["last_reload"] == {"at": None, "error": None}
-        assert await reload
-        assert (await runtime.shared_status())["last_reload"]["at"].endswith("Z")
-
-    asyncio.run(story())
+async def test_the_status_shows_a_reload_after_its_end(runtime: Runtime) -> None:
+    reload = asyncio.create_task(runtime.reload())
+    await asyncio.sleep(0)  # the task waits for the thread that reads the files
+    assert (await runtime.shared_status())["last_reload"] == {"at": None, "error": None}
+    assert await reload
+    assert (await runtime.shared_status())["last_reload"]["at"].endswith("Z")

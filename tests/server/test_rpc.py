@@ -29,20 +29,17 @@ async def both(answer: Any) -> tuple[RpcChannel, RpcChannel, socket.socket]:
     return await RpcChannel.over(one, nothing), await RpcChannel.over(other, answer), one
 
 
-def test_answers_find_their_questions_in_any_order() -> None:
+async def test_answers_find_their_questions_in_any_order() -> None:
     async def answer(kind: str, payload: Any) -> Any:
         await asyncio.sleep(0.05 if kind == "slow" else 0)
         return kind, payload
 
-    async def talk() -> tuple[Any, Any, Any]:
-        one, other, _ = await both(answer)
-        running = [asyncio.create_task(side.run()) for side in (one, other)]
-        told = await asyncio.gather(one.call("slow", 1), one.call("quick", b"x" * 3_000_000), one.call("slow", None))
-        for task in running:
-            task.cancel()
-        return told
-
-    slow, quick, last = asyncio.run(talk())
+    one, other, _ = await both(answer)
+    running = [asyncio.create_task(side.run()) for side in (one, other)]
+    told = await asyncio.gather(one.call("slow", 1), one.call("quick", b"x" * 3_000_000), one.call("slow", None))
+    for task in running:
+        task.cancel()
+    slow, quick, last = told
     assert (slow, last) == (("slow", 1), ("slow", None))
     assert quick == ("quick", b"x" * 3_000_000)
 

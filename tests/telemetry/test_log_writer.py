@@ -144,7 +144,7 @@ def test_a_flush_gives_a_reader_up_that_does_not_read() -> None:
     stuck.reads.set()
 
 
-def test_threads_lose_no_line() -> None:
+async def test_threads_lose_no_line() -> None:
     stream = Stream()
     lines = LogWriter(stream.write)
 
@@ -152,17 +152,14 @@ def test_threads_lose_no_line() -> None:
         for number in range(200):
             lines.emit(logging.LogRecord("x", logging.INFO, "", 0, f"{name}:{number}", None, None))
 
-    async def serve() -> None:
-        threads = [threading.Thread(target=talk, args=(name,)) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        for number in range(200):
-            lines.fast_write(logging.INFO, f"loop:{number}")
-            await asyncio.sleep(0)
-        for thread in threads:
-            await asyncio.to_thread(thread.join)
-
-    asyncio.run(serve())
+    threads = [threading.Thread(target=talk, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(200):
+        lines.fast_write(logging.INFO, f"loop:{number}")
+        await asyncio.sleep(0)
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
     lines.flush()
     said = [line.rsplit(" ", 1)[1] for line in stream.getvalue().splitlines()]
     for name in ("loop", "0", "1", "2", "3"):

@@ -230,9 +230,7 @@ SCRIPTS = {
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Gateway]:
-    for name, script in SCRIPTS.items():
-        (tmp_path / f"{name}.yaml").write_text(script, encoding="utf-8")
-    with gateway(tmp_path, CONFIG) as g:
+    with gateway(tmp_path, CONFIG, files={f"{name}.yaml": script for name, script in SCRIPTS.items()}) as g:
         yield g
 
 

@@ -1,1 +1,1 @@
-"""The clients of the table, one file each: ``CLIENTS`` holds one row, or one row for each way to run it."""
+"""The clients of the table, in ``CLIENTS`` of each file: ``sdks`` has the libraries, other files a benchmark each."""

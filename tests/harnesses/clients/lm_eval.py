@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.engines.environment import Packages
 from tests.harnesses.client import Client, Job
@@ -58,41 +59,25 @@ def score_of(task: str, metric: str) -> Callable[[Path, str], float]:
     return score
 
 
+def task(name: str, title: str, command: Callable[[Job], list[str]], task: str, metric: str, **more: Any) -> Client:
+    return Client(
+        name=f"lm-eval-{name}",
+        title=f"lm-eval, {title}",
+        guide="lm-eval",
+        environment="lm-eval",
+        packages=PACKAGES,
+        command=command,
+        files=(f"lm_eval_tasks/{task}.yaml",),
+        reads=("OPENAI_API_KEY",),
+        score=score_of(task, metric),
+        **more,
+    )
+
+
+SCORING = frozenset({"logprobs", "completions"})
 CLIENTS = (
-    Client(
-        name="lm-eval-chat",
-        title="lm-eval, chat",
-        guide="lm-eval",
-        environment="lm-eval",
-        packages=PACKAGES,
-        command=chat,
-        files=("lm_eval_tasks/sums.yaml",),
-        reads=("OPENAI_API_KEY",),
-        score=score_of("sums", "exact_match"),
-    ),
-    Client(
-        name="lm-eval-loglikelihood",
-        title="lm-eval, log-likelihood",
-        guide="lm-eval",
-        environment="lm-eval",
-        packages=PACKAGES,
-        command=loglikelihood,
-        files=("lm_eval_tasks/sums_choice.yaml",),
-        reads=("OPENAI_API_KEY",),
-        score=score_of("sums_choice", "acc"),
-        needs=frozenset({"logprobs", "completions"}),
-        own_format=True,
-    ),
-    Client(
-        name="lm-eval-chat-template",
-        title="lm-eval, log-likelihood with chat template",
-        guide="lm-eval",
-        environment="lm-eval",
-        packages=PACKAGES,
-        command=chat_template,
-        files=("lm_eval_tasks/sums_choice_chat.yaml",),
-        reads=("OPENAI_API_KEY",),
-        score=score_of("sums_choice_chat", "acc"),
-        needs=frozenset({"logprobs", "completions", "token_ids"}),
-    ),
-)
+    task("chat", "chat", chat, "sums", "exact_match"),
+    task("loglikelihood", "log-likelihood", loglikelihood, "sums_choice", "acc", needs=SCORING, own_format=True),
+    task("chat-template", "log-likelihood with chat template", chat_template, "sums_choice_chat", "acc",
+         needs=SCORING | {"token_ids"}),
+)  # fmt: skip
