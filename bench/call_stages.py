@@ -26,7 +26,7 @@ from bench.rendering.render_gateway import load_template_spec
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.openai.answer.events import COMPLETIONS_FORMAT, ChunkReader
-from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import KeySpec, ModelSpec, ParamsPolicy, PolicySpec, TargetSpec

@@ -3,9 +3,7 @@
 ``admission``          the one door: client, body, model and limits of a call
 ``route``              one configured model, with its template, rules and backend
 ``stack``              everything that serves one configuration: the routes, the client keys, the limits
-``dataset_prompts``    the conversation of a call that names a dataset prompt
-``prepare``            the checks and the rendering before a backend is opened
-``structured_output``  the format of an answer that must be JSON
+``preparation``        the checks and the rendering before a backend is opened
 ``scoring``            log-likelihoods of candidates
 ``run``                the call while its backend is open
 ``fallback``           the same call to another model, after a failure

@@ -8,8 +8,8 @@ from typing import Any
 
 from gateway.backend.tokenizer import token_ids
 from gateway.calls.answer.token_data import tokenizes_special
-from gateway.calls.dataset_prompts import dataset_prompt
-from gateway.calls.prepare import Prepared, make_exchange, prepare
+from gateway.calls.preparation.dataset_prompts import dataset_prompt
+from gateway.calls.preparation.prepare import Prepared, make_exchange, prepare
 from gateway.calls.route import Route
 from gateway.calls.scoring.candidates import dataset_candidates
 from gateway.calls.timeline import CallTimeline

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gateway.calls.answer.response import ResponseStream
-from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline

@@ -11,7 +11,7 @@ from gateway.backend.tokenizer import count
 from gateway.calls.answer.answer_check import AnswerCheck
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.answer.token_data import TokenData
-from gateway.calls.prepare import Prepared
+from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import PolicySpec

@@ -10,7 +10,7 @@ from typing import Any
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.tokenizer import MIN_THREADED, Tokenizer, token_ids
 from gateway.calls.answer.token_data import tokenizes_special
-from gateway.calls.prepare import Prepared
+from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.frozen import dataclass

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
-from gateway.calls.dataset_prompts import DatasetConversation, dataset_prompt, make_conversation
 from gateway.calls.fallback import FallbackModels
-from gateway.calls.prepare import Prepared, prepare_chat
+from gateway.calls.preparation.dataset_prompts import DatasetConversation, dataset_prompt, make_conversation
+from gateway.calls.preparation.prepare import Prepared, prepare_chat
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline

@@ -12,7 +12,7 @@ from typing import Any
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.explain import rendering
-from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.cli.options import CommandError, print_note
 from gateway.config.library import find_template, is_template_file

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from gateway.calls.answer.response import ResponseStream
-from gateway.calls.prepare import Prepared
+from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import RequestTimeout

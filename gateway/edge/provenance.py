@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import sha256
 
-from gateway.calls.prepare import Prepared
+from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 

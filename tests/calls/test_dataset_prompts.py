@@ -11,7 +11,7 @@ import pytest
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.config.sections.templates import BUILT_IN
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.errors import MediaNotAllowed, MediaNotSupported, RequestError

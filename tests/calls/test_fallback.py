@@ -12,7 +12,7 @@ import pytest
 from gateway.assembly import assemble, open_shared_resources
 from gateway.backend.scripted import ScriptedBackend
 from gateway.calls.fallback import FallbackRun
-from gateway.calls.prepare import prepare
+from gateway.calls.preparation.prepare import prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import run_turns

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.config.snapshot import ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
 from gateway.core.errors import ForbiddenParameter, RequestError, RoleNotSupported, UnsupportedParameter
 from gateway.template.spec import RoleSpec, TemplateSpec

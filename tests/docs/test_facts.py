@@ -9,7 +9,7 @@ import pytest
 from gateway.backend.embedded.engine import MAX_RUNNING, MAX_STEP_TOKENS, MAX_WAITING
 from gateway.backend.embedded.generation import PROMPT_CHUNK
 from gateway.backend.http_client.client import STALE
-from gateway.calls.prepare import MAX_PROMPT
+from gateway.calls.preparation.prepare import MAX_PROMPT
 from gateway.calls.scoring.loglikelihood import AT_ONCE
 from gateway.config.files.yaml import MAX_BYTES
 from gateway.core.call import MAX_TURNS

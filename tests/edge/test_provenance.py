@@ -9,7 +9,7 @@ import pytest
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec

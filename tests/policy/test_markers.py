@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.tokenizer import Tokenizer as LocalTokenizer
-from gateway.calls.prepare import Prepared, prepare
+from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.config.library import find_template, shipped_folder
 from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.calls.prepare import prepare
+from gateway.calls.preparation.prepare import prepare
 from gateway.calls.route import Route
 from gateway.core.errors import InvalidValue, SpecialTokenInContent
 from gateway.policy.markers.marker_set import JOINER

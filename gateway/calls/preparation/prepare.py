@@ -12,9 +12,9 @@ import orjson
 
 from gateway.backend.tokenizer import count
 from gateway.calls.answer.token_data import TokenRequest, token_request, tokenizes_special
-from gateway.calls.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
+from gateway.calls.preparation.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
+from gateway.calls.preparation.structured_output import FIELD, constrained, with_strict_call
 from gateway.calls.route import Route
-from gateway.calls.structured_output import FIELD, constrained, with_strict_call
 from gateway.core.call import Call
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from gateway.calls.dataset_prompts import dataset_prompt, make_conversation, name_prompt
-from gateway.calls.prepare import CONTINUE_FINAL, Prepared, check_length, make_exchange
+from gateway.calls.preparation.dataset_prompts import dataset_prompt, make_conversation, name_prompt
+from gateway.calls.preparation.prepare import CONTINUE_FINAL, Prepared, check_length, make_exchange
 from gateway.calls.route import Route
 from gateway.core.call import Call, Candidates, PromptReference
 from gateway.core.dialogue import Dialogue, Message, RenderOptions

@@ -9,7 +9,7 @@ import orjson
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.explain import explanation
 from gateway.calls.fallback import FallbackRun
-from gateway.calls.prepare import prepare
+from gateway.calls.preparation.prepare import prepare
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.calls.admission.access import authenticate, authorized_route, only_model
-from gateway.calls.prepare import check_length, prepare
+from gateway.calls.preparation.prepare import check_length, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.tokenizing import detokenize, tokenize_prepared, tokenize_text, tokenizer_info

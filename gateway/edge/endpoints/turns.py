@@ -7,7 +7,7 @@ from dataclasses import replace
 import orjson
 
 from gateway.calls.explain import explanation
-from gateway.calls.prepare import Prepared
+from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import run_turns

@@ -6,7 +6,7 @@ import time
 from functools import partial
 
 from gateway.calls.explain import explanation
-from gateway.calls.prepare import Prepared
+from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call

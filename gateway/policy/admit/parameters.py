@@ -262,7 +262,7 @@ def _to_completions(params: dict[str, Any], notices: list[Notice]) -> int | None
                 continue
             value = params.pop(name)
             if not is_neutral(name, value) and value != WITHOUT_TOOLS.get(name):
-                if name == "response_format":  # see ``calls/structured_output.py``
+                if name == "response_format":  # see ``calls/preparation/structured_output.py``
                     params[name] = value
                     continue
                 if name in OLD_NAMES:

@@ -129,7 +129,7 @@ class _FirstCall:
         exchange = self._exchange
         assert exchange.answer_format is not None
         (prompt,) = exchange.prompts
-        assert isinstance(prompt, str)  # see ``calls/structured_output.py``
+        assert isinstance(prompt, str)  # see ``calls/preparation/structured_output.py``
         params = {name: value for name, value in exchange.params.items() if name not in OF_PROMPT}
         if self.usage is not None and self._written and isinstance(limit := params.get("max_tokens"), int):
             params["max_tokens"] = max(limit - self.usage.completion, 1)
