@@ -79,6 +79,11 @@ def in_ascii(text: object, limit: int | None = None) -> str:
     return ascii(str(text)[:limit])[1:-1]
 
 
+def plain(key: str, limit: int = 64) -> str:
+    """Return a client's key for ``param``. Characters except ASCII letters and digits, ``_-$``, become ``?``."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_-$") else "?" for c in key[:limit])
+
+
 def utc(seconds: float) -> str:
     """Return a Unix time as text, such as ``2027-06-30T12:00:00Z``."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -13,8 +13,3 @@ def error_object(error: GatewayError) -> dict[str, Any]:
     """Return ``{"error": {message, type, param, code}}``. ``code`` is a string, as OpenAI's SDKs expect."""
     param = error.param if error.param is None else error.param[:MAX_PARAM]
     return {"error": {"message": error.message, "type": error.type, "param": param, "code": error.code}}
-
-
-def plain(key: str, limit: int = 64) -> str:
-    """Return a client's key for ``param``. Characters except ASCII letters, digits, ``_`` and ``-`` become ``?``."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "?" for c in key[:limit])

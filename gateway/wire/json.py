@@ -20,7 +20,7 @@ from gateway.core.errors import (
     JsonTooDeep,
 )
 from gateway.core.json_values import MAX_DEPTH, count_brackets, deeper_than
-from gateway.wire.error_object import plain
+from gateway.core.words import plain
 
 MAX_NODES = 2**16
 """Maximum objects, lists and strings in a body, including keys, and maximum decimal numbers. Such a body takes about

@@ -11,7 +11,7 @@ from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import EndpointName, RawPrompt
-from gateway.wire.error_object import plain
+from gateway.core.words import plain
 from gateway.wire.json import refuse_lost_digits, refuse_lost_digits_in
 from gateway.wire.message_content import read_message, read_prompts
 from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS, LoglikelihoodRequest

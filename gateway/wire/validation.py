@@ -15,8 +15,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.core.json_values import part
-from gateway.core.words import suggest
-from gateway.wire.error_object import plain
+from gateway.core.words import plain, suggest
 from gateway.wire.request_fields import (
     FORBIDDEN,
     STRUCTURAL,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.core.words import MANY, MAX_NAMES, MAX_QUOTED, MAX_WORD, counted, quoted, shown, suggest
+from gateway.core.words import MANY, MAX_NAMES, MAX_QUOTED, MAX_WORD, counted, plain, quoted, shown, suggest
 
 CASES: dict[str, tuple[object, Sequence[object], str]] = {
     "one letter": ("defalt", ["default", "eval"], ' (did you mean "default"?)'),
@@ -59,3 +59,17 @@ def test_a_long_value_is_cut() -> None:
 @pytest.mark.parametrize(("name", "text"), QUOTED.values(), ids=QUOTED)
 def test_a_name_from_a_client_is_shown_as_short_and_printable(name: str, text: str) -> None:
     assert quoted(name) == text
+
+
+PLAIN = {
+    "a field": ("max_tokens-2", "max_tokens-2"),
+    "a dot": ("a.b", "a?b"),
+    "blanks and letters": ("é x\n", "??x?"),
+    "a keyword of JSON Schema": ("$defs", "$defs"),
+    "long": ("k" * 100, "k" * 64),
+}
+
+
+@pytest.mark.parametrize(("key", "shown"), PLAIN.values(), ids=PLAIN)
+def test_a_key_name_from_a_client_is_shown_as_letters(key: str, shown: str) -> None:
+    assert plain(key) == shown

@@ -23,7 +23,7 @@ from gateway.core.errors import ForbiddenParameter, InvalidValue, UnsupportedPar
 from gateway.core.exchange import EndpointName
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice
-from gateway.wire.error_object import plain
+from gateway.core.words import plain
 from gateway.wire.request_fields import OPENAI_DEFAULTS
 
 LIMITS = ("max_completion_tokens", "max_tokens")

@@ -15,8 +15,7 @@ from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Notice
-from gateway.core.words import quoted
-from gateway.wire.error_object import plain
+from gateway.core.words import plain, quoted
 from gateway.wire.request_fields import StoredPrompt
 from gateway.wire.requests import read_chat
 from gateway.wire.responses_api.fields import (
