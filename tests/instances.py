@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema
 
@@ -46,7 +47,13 @@ class _Maker:
             if name in schema:
                 ends = [part for part in schema[name] if not self.goes_on(part)]
                 branch = self.rng.choice(ends if ends and depth >= DEPTH else schema[name])
-                return self.make({**{key: schema[key] for key in schema if key != name}, **branch}, depth)
+                return self.make(
+                    {
+                        **{key: schema[key] for key in schema if key != name},
+                        **(branch if isinstance(branch, dict) else {}),
+                    },
+                    depth,
+                )
         if "allOf" in schema:
             merged = {key: schema[key] for key in schema if key != "allOf"}
             for part in schema["allOf"]:
@@ -107,7 +114,7 @@ class _Maker:
     def resolved(self, pointer: str) -> Any:
         found = self.root
         for part in pointer.split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
             found = found[int(key)] if isinstance(found, list) else found[key]
         return found
 

@@ -21,8 +21,9 @@ OPENAI_STOPS = 4
 """The number of stop strings that OpenAI's API accepts."""
 
 
-ConstraintForm = Literal["vllm", "text", "object"]
-"""How a constraint field has a JSON Schema: in vLLM's object of constraints, as JSON text, or as a JSON object."""
+ConstraintForm = Literal["vllm", "text", "object", "gbnf"]
+"""How a constraint field has a JSON Schema: in vLLM's object of constraints, as JSON text, as a JSON object, or
+converted to a grammar in GBNF."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,8 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             token_prompts=True,  # llama-cpp-python answers 500
             explicit=MappingProxyType({"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}),
             sampling=words(
-                "cache_prompt grammar min_p mirostat mirostat_eta mirostat_mode mirostat_tau n_probs repeat_penalty "
-                "response_format top_k typical_p"
+                "cache_prompt grammar json_schema min_p mirostat mirostat_eta mirostat_mode mirostat_tau n_probs "
+                "repeat_penalty response_format top_k typical_p"
             ),
             chat=words("add_generation_prompt reasoning_format"),
             # tools/server/server-task.cpp (00efb3e1): the schema is converted to a grammar. The field has no effect in
@@ -155,6 +156,8 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             sampling=words(
                 "grammar logit_bias_type min_p min_tokens mirostat_eta mirostat_mode mirostat_tau repeat_penalty top_k"
             ),
+            # types.py, CreateCompletionRequest.grammar; app.py gives it to LlamaGrammar.from_string.
+            constraint=ConstraintField("grammar", "gbnf"),
         ),
         # TGI, the router's CompletionRequest: model, prompt (string or list), max_tokens, seed, suffix, stream, stop,
         # the two penalties, temperature, top_p. TGI has been in maintenance since 2025-12.

@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, get_args
 
+import jsonschema
 import pytest
 
 from gateway.backend.engines import ENGINES
 from gateway.backend.openai.request.constraint import CONSTRAINTS, constraint_fields, no_constraint, refusing_target
+from gateway.backend.openai.request.gbnf import grammar_of
 from gateway.config.snapshot import Engine
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import AnswerFormat
@@ -27,7 +29,9 @@ SENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # engine: the fields
         {"json_schema": '{"type":"object"}'},
     ),
     "llamacpp": ({"json_schema": SCHEMA}, {"json_schema": {"type": "object"}}),
+    "llamacpp-python": ({"grammar": grammar_of(SCHEMA)}, {"grammar": grammar_of(None)}),
 }
+
 UNABLE = [engine for engine in get_args(Engine) if ENGINES[engine].constraint is None]
 
 
@@ -53,6 +57,28 @@ def test_an_engine_without_a_constraint_refuses_and_gets_no_request(up: FaultyUp
     heard = complete(up.url("ok"), False, {"engine": engine}, answer_format=WANTED)
     assert heard.error is not None
     assert (heard.code, heard.error.param) == ("unsupported_parameter", "response_format")
+    assert up.request_count == before
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("engine", SENT)
+def test_an_engine_that_reads_its_field_answers_as_the_schema_says(
+    up: FaultyUpstream, engine: str, stream: bool
+) -> None:
+    for seed in range(3):
+        url = up.url(f"constrained-{engine}", seed=seed)
+        heard = complete(url, stream, {"engine": engine}, answer_format=WANTED)
+        jsonschema.validate(json.loads(heard.text()), SCHEMA)
+        assert heard.finishes == {0: "stop"}
+        assert isinstance(json.loads(complete(url, stream, {"engine": engine}, answer_format=ANY_OBJECT).text()), dict)
+
+
+def test_a_schema_that_a_grammar_cannot_express_is_refused_before_a_request(up: FaultyUpstream) -> None:
+    before = up.request_count
+    wanted = AnswerFormat(schema={"type": "object", "properties": {"x": {"type": "string", "pattern": "a+"}}})
+    heard = complete(up.url("ok"), False, {"engine": "llamacpp-python"}, answer_format=wanted)
+    assert heard.error is not None
+    assert heard.error.param == "response_format.json_schema.schema.properties.x.pattern"
     assert up.request_count == before
 
 

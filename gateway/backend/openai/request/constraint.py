@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.backend.engines import ENGINES, ConstraintForm, declared_capabilities
 from gateway.backend.openai.request.control_fields import words
+from gateway.backend.openai.request.gbnf import grammar_of
 from gateway.backend.openai.request.request_body import serialise
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import TargetSpec
@@ -27,7 +28,7 @@ def constraint_fields(wanted: AnswerFormat, params: Mapping[str, Any], target: T
     """Return the fields for the body of a completion whose answer must be JSON. No request is sent.
 
     ``params``: the parameters of the exchange. Raises ``InvalidValue`` if the client sent a constraint of its own,
-    ``UnsupportedParameter`` if the target's engine has no constraint.
+    ``UnsupportedParameter`` if the target's engine has no constraint, or cannot express this one.
     """
     if own := sorted(CONSTRAINTS & params.keys()):
         message = f"response_format and {own[0]} both constrain the answer; send one of them"
@@ -68,5 +69,6 @@ _VALUES: Mapping[ConstraintForm, Callable[[AnswerFormat], Any]] = {
     "vllm": _vllm,
     "text": lambda wanted: serialise(_schema(wanted)).decode(),
     "object": _schema,
+    "gbnf": lambda wanted: grammar_of(wanted.schema),
 }
 """Form of the field → its value."""

@@ -1,0 +1,236 @@
+"""The grammar of a JSON Schema: what it allows is valid, and what is refused is named."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gateway.backend.openai.request.gbnf import MAX_REPETITION, grammar_of
+from gateway.core.errors import UnsupportedParameter
+from tests.gbnf import Grammar
+from tests.instances import valid_instance
+
+NAMES = ("a", "name", 'quo"te', "back\\slash", "größe", "new\nline", "x/y~z", "😀", "")
+VALUES: tuple[Any, ...] = ("x", 'ä\t"', "", 0, -7, 2.5, True, False, None, [1, [], {"k": "v"}], {"k": [None], "l": {}})
+
+
+class RandomSchema:
+    """A random schema of all supported keywords. The definition ``node`` is recursive."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.schema: dict[str, Any] = {
+            **self.mapping(0),
+            "$defs": {"node": self.node(), "leaf": self.plain(2), "a/b~c d": {"type": "integer", "title": "T"}},
+        }
+
+    def node(self) -> dict[str, Any]:
+        below = self.rng.choice([
+            {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]},
+            {"type": "array", "items": {"$ref": "#/$defs/node"}, "maxItems": 2},
+            {"type": "array", "items": {"$ref": "#"}, "maxItems": 1},
+        ])  # fmt: skip
+        return {"type": "object", "properties": {"below": below, "value": self.part(2)}, "required": ["below"]}
+
+    def part(self, depth: int) -> Any:
+        draw = self.rng.random()
+        if draw < 0.1:
+            return {"$ref": self.rng.choice(["#/$defs/node", "#/$defs/leaf", "#/$defs/a~1b~0c%20d"]), "title": "T"}
+        if draw < 0.2:
+            return {"anyOf": [self.plain(depth + 1) for _ in range(self.rng.randint(1, 3))], "description": "D"}
+        return self.plain(depth)
+
+    def plain(self, depth: int) -> Any:
+        kinds = ["string", "number", "integer", "boolean", "null", "enum", "const", "types", "any", "map"]
+        match self.rng.choice([*kinds, *(["object", "object", "array", "array"] if depth < 3 else [])]):
+            case "enum":
+                return {"enum": self.rng.sample(VALUES, self.rng.randint(1, 4))}
+            case "const":
+                return {"const": self.rng.choice(VALUES)}
+            case "types":
+                return {"type": self.rng.sample(["string", "null", "integer", "boolean"], 2), **self.lengths("Length")}
+            case "any":
+                return self.rng.choice([{}, True, {"description": "anything"}])
+            case "map":
+                return {"type": "object", **({"additionalProperties": self.part(3)} if self.rng.random() < 0.7 else {})}
+            case "object":
+                return self.mapping(depth + 1)
+            case "array":
+                return {"type": "array", "items": self.part(depth + 1), **self.lengths("Items")}
+            case "string":
+                return {"type": "string", "default": "", **self.lengths("Length")}
+            case kind:
+                return {"type": kind}
+
+    def mapping(self, depth: int) -> dict[str, Any]:
+        names = self.rng.sample(NAMES, self.rng.randint(0, 4))
+        return {
+            "type": "object",
+            "properties": {name: self.part(depth) for name in names},
+            "required": [name for name in names if self.rng.random() < 0.5],
+            **({"additionalProperties": False} if self.rng.random() < 0.5 else {}),
+        }
+
+    def lengths(self, of: str) -> dict[str, int]:
+        least = self.rng.randint(0, 2)
+        bounds = {f"min{of}": least, f"max{of}": least + self.rng.randint(0, 3)}
+        return {name: bounds[name] for name in bounds if self.rng.random() < 0.5}
+
+
+SEEDS = range(240)
+
+
+@pytest.mark.parametrize("first", SEEDS[::40])
+def test_every_text_of_a_random_grammar_is_json_that_the_schema_accepts(first: int) -> None:
+    for seed in range(first, first + 40):
+        made = RandomSchema(seed)
+        grammar, validator = Grammar(grammar_of(made.schema)), jsonschema.Draft202012Validator(made.schema)
+        for _ in range(5):
+            text = grammar.random_text(made.rng)
+            problems = [error.message for error in validator.iter_errors(json.loads(text))]
+            assert not problems, (seed, text)
+
+
+@pytest.mark.parametrize("first", SEEDS[::40])
+def test_a_random_grammar_accepts_the_usual_ways_to_write_a_value(first: int) -> None:
+    for seed in range(first, first + 40):
+        made = RandomSchema(seed)
+        grammar = Grammar(grammar_of(made.schema))
+        for _ in range(2):
+            value = valid_instance(made.schema, made.rng)
+            for written in (
+                json.dumps(value, ensure_ascii=False),
+                json.dumps(value, ensure_ascii=False, separators=(",", ":")),
+                json.dumps(value, ensure_ascii=False, indent=1),
+            ):
+                assert grammar.accepts(written), (seed, written)
+
+
+def text_of(schema: Mapping[str, Any], *texts: str) -> list[bool]:
+    grammar = Grammar(grammar_of(schema))
+    return [grammar.accepts(text) for text in texts]
+
+
+STRINGS = {  # text: whether it is a JSON string of one character
+    '"a"': True, '"字"': True, '"😀"': True, '"\x7f"': True, r'"\n"': True, r'"\/"': True, r'"\u00e4"': True,
+    r'"\ud83d\ude00"': True, r'"\u0000"': True, '""': False, '"ab"': False, '"\n"': False, '"\x00"': False,
+    r'"\x41"': False, '"\\"': False, r'"\ud83d"': False, r'"\ude00"': False, r'"\ud83d\u0041"': False, "'a'": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", STRINGS)
+def test_a_string_is_json_and_an_escaped_pair_is_one_character(text: str) -> None:
+    assert text_of({"type": "string", "minLength": 1, "maxLength": 1}, text) == [STRINGS[text]]
+
+
+ALLOWED: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {  # (schema, texts, texts that are not allowed)
+    "number": ({"type": "number"}, ("0", "-1", "2.5", "1e-9", "0.30000000000000004"), ("01", ".5", "1.", "+1", "NaN")),
+    "integer": ({"type": "integer"}, ("0", "-12", "9999999999999999"), ("1.0", "1e2", "00", "")),
+    "literals": ({"enum": [True, False, None]}, ("true", "false", "null"), ("True", "nul")),
+    "enum of a type": ({"type": "string", "enum": ["a", 1, "b"]}, ('"a"', '"b"'), ("1",)),
+    "integer constant": ({"type": "integer", "enum": [1, 2.5, True]}, ("1",), ("2.5", "true")),
+    "constant object": ({"const": {"a": [1, "x"]}}, ('{"a":[1,"x"]}', '{ "a": [ 1, "x" ] }'), ('{"a":[1]}', "{}")),
+    "list length": ({"type": "array", "items": {"type": "null"}, "minItems": 1, "maxItems": 2},
+                    ("[null]", "[null, null]"), ("[]", "[null,null,null]", "[null,]")),
+    "empty list": ({"type": "array", "maxItems": 0}, ("[]", "[ ]"), ("[1]",)),
+    "any list": ({"type": "array"}, ("[]", '[1, "a", [{}]]'), ("{}", "[1")),
+    "empty string": ({"type": "string", "maxLength": 0}, ('""',), ('"a"',)),
+    "order": ({"properties": {"a": {}, "b": {}, "c": {}}, "required": ["b"]},
+              ('{"b":1}', '{"a":1,"b":1}', '{"b":1,"c":1}', '{"a":1,"b":1,"c":1}'),
+              ("{}", '{"a":1}', '{"b":1,"a":1}', '{"a":1,"c":1}', '{"b":1,}', '{,"b":1}', '{"b":1,"d":1}')),
+    "all optional": ({"properties": {"a": {}, "b": {}}}, ("{}", '{"a":1}', '{"b":1}', '{"a":1,"b":1}'), ('{"c":1}',)),
+    "no properties": ({"type": "object", "additionalProperties": False}, ("{}", "{ }"), ('{"a":1}',)),
+    "map": ({"type": "object", "additionalProperties": {"type": "null"}}, ("{}", '{"a":null, "b":null}'), ('{"a":1}',)),
+    "any object": ({"type": "object"}, ("{}", '{"a":{"b":[1]}}'), ("[]", '{"a"}')),
+    "keyword of another type": ({"type": "null", "minLength": 3}, ("null",), ()),
+    "only annotations": ({"title": "T", "$schema": "S", "$id": "I"}, ("1", "[]", '"a"'), ("", "a")),
+    "recursive list": ({"type": "array", "items": {"$ref": "#"}}, ("[]", "[[],[[]]]"), ("[1]", "[[]")),
+    "white space": ({"type": "array", "maxItems": 0}, ("[ ]", "[\n]", "[\n" + " " * 20 + "]"),
+                    (" []", "[] ", "[  ]", "[\n\n]", "[\n" + " " * 41 + "]")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ALLOWED)
+def test_a_grammar_allows_the_texts_of_its_schema(case: str) -> None:
+    schema, texts, others = ALLOWED[case]
+    assert all(text_of(schema, *texts)), texts
+    assert not any(text_of(schema, *others)), others
+
+
+def test_without_a_schema_any_object_is_allowed() -> None:
+    grammar = Grammar(grammar_of(None))
+    assert grammar.accepts('{"a": [1, {"b": null}], "c": "😀"}')
+    assert not any(map(grammar.accepts, ("[]", "1", '{"a"', "{} {}", "")))
+    rng = random.Random(7)
+    assert all(type(json.loads(grammar.random_text(rng))) is dict for _ in range(50))
+
+
+LOOP = {"$defs": {"a": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}
+REFUSED: dict[str, tuple[Any, str, str]] = {  # (schema, path below the schema, reason)
+    "pattern": ({"properties": {"x": {"type": "string", "pattern": "a+"}}}, "properties.x.pattern", "not supported"),
+    "minimum": ({"items": {"type": "integer", "minimum": 0}}, "items.minimum", "not supported"),
+    "format": ({"type": "string", "format": "date"}, "format", "not supported"),
+    "oneOf": ({"oneOf": [{"type": "null"}]}, "oneOf", "not supported"),
+    "allOf in anyOf": ({"anyOf": [{}, {"allOf": [{}]}]}, "anyOf.1.allOf", "not supported"),
+    "tuple": ({"type": "array", "prefixItems": [{}]}, "prefixItems", "not supported"),
+    "a name with a line break": ({"properties": {"a\nb": {"not": {}}}}, r"properties.a\nb.not", "not supported"),
+    "beside $ref": ({"properties": {"x": {"$ref": "#", "minItems": 1}}}, "properties.x.minItems", "beside $ref"),
+    "beside anyOf": ({"anyOf": [{}], "type": "null"}, "type", "beside anyOf"),
+    "beside enum": ({"enum": ["a"], "maxLength": 3}, "maxLength", "beside enum"),
+    "$id inside": ({"items": {"$id": "x"}}, "items.$id", "not supported"),
+    "false": ({"items": False}, "items", "must be an object"),
+    "unknown type": ({"type": ["null", "date"]}, "type", "the types are object, array"),
+    "empty anyOf": ({"anyOf": []}, "anyOf", "at least one entry"),
+    "enum without a value of the type": ({"type": "null", "enum": [1]}, "enum", "no value has the type"),
+    "remote reference": ({"$ref": "https://example.com/s.json"}, "$ref", "into the schema itself"),
+    "missing reference": ({"items": {"$ref": "#/$defs/gone"}}, "items.$ref", "does not have"),
+    "reference into a text": ({"title": "T", "items": {"$ref": "#/title/0"}}, "items.$ref", "does not have"),
+    "reference beyond a list": ({"anyOf": [{}, {"$ref": "#/anyOf/" + "9" * 5000}]}, "anyOf.1.$ref", "does not have"),
+    "inside a definition": (
+        {"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"properties": {"x": {"not": {}}}}}},
+        "$defs.a.properties.x.not", "not supported",
+    ),
+    "left recursion": ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "anyOf.0.$ref", "refers to itself"),
+    "left recursion over two": ({**LOOP, "properties": {"x": {"$ref": "#/$defs/b"}}}, "", "refers to itself"),
+    "undeclared required": ({"properties": {"a": {}}, "required": ["b"]}, "required", "does not have"),
+    "other properties": (
+        {"properties": {"a": {}}, "additionalProperties": {"type": "null"}}, "additionalProperties", "only without",
+    ),
+    "long string": ({"type": "string", "maxLength": MAX_REPETITION + 1}, "maxLength", "from 0 to 1000"),
+    "negative length": ({"type": "array", "minItems": -1}, "minItems", "from 0 to 1000"),
+    "lengths in the wrong order": ({"type": "string", "minLength": 3, "maxLength": 2}, "maxLength", "below minLength"),
+    "many lengths": (
+        {"properties": {f"p{n}": {"type": "string", "maxLength": 1000} for n in range(21)}}, "properties.p20", "add up",
+    ),
+    "many schemas": ({"anyOf": [{"type": "null"}] * 1001}, "anyOf.999", "more than 1000 schemas"),
+    "many constants": ({"const": [[0] * 10] * 100}, "const", "more than 1000 schemas and constants"),
+    "required that is no name": ({"properties": {"a": {}}, "required": [["a"]]}, "required", "does not have"),
+    "type that is no name": ({"type": [{}]}, "type", "the types are"),
+    "a large grammar": ({"enum": ["x" * 1000] * 300}, "enum", "more than 262144 characters"),
+    "deep": ({"items": {"items": {"items": {"items": {"items": {"items": {"items": {"items": {"items": {
+        "not": {}}}}}}}}}}}, "….items.items.items.items.items.items.items.not", "not supported"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_grammar_cannot_express_is_refused_with_its_path(case: str) -> None:
+    schema, below, reason = REFUSED[case]
+    with pytest.raises(UnsupportedParameter) as caught:
+        grammar_of(schema)
+    path = f"response_format.json_schema.schema.{below}"
+    assert (caught.value.param or "").startswith(path)
+    assert caught.value.message.startswith(f"{caught.value.param} cannot be sent")
+    assert reason in caught.value.message
+
+
+def test_a_long_chain_of_references_needs_no_deep_stack() -> None:
+    names = [f"d{number}" for number in range(990)]
+    definitions = {name: {"$ref": f"#/$defs/{after}"} for name, after in itertools.pairwise(names)}
+    schema = {"$ref": "#/$defs/d0", "$defs": {**definitions, names[-1]: {"type": "null"}}}
+    assert grammar_of(schema).count("::=") > 990
