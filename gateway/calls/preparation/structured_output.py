@@ -18,7 +18,9 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import AnswerFormat, Exchange
 from gateway.core.prompt import Notice
+from gateway.stream.json_schema.limits import check_limits
 from gateway.stream.json_schema.response_format import read_answer_format
+from gateway.stream.json_schema.strict import check_strict
 from gateway.stream.output_parser import ParserOptions
 from gateway.template.tools import choice_of, name_of, tools_of
 
@@ -110,10 +112,18 @@ def _reasoning(exchange: Exchange, parsing: ParserOptions) -> Thinking | None:
 def _call_format(dialogue: Dialogue, key: str) -> AnswerFormat:
     """Return the format of one call of a callable tool. Tools without ``strict`` may have any arguments."""
     calls, definitions = [], {}
-    for number, tool in enumerate(_callable(dialogue)):
-        function, name = tool["function"], f"call{number}"
-        parameters = function.get("parameters") if _is_strict(tool) else None
-        definitions[name] = _moved(parameters or {"type": "object"}, f"#/$defs/{name}")
+    for number, tool in enumerate(dialogue.options.tools):
+        if tool not in _callable(dialogue):
+            continue
+        parameters, name = tool["function"].get("parameters"), f"call{number}"
+        if not _is_strict(tool):
+            parameters = {"type": "object"}
+        elif parameters is None:
+            parameters = {"type": "object", "properties": {}, "additionalProperties": False}
+        else:
+            where = f"tools[{number}].function.parameters"
+            check_strict(check_limits(parameters, where), where)
+        definitions[name] = _moved(parameters, f"#/$defs/{name}")
         calls.append({
             "type": "object",
             "properties": {"name": {"const": name_of(tool)}, key: {"$ref": f"#/$defs/{name}"}},

@@ -1,0 +1,292 @@
+"""Structured output of string models: at engines that obey their constraint, and at engines that ignore it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.random_schema import RandomSchema
+from tests.serving import Gateway, gateway
+from tests.upstream.modes_constraint import PROSE
+from tests.upstream.server import FaultyUpstream
+
+ENGINES = ("vllm", "sglang", "llamacpp", "llamacpp-python")
+MODEL = "  {name}: {{template: {template}, targets: [{{speaks: completions, url: '{url}', engine: {engine}}}]}}\n"
+THINKING = """
+kind: meta
+round:
+  - {role: HUMAN, begin: "<H>", end: "</H>"}
+  - {role: BOT, begin: "<B>", end: "</B>", generate: true}
+reserved_roles: [{role: SYSTEM, begin: "<S>", end: "</S>"}]
+thinking: {begin: "<think>", end: "</think>"}
+"""
+FILES = {
+    "meta_templates/thinks.yaml": THINKING,
+    "policies/forbids.yaml": "params: {forbid: [response_format]}",
+    "policies/forces.yaml": "params: {force: {response_format: {type: json_object}}}",
+    "policies/cached.yaml": "cache: {mode: 'on'}\nparams: {force: {temperature: 0}}",
+}
+SUM = {
+    "type": "object",
+    "properties": {"steps": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3}, "sum": {"enum": [1, 2]}},
+    "required": ["steps", "sum"],
+    "additionalProperties": False,
+}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "sum", "schema": SUM, "strict": True}}
+SENT = {  # engine: what the engine gets for FORMAT
+    "vllm": {"structured_outputs": {"json": SUM}},
+    "sglang": {"json_schema": json.dumps(SUM, separators=(",", ":"))},
+    "llamacpp": {"json_schema": SUM},
+}
+
+
+@pytest.fixture(scope="module")
+def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    rows = [(engine, "chatml", up.url(f"constrained-{engine}"), engine) for engine in ENGINES]
+    rows += [
+        ("ignores", "chatml", up.url("constraint-ignored"), "vllm"),
+        ("cut", "chatml", up.url("constrained-vllm", cut=4), "vllm"),
+        ("unknown", "chatml", up.url("constrained-vllm"), "openai"),
+        ("tools", "chatml-tools", up.url("constrained-vllm"), "vllm"),
+        ("tools-ignored", "chatml-tools", up.url("constraint-ignored"), "vllm"),
+        ("tools-unknown", "chatml-tools", up.url("ok"), "openai"),
+        ("thinks", "thinks", up.url("constrained-vllm", free="<think>hm"), "vllm"),
+        ("answers", "thinks", up.url("constrained-vllm", free="It is 2."), "vllm"),
+    ]
+    config = "models:\n" + "".join(
+        MODEL.format(name=name, template=template, url=url, engine=engine) for name, template, url, engine in rows
+    )
+    for policy in ("forbids", "forces", "cached"):
+        url = up.url("constraint-ignored" if policy == "cached" else "constrained-vllm")
+        config += MODEL.format(name=policy, template="chatml", url=url, engine="vllm").replace(
+            "template:", f"policy: {policy}, template:"
+        )
+    with gateway(tmp_path_factory.mktemp("structured"), config, files=FILES) as running:
+        yield running
+
+
+def sent(up: FaultyUpstream) -> list[dict[str, Any]]:
+    """The bodies of all completions. The gateway also asks for the length of the context."""
+    return [request.body for request in up.requests if "stream" in request.body]
+
+
+def streamed(served: Gateway, model: str, **fields: Any) -> list[dict[str, Any]]:
+    """The events of a streamed answer."""
+    text = served.chat(model, stream=True, **fields).text
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+def content(events: list[dict[str, Any]]) -> str:
+    return "".join(c["delta"].get("content") or "" for event in events for c in event.get("choices", ()))
+
+
+@pytest.mark.parametrize("engine", SENT)
+def test_the_schema_becomes_the_engines_own_field(served: Gateway, up: FaultyUpstream, engine: str) -> None:
+    answer = served.chat(engine, response_format=FORMAT)
+    assert answer.status_code == 200, answer.text
+    jsonschema.validate(json.loads(answer.json()["choices"][0]["message"]["content"]), SUM)
+    body = sent(up)[-1]
+    assert {name: body[name] for name in SENT[engine]} == SENT[engine]
+    assert "response_format" not in body
+    assert body["prompt"] == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    assert "unverified_parameter" not in answer.headers.get("x-gateway-notice", "")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_any_json_object(served: Gateway, engine: str, stream: bool) -> None:
+    form = {"type": "json_object"}
+    if stream:
+        text = content(streamed(served, engine, response_format=form))
+    else:
+        text = served.chat(engine, response_format=form).json()["choices"][0]["message"]["content"]
+    assert isinstance(json.loads(text), dict)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_answers_to_random_schemas_validate(served: Gateway, engine: str) -> None:
+    ended = 0
+    for seed in range(50):
+        schema = RandomSchema(seed).schema
+        form = {"type": "json_schema", "json_schema": {"name": "random", "schema": schema}}
+        answer = served.chat(engine, response_format=form)
+        assert answer.status_code == 200, (schema, answer.text)
+        choice = answer.json()["choices"][0]
+        if choice["finish_reason"] == "stop":
+            ended += 1
+            jsonschema.validate(json.loads(choice["message"]["content"]), schema)
+    assert ended >= 45
+
+
+@pytest.mark.parametrize("model", ["ignores", "cached"])
+def test_an_engine_that_ignores_the_schema_is_an_error(served: Gateway, model: str) -> None:
+    for _ in range(2):  # the second answer of ``cached`` is from the cache
+        error = served.chat(model, response_format=FORMAT)
+        assert (error.status_code, error.json()["error"]["code"]) == (502, "upstream_ignored_parameter")
+        assert error.json()["error"]["param"] == "response_format"
+        assert "--reasoning-parser" in error.json()["error"]["message"]
+
+
+def test_an_engine_that_ignores_the_schema_ends_a_stream_with_an_error(served: Gateway) -> None:
+    events = streamed(served, "ignores", response_format=FORMAT)
+    assert content(events) == PROSE
+    assert events[-1]["error"]["code"] == "upstream_ignored_parameter"
+    assert not any(choice.get("finish_reason") for event in events[:-1] for choice in event["choices"])
+
+
+def test_each_choice_is_validated(served: Gateway) -> None:
+    assert served.chat("vllm", response_format=FORMAT, n=3).status_code == 200
+    assert served.chat("ignores", response_format=FORMAT, n=3).status_code == 502
+
+
+def test_an_answer_that_was_cut_is_not_validated(served: Gateway) -> None:
+    answer = served.chat("cut", response_format=FORMAT)
+    assert answer.json()["choices"][0]["finish_reason"] == "length"
+    assert "answer_unchecked: choices[0]=length" in answer.headers["x-gateway-notice"]
+
+
+def test_an_answer_that_a_stop_of_the_client_may_have_cut_is_not_validated(served: Gateway) -> None:
+    answer = served.chat("ignores", response_format=FORMAT, stop=["!"])
+    assert answer.json()["choices"][0]["message"]["content"] == "Sure"
+    assert "answer_unchecked: choices[0]=client's stop" in answer.headers["x-gateway-notice"]
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "an engine without a constraint": ("unknown", {}, "engine: openai"),
+    "a policy that forbids it": ("forbids", {}, "policy does not allow response_format"),
+    "a message to continue": ("vllm", {"continue_final_message": True}, "continue_final_message"),
+    "tools that may be called": (
+        "tools",
+        {"tools": [{"type": "function", "function": {"name": "add"}}]},
+        "cannot contain tool calls",
+    ),
+    "two constraints": ("vllm", {"structured_outputs": {"regex": "a"}}, "both constrain the answer"),
+    "several answers of a model that reasons": ("thinks", {"n": 2}, "n above 1"),
+    "no schema": ("vllm", {"response_format": {"type": "json_schema"}}, "response_format.json_schema is missing"),
+    "a schema that is none": (
+        "vllm",
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "sum"}}}},
+        "response_format.json_schema.schema",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_constrained_is_refused_by_name(served: Gateway, up: FaultyUpstream, case: str) -> None:
+    model, fields, message = REFUSED[case]
+    before = len(sent(up))
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "{"}]
+    if "continue_final_message" not in fields:
+        messages = messages[:1]
+    body = {"model": model, "messages": messages, "response_format": FORMAT, **fields}
+    answer = served.http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]["message"]
+    assert len(sent(up)) == before
+
+
+def test_a_policy_can_force_json(served: Gateway, up: FaultyUpstream) -> None:
+    assert isinstance(json.loads(served.chat("forces").json()["choices"][0]["message"]["content"]), dict)
+    assert sent(up)[-1]["structured_outputs"] == {"json_object": True}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("model", ["thinks", "answers"])
+def test_a_model_that_reasons_makes_two_calls(served: Gateway, up: FaultyUpstream, model: str, stream: bool) -> None:
+    before = len(sent(up))
+    thought = "hm" if model == "thinks" else ""
+    if stream:
+        events = streamed(served, model, response_format=FORMAT)
+        text = content(events)
+        deltas = [choice["delta"] for event in events for choice in event["choices"]]
+        assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == thought
+    else:
+        answer = served.chat(model, response_format=FORMAT)
+        message = answer.json()["choices"][0]["message"]
+        text = message["content"]
+        assert (message.get("reasoning_content") or "") == thought
+        assert "two_calls" in answer.headers["x-gateway-notice"]
+    jsonschema.validate(json.loads(text), SUM)
+    free, constrained = sent(up)[before:]
+    assert "structured_outputs" not in free
+    assert constrained["structured_outputs"] == {"json": SUM}
+    assert constrained["prompt"] == free["prompt"] + ("<think>hm</think>" if thought else "")
+
+
+def test_the_explanation_and_render_show_the_format(served: Gateway) -> None:
+    body = {"model": "vllm", "messages": [{"role": "user", "content": "hi"}], "response_format": FORMAT}
+    rendered = served.http.post("/v1/render", json=body).json()
+    answered = served.chat("vllm", response_format=FORMAT, gateway={"explain": True}).json()["gateway"]
+    assert rendered["params"]["response_format"] == answered["params"]["response_format"] == FORMAT
+
+
+def test_text_is_no_constraint(served: Gateway, up: FaultyUpstream) -> None:
+    answer = served.chat("ignores", response_format={"type": "text"})
+    assert answer.json()["choices"][0]["message"]["content"] == PROSE
+    assert not sent(up)[-1].keys() & {"response_format", "structured_outputs"}
+
+
+# ---------------------------------------------------------------- forced tools
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#/$defs/number"}, "b": {"$ref": "#/$defs/number"}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+    "$defs": {"number": {"enum": [1, 2, 3]}},
+}
+ADD = {"type": "function", "function": {"name": "add", "parameters": PARAMETERS, "strict": True}}
+NOW = {"type": "function", "function": {"name": "now"}}
+NAMED = {"type": "function", "function": {"name": "add"}}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
+def test_a_forced_call_of_a_strict_tool_is_constrained(
+    served: Gateway, up: FaultyUpstream, choice: Any, stream: bool
+) -> None:
+    fields = {"tools": [ADD], "tool_choice": choice}
+    if stream:
+        events = streamed(served, "tools", **fields)
+        pieces = [c for event in events for one in event["choices"] for c in one["delta"].get("tool_calls") or ()]
+        name = "".join(piece["function"].get("name") or "" for piece in pieces)
+        arguments = "".join(piece["function"].get("arguments") or "" for piece in pieces)
+    else:
+        answer = served.chat("tools", **fields)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
+        (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+    assert name == "add"
+    jsonschema.validate(json.loads(arguments), PARAMETERS)
+    body = sent(up)[-1]
+    assert body["prompt"].endswith("<|im_start|>assistant\n<tool_call>\n")
+    schema = body["structured_outputs"]["json"]
+    jsonschema.validate({"name": "add", "arguments": {"a": 1, "b": 3}}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"name": "add", "arguments": {"a": 1, "b": 4}}, schema)
+
+
+def test_a_required_call_may_be_that_of_any_tool(served: Gateway) -> None:
+    answer = served.chat("tools", tools=[ADD, NOW], tool_choice="required").json()
+    assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] in ("add", "now")
+
+
+def test_an_engine_that_ignores_the_call_is_an_error(served: Gateway) -> None:
+    answer = served.chat("tools-ignored", tools=[ADD], tool_choice="required")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (502, "tools")
+
+
+def test_without_a_constraint_the_call_is_forced_as_before_with_a_notice(served: Gateway, up: FaultyUpstream) -> None:
+    answer = served.chat("tools-unknown", tools=[ADD], tool_choice="required")
+    assert "strict_not_enforced" in answer.headers["x-gateway-notice"]
+    assert sent(up)[-1]["prompt"].endswith('<tool_call>\n{"name": "')
+
+
+def test_a_call_that_is_not_forced_is_not_constrained(served: Gateway, up: FaultyUpstream) -> None:
+    assert served.chat("tools", tools=[ADD]).status_code == 200
+    assert "structured_outputs" not in sent(up)[-1]
