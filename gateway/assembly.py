@@ -121,18 +121,16 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     found = {name: route for name, route in routes.items() if route}
     return Stack(
         snapshot=snapshot,
-        routes={name: _with_fallbacks(route, found) for name, route in found.items()},
+        routes={
+            name: replace(route, fallbacks={other: found[other] for other in route.spec.fallback})
+            for name, route in found.items()
+        },
         keyring=Keyring(snapshot.keys, snapshot.models),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot, shared), shared.concurrency),
         recorder=shared.recorders.get(snapshot.recordings.path),
         redactor=Redactor(snapshot.redact),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
-
-
-def _with_fallbacks(route: Route, routes: Mapping[str, Route]) -> Route:
-    names = route.spec.fallback
-    return replace(route, fallbacks={name: routes[name] for name in names}) if names else route
 
 
 def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
@@ -276,7 +274,12 @@ def _delivery(
     failover = Failover(balancer, RetryPolicy(delivery.retry.attempts), budget, observer)
     stack: Backend = Timeouts(failover, delivery.timeout.idle, delivery.timeout.total, observer)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
-        stack = SplitCalls(stack, _capabilities(rows), delivery.timeout.total)
+        capabilities = UpstreamCapabilities(
+            lists=_all([row.lists for row in rows]),
+            choices=_all([row.choices for row in rows]),
+            streamed_choices=all(row.streamed_choices for row in rows),
+        )
+        stack = SplitCalls(stack, capabilities, delivery.timeout.total)
     return stack, rows
 
 
@@ -311,16 +314,8 @@ def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
     )
 
 
-def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:
-    """Return the kinds of input that all targets of a model accept in one call. A kind is None if it is not known."""
-    return UpstreamCapabilities(
-        lists=_all([row.lists for row in rows]),
-        choices=_all([row.choices for row in rows]),
-        streamed_choices=all(row.streamed_choices for row in rows),
-    )
-
-
 def _all(known: list[bool | None]) -> bool | None:
+    """Return whether all targets of a model accept a kind of input in one call; None if it is not known."""
     if False in known:
         return False
     return None if None in known else True

@@ -21,7 +21,7 @@ from gateway.core.call import Unit
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
 from gateway.core.events import Begun, Completion, Document, Event, Usage, total_usage
-from gateway.core.exchange import Exchange, RawPrompt
+from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.completion_builder import CompletionBuilder
@@ -124,7 +124,8 @@ async def _completions(
     limits = SharedLimits(timeline.attempt_log, route.spec.policy.delivery.timeout.total)
     room, backend = asyncio.Semaphore(AT_ONCE), route.backend
     assert backend is not None
-    keys = [_key(text.exchange) for text in texts]
+    sent = [text.exchange for text in texts]
+    keys = [(exchange.prompts, orjson.dumps([exchange.messages, exchange.params])) for exchange in sent]
     tasks: dict[object, asyncio.Task[tuple[Completion, PromptTokens]]] = {}
 
     async def completion(exchange: Exchange) -> tuple[Completion, PromptTokens]:
@@ -144,11 +145,6 @@ async def _completions(
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [tasks[key].result() for key in keys]
-
-
-def _key(exchange: Exchange) -> tuple[tuple[RawPrompt, ...], bytes]:
-    """Return a key that is equal for exchanges with the same prompt and the same parameters."""
-    return exchange.prompts, orjson.dumps([exchange.messages, exchange.params])
 
 
 def _tokens(exchange: Exchange, completion: Completion) -> PromptTokens:
