@@ -162,7 +162,7 @@ class SafeRenderer:
             error.param = _field(rule, dialogue, error.param or "")
             raise
         if safe.segments != segments:
-            prompt = _prompt_of(prompt, safe.segments)
+            prompt = Prompt.of(safe.segments, prompt.metadata)
         return SafePrompt(prompt, breaks=safe.breaks)
 
     async def _has_markers_of_shape(self, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> bool:
@@ -344,12 +344,6 @@ async def _segments_of(prompt: Prompt) -> Segments:
     if isinstance(prompt.source, Pieces):
         return prompt.segments or ()
     return await asyncio.to_thread(lambda: prompt.segments or ())  # a long conversation is rendered again
-
-
-def _prompt_of(prompt: Prompt, segments: Segments) -> Prompt:
-    texts = tuple([one.text for one in segments])
-    labels = tuple([(one.role, one.origin, one.scaffold) for one in segments])
-    return replace(prompt, text="".join(texts), source=Pieces(texts, labels))
 
 
 def _message_names(dialogue: Dialogue) -> Mapping[str, str]:
