@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import EngineCapabilities, declared_capabilities, prompt_logprobs_of
@@ -68,7 +69,7 @@ from gateway.policy.markers.marker_rule import MarkerRule, disguised, splits_exa
 from gateway.policy.markers.marker_set import MarkerSet, fold, texts_of
 from gateway.policy.markers.role_boundaries import SafeRenderer
 from gateway.storage.cache_stores import CacheStores
-from gateway.storage.recorder import Recorders
+from gateway.storage.recorder import Recorder
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -87,12 +88,13 @@ class SharedResources:
     metrics: Metrics
     breakers: CircuitBreakers
     caches: CacheStores
-    recorders: Recorders
     rates: RateStore
     """The request and token rates that all workers of this gateway share. Not used if the configuration has a store."""
     concurrency: Concurrency
     stores: dict[StoreSpec, RateStore] = field(default_factory=dict)
     """The rate stores that configurations have named so far."""
+    recorders: dict[Path, Recorder] = field(default_factory=dict)
+    """The recorders of the files that configurations have named so far."""
 
 
 def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> SharedResources:
@@ -103,7 +105,6 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
         metrics=metrics,
         breakers=CircuitBreakers(metrics.circuit),
         caches=CacheStores(),
-        recorders=Recorders(partial(metrics.count, "gateway_recordings_dropped_total")),
         rates=rates or MemoryRates(),
         concurrency=Concurrency(metrics.queue_length),
     )
@@ -119,6 +120,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     routes = {name: _route(model, snapshot, prompts, shared, problems) for name, model in snapshot.models.items()}
     problems.end()
     found = {name: route for name, route in routes.items() if route}
+    path, dropped = snapshot.recordings.path, partial(shared.metrics.count, "gateway_recordings_dropped_total")
     return Stack(
         snapshot=snapshot,
         routes={
@@ -127,7 +129,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         },
         keyring=Keyring(snapshot.keys, snapshot.models),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot, shared), shared.concurrency),
-        recorder=shared.recorders.get(snapshot.recordings.path),
+        recorder=None if path is None else shared.recorders.setdefault(path, Recorder(path, dropped)),
         redactor=Redactor(snapshot.redact),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
