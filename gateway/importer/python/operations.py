@@ -151,7 +151,10 @@ def _format(text: str, *args: Any, **keywords: Any) -> str:
     """Return ``text.format(…)``. Fields are only names and numbers, without attributes and entries."""
     pieces: list[str] = []
     length = 0
-    for number, (literal, name, spec, conversion) in enumerate(_fields(text)):
+    fields = list(string.Formatter().parse(text))
+    # A literal such as {{ is a row without a field, and would change the numbers of the fields after it.
+    unknown_if(any(field[1] is None for field in fields) and any(field[1] == "" for field in fields))
+    for number, (literal, name, spec, conversion) in enumerate(fields):
         pieces.append(literal)
         if name is not None:
             value = keywords[name] if name in keywords else args[int(name) if name else number]
@@ -159,15 +162,6 @@ def _format(text: str, *args: Any, **keywords: Any) -> str:
             length += len(pieces[-1])
         unknown_if(length > MAX_LENGTH)
     return "".join(pieces)
-
-
-def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
-    """Return the literals and fields of a format text. Literals without a field stand before the fields' numbers."""
-    found = list(string.Formatter().parse(text))
-    literals = [field for field in found if field[1] is None]
-    if literals and any(field[1] == "" for field in found):  # such as {{, which would change the numbers
-        raise UnknownValue
-    return found
 
 
 def _join(text: str, items: Any) -> str:
