@@ -135,7 +135,11 @@ async def _completions(
                 for event in batch:
                     builder.add(event)
             completion = builder.result()
-            return completion, _tokens(exchange, completion)
+            if "echo" not in exchange.params:
+                return completion, listed_logprobs(completion)
+            (prompt,) = exchange.prompts
+            assert isinstance(prompt, str)
+            return completion, echoed_logprobs(completion, prompt, exchange.bos_text)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -145,14 +149,6 @@ async def _completions(
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [tasks[key].result() for key in keys]
-
-
-def _tokens(exchange: Exchange, completion: Completion) -> PromptTokens:
-    if "echo" not in exchange.params:
-        return listed_logprobs(completion)
-    (prompt,) = exchange.prompts
-    assert isinstance(prompt, str)
-    return echoed_logprobs(completion, prompt, exchange.bos_text)
 
 
 def _shared(context: PromptTokens, own: PromptTokens) -> int:

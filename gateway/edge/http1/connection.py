@@ -156,7 +156,10 @@ class ServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """asyncio calls this when bytes have arrived."""
         if self._closing:
-            self._discard(len(data))
+            if self._discarded is not None:
+                self._discarded += len(data)
+                if self._discarded > MAX_DISCARDED:
+                    self.close()
             return
         self._read_size = len(data)
         self._progressed = False
@@ -364,13 +367,6 @@ class ServerConnection(asyncio.Protocol):
                 self.refuse(RequestTimeout(f"the request's head did not arrive within {timeouts.head:g} s"))
         elif current is None and waited >= timeouts.idle:
             self.close()
-
-    def _discard(self, size: int) -> None:
-        """Count bytes that a lingering close discards, and close the connection if there are too many."""
-        if self._discarded is not None:
-            self._discarded += size
-            if self._discarded > MAX_DISCARDED:
-                self.close()
 
     def _hung_up(self) -> bool:
         """Return whether the client has closed the connection. asyncio does not notice this while bytes are unread."""
