@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import EngineCapabilities, declared_capabilities, prompt_logprobs_of
@@ -72,7 +73,7 @@ from gateway.policy.markers.marker_rule import MarkerRule, disguised, splits_exa
 from gateway.policy.markers.marker_set import MarkerSet, fold, texts_of
 from gateway.policy.markers.role_boundaries import SafeRenderer
 from gateway.storage.cache_stores import CacheStores
-from gateway.storage.recorder import Recorders
+from gateway.storage.recorder import Recorder
 from gateway.stream.json_schema.checker import SchemaChecker
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
@@ -92,13 +93,14 @@ class SharedResources:
     metrics: Metrics
     breakers: CircuitBreakers
     caches: CacheStores
-    recorders: Recorders
     rates: RateStore
     """The request and token rates that all workers of this gateway share. Not used if the configuration has a store."""
     concurrency: Concurrency
     schemas: SchemaChecker = field(default_factory=SchemaChecker)
     stores: dict[StoreSpec, RateStore] = field(default_factory=dict)
     """The rate stores that configurations have named so far."""
+    recorders: dict[Path, Recorder] = field(default_factory=dict)
+    """The recorders of the files that configurations have named so far."""
 
 
 def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> SharedResources:
@@ -109,7 +111,6 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
         metrics=metrics,
         breakers=CircuitBreakers(metrics.circuit),
         caches=CacheStores(),
-        recorders=Recorders(partial(metrics.count, "gateway_recordings_dropped_total")),
         rates=rates or MemoryRates(),
         concurrency=Concurrency(metrics.queue_length),
     )
@@ -125,20 +126,19 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     routes = {name: _route(model, snapshot, prompts, shared, problems) for name, model in snapshot.models.items()}
     problems.end()
     found = {name: route for name, route in routes.items() if route}
+    path, dropped = snapshot.recordings.path, partial(shared.metrics.count, "gateway_recordings_dropped_total")
     return Stack(
         snapshot=snapshot,
-        routes={name: _with_fallbacks(route, found) for name, route in found.items()},
+        routes={
+            name: replace(route, fallbacks={other: found[other] for other in route.spec.fallback})
+            for name, route in found.items()
+        },
         keyring=Keyring(snapshot.keys, snapshot.models),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot, shared), shared.concurrency),
-        recorder=shared.recorders.get(snapshot.recordings.path),
+        recorder=None if path is None else shared.recorders.setdefault(path, Recorder(path, dropped)),
         redactor=Redactor(snapshot.redact),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
-
-
-def _with_fallbacks(route: Route, routes: Mapping[str, Route]) -> Route:
-    names = route.spec.fallback
-    return replace(route, fallbacks={name: routes[name] for name in names}) if names else route
 
 
 def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
@@ -286,7 +286,12 @@ def _delivery(
     failover = Failover(balancer, RetryPolicy(delivery.retry.attempts), budget, observer)
     stack: Backend = Timeouts(failover, delivery.timeout.idle, delivery.timeout.total, observer)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
-        stack = SplitCalls(stack, _capabilities(rows), delivery.timeout.total)
+        capabilities = UpstreamCapabilities(
+            lists=_all([row.lists for row in rows]),
+            choices=_all([row.choices for row in rows]),
+            streamed_choices=all(row.streamed_choices for row in rows),
+        )
+        stack = SplitCalls(stack, capabilities, delivery.timeout.total)
     return stack, rows
 
 
@@ -321,16 +326,8 @@ def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
     )
 
 
-def _capabilities(rows: list[EngineCapabilities]) -> UpstreamCapabilities:
-    """Return the kinds of input that all targets of a model accept in one call. A kind is None if it is not known."""
-    return UpstreamCapabilities(
-        lists=_all([row.lists for row in rows]),
-        choices=_all([row.choices for row in rows]),
-        streamed_choices=all(row.streamed_choices for row in rows),
-    )
-
-
 def _all(known: list[bool | None]) -> bool | None:
+    """Return whether all targets of a model accept a kind of input in one call; None if it is not known."""
     if False in known:
         return False
     return None if None in known else True

@@ -30,12 +30,13 @@ def explanation(
 ) -> dict[str, Any]:
     """Return the explanation of a call as JSON. ``timeline``: None if the call was only rendered."""
     exchange, prompt = prepared.exchange, prepared.prompt
+    prompts = [list(one) if isinstance(one, tuple) else one for one in exchange.prompts]
     body: dict[str, Any] = {
         "model": route.spec.name,
         "template": route.template_id if prompt is not None else None,
         **({"dataset_prompt": prepared.prompt_id} if prepared.prompt_id else {}),
         "policy": route.spec.policy.name,
-        "prompt": _prompt(prepared),
+        "prompt": prompts[0] if len(prompts) == 1 else prompts or None,
         "messages": list(exchange.messages) or None,
         "stop": list(exchange.stops),
         "stop_token_ids": list(exchange.stop_token_ids),
@@ -107,8 +108,3 @@ async def _rendering(route: Route, prepared: Prepared) -> dict[str, Any]:
     if prompt is not None and segments is not None and route.tokens is not None:
         ids = await token_ids(route.tokens, prompt.text, special=tokenizes_special(route, prepared.exchange))
     return explanation(route, prepared, segments=segments, token_ids=ids)
-
-
-def _prompt(prepared: Prepared) -> Any:
-    prompts = [list(prompt) if isinstance(prompt, tuple) else prompt for prompt in prepared.exchange.prompts]
-    return prompts[0] if len(prompts) == 1 else (prompts or None)

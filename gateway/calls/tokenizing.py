@@ -83,10 +83,7 @@ async def tokenizer_info(route: Route) -> dict[str, Any]:
     chat template or is rendered by the engine. ``bos_token`` and ``eos_token`` are null if unknown.
     """
     spec = route.template.spec
-    if route.tokens is None:
-        info = await _engine(route).info()
-    else:
-        info = await asyncio.to_thread(_config, route.tokens)
+    info = await (_engine(route).info() if route.tokens is None else asyncio.to_thread(_config, route.tokens))
     info = {name: value for name, value in info.items() if name in INFO or name.endswith("_token")}
     if spec.kind != "chat":
         info.pop("chat_template", None)

@@ -18,7 +18,6 @@ from gateway.cli.options import CommandError, print_note
 from gateway.config.library import find_template, is_template_file
 from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.core.call import Call, TurnRequests
-from gateway.core.dialogue import Dialogue
 from gateway.core.prompt import Notice, Prompt, Segment
 from gateway.core.words import suggest
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -101,10 +100,12 @@ def prompt_text(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | Non
 
 def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segment, ...]:
     """Return the segments of the complete conversation, with no turn left open."""
-    dialogue = _dialogue(model, {**body, "add_generation_prompt": False})
+    call = _call(model, {**body, "add_generation_prompt": False})
+    if call.dialogue is None or call.dataset_prompt is not None:
+        raise CommandError("--whole needs messages; remove --whole, or give messages instead of a dataset prompt")
     if model.template.kind == "meta" and not model.template.round:
-        return full_segments(model.template, dialogue)
-    segments = route_of(model).template.render(dialogue).segments
+        return full_segments(model.template, call.dialogue)
+    segments = route_of(model).template.render(call.dialogue).segments
     if segments is None:
         raise CommandError(f"template {model.template.name} makes messages; the model's server writes the conversation")
     return segments
@@ -121,10 +122,3 @@ def _route_and_call(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot |
 
 def _call(model: ModelSpec, body: dict[str, Any]) -> Call:
     return read_chat({**body, "model": model.name}, request_id="cli", answered=False)
-
-
-def _dialogue(model: ModelSpec, body: dict[str, Any]) -> Dialogue:
-    call = _call(model, body)
-    if call.dialogue is None or call.dataset_prompt is not None:
-        raise CommandError("--whole needs messages; remove --whole, or give messages instead of a dataset prompt")
-    return call.dialogue

@@ -28,7 +28,6 @@ from gateway.config.snapshot import (
     RecordingsSpec,
     ServerSpec,
     Snapshot,
-    StoreSpec,
 )
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.words import install_extra
@@ -148,8 +147,12 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         return None
     cache = _cache(document, settings, files)
     _note_separate_caches(document, files, models, cache, server.workers)
-    _check_redact(document, settings.redact)
-    _check_store(document, settings.store)
+    for path, value, package, extra in (
+        (("redact",), settings.redact, "regex", "redact"),
+        (("store", "url"), settings.store.url, "redis", "redis"),
+    ):
+        if value and find_spec(package) is None:
+            document.refuse(path, f"needs the package {package}; install it with: {install_extra(extra)}")
     return Snapshot(
         server=server,
         models=MappingProxyType(models),
@@ -213,18 +216,6 @@ def _recordings(
         message = f"is missing, and policy {recorded[0]} records calls; name a file such as recordings.sqlite"
         document.refuse(("recordings", "path"), message)
     return replace(section, path=_database(document, "recordings", section.path, files))
-
-
-def _check_redact(document: YamlDocument, patterns: tuple[str, ...]) -> None:
-    if patterns and find_spec("regex") is None:
-        message = f"needs the package regex; install it with: {install_extra('redact')}"
-        document.refuse(("redact",), message)
-
-
-def _check_store(document: YamlDocument, store: StoreSpec) -> None:
-    if store.url and find_spec("redis") is None:
-        message = f"needs the package redis; install it with: {install_extra('redis')}"
-        document.refuse(("store", "url"), message)
 
 
 def _database(document: YamlDocument, section: str, name: Path | None, files: Files) -> Path | None:

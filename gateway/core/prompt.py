@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
@@ -111,6 +111,13 @@ class Prompt:
     metadata: PromptMetadata = PromptMetadata()
     source: Dialogue | Pieces | DeferredSegments | Messages = field(default=Pieces(), hash=False)
     """Pieces, deferred segments or messages; or a dialogue, whose segments ``metadata.segments_of`` computes."""
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], metadata: PromptMetadata) -> Prompt:
+        """Return the prompt that consists of these segments."""
+        texts = tuple([one.text for one in segments])
+        marks = tuple([(one.role, one.origin, one.scaffold) for one in segments])
+        return cls("".join(texts), metadata, Pieces(texts, marks))
 
     @property
     def messages(self) -> Messages | None:

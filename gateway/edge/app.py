@@ -13,11 +13,9 @@ from gateway.calls.timeline import CallTimeline
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
 from gateway.core.words import closest
-from gateway.edge.about.health import PATHS as HEALTH_PATHS
-from gateway.edge.about.health import Health
 from gateway.edge.about.home import ICON_ROUTES, Home
 from gateway.edge.about.models import MODEL_PATH, Models
-from gateway.edge.about.monitoring import Monitoring
+from gateway.edge.about.monitoring import HEALTH_PATHS, Health, Monitoring
 from gateway.edge.about.openapi import openapi
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.cors import add_extra_headers

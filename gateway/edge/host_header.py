@@ -29,11 +29,12 @@ class HostGuard:
     def check(self, request: HttpRequest) -> None:
         """Raise ``BadHost`` unless exactly one Host header names an accepted host."""
         host = request.headers.get(b"host")
-        name = None if host is None else _host_name(host.decode("latin-1"))
         if host is None:
             raise BadHost("the Host header is missing")
-        if name is None:
+        found = _HOST.fullmatch(host.decode("latin-1"))
+        if found is None:
             raise BadHost(f"the Host header {quoted(host.decode('latin-1'))} is not a valid host")
+        name = found[1].lower()  # without the port; an IPv6 address keeps the brackets
         if not (self._any or name in self._hosts):
             raise BadHost(
                 f"the Host header names {quoted(name)}, which is not allowed; the operator can add this host to "
@@ -45,9 +46,3 @@ class HostGuard:
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(?::[0-9]*)?")
 """RFC 9110, 7.2: a host, optionally a port, and nothing else. The values of two Host headers are joined by a comma."""
-
-
-def _host_name(host: str) -> str | None:
-    """Return the host without the port; an IPv6 address keeps the brackets. None if the Host header is not valid."""
-    found = _HOST.fullmatch(host)
-    return found[1].lower() if found else None

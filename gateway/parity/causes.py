@@ -83,25 +83,17 @@ def causes_of(
 ) -> tuple[str, ...]:
     """Return the names of all known causes of a difference. ``notices``: the rule names of our prompt's notices."""
     if ours.refused or reference.refused:
-        proven = _proven_by_refusals(case.dialogue, ours.code, reference.code)
+        tools, messages = case.dialogue.options.tools, case.dialogue.messages
+        has_tools = bool(tools or any(message.raw.get("tool_calls") for message in messages))
+        proven = {
+            "tools_not_declared": ours.code == "unsupported_parameter" and has_tools,
+            "role_missing": ours.code == "role_not_supported",
+            "stricter_reference": reference.code == "invalid_value",
+        }
     else:
         proven = _proven_by_texts(case, ours.text, reference.text, bos)
         proven["fallback_role"] = "fallback_role" in notices
     return tuple([name for name in CAUSES if proven.get(name)])
-
-
-def _proven_by_refusals(dialogue: Dialogue, ours: str, reference: str) -> dict[str, bool]:
-    """Return for each cause whether the refusals prove the cause.
-
-    ``ours`` and ``reference`` are the error codes of the two sides. The code is empty if a side did not refuse the
-    case.
-    """
-    calls = any(message.raw.get("tool_calls") for message in dialogue.messages)
-    return {
-        "tools_not_declared": ours == "unsupported_parameter" and bool(dialogue.options.tools or calls),
-        "role_missing": ours == "role_not_supported",
-        "stricter_reference": reference == "invalid_value",
-    }
 
 
 def _proven_by_texts(case: Case, ours: str, reference: str, bos: str) -> dict[str, bool]:

@@ -3,7 +3,6 @@
 application          the gateway as a Starlette application, for other ASGI servers
 greeting             the lines printed when the gateway is ready
 lifecycle            runs one serving process, from binding sockets to draining
-loop_lag             measures the delay of the event loop
 metrics_aggregation  adds up the metrics of several workers
 processes            several worker processes
 reload               reads the configuration files, and reloads them when they change

@@ -19,17 +19,18 @@ from gateway.core.words import counted
 from gateway.edge.app import App
 from gateway.edge.http1.server import BACKLOG, HttpServer
 from gateway.server.greeting import announce
-from gateway.server.loop_lag import measure_loop_lag
 from gateway.server.processes.memory import tune_memory
 from gateway.server.runtime import Runtime
 from gateway.server.signals import handle_signals
 from gateway.server.sockets import bind, bind_admin
 from gateway.telemetry.log_writer import log_to_stderr
+from gateway.telemetry.metrics import Metrics
 
 LOG = logging.getLogger("gateway.runtime")
 
 EXIT_ABORTED = 1
 """The exit code if a second signal aborted the running calls."""
+TICK_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
     tune_memory()
     shutdown = runtime.shutdown
     handle_signals(shutdown.handle_signal, runtime.reload)
-    lag = asyncio.create_task(measure_loop_lag(runtime.metrics), name="loop-lag")
+    lag = asyncio.create_task(_measure_loop_lag(runtime.metrics), name="loop-lag")
     try:
         app, admin = App(runtime.state), None
         main = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
@@ -108,6 +109,17 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         await runtime.stop()
     LOG.info("%s has stopped", what)
     return code
+
+
+async def _measure_loop_lag(metrics: Metrics) -> None:
+    """Record every ``TICK_SECONDS`` how late the event loop runs a timer (``docs/spec/reliability.md`` D11).
+
+    A long delay means that some code blocks the event loop.
+    """
+    while True:
+        due = time.monotonic() + TICK_SECONDS
+        await asyncio.sleep(TICK_SECONDS)
+        metrics.loop_lag(max(0.0, time.monotonic() - due))
 
 
 async def _give_notice(runtime: Runtime, main: HttpServer, seconds: float, what: str) -> None:

@@ -85,7 +85,8 @@ class Runtime(ConfigReloader):
             await store.aclose()
         await self.resources.client.aclose()
         await self.resources.caches.aclose()
-        await asyncio.to_thread(self.resources.recorders.close)
+        for recorder in self.resources.recorders.values():
+            await asyncio.to_thread(recorder.close)
 
     async def prepare(self, snapshot: Snapshot) -> None:
         """Build the stack of a snapshot, and load its certificate. Raises an error if this fails."""

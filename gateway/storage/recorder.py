@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -232,13 +232,17 @@ def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) ->
     seed = exchange.params.get("seed")
     answer = "".join([event.text for _, event in one.moments if isinstance(event, Delta)])
     hashed: Callable[[Any], str] = dump_json if full else lambda value: _sha256(dump_json(value))
+    params = exchange.params if full else {
+        name: value if isinstance(value, bool | int | float | None) else f"sha256:{hashed(value)}"
+        for name, value in exchange.params.items()
+    }  # fmt: skip
     return {
         "time": one.time,
         "endpoint": exchange.endpoint,
         "prompt_sha256": _sha256(_prompt_text(exchange, prompt)),
         "prompts": dump_json(exchange.prompts) if full else None,
         "messages": dump_json(exchange.messages) if full else None,
-        "params": dump_json(exchange.params if full else dict(_without_texts(exchange.params))),
+        "params": dump_json(params),
         "seed": seed if isinstance(seed, int) and -(2**63) <= seed < 2**63 else None,
         "n": exchange.n,
         "stops": hashed(exchange.stops),
@@ -260,12 +264,6 @@ def _event(event: Event, *, full: bool) -> tuple[str, Any]:
     return type(event).__name__, len(event.text) if isinstance(event, Delta) else None
 
 
-def _without_texts(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in params.items():
-        plain = value is None or isinstance(value, bool | int | float)
-        yield name, value if plain else f"sha256:{_sha256(dump_json(value))}"
-
-
 def _prompt_text(exchange: Exchange, prompt: str) -> str:
     """Return the text whose hash is recorded: the prompt itself if it is one string, otherwise the JSON ``prompt``."""
     single = exchange.prompts[0] if len(exchange.prompts) == 1 else None
@@ -280,20 +278,3 @@ def _size(one: RecordedExchange) -> int:
     exchange = one.exchange
     pieces = [delta_size(event) for _, event in one.moments if isinstance(event, Delta)]
     return sum(map(len, exchange.prompts)) + sum(len(str(message)) for message in exchange.messages) + sum(pieces)
-
-
-class Recorders:
-    """The recorders of one process. They stay open when the configuration is reloaded."""
-
-    def __init__(self, dropped: Callable[[str], None]) -> None:
-        self._dropped = dropped
-        self._recorders: dict[Path, Recorder] = {}
-
-    def get(self, path: Path | None) -> Recorder | None:
-        """Return the recorder of a file, or None if the configuration has no file for recordings."""
-        return None if path is None else self._recorders.setdefault(path, Recorder(path, self._dropped))
-
-    def close(self) -> None:
-        """Write the waiting recordings, and close all files. Blocks the calling thread."""
-        for recorder in self._recorders.values():
-            recorder.close()

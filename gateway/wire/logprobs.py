@@ -68,11 +68,13 @@ def _column(shape: Mapping[str, Any], key: str, length: int) -> list[Any]:
 
 
 def _top_of_mapping(top: object) -> _Top | None:
-    if top is None:
-        return None
+    return None if top is None else tuple((token, _checked(one), None) for token, one in _object(top).items())
+
+
+def _object(top: object) -> dict[str, Any]:
     if not isinstance(top, dict):
         raise UpstreamInvalidResponse("the model's server sent a top_logprobs entry that is not an object")
-    return tuple((token, _checked(logprob), None) for token, logprob in top.items())
+    return top
 
 
 def _mapping_of_top(top: _Top) -> dict[str, float]:
@@ -123,9 +125,8 @@ def _from_entry(entry: object) -> TokenLogprob:
 
 
 def _alternative(top: object) -> tuple[str, float, tuple[int, ...] | None]:
-    if not isinstance(top, dict):
-        raise UpstreamInvalidResponse("the model's server sent a top_logprobs entry that is not an object")
-    return _text(top.get("token")), _checked(top.get("logprob")), _bytes(top.get("bytes"))
+    entry = _object(top)
+    return _text(entry.get("token")), _checked(entry.get("logprob")), _bytes(entry.get("bytes"))
 
 
 def _entry(token: str, logprob: float | None, raw: tuple[int, ...] | None) -> dict[str, Any]:

@@ -67,11 +67,6 @@ def _any_of(choices: Sequence[CoreSchema], ref: str | None = None) -> CoreSchema
     return schemas.union_schema([*choices], mode="left_to_right", ref=ref)
 
 
-def _named(name: str, fields: CoreSchema) -> CoreSchema:
-    """Return the schema of an event: the name of its type and its fields."""
-    return schemas.tuple_schema([schemas.literal_schema([name]), fields], fail_fast=True)
-
-
 TEXT = schemas.str_schema()
 COUNT = schemas.int_schema(ge=0, le=2**53)
 INTEGER = schemas.int_schema(ge=-(2**63), lt=2**64)
@@ -123,9 +118,11 @@ EVENTS: Mapping[str, CoreSchema] = {
     "Document": _fields({"body": JSON_OBJECT}, {}),
 }
 """Type of an event → its fields. The most frequent type is tried first."""
+NAMED_EVENTS = [schemas.tuple_schema([schemas.literal_schema([name]), fields], fail_fast=True)
+                for name, fields in EVENTS.items()]  # fmt: skip
 STORED_ANSWER = SchemaValidator(
     schemas.definitions_schema(
-        schemas.list_schema(_any_of([_named(name, fields) for name, fields in EVENTS.items()]), fail_fast=True),
+        schemas.list_schema(_any_of(NAMED_EVENTS), fail_fast=True),
         [_any_of([TEXT, NUMBER, schemas.bool_schema(), schemas.none_schema(), JSON_OBJECT, JSON_LIST], ref="json")],
     ),
     CONFIG,

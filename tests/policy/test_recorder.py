@@ -14,11 +14,13 @@ from threading import Barrier
 
 import pytest
 
-from gateway.config.snapshot import RecordingsSpec
+from gateway.assembly import assemble, open_shared_resources
+from gateway.config.snapshot import RecordingsSpec, ServerSpec, Snapshot
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import RecordedExchange
-from gateway.storage.recorder import MAX_WAITING_SIZE, SCHEMA, SCHEMA_VERSION, Recorder, Recorders
+from gateway.storage.recorder import MAX_WAITING_SIZE, SCHEMA, SCHEMA_VERSION, Recorder
 from gateway.storage.sqlite_file import open_database
+from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record
 from gateway.wire.redaction import Redactor
 from tests.policy.responses import exchange
@@ -140,8 +142,8 @@ def test_a_recording_is_redacted_before_it_is_hashed_and_says_so(tmp_path: Path)
 
 
 def test_a_reload_keeps_the_recorder_of_a_file(tmp_path: Path) -> None:
-    recorders = Recorders(lambda reason: None)
-    first = recorders.get(tmp_path / "calls.sqlite")
+    shared, recordings = open_shared_resources(Metrics()), RecordingsSpec(path=tmp_path / "calls.sqlite")
+    first, again = [assemble(Snapshot(ServerSpec(), {}, recordings=recordings), shared).recorder for _ in range(2)]
     assert first is not None
-    assert recorders.get(tmp_path / "calls.sqlite") is first
-    assert recorders.get(None) is None
+    assert again is first
+    assert assemble(Snapshot(ServerSpec(), {}), shared).recorder is None

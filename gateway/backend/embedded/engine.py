@@ -91,7 +91,10 @@ class EmbeddedEngine:
         while self._update_running(now()):
             batch = self._next_batch(now())
             if not batch:
-                await self._wait_until_due()
+                self._changed.clear()
+                with suppress(TimeoutError):  # until a choice is due, or a request is submitted or cancelled
+                    async with asyncio.timeout_at(min(choice.due for choice in self._running)):
+                        await self._changed.wait()
                 continue
             requests = [self._running[choice] for choice in batch]
             try:
@@ -119,13 +122,6 @@ class EmbeddedEngine:
                     together.append(Usage(prompt, running.completion_tokens))
                 if together:
                     running.outputs.put_nowait(together)
-
-    async def _wait_until_due(self) -> None:
-        """Wait until a running choice is due, or a request is submitted or cancelled."""
-        self._changed.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(min(choice.due for choice in self._running)):
-                await self._changed.wait()
 
     def _update_running(self, now: float) -> bool:
         """Remove cancelled choices, start waiting choices, and return whether any choice runs."""

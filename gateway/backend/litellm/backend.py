@@ -145,7 +145,8 @@ async def _events(
                     finishes.append(event)  # held back, as LiteLLM may have invented the reason
                     continue
                 if isinstance(event, Begun) and "provider" in event.fields:
-                    event = replace(event, notices=(*event.notices, _provider_notice(event.fields["provider"])))
+                    provider = A_PROVIDER.sub("?", str(event.fields["provider"]))[:MAX_PROVIDER]
+                    event = replace(event, notices=(*event.notices, f"provider: {provider}"))
                 has_content = has_content or isinstance(event, Delta)
                 yield event
     except Exception as error:
@@ -164,11 +165,6 @@ async def _events(
 
 async def _only(reply: Any) -> AsyncIterator[Any]:
     yield reply
-
-
-def _provider_notice(name: object) -> str:
-    """Return the notice that names the provider which an aggregator has used for the answer."""
-    return f"provider: {A_PROVIDER.sub('?', str(name))[:MAX_PROVIDER]}"
 
 
 def _has_finish_reason(reply: Any) -> bool:

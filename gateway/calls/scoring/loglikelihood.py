@@ -21,7 +21,7 @@ from gateway.core.call import Unit
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
 from gateway.core.events import Begun, Completion, Document, Event, Usage, total_usage
-from gateway.core.exchange import Exchange, RawPrompt
+from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
 from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.completion_builder import CompletionBuilder
@@ -124,7 +124,8 @@ async def _completions(
     limits = SharedLimits(timeline.attempt_log, route.spec.policy.delivery.timeout.total)
     room, backend = asyncio.Semaphore(AT_ONCE), route.backend
     assert backend is not None
-    keys = [_key(text.exchange) for text in texts]
+    sent = [text.exchange for text in texts]
+    keys = [(exchange.prompts, orjson.dumps([exchange.messages, exchange.params])) for exchange in sent]
     tasks: dict[object, asyncio.Task[tuple[Completion, PromptTokens]]] = {}
 
     async def completion(exchange: Exchange) -> tuple[Completion, PromptTokens]:
@@ -134,7 +135,11 @@ async def _completions(
                 for event in batch:
                     builder.add(event)
             completion = builder.result()
-            return completion, _tokens(exchange, completion)
+            if "echo" not in exchange.params:
+                return completion, listed_logprobs(completion)
+            (prompt,) = exchange.prompts
+            assert isinstance(prompt, str)
+            return completion, echoed_logprobs(completion, prompt, exchange.bos_text)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -144,19 +149,6 @@ async def _completions(
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [tasks[key].result() for key in keys]
-
-
-def _key(exchange: Exchange) -> tuple[tuple[RawPrompt, ...], bytes]:
-    """Return a key that is equal for exchanges with the same prompt and the same parameters."""
-    return exchange.prompts, orjson.dumps([exchange.messages, exchange.params])
-
-
-def _tokens(exchange: Exchange, completion: Completion) -> PromptTokens:
-    if "echo" not in exchange.params:
-        return listed_logprobs(completion)
-    (prompt,) = exchange.prompts
-    assert isinstance(prompt, str)
-    return echoed_logprobs(completion, prompt, exchange.bos_text)
 
 
 def _shared(context: PromptTokens, own: PromptTokens) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
 from gateway.backend.http_client.client import HttpClient, json_headers
 from gateway.backend.openai.tokenizer_client import fetch_json
@@ -34,10 +33,6 @@ async def served_models(url: str, key: str | None, client: HttpClient) -> tuple[
     except TimeoutError:
         raise UpstreamTimeout(f"the model's server did not answer /models within {REQUEST_SECONDS:g} s") from None
     match answer:
-        case {"data": [*cards]} if all(_is_card(card) for card in cards):
+        case {"data": [*cards]} if all(isinstance(card, dict) and isinstance(card.get("id"), str) for card in cards):
             return tuple([ServedModel(card["id"], str(card.get("owned_by", ""))) for card in cards])
     raise UpstreamInvalidResponse("the model's server sent no list of models; give the URL of an OpenAI API")
-
-
-def _is_card(card: Any) -> bool:
-    return isinstance(card, dict) and isinstance(card.get("id"), str)

@@ -99,7 +99,10 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
         raise CommandError(f"{what}; choose one with --model: {names}")
     if options.template_name and len(drafts) == 1:
         drafts = [replace(drafts[0], name=options.template_name)]
-    _check_names([draft.name for draft in drafts])
+    for name in [draft.name for draft in drafts]:
+        if not FILE_NAME.fullmatch(name) or name == BUILT_IN.name:
+            form = f'use lower-case letters, digits, ".", "_" and "-", and not "{BUILT_IN.name}"'
+            raise CommandError(f"{quoted(name)} is not a valid template name; {form}")
     return drafts
 
 
@@ -126,13 +129,6 @@ def _check_options(options: ImportOptions, kind: str) -> None:
     ):
         if is_given and kind not in kinds:
             raise CommandError(f"{option} applies only to {', '.join(kinds)}, but {options.source} is read as {kind}")
-
-
-def _check_names(names: list[str]) -> None:
-    for name in names:
-        if not FILE_NAME.fullmatch(name) or name == BUILT_IN.name:
-            form = f'use lower-case letters, digits, ".", "_" and "-", and not "{BUILT_IN.name}"'
-            raise CommandError(f"{quoted(name)} is not a valid template name; {form}")
 
 
 def _numbered(drafts: list[Draft]) -> list[Draft]:

@@ -163,7 +163,11 @@ class RemoteGateway(GatewayClient):
         """Send a request over HTTP, and return the answer. See ``GatewayClient.post``."""
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._post(path, body)
+                http = await self._endpoint(path).post_idempotent(body)
+                try:
+                    return HttpAnswer(http.status, _chosen(http.headers()), await read_body(http))
+                finally:
+                    http.release()
         except TimeoutError:
             raise NoAnswer("timeout", f"the gateway did not answer within {self._timeout:g} s") from None
         except NEVER_CONNECTED:
@@ -172,13 +176,6 @@ class RemoteGateway(GatewayClient):
             ) from None
         except UpstreamError as error:
             raise NoAnswer("no_answer", f"the connection to the gateway failed ({error.code})") from None
-
-    async def _post(self, path: str, body: bytes) -> HttpAnswer:
-        http = await self._endpoint(path).post_idempotent(body)
-        try:
-            return HttpAnswer(http.status, _chosen(http.headers()), await read_body(http))
-        finally:
-            http.release()
 
 
 def _chosen(headers: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,6 @@ def _configured_url() -> str:
     return local_url(server, server.port)
 
 
-def _write(text: str) -> None:
-    print(text, end="", flush=True)
-
-
-def _think(text: str) -> None:
-    click.secho(text, nl=False, err=True, dim=True)
-
-
 @verb(__doc__, EXAMPLES)
 @click.argument("model", shell_complete=complete_model, help="the name of a model of the gateway")
 @click.argument("text", required=False, metavar="[TEXT]", help="the question; by default the text on standard input")
@@ -74,7 +67,8 @@ def command(
     messages = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})
     body = {"model": model, "messages": messages, **dict(param)}
-    answer = asyncio.run(ask(url or _configured_url(), read_key(key), body, _write, _think))
+    write, think = partial(print, end="", flush=True), partial(click.secho, nl=False, err=True, dim=True)
+    answer = asyncio.run(ask(url or _configured_url(), read_key(key), body, write, think))
     print(flush=True)
     for notice in filter(None, answer.headers.get("x-gateway-notice", "").split("; ")):
         print_note(notice)

@@ -82,8 +82,7 @@ def _new(name: str, config: Path | None) -> None:
     if config is None:
         print(entry, end="")
     else:
-        file = _edit(config, lambda text: with_entry(text, name, entry))
-        print(f"added {name} to {file}")
+        print(f"added {name} to {_edit(config, lambda text: with_entry(text, name, entry))}")
     print(f"key for {name}, shown only once: {key}", file=sys.stderr)
 
 
@@ -113,8 +112,7 @@ def _revoke(name: str, config: Path) -> None:
     """Remove the entry of a key."""
     from gateway.config.files.key_file import without_entry
 
-    file = _edit(config, lambda text: without_entry(text, name))
-    print(f"removed {name} from {file}")
+    print(f"removed {name} from {_edit(config, lambda text: without_entry(text, name))}")
 
 
 def _read(config: Path) -> tuple[Path, Sequence[KeySpec]]:

@@ -128,7 +128,11 @@ def secret_reader(files: Files, env: Mapping[str, str]) -> ReadSecret:
             if text is None:
                 raise ValueError(f"the environment variable {reference.name} is not set; set it and start again")
         else:
-            text, source = _file_text(files, reference.name), f"the file {reference.name}"
+            problems: list[str] = []
+            data = files.read(files.home / reference.name, problems.append)
+            if data is None:
+                raise ValueError("".join(problems))
+            text, source = data.decode("latin-1"), f"the file {reference.name}"
         # A file usually ends with a line break that does not belong to the secret.
         text = text.strip()
         if not TOKEN_CHARACTERS.fullmatch(text):
@@ -137,14 +141,6 @@ def secret_reader(files: Files, env: Mapping[str, str]) -> ReadSecret:
         return SecretStr(text)
 
     return read
-
-
-def _file_text(files: Files, name: str) -> str:
-    problems: list[str] = []
-    data = files.read(files.home / name, problems.append)
-    if data is None:
-        raise ValueError("".join(problems))
-    return data.decode("latin-1")
 
 
 def locate(problem: Problem, model: ModelSpec, position: int) -> Problem:

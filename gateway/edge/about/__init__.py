@@ -1,8 +1,7 @@
 """The paths that run no call. They return facts about the gateway and its models.
 
-health      /health
 home        /, a page for people, its icon, and /version
 models      /v1/models
-monitoring  /metrics and /status
+monitoring  /health, /metrics and /status
 openapi     /openapi.json, with the schemas of answer_schemas
 """

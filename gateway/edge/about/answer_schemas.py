@@ -35,6 +35,8 @@ _TARGET = _object(name="string", avoided="boolean")
 _SERVED_MODEL = _object(name="string", template="string", policy="string", targets=_list(_TARGET))
 _NULLABLE_TEXT = ["string", "null"]
 
+ERROR = _object(error=_object(message="string", type="string", param=_NULLABLE_TEXT, code="string"))
+"""The schema of an error (``wire/error_object.py``)."""
 ANSWERS: Mapping[str, dict[str, Any]] = {
     "/v1/chat/completions": _object(
         id="string", object={"const": "chat.completion"}, created="integer", model="string", usage=_USAGE,

@@ -1,4 +1,4 @@
-"""``/metrics`` in Prometheus' text format, and ``/status``: both show the names of all models and targets."""
+"""``/health``; ``/metrics`` in Prometheus' text format, and ``/status``, which show the names of models and targets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,33 @@ from gateway.edge.state import GatewayState
 from gateway.telemetry.metrics import CONTENT_TYPE
 
 HEADERS = f"content-type: {CONTENT_TYPE}\r\n".encode("ascii")
+
+
+HEALTH_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
+"""These paths accept every Host header, because probes use IP addresses and the answer contains only the state."""
+
+
+class Health:
+    """The handlers of ``/health``."""
+
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+        self.routes = {
+            "/health": ("GET", self.live),
+            "/health/live": ("GET", self.live),
+            "/health/ready": ("GET", self.ready),
+        }
+
+    async def live(self, request: HttpRequest) -> None:
+        """``GET /health`` and ``/health/live``: always 200."""
+        request.reply_json(200, {"status": "ok"})
+
+    async def ready(self, request: HttpRequest) -> None:
+        """``GET /health/ready``: 200 until the process is asked to end, then 503."""
+        if self._state.ending:
+            request.reply_json(503, {"status": "draining"})
+        else:
+            request.reply_json(200, {"status": "ready"})
 
 
 class Monitoring:

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from gateway.edge.about.answer_schemas import ANSWERS
+from gateway.edge.about.answer_schemas import ANSWERS, ERROR
 from gateway.edge.endpoints.table import ENDPOINTS, Endpoint
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.version import VERSION
@@ -39,23 +39,6 @@ DESCRIPTION = (
     "Every /v1 path also exists as /{model}/v1/…; with such a path, the body may leave out the model. If client keys "
     "are configured, a request needs a key."
 )
-ERROR: dict[str, Any] = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": "string"},
-            },
-        }
-    },
-}
-"""The JSON schema of an error (``wire/error_object.py``)."""
 
 
 @cache

@@ -62,9 +62,9 @@ class ServerConnection(asyncio.Protocol):
     """One client connection."""
 
     __slots__ = (
-        "_body_bytes", "_closed", "_closing", "_content_bytes", "_current", "_discarded", "_head_bytes", "_headers",
+        "_body_bytes", "_closed", "_closing", "_content_bytes", "_discarded", "_head_bytes", "_headers",
         "_incoming", "_opened", "_parser", "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start",
-        "_url", "_waiting_since", "client", "drained", "lost", "reading_paused", "state", "transport",
+        "_url", "_waiting_since", "client", "current", "drained", "lost", "reading_paused", "state", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +81,7 @@ class ServerConnection(asyncio.Protocol):
         self._closed = closed
         self._queue: deque[Http1Request] = deque()
         """Complete or incomplete requests whose answers have not begun, in order."""
-        self._current: Http1Request | None = None
+        self.current: Http1Request | None = None
         """The request that is being answered."""
         self._incoming: Http1Request | None = None
         """The request whose body is being read."""
@@ -132,7 +132,7 @@ class ServerConnection(asyncio.Protocol):
         self.lost = True
         self._closing = True
         self._queue.clear()
-        current, self._current, self._incoming = self._current, None, None
+        current, self.current, self._incoming = self.current, None, None
         del self._parser  # the parser refers to this object: break the cycle
         self.resume_writing()
         if current is not None:
@@ -150,13 +150,16 @@ class ServerConnection(asyncio.Protocol):
             if not self.drained.done():
                 self.drained.set_result(None)
             self.drained = None
-            if self._current is None and self._discarded is None and not self.lost:
+            if self.current is None and self._discarded is None and not self.lost:
                 self._next()
 
     def data_received(self, data: bytes) -> None:
         """asyncio calls this when bytes have arrived."""
         if self._closing:
-            self._discard(len(data))
+            if self._discarded is not None:
+                self._discarded += len(data)
+                if self._discarded > MAX_DISCARDED:
+                    self.close()
             return
         self._read_size = len(data)
         self._progressed = False
@@ -169,11 +172,11 @@ class ServerConnection(asyncio.Protocol):
             self._invalid_input()
         queue = self._queue
         if queue:
-            if self._current is None and self.drained is None:
+            if self.current is None and self.drained is None:
                 self._start_next()
-            if len(queue) >= MAX_QUEUED or (queue and self._current is None):
+            if len(queue) >= MAX_QUEUED or (queue and self.current is None):
                 self.pause_reading()
-        if self.reading_paused and not queue and self._current is not None and self._current.body_complete:
+        if self.reading_paused and not queue and self.current is not None and self.current.body_complete:
             self.resume_reading()  # a disconnect is only noticed while reading
         if self._headers or self._url or self._incoming is not None:
             self._bound_unfinished(incoming)
@@ -282,9 +285,9 @@ class ServerConnection(asyncio.Protocol):
 
     def done(self, request: Http1Request) -> None:
         """Finish ``request``, whose answer is complete. Start the next request, or close the connection."""
-        if request is not self._current:
+        if request is not self.current:
             return
-        self._current = None
+        self.current = None
         if self.lost:
             return
         self._waiting_since = self.state.now
@@ -315,11 +318,6 @@ class ServerConnection(asyncio.Protocol):
 
     # ---------------------------------------------------------------- called by the server
 
-    @property
-    def current(self) -> Http1Request | None:
-        """The request that is being answered."""
-        return self._current
-
     def close(self) -> None:
         """Close the connection when everything has been sent.
 
@@ -343,13 +341,13 @@ class ServerConnection(asyncio.Protocol):
 
     def drain(self) -> None:
         """Close an idle connection. If a request is running, ``done`` closes the connection after the answer."""
-        if self._current is None:
+        if self.current is None:
             self.close()
 
     def check_timeouts(self, now: float) -> None:
         """End the connection or the request if the client is too slow to send a request or to read an answer."""
         waited = now - self._waiting_since
-        current, timeouts = self._current, self.state.timeouts
+        current, timeouts = self.current, self.state.timeouts
         if self.reading_paused and self._hung_up():
             self.abort()
             return
@@ -369,13 +367,6 @@ class ServerConnection(asyncio.Protocol):
                 self.refuse(RequestTimeout(f"the request's head did not arrive within {timeouts.head:g} s"))
         elif current is None and waited >= timeouts.idle:
             self.close()
-
-    def _discard(self, size: int) -> None:
-        """Count bytes that a lingering close discards, and close the connection if there are too many."""
-        if self._discarded is not None:
-            self._discarded += size
-            if self._discarded > MAX_DISCARDED:
-                self.close()
 
     def _hung_up(self) -> bool:
         """Return whether the client has closed the connection. asyncio does not notice this while bytes are unread."""
@@ -398,13 +389,13 @@ class ServerConnection(asyncio.Protocol):
             self.resume_reading()
 
     def _start_pipelined(self) -> None:
-        if self._queue and self._current is None:
+        if self._queue and self.current is None:
             self._start_next()
             if not self._queue:
                 self.resume_reading()
 
     def _start_next(self) -> None:
-        self._current = request = self._queue.popleft()
+        self.current = request = self._queue.popleft()
         if not request.body_complete:
             self._waiting_since = self.state.now
         self._start(request)
@@ -419,7 +410,7 @@ class ServerConnection(asyncio.Protocol):
         if self._closing:
             return
         if self._incoming is None:
-            if not self._head_bytes and self._current is None:
+            if not self._head_bytes and self.current is None:
                 self._waiting_since = self.state.now
             # Bytes of the message before this head do not count.
             self._head_bytes += (self._head_size() or 1) if self._progressed else self._read_size
@@ -465,7 +456,7 @@ class ServerConnection(asyncio.Protocol):
         if partial is not None and partial.complete:
             self.close()  # the client would take a second answer for the answer to its next request
             return
-        if partial is not None and partial is not self._current:
+        if partial is not None and partial is not self.current:
             self._queue.remove(partial)
         elif partial is not None:  # the invalid request is already being answered
             if partial.status:
@@ -473,7 +464,7 @@ class ServerConnection(asyncio.Protocol):
             else:
                 self.refuse(self._refusal)
             return
-        if self._current is None and not self._queue:
+        if self.current is None and not self._queue:
             self.refuse(self._refusal)
 
     def refuse(self, error: GatewayError) -> None:

@@ -30,6 +30,7 @@ from gateway.importer.python.operations import (
     entry,
     formatted,
     store,
+    unknown_if,
 )
 from gateway.importer.python.values import (
     CallExpression,
@@ -214,9 +215,6 @@ class Evaluator:
             self._checked(items)
         self._run(node.orelse)
 
-    def _if(self, node: ast.If) -> None:
-        self._run(node.body if self._known(node.test) else node.orelse)
-
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
         for alias in node.names:
@@ -225,8 +223,7 @@ class Evaluator:
             self._set(bound, NameReference(alias.name, node.lineno, self._source, full), node)
 
     def _with(self, node: ast.With) -> None:
-        if not _reads_base(node):
-            raise UnknownValue
+        unknown_if(not _reads_base(node))
         for one in node.body:
             if isinstance(one, ast.ImportFrom):
                 self._read_base(one)
@@ -234,12 +231,10 @@ class Evaluator:
                 self._unsupported(one)
 
     def _function(self, node: ast.FunctionDef) -> None:
-        if node.decorator_list:
-            raise UnknownValue
+        unknown_if(node.decorator_list)
         for one in ast.walk(node):
             self._count(1, node.lineno)
-            if isinstance(one, ast.Yield | ast.YieldFrom):
-                raise UnknownValue
+            unknown_if(isinstance(one, ast.Yield | ast.YieldFrom))
         self._set(node.name, self._made_function(node.name, node, tuple(node.body)), node)
 
     def _class(self, node: ast.ClassDef) -> None:
@@ -263,9 +258,6 @@ class Evaluator:
                 apply(delete, self._known(target.value), self._known(target.slice))
             else:
                 raise UnknownValue
-
-    def _assert(self, node: ast.Assert) -> None:
-        self._value(node.test)
 
     # ---------------------------------------------------------------- names
 
@@ -292,12 +284,9 @@ class Evaluator:
         if len(self._scopes) == 1:
             self.lines[name] = node.lineno
 
-    def _find(self, name: str) -> Any:
-        """Return the value of a name; None if the file does not define the name."""
-        for scope in reversed(self._scopes):
-            if name in scope:
-                return scope[name]
-        return None
+    def _find(self, name: str, default: Any = None) -> Any:
+        """Return the value of a name; ``default`` if the file does not define the name."""
+        return next((scope[name] for scope in reversed(self._scopes) if name in scope), default)
 
     @contextmanager
     def _scope(self, *scopes: dict[str, Any]) -> Iterator[None]:
@@ -481,29 +470,24 @@ class Evaluator:
         return self._checked(self._value(node))
 
     def _checked(self, value: Any) -> Any:
-        if isinstance(value, PythonExpression) or id(value) in self._progress.changed:
-            raise UnknownValue
+        unknown_if(isinstance(value, PythonExpression) or id(value) in self._progress.changed)
         return value
 
     def _iterated(self, node: ast.expr) -> list[Any]:
         """Return the items of a loop. A list is returned without a copy."""
         items = self._known(node)
-        if not isinstance(items, str | list | dict):
-            raise UnknownValue
+        unknown_if(not isinstance(items, str | list | dict))
         return items if isinstance(items, list) else list(items)
 
     def _constant(self, node: ast.Constant) -> Any:
         if isinstance(node.value, str) and (half := re.search("[\ud800-\udfff]", node.value)) is not None:
             return self._unsupported(node, f"the incomplete character {half[0]!a}")
-        if not isinstance(node.value, Scalar) or (isinstance(node.value, int) and node.value > MAX_INTEGER):
-            raise UnknownValue
+        unknown_if(not isinstance(node.value, Scalar) or (isinstance(node.value, int) and node.value > MAX_INTEGER))
         return node.value
 
     def _name(self, node: ast.Name) -> Any:
-        for scope in reversed(self._scopes):
-            if node.id in scope:
-                return scope[node.id]
-        return "config" if node.id == "__name__" else NameReference(node.id, node.lineno, self._source)
+        is_module = node.id == "__name__"
+        return self._find(node.id, "config" if is_module else NameReference(node.id, node.lineno, self._source))
 
     def _attribute(self, node: ast.Attribute) -> Any:
         if name := self._dotted(node):
@@ -513,25 +497,18 @@ class Evaluator:
             return NameReference(name, node.lineno, self._source, f"{module}.{rest}")
         # mmengine's mappings have their keys as attributes too
         owner = self._known(node.value)
-        if not isinstance(owner, dict):
-            raise UnknownValue
+        unknown_if(not isinstance(owner, dict))
         return apply(entry, owner, node.attr)
 
     def _list(self, node: ast.List | ast.Tuple) -> list[Any]:
         items = self._items(node.elts)
         return TupleValue(items) if isinstance(node, ast.Tuple) else items
 
-    def _set_of(self, node: ast.Set) -> Any:
-        return apply(KNOWN_FUNCTIONS["set"], self._items(node.elts))
-
     def _dict(self, node: ast.Dict) -> Any:
         return self._mapping([STAR if key is None else self._value(key) for key in node.keys], node.values, node)
 
-    def _unary(self, node: ast.UnaryOp) -> Any:
-        return apply(OPERATORS.get(type(node.op), _refuse), self._known(node.operand))
-
-    def _binary(self, node: ast.BinOp) -> Any:
-        return apply(OPERATORS.get(type(node.op), _refuse), self._known(node.left), self._known(node.right))
+    def _operation(self, op: ast.operator | ast.unaryop, *operands: ast.expr) -> Any:
+        return apply(OPERATORS.get(type(op), _refuse), *map(self._known, operands))
 
     def _bool(self, node: ast.BoolOp) -> Any:
         value: Any = None
@@ -550,20 +527,9 @@ class Evaluator:
             left = right
         return True
 
-    def _choice(self, node: ast.IfExp) -> Any:
-        return self._value(node.body if self._known(node.test) else node.orelse)
-
-    def _joined(self, node: ast.JoinedStr) -> Any:
-        pieces = [self._known(one) for one in node.values]
-        return apply("".join, pieces)
-
-    def _formatted(self, node: ast.FormattedValue) -> str:
+    def _formatted(self, node: ast.FormattedValue) -> Any:
         spec = "" if node.format_spec is None else self._known(node.format_spec)
-        text: str = apply(formatted, self._known(node.value), node.conversion, spec)
-        return text
-
-    def _subscript(self, node: ast.Subscript) -> Any:
-        return apply(entry, self._known(node.value), self._known(node.slice))
+        return apply(formatted, self._known(node.value), node.conversion, spec)
 
     def _slice(self, node: ast.Slice) -> slice:
         return slice(*[None if one is None else self._known(one) for one in (node.lower, node.upper, node.step)])
@@ -574,15 +540,10 @@ class Evaluator:
 
     # ---------------------------------------------------------------- comprehensions
 
-    def _list_comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
+    def _list_comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> list[Any]:
         found: list[Any] = []
         self._comprehend(node.generators, lambda: found.append(self._value(node.elt)))
         return found
-
-    def _set_comprehension(self, node: ast.SetComp) -> Any:
-        found: list[Any] = []
-        self._comprehend(node.generators, lambda: found.append(self._value(node.elt)))
-        return apply(KNOWN_FUNCTIONS["set"], found)
 
     def _dict_comprehension(self, node: ast.DictComp) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -669,8 +630,7 @@ class Evaluator:
     def _readable(self, value: Any) -> Any:
         """Return an argument. Raises ``UnknownValue`` if the argument, or an entry of it, may have changed."""
         for one in (value, *(value if isinstance(value, list) else ())):
-            if id(one) in self._progress.changed:
-                raise UnknownValue
+            unknown_if(id(one) in self._progress.changed)
         return self._checked(value)
 
     def _method(self, owner: Any, method: str, node: ast.Call) -> Any:
@@ -690,8 +650,7 @@ class Evaluator:
         kept: dict[int, Any] = {}
         for part in parts(self._checked(value)):
             self._count(1)
-            if id(part) in self._progress.changed:
-                raise UnknownValue
+            unknown_if(id(part) in self._progress.changed)
             if isinstance(part, PythonExpression):
                 kept[id(part)] = part
         return deepcopy(value, kept)
@@ -712,11 +671,9 @@ class Evaluator:
         given = function.arguments
         args, words = self._items(node.args), self._keywords(node)
         named = [one.arg for one in (*given.posonlyargs, *given.args)]
-        if isinstance(words, Unsupported) or given.vararg or given.kwarg or len(args) > len(named):
-            raise UnknownValue
+        unknown_if(isinstance(words, Unsupported) or given.vararg or given.kwarg or len(args) > len(named))
         bound = {**function.defaults, **dict(zip(named, args, strict=False)), **words}
-        if bound.keys() != {*named, *[one.arg for one in given.kwonlyargs]} or self._calls >= MAX_CALLS:
-            raise UnknownValue
+        unknown_if(bound.keys() != {*named, *[one.arg for one in given.kwonlyargs]} or self._calls >= MAX_CALLS)
         self._calls += 1
         with self._scope(*function.scopes, bound):
             try:
@@ -725,15 +682,12 @@ class Evaluator:
                 return found.value
             except _UnknownPath:
                 for statement in function.body:
-                    self._mark_all(statement)
+                    with suppress(_UnknownPath):
+                        self._unsupported(statement)
                 raise UnknownValue from None
             finally:
                 self._calls -= 1
         return None
-
-    def _mark_all(self, node: ast.stmt) -> None:
-        with suppress(_UnknownPath):
-            self._unsupported(node)
 
     def _dotted(self, node: ast.expr) -> str:
         """Return a dotted name such as ``a.b.c`` if ``a`` has no value in the file; empty for any other expression."""
@@ -800,10 +754,6 @@ def _leaves(node: ast.AST, in_loop: bool = False) -> bool:
     return isinstance(node, ast.Return) or any(_leaves(one, inside) for one in ast.iter_child_nodes(node))
 
 
-def _pass(evaluator: Evaluator, node: ast.Pass) -> None:
-    """Do nothing."""
-
-
 def _break(evaluator: Evaluator, node: ast.Break) -> None:
     raise _Break
 
@@ -814,7 +764,7 @@ def _continue(evaluator: Evaluator, node: ast.Continue) -> None:
 
 STATEMENTS: Mapping[type[ast.stmt], Callable[[Evaluator, Any], None]] = {
     ast.AnnAssign: Evaluator._assign,
-    ast.Assert: Evaluator._assert,
+    ast.Assert: lambda self, node: self._value(node.test),
     ast.Assign: Evaluator._assign,
     ast.AugAssign: Evaluator._add,
     ast.Break: _break,
@@ -824,17 +774,17 @@ STATEMENTS: Mapping[type[ast.stmt], Callable[[Evaluator, Any], None]] = {
     ast.Expr: Evaluator._expression,
     ast.For: Evaluator._loop,
     ast.FunctionDef: Evaluator._function,
-    ast.If: Evaluator._if,
+    ast.If: lambda self, node: self._run(node.body if self._known(node.test) else node.orelse),
     ast.Import: Evaluator._import,
     ast.ImportFrom: Evaluator._import,
-    ast.Pass: _pass,
+    ast.Pass: lambda self, node: None,
     ast.Return: Evaluator._return,
     ast.With: Evaluator._with,
 }
 """Kind of statement → function that evaluates it. The function raises ``UnknownValue`` if the effect is not known."""
 EXPRESSIONS: Mapping[type[ast.expr], Callable[[Evaluator, Any], Any]] = {
     ast.Attribute: Evaluator._attribute,
-    ast.BinOp: Evaluator._binary,
+    ast.BinOp: lambda self, node: self._operation(node.op, node.left, node.right),
     ast.BoolOp: Evaluator._bool,
     ast.Call: Evaluator._call,
     ast.Compare: Evaluator._compare,
@@ -843,17 +793,17 @@ EXPRESSIONS: Mapping[type[ast.expr], Callable[[Evaluator, Any], Any]] = {
     ast.DictComp: Evaluator._dict_comprehension,
     ast.FormattedValue: Evaluator._formatted,
     ast.GeneratorExp: Evaluator._list_comprehension,
-    ast.IfExp: Evaluator._choice,
-    ast.JoinedStr: Evaluator._joined,
+    ast.IfExp: lambda self, node: self._value(node.body if self._known(node.test) else node.orelse),
+    ast.JoinedStr: lambda self, node: apply("".join, [self._known(one) for one in node.values]),
     ast.Lambda: Evaluator._lambda,
     ast.List: Evaluator._list,
     ast.ListComp: Evaluator._list_comprehension,
     ast.Name: Evaluator._name,
-    ast.Set: Evaluator._set_of,
-    ast.SetComp: Evaluator._set_comprehension,
+    ast.Set: lambda self, node: apply(KNOWN_FUNCTIONS["set"], self._items(node.elts)),
+    ast.SetComp: lambda self, node: apply(KNOWN_FUNCTIONS["set"], self._list_comprehension(node)),
     ast.Slice: Evaluator._slice,
-    ast.Subscript: Evaluator._subscript,
+    ast.Subscript: lambda self, node: apply(entry, self._known(node.value), self._known(node.slice)),
     ast.Tuple: Evaluator._list,
-    ast.UnaryOp: Evaluator._unary,
+    ast.UnaryOp: lambda self, node: self._operation(node.op, node.operand),
 }
 """Kind of expression → function that returns its value. The function raises ``UnknownValue`` if it is not known."""

@@ -31,16 +31,20 @@ class UnknownValue(Exception):
     """The value of an expression is not known."""
 
 
+def unknown_if(condition: object) -> None:
+    """Raise ``UnknownValue`` if the condition holds."""
+    if condition:
+        raise UnknownValue
+
+
 def apply(operation: Operation, *args: Any, **keywords: Any) -> Any:
     """Return the result of an operation. Raises ``UnknownValue`` if the operation fails or its result is too large."""
     try:
         result = operation(*args, **keywords)
     except (TypeError, ValueError, LookupError, ArithmeticError) as error:  # the file's own Python would fail too
         raise UnknownValue from error
-    if any(isinstance(one, str | list | dict) and len(one) > MAX_LENGTH for one in (result, *args[:1])):
-        raise UnknownValue
-    if isinstance(result, int) and abs(result) > MAX_INTEGER:
-        raise UnknownValue
+    unknown_if(any(isinstance(one, str | list | dict) and len(one) > MAX_LENGTH for one in (result, *args[:1])))
+    unknown_if(isinstance(result, int) and abs(result) > MAX_INTEGER)
     return result
 
 
@@ -57,8 +61,7 @@ def _scalars(items: Any) -> list[Any]:
 
 
 def _listed(items: Any) -> list[Any]:
-    if not isinstance(items, str | list | dict):
-        raise UnknownValue
+    unknown_if(not isinstance(items, str | list | dict))
     return list(items)
 
 
@@ -66,8 +69,7 @@ def _listed(items: Any) -> list[Any]:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    if isinstance(one, str | list) and (type(one) is not type(other) or len(one) + len(other) > MAX_LENGTH):
-        raise UnknownValue
+    unknown_if(isinstance(one, str | list) and (type(one) is not type(other) or len(one) + len(other) > MAX_LENGTH))
     return _like(one, one + other)
 
 
@@ -78,25 +80,18 @@ def _like(one: Any, result: Any) -> Any:
 
 def _product(one: Any, other: Any) -> Any:
     for text, times in ((one, other), (other, one)):
-        if isinstance(text, str | list) and (not isinstance(times, int) or len(text) * times > MAX_LENGTH):
-            raise UnknownValue
+        unknown_if(isinstance(text, str | list) and (not isinstance(times, int) or len(text) * times > MAX_LENGTH))
     return _like(other if isinstance(other, list) else one, one * other)
 
 
 def _power(one: Any, other: Any) -> Any:
-    if abs(one) > 1000 or abs(other) > 64:
-        raise UnknownValue
+    unknown_if(abs(one) > 1000 or abs(other) > 64)
     return one**other
-
-
-def _remainder(one: Any, other: Any) -> Any:
-    return _percent(one, other) if isinstance(one, str) else one % other
 
 
 def _percent(text: str, values: Any) -> str:
     """Return ``text % values``."""
-    if PERCENT.sub("", text).count("%"):
-        raise UnknownValue
+    unknown_if(PERCENT.sub("", text).count("%"))
     fields = list(PERCENT.finditer(text))
     if isinstance(values, dict) and any(match[1] for match in fields):
         given: Any = {key: scalar(one) for key, one in values.items()}
@@ -104,8 +99,7 @@ def _percent(text: str, values: Any) -> str:
     else:
         given = tuple(_scalars(values if isinstance(values, TupleValue) else [values]))
         texts = [one for one in given if isinstance(one, str)]
-    if len(fields) * max(map(len, texts), default=0) > MAX_LENGTH:
-        raise UnknownValue
+    unknown_if(len(fields) * max(map(len, texts), default=0) > MAX_LENGTH)
     found: str = text % given
     return found
 
@@ -116,7 +110,7 @@ OPERATORS: Mapping[type[ast.operator | ast.unaryop], Operation] = {
     ast.Mult: _product,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
-    ast.Mod: _remainder,
+    ast.Mod: lambda one, other: _percent(one, other) if isinstance(one, str) else one % other,
     ast.Pow: _power,
     ast.BitOr: lambda one, other: one | other if isinstance(one, dict) else scalar(one) | other,
     ast.USub: operator.neg,
@@ -139,8 +133,7 @@ COMPARISONS: Mapping[type[ast.cmpop], Operation] = {
 
 def _same(one: Any, other: Any) -> bool:
     """Return whether both values are the same of ``None``, ``True`` and ``False``. No other identity is known."""
-    if not any(value is known for value in (one, other) for known in (None, True, False)):
-        raise UnknownValue
+    unknown_if(not any(value is known for value in (one, other) for known in (None, True, False)))
     return one is other
 
 
@@ -149,8 +142,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def formatted(value: Any, conversion: int, spec: str) -> str:
     """Return the text of a replacement field. ``conversion``: as in ``ast.FormattedValue``."""
-    if FORMAT_SPEC.fullmatch(spec) is None or conversion not in (-1, ord("s"), ord("r")):
-        raise UnknownValue
+    unknown_if(FORMAT_SPEC.fullmatch(spec) is None or conversion not in (-1, ord("s"), ord("r")))
     scalar(value)
     return format(value if conversion == -1 else repr(value) if conversion == ord("r") else str(value), spec)
 
@@ -159,103 +151,76 @@ def _format(text: str, *args: Any, **keywords: Any) -> str:
     """Return ``text.format(…)``. Fields are only names and numbers, without attributes and entries."""
     pieces: list[str] = []
     length = 0
-    for number, (literal, name, spec, conversion) in enumerate(_fields(text)):
+    fields = list(string.Formatter().parse(text))
+    # A literal such as {{ is a row without a field, and would change the numbers of the fields after it.
+    unknown_if(any(field[1] is None for field in fields) and any(field[1] == "" for field in fields))
+    for number, (literal, name, spec, conversion) in enumerate(fields):
         pieces.append(literal)
         if name is not None:
             value = keywords[name] if name in keywords else args[int(name) if name else number]
             pieces.append(formatted(value, ord(conversion) if conversion else -1, spec or ""))
             length += len(pieces[-1])
-        if length > MAX_LENGTH:
-            raise UnknownValue
+        unknown_if(length > MAX_LENGTH)
     return "".join(pieces)
-
-
-def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
-    """Return the literals and fields of a format text. Literals without a field stand before the fields' numbers."""
-    found = list(string.Formatter().parse(text))
-    literals = [field for field in found if field[1] is None]
-    if literals and any(field[1] == "" for field in found):  # such as {{, which would change the numbers
-        raise UnknownValue
-    return found
 
 
 def _join(text: str, items: Any) -> str:
     items = _scalars(items)
-    if len(text) * len(items) + sum(map(len, items)) > MAX_LENGTH:
-        raise UnknownValue
+    unknown_if(len(text) * len(items) + sum(map(len, items)) > MAX_LENGTH)
     return text.join(items)
 
 
 def _replace(text: str, old: str, new: str, *count: int) -> str:
-    if len(text) + (text.count(old) if old else len(text) + 1) * len(new) > MAX_LENGTH:
-        raise UnknownValue
+    unknown_if(len(text) + (text.count(old) if old else len(text) + 1) * len(new) > MAX_LENGTH)
     return text.replace(old, new, *count)
 
 
 # ---------------------------------------------------------------- lists and mappings
 
 
-def _pairs(items: Mapping[Any, Any]) -> list[Any]:
-    return [TupleValue(item) for item in items.items()]
-
-
 def _dict(*args: Any, **keywords: Any) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for one in args:
         found |= one if isinstance(one, dict) else dict(_listed(one))
-    return _with_plain_keys(found | keywords)
-
-
-def _with_plain_keys(found: dict[Any, Any]) -> dict[Any, Any]:
-    if not all(isinstance(key, str | int) for key in found):
-        raise UnknownValue
+    found |= keywords
+    unknown_if(not all(isinstance(key, str | int) for key in found))
     return found
 
 
 def _range(*numbers: int) -> list[int]:
     found = range(*numbers)
-    if len(found) > MAX_LENGTH:
-        raise UnknownValue
+    unknown_if(len(found) > MAX_LENGTH)
     return list(found)
 
 
 def _total(items: Any, start: Any = 0) -> Any:
     if not isinstance(start, list):
         return sum(_scalars(items), start)
-    if not all(isinstance(one, list) for one in items) or sum(map(len, items)) > MAX_LENGTH:
-        raise UnknownValue
+    unknown_if(not all(isinstance(one, list) for one in items) or sum(map(len, items)) > MAX_LENGTH)
     return _like(start, [*start, *chain.from_iterable(items)])
 
 
 def _products(*lists: Any, repeat: int = 1) -> list[Any]:
     given = list(map(_listed, lists))
     width = max(1, repeat * len(given))
-    if not 0 <= repeat <= 10 or len(given) > 10 or math.prod(map(len, given)) ** repeat * width > MAX_LENGTH:
-        raise UnknownValue
+    unknown_if(not 0 <= repeat <= 10 or len(given) > 10 or math.prod(map(len, given)) ** repeat * width > MAX_LENGTH)
     return [TupleValue(one) for one in product(*given, repeat=repeat)]
 
 
 def _zip(*lists: list[Any]) -> Any:
-    if len(lists) * min(map(len, lists), default=0) > MAX_LENGTH:
-        raise UnknownValue
+    unknown_if(len(lists) * min(map(len, lists), default=0) > MAX_LENGTH)
     return zip(*lists, strict=False)
 
 
 def _round(number: Any, digits: Any = None) -> Any:
-    if digits is not None and abs(digits) > 30:
-        raise UnknownValue
+    unknown_if(digits is not None and abs(digits) > 30)
     return round(number, digits)
 
 
 def store(owner: Any, key: Any, value: Any) -> None:
     """Set an entry of a list or mapping."""
-    if not isinstance(key, str | int) or isinstance(owner, TupleValue):
-        raise UnknownValue
+    unknown_if(not isinstance(key, str | int) or isinstance(owner, TupleValue))
     owner[key] = value
-
-
-def _insert(owner: list[Any], index: int, value: Any) -> None:
-    owner.insert(index, value)
 
 
 def _set_default(owner: dict[Any, Any], key: str | int, value: Any = None) -> Any:
@@ -266,8 +231,7 @@ def _set_default(owner: dict[Any, Any], key: str | int, value: Any = None) -> An
 
 def delete(owner: Any, key: Any) -> None:
     """Delete an entry of a list or mapping."""
-    if not isinstance(owner, list | dict) or isinstance(owner, TupleValue) or not isinstance(key, str | int):
-        raise UnknownValue
+    unknown_if(not isinstance(owner, list | dict) or isinstance(owner, TupleValue) or not isinstance(key, str | int))
     found: Any = owner
     del found[key]
 
@@ -322,7 +286,7 @@ KNOWN_METHODS: Mapping[tuple[type, str], Operation] = {
     (str, "replace"): _replace,
     (dict, "copy"): dict,
     (dict, "get"): lambda owner, key, default=None: owner.get(scalar(key), default),
-    (dict, "items"): _pairs,
+    (dict, "items"): lambda owner: [TupleValue(item) for item in owner.items()],
     (dict, "keys"): list,
     (dict, "pop"): lambda owner, key, *default: owner.pop(scalar(key), *default),
     (dict, "setdefault"): _set_default,
@@ -332,7 +296,7 @@ KNOWN_METHODS: Mapping[tuple[type, str], Operation] = {
     (list, "clear"): list.clear,
     (list, "copy"): list,
     (list, "extend"): lambda owner, items: owner.extend(_listed(items)),
-    (list, "insert"): _insert,
+    (list, "insert"): list.insert,
     (list, "pop"): list.pop,
     (list, "reverse"): list.reverse,
 }  # fmt: skip

@@ -15,7 +15,7 @@ from gateway.stream.tool_calls.format import Format
 from gateway.stream.tool_calls.registry import FORMATS
 from gateway.template.lazyllm.assembly import answer_marker
 from gateway.template.spec import TemplateSpec
-from gateway.template.tools import ToolChoice, choice_of, name_of
+from gateway.template.tools import choice_of, name_of
 
 
 class OutputParsing:
@@ -48,10 +48,12 @@ class OutputParsing:
             thinking = _continued(thinking, dialogue.messages[-1].text)
         elif thinking is not None and self._auto:
             thinking = replace(thinking, open=prompt.text.rstrip().endswith(thinking.begin))
-        names = _callable_names(dialogue, choice)
+        callable_names = [choice.name] if choice.name else map(name_of, dialogue.options.tools)
+        names = frozenset(() if choice.mode == "none" else callable_names)
         if not names:
             return ParserOptions(thinking, extraction=extraction) if thinking or extraction else None
-        format_ = self._format(names)
+        assert self._tools is not None  # a template without tools has refused the request
+        format_ = FORMATS[self._tools.parser](self._tools.tokens, names)
         self._check_names(dialogue, format_, names)
         return ParserOptions(
             thinking=thinking,
@@ -73,10 +75,6 @@ class OutputParsing:
                     param=f"tools[{number}].function.name",
                 )
 
-    def _format(self, names: frozenset[str]) -> Format:
-        assert self._tools is not None  # a template without tools has refused the request
-        return FORMATS[self._tools.parser](self._tools.tokens, names)
-
 
 def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
     """Return the object that makes the parser options for a template. None if all text of the model is content."""
@@ -85,12 +83,6 @@ def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
 
 def _extracts(spec: TemplateSpec) -> bool:
     return spec.prompter is not None and spec.prompter.get_response
-
-
-def _callable_names(dialogue: Dialogue, choice: ToolChoice) -> frozenset[str]:
-    if choice.mode == "none":
-        return frozenset()
-    return frozenset({choice.name} if choice.name else map(name_of, dialogue.options.tools))
 
 
 def _continued(thinking: Thinking, text: str) -> Thinking | None:

@@ -65,8 +65,10 @@ class Coalescing(Layer):
             await asyncio.wait([call.answer], timeout=end - now)
             if call.answer.done() and (events := call.answer.result()):
                 self._observe("hit")
-                noted = _with_notice(events, f"coalesced: {call.exchange.request_id}")
-                yield replay(exchange, noted, call.exchange.attempts.cache_age)
+                begun = next(event for event in events if isinstance(event, Begun))
+                noted = replace(begun, notices=(*begun.notices, f"coalesced: {call.exchange.request_id}"))
+                events = [noted if event is begun else event for event in events]
+                yield replay(exchange, events, call.exchange.attempts.cache_age)
                 call.accepted.set()
                 return
         async with self._inner.open(replace(exchange, deadline=end)) as own:
@@ -169,10 +171,3 @@ class _SharedCall:
         if isinstance(batch, Exception):
             raise batch
         return batch
-
-
-def _with_notice(events: Sequence[Event], notice: str) -> list[Event]:
-    """Return the events with a notice in the first ``Begun``."""
-    begun = next(event for event in events if isinstance(event, Begun))
-    noted = replace(begun, notices=(*begun.notices, notice))
-    return [noted if event is begun else event for event in events]

@@ -31,7 +31,7 @@ from gateway.core.dialogue import (
 from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateError
 from gateway.core.frozen import dataclass
 from gateway.core.json_values import texts_with_keys
-from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment, Segments
+from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment
 from gateway.policy.markers.marker_rule import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
 from gateway.template.base import Template
 from gateway.template.chat.passthrough import as_sent
@@ -153,7 +153,10 @@ class SafeRenderer:
         if isinstance(prompt.source, DeferredSegments) and not rule.changes:
             _safe_dialogue(rule, dialogue, counts)  # only counts: the segments of a chat template are costly
             return SafePrompt(prompt)
-        segments = await _segments_of(prompt)
+        if isinstance(prompt.source, Pieces):
+            segments = prompt.segments or ()
+        else:  # a long conversation is rendered again
+            segments = await asyncio.to_thread(lambda: prompt.segments or ())
         if any(segment.origin == MIXED for segment in segments):
             return SafePrompt(await self._rendered_again(rule, dialogue, counts))
         try:
@@ -162,7 +165,7 @@ class SafeRenderer:
             error.param = _field(rule, dialogue, error.param or "")
             raise
         if safe.segments != segments:
-            prompt = _prompt_of(prompt, safe.segments)
+            prompt = Prompt.of(safe.segments, prompt.metadata)
         return SafePrompt(prompt, breaks=safe.breaks)
 
     async def _has_markers_of_shape(self, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> bool:
@@ -338,18 +341,6 @@ def _safe_dialogue(rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -
 
 def _safe_tools(rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -> list[Any]:
     return [rule.apply_to_json(one, f"tools[{at}]", counts) for at, one in enumerate(dialogue.options.tools)]
-
-
-async def _segments_of(prompt: Prompt) -> Segments:
-    if isinstance(prompt.source, Pieces):
-        return prompt.segments or ()
-    return await asyncio.to_thread(lambda: prompt.segments or ())  # a long conversation is rendered again
-
-
-def _prompt_of(prompt: Prompt, segments: Segments) -> Prompt:
-    texts = tuple([one.text for one in segments])
-    labels = tuple([(one.role, one.origin, one.scaffold) for one in segments])
-    return replace(prompt, text="".join(texts), source=Pieces(texts, labels))
 
 
 def _message_names(dialogue: Dialogue) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from gateway.config.snapshot import KeySpec, ModelSpec, Snapshot
-from gateway.core.errors import ConfigError, GatewayError, Problem
+from gateway.core.errors import ConfigError
 from gateway.edge.http1.server import BACKLOG
 from gateway.policy.access.rates import MemoryRates
 from gateway.server.greeting import announce
@@ -256,7 +256,8 @@ class Supervisor(ConfigReloader):
         refusals = [answer for answer in answers if answer is not None]
         if refusals:
             await asyncio.gather(*(worker.call("drop") for worker in workers))
-            raise _joined(refusals)
+            problems = dict.fromkeys([problem for refusal in refusals for problem in refusal.problems])
+            raise ConfigError(tuple(problems)) if problems else refusals[0].error()
 
     async def activate(self, snapshot: Snapshot) -> None:
         """Ask every worker to serve the stack that it has built."""
@@ -333,11 +334,3 @@ class Supervisor(ConfigReloader):
     def _kill_all(self) -> None:
         for worker in self._workers:
             worker.kill()
-
-
-def _joined(refusals: list[Refusal]) -> GatewayError:
-    """Return the refusals of all workers as one error that contains each problem once."""
-    problems: dict[Problem, None] = {}
-    for refusal in refusals:
-        problems |= dict.fromkeys(refusal.problems)
-    return ConfigError(tuple(problems)) if problems else refusals[0].error()

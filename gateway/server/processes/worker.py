@@ -97,9 +97,8 @@ class WorkerRuntime(Runtime):
             async with asyncio.timeout(RESPONSE_SECONDS):
                 return await self._channel.call(method)
         except (ChannelClosed, TimeoutError):
-            raise GatewayError(
-                "the supervisor, which has the metrics of all workers, did not answer; retry later"
-            ) from None
+            what = "the supervisor, which has the metrics of all workers, did not answer"
+            raise GatewayError(f"{what}; retry later") from None
 
     async def _read_channel(self) -> None:
         await self._channel.run()

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.core import fast_paths
 from gateway.core.dialogue import Dialogue
-from gateway.core.prompt import Pieces, Prompt, Segment, Segments
+from gateway.core.prompt import Prompt, Segment, Segments
 from gateway.template.lazyllm.assembly import assemble, pair_segments, turn_segments
 from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.fast_layouts import FastLayouts
@@ -28,7 +28,7 @@ class PrompterTemplate:
         self.spec = spec
         self._prompter = spec.prompter
         self._filler = InstructionFiller(spec.prompter)
-        self._metadata = prompt_metadata(spec, self._segments)
+        self._metadata = prompt_metadata(spec, lambda dialogue: self._render_general(dialogue).segments or ())
         self._fast: FastLayouts | None = None
         slots = self._filler.slots
         if fast_paths.ENABLED and not (spec.prompter.exact and slots):  # exact filling searches the texts
@@ -40,9 +40,6 @@ class PrompterTemplate:
             dialogue = with_default_tools(dialogue, self._prompter)
         prompt = self._fast.render(dialogue) if self._fast is not None else None
         return self._render_general(dialogue) if prompt is None else prompt
-
-    def _segments(self, dialogue: Dialogue) -> Segments:
-        return self._render_general(dialogue).segments or ()
 
     def _render_general(self, dialogue: Dialogue) -> Prompt:
         """Render any dialogue, without the fast path. The prompt has segments."""
@@ -63,9 +60,7 @@ class PrompterTemplate:
         metadata = replace(self._metadata, notices=found.notices, opened=text_of(opened))
         if tools and self._prompter.exact and self._prompter.tokens.tool_end_token:
             metadata = replace(metadata, stops=(*metadata.stops, self._prompter.tokens.tool_end_token))
-        labels = tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments])
-        texts = tuple([segment.text for segment in segments])
-        return Prompt("".join(texts), metadata, Pieces(texts, labels))
+        return Prompt.of(segments, metadata)
 
     def _assembled(self, found: PrompterInput, values: SlotValues, tools: list[Any]) -> Segments:
         tokens, dialect, current = self._prompter.tokens, self._filler.dialect, found.current[0]

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from gateway.core import fast_paths
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, PlainMessages
-from gateway.core.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
+from gateway.core.prompt import Notice, Pieces, Prompt, SegmentLabel
 from gateway.core.words import in_ascii
 from gateway.template.chat.messages import (
     check_dialogue,
@@ -38,7 +38,7 @@ class MetaTemplate:
         self.generating = spec.generating
         self.roles = RoleMap(spec)
         self.order = NaturalOrder(spec, self.roles)
-        self.metadata = prompt_metadata(spec, self._segments)
+        self.metadata = prompt_metadata(spec, lambda dialogue: self._render_general(dialogue).segments or ())
         self._layouts = lru_cache(maxsize=MAX_LAYOUTS)(self._lay_out)
 
     def render(self, dialogue: Dialogue) -> Prompt:
@@ -59,9 +59,6 @@ class MetaTemplate:
         check_dialogue(dialogue)
         check_generates(self.generating, dialogue)
         return Rendering(self, dialogue).prompt()
-
-    def _segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
-        return self._render_general(dialogue).segments or ()
 
     def _lay_out(self, roles: Roles) -> PromptLayout:
         """Make the layout by rendering empty messages with these roles. Raises RoleNotSupported."""

@@ -28,12 +28,8 @@ class JoinedTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``."""
         segments = joined_segments(self.spec, dialogue)
-        texts = tuple([segment.text for segment in segments])
-        labels = tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments])
         metadata, notices = self._metadata, _notices(dialogue)
-        if notices:
-            metadata = replace(metadata, notices=notices)
-        return Prompt("".join(texts), metadata, Pieces(texts, labels))
+        return Prompt.of(segments, replace(metadata, notices=notices) if notices else metadata)
 
     def write(self, items: str | list[Any], mode: ParserMode = "gen") -> Prompt:
         """Return the prompt for a prompt list or for a text. The answer's turn is included. ``mode`` is ignored."""

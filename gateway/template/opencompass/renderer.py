@@ -53,10 +53,7 @@ class OpenCompassTemplate:
         segments = self._segments(dialogue, texts, "ppl" if dialogue.options.whole else "gen")
         if dialogue.options.continue_final:
             segments = self._continued(segments, texts[-1], len(texts) - 1)
-        pieces = tuple([segment.text for segment in segments])
-        marks = tuple([(segment.role, segment.origin, segment.scaffold) for segment in segments])
-        metadata = replace(self._metadata, notices=self._notices(dialogue, segments, texts))
-        return Prompt("".join(pieces), metadata, Pieces(pieces, marks))
+        return Prompt.of(segments, replace(self._metadata, notices=self._notices(dialogue, segments, texts)))
 
     def write(self, items: str | list[Any], mode: ParserMode = "gen") -> Prompt:
         """Return the prompt for a prompt list (``prompt_lists.py``). A text is returned unchanged."""

@@ -21,7 +21,11 @@ def check_tools(spec: TemplateSpec, problems: Problems) -> None:
         problems.add(("thinking", "fields"), f"is empty: name at least one of {', '.join(get_args(ReasoningField))}")
     if spec.tools is None:
         return
-    _check_parts(spec.tools, problems)
+    tools = spec.tools
+    if tools.tokens != ToolTokens() and not (tools.tokens.start and tools.tokens.end):
+        problems.add((*PATH, "tokens"), "needs both `start` and `end`: add the missing key")
+    if tools.declare is not None and (tools.declare.indent or 0) > MAX_INDENT:
+        problems.add((*PATH, "declare", "indent"), f"must be a number of spaces, 0 to {MAX_INDENT}")
     _check_forced(spec, problems)
     if spec.kind == "meta":
         _check_written(spec, spec.tools, problems)
@@ -35,13 +39,6 @@ def check_tools(spec: TemplateSpec, problems: Problems) -> None:
             problems.add(
                 (*PATH, key), "has no effect: this kind of template writes tools in its own way; remove this key"
             )
-
-
-def _check_parts(tools: ToolsSpec, problems: Problems) -> None:
-    if tools.tokens != ToolTokens() and not (tools.tokens.start and tools.tokens.end):
-        problems.add((*PATH, "tokens"), "needs both `start` and `end`: add the missing key")
-    if tools.declare is not None and (tools.declare.indent or 0) > MAX_INDENT:
-        problems.add((*PATH, "declare", "indent"), f"must be a number of spaces, 0 to {MAX_INDENT}")
 
 
 def _check_forced(spec: TemplateSpec, problems: Problems) -> None:

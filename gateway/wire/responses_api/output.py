@@ -67,9 +67,7 @@ class OpenItem:
 
     def close(self, status: str) -> Changes:
         """Write the content into the item, and return the stream events that end the item."""
-        changes: Changes = []
-        for part in self.parts.values():
-            changes += part.close()
+        changes = [change for part in self.parts.values() for change in part.close()]
         value = self.value
         value["status"] = status
         if value["type"] == "function_call":
@@ -140,7 +138,9 @@ class OutputItems:
         # Both keys have the same text; servers and clients differ in the key that they use.
         thoughts = [further.pop(name, None) for name in ("reasoning_content", "reasoning")]
         if thought := next((text for text in thoughts if isinstance(text, str) and text), ""):
-            self._think(thought)
+            if self._reasoning is None:
+                self._reasoning = self._open("rs", {"type": "reasoning", "summary": [], "content": []})
+            self._add_text(self._reasoning, {"type": "reasoning_text", "text": ""}, thought)
         if delta.text or delta.logprobs:
             self._write(delta.text, delta.logprobs or ())
         if isinstance(further.get("refusal"), str) and (refusal := further.pop("refusal")):
@@ -152,11 +152,6 @@ class OutputItems:
         self._keep(delta.extras)
 
     # ---------------------------------------------------------------- content
-
-    def _think(self, text: str) -> None:
-        if self._reasoning is None:
-            self._reasoning = self._open("rs", {"type": "reasoning", "summary": [], "content": []})
-        self._add_text(self._reasoning, {"type": "reasoning_text", "text": ""}, text)
 
     def _write(self, text: str, logprobs: Sequence[TokenLogprob]) -> None:
         tokens = to_chat(logprobs, self._top_logprobs)["content"]

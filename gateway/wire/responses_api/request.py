@@ -62,7 +62,8 @@ def read_response(body: dict[str, Any], *, request_id: str, caller: Caller = ANO
         "verbosity": text.verbosity,
     }
     if tools:
-        chat["tools"] = [{"type": "function", "function": _function(tool)} for tool in tools]
+        functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
+        chat["tools"] = [{"type": "function", "function": function} for function in functions]
     if "tool_choice" in known:
         chat["tool_choice"] = _tool_choice(known["tool_choice"])
     if top_logprobs or LOGPROBS in include:
@@ -129,11 +130,6 @@ def _tool(raw: Mapping[str, Any], where: str) -> FunctionTool:
             param=f"{where}.type",
         )
     return checked(FunctionTool, raw, where)
-
-
-def _function(tool: FunctionTool) -> dict[str, Any]:
-    """Return the nested ``function`` of a tool in a chat request. The keys have the order of OpenAI's examples."""
-    return tool.model_dump(exclude={"type"}, exclude_none=True)
 
 
 def _tool_choice(value: str | Mapping[str, Any]) -> Any:

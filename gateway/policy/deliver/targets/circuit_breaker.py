@@ -124,19 +124,16 @@ class CircuitBreaker:
             if not self._is_open:
                 self._recent.append((self._clock(), True))
             elif probe:
-                self._probe_succeeded()
+                self._successes += 1
+                if self._successes >= self.policy.successes:
+                    self._is_open = False
+                    LOG.info("target %s is in use again after %d successful calls", self.target, self._successes)
+                    self._report()
         elif isinstance(error, UpstreamRateLimited):
             pause = error.retry_after if error.retry_after is not None else COOL_DOWN
             self._cool_until = self._clock() + min(pause, MAX_COOL_DOWN)
         elif isinstance(error, UpstreamError) and not isinstance(error, NOT_COUNTED):
             self._failed(error, probe)
-
-    def _probe_succeeded(self) -> None:
-        self._successes += 1
-        if self._successes >= self.policy.successes:
-            self._is_open = False
-            LOG.info("target %s is in use again after %d successful calls", self.target, self._successes)
-            self._report()
 
     def _failed(self, error: UpstreamError, probe: bool) -> None:
         now = self._clock()

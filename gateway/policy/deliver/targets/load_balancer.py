@@ -110,7 +110,12 @@ class Sticky(LeastBusy):
         key = _sticky_key(exchange)
         if not key:
             return super().choose(exchange, replicas)
-        order = sorted(replicas, key=lambda replica: _score(key, replica.label))
+
+        def score(replica: Replica) -> bytes:
+            text = f"{replica.label} {key}".encode("utf-8", "surrogatepass")
+            return hashlib.blake2b(text, digest_size=8).digest()
+
+        order = sorted(replicas, key=score)
         running = sum(replica.breaker.in_flight for replica in order)
         bound = math.ceil(LOAD_FACTOR * (running + 1) / len(order))
         return tuple(sorted(order, key=lambda replica: replica.breaker.in_flight >= bound))
@@ -124,10 +129,6 @@ def _sticky_key(exchange: Exchange) -> str:
         return str([(message.get("role"), message.get("content")) for message in exchange.messages])[:PREFIX]
     first = exchange.prompts[0] if exchange.prompts else exchange.params.get("input")
     return first[:PREFIX] if isinstance(first, str) else ""
-
-
-def _score(key: str, label: str) -> bytes:
-    return hashlib.blake2b(f"{label} {key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 BALANCERS: Mapping[str, type[LoadBalancer]] = {
