@@ -11,6 +11,11 @@ MAX_DEPTH = 64
 CONTAINERS = frozenset({dict, list})
 KeyPath = tuple[str | int, ...]
 """A place in a value: the keys and indexes on the way to it."""
+JSON_TYPES: Mapping[type, str] = {
+    str: "a string", bool: "a boolean", int: "a number", float: "a decimal number", list: "a list", dict: "an object",
+    type(None): "null",
+}  # fmt: skip
+"""The types of JSON values, in words."""
 REMOVED = object()
 """Replaces a value that is removed."""
 

@@ -9,6 +9,7 @@
 ``reasoning``           separates reasoning and answer
 ``tool_calls``          formats of tool calls
 ``get_response``        finds the answer in the whole text of a model, as LazyLLM does
+``json_schema``         structured output: the schema of a client
 ``output_parser``       content, reasoning and tool calls as deltas
 ``completion_builder``  joins events into one completion
 ``batches``             an event stream from an async iterator

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
-from gateway.core.json_values import part
+from gateway.core.json_values import JSON_TYPES, part
 from gateway.core.words import plain, suggest
 from gateway.wire.request_fields import (
     FORBIDDEN,
@@ -114,10 +114,6 @@ def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str
         raise first_problem(error, schema.model) from None
 
 
-JSON_TYPES: Mapping[type, str] = {
-    str: "a string", bool: "a boolean", int: "a number", float: "a decimal number", list: "a list", dict: "an object",
-    type(None): "null",
-}  # fmt: skip
 EXPECTED: Mapping[str, str] = {
     # Type of a pydantic error → the expected type in the words of JSON.
     "string_type": "a string", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",

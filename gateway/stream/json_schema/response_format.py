@@ -1,0 +1,105 @@
+"""Reads ``response_format``, the format that a client requests for the text of an answer.
+
+Source: OpenAI's API reference, "Create chat completion", ``response_format``. ``/v1/responses`` has the same fields in
+``text.format``, from which ``wire/responses_api/request.py`` makes a ``response_format``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from gateway.core.errors import InvalidValue
+from gateway.core.exchange import AnswerFormat
+from gateway.core.json_values import JSON_TYPES
+from gateway.core.words import plain, suggest
+from gateway.stream.json_schema.limits import check_limits
+from gateway.stream.json_schema.strict import check_strict
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    # Type → the keys of ``response_format``.
+    "text": ("type",),
+    "json_object": ("type",),
+    "json_schema": ("type", "json_schema"),
+}
+SCHEMA_KEYS = ("name", "description", "schema", "strict")
+FORMAT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""OpenAI's rule for the name of a schema."""
+
+
+def schema_place(param: str = "response_format") -> str:
+    """Return the place of the schema in the request. ``param``: the field that was read."""
+    return f"{param}.schema" if param == "text.format" else f"{param}.json_schema.schema"
+
+
+def read_answer_format(value: object, param: str = "response_format") -> AnswerFormat | None:
+    """Return the format of the answer, or None for plain text. ``value``: the field in the form of a chat request.
+
+    ``param``: the client's field, for messages: ``response_format`` or ``text.format``. Raises ``InvalidValue`` for an
+    unknown or missing key, a wrong type, and a schema beyond the limits or the rules of ``strict: true``. Whether the
+    schema is valid, is checked by ``SchemaChecker``.
+    """
+    if value is None:
+        return None
+    form = _given(value, param)
+    kind = form.get("type")
+    if not isinstance(kind, str) or kind not in KEYS:
+        problem = f"{param}.type must be one of {', '.join(KEYS)}"
+        if kind is None:
+            problem = f"{param}.type is missing; write one of {', '.join(KEYS)}"
+        raise InvalidValue(problem, param=f"{param}.type")
+    _refuse_unknown(form, KEYS[kind], param)
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return AnswerFormat()
+    if "json_schema" not in form:
+        raise InvalidValue(f"{param}.json_schema is missing", param=f"{param}.json_schema")
+    where = schema_place(param).removesuffix(".schema")
+    return _read_schema(_given(form["json_schema"], where), where)
+
+
+def _read_schema(form: Mapping[str, Any], where: str) -> AnswerFormat:
+    """Return the format of ``json_schema``, which is at ``where`` in the request."""
+    _refuse_unknown(form, SCHEMA_KEYS, where)
+    for key in ("name", "schema"):
+        if key not in form:
+            raise InvalidValue(f"{where}.{key} is missing", param=f"{where}.{key}")
+    name, strict = form["name"], form.get("strict", False)
+    for key in ("name", "description"):
+        if not isinstance(form.get(key, ""), str):
+            raise _wrong_type(form[key], "a string", f"{where}.{key}")
+    if not FORMAT_NAME.fullmatch(name):
+        raise InvalidValue(
+            f"{where}.name must have 1 to 64 letters, digits, underscores and dashes", param=f"{where}.name"
+        )
+    if not isinstance(strict, bool):
+        raise _wrong_type(strict, "true or false", f"{where}.strict")
+    schema = _object(form["schema"], f"{where}.schema")
+    found = check_limits(schema, f"{where}.schema")
+    if strict:
+        check_strict(found, f"{where}.schema")
+    return AnswerFormat(schema=schema, name=name)
+
+
+def _given(value: object, where: str) -> Mapping[str, Any]:
+    """Return the keys that are not null. A null key is treated as absent, as in the whole request."""
+    return {key: one for key, one in _object(value, where).items() if one is not None}
+
+
+def _object(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong_type(value, "an object", where)
+    return value
+
+
+def _wrong_type(value: object, expected: str, where: str) -> InvalidValue:
+    return InvalidValue(f"{where} must be {expected}, not {JSON_TYPES[type(value)]}", param=where)
+
+
+def _refuse_unknown(form: Mapping[str, Any], known: Collection[str], where: str) -> None:
+    for key in form:
+        if key not in known:
+            place = f"{where}.{plain(key)}"
+            raise InvalidValue(f"{place} is not a known key{suggest(key, known)}", param=place)
