@@ -163,6 +163,74 @@ def test_what_a_grammar_cannot_express_is_refused_with_its_path(case: str) -> No
     assert reason in caught.value.message
 
 
+TEXT = {"type": "string"}
+LEAF = {"properties": {"v": {"type": "integer"}}, "required": ["v"]}
+
+
+def recursive(*alternatives: Mapping[str, Any], **definitions: Any) -> dict[str, Any]:
+    """The schema of a list of alternatives, in which ``#/$defs/one`` is one of them."""
+    return {"items": {"$ref": "#/$defs/one"}, "$defs": {"one": {"anyOf": [*alternatives]}, **definitions}}
+
+
+def node(name: str | None = None, **properties: Any) -> dict[str, Any]:
+    """An object whose first property is a ``const``, and with a list of the alternatives in ``below``."""
+    first = {} if name is None else {"kind": {"const": name}}
+    below = {"below": {"type": "array", "items": {"$ref": "#/$defs/one"}}}
+    every = {**first, **properties, **below}
+    return {"type": "object", "properties": every, "required": list(every)}
+
+
+ALIKE: dict[str, tuple[dict[str, Any], bool]] = {  # (schema, whether the engine can tell the alternatives apart)
+    "another const": (recursive(node("a"), node("b"), LEAF, {"type": "null"}), True),
+    "the same const": (recursive(node("a"), node("a"), LEAF), False),
+    "another first property": (recursive(node(x={"type": "null"}), node(y={"type": "null"})), True),
+    "another property behind a text": (
+        recursive(node(n={}), {"properties": {"n": {}, "v": {}}, "required": ["n"]}), False,
+    ),
+    "another second property": (
+        recursive(node(n=TEXT), {"properties": {"n": TEXT, "v": {}}, "required": ["n", "v"]}),
+        True,
+    ),
+    "optional properties of other names": (
+        recursive({"properties": {"a": {"$ref": "#/$defs/one"}}, "required": []}, LEAF), True,
+    ),
+    "the same optional property": (
+        recursive({"properties": {"a": {"$ref": "#/$defs/one"}}}, {"properties": {"a": {}}}), False,
+    ),
+    "const behind a reference": (
+        recursive(node(k={"$ref": "#/$defs/x"}), node(k={"$ref": "#/$defs/y"}), x={"const": 1}, y={"const": 2}), True,
+    ),
+    "two lists": (recursive({"type": "array", "items": {"$ref": "#/$defs/one"}}, {"type": "array"}), False),
+    "a list and an object": (recursive({"type": "array", "items": {"$ref": "#/$defs/one"}}, {"type": "object"}), True),
+    "any value and an object": (recursive(node("a"), {}), False),
+    "two texts": (recursive(node("a"), {"type": "string"}, {"maxLength": 3}), True),
+    "two lists, not recursive": ({"anyOf": [{"type": "array"}, {"type": "array", "maxItems": 3}]}, True),
+    "many lists in lists": (
+        {"anyOf": [{"items": {"anyOf": [{"type": "array", "items": {"type": "null"}}] * 9}}] * 9}, False,
+    ),
+    "a reference from many alternatives": (
+        {"anyOf": [{"items": {"$ref": "#/$defs/x"}}] * 9, "$defs": {"x": {"anyOf": [{"type": "array"}] * 9}}}, False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_alternatives_that_multiply_inside_each_other_are_refused(case: str) -> None:
+    schema, told_apart = ALIKE[case]
+    if told_apart:
+        assert grammar_of(schema)
+    else:
+        with pytest.raises(UnsupportedParameter, match="too many alternatives begin alike"):
+            grammar_of(schema)
+
+
+def test_a_long_chain_of_alternatives_needs_no_deep_stack() -> None:
+    names = [f"d{number}" for number in range(400)]
+    definitions = {name: {"anyOf": [{"$ref": f"#/$defs/{after}"}]} for name, after in itertools.pairwise(names)}
+    with pytest.raises(UnsupportedParameter, match="more than 5000 steps"):
+        grammar_of({"$ref": "#/$defs/d0", "$defs": {**definitions, names[-1]: {"type": "null"}}})
+
+
 def test_a_long_chain_of_references_needs_no_deep_stack() -> None:
     names = [f"d{number}" for number in range(990)]
     definitions = {name: {"$ref": f"#/$defs/{after}"} for name, after in itertools.pairwise(names)}

@@ -1,6 +1,7 @@
 """The fields of a request to an OpenAI-compatible server.
 
 request_body    the fields that all bodies share
+alternatives    how many alternatives of a JSON Schema begin alike
 bos             the begin-of-sequence token
 constraint      the field that constrains an answer to JSON
 gbnf            JSON Schema as a grammar, for an engine that accepts nothing else

@@ -8,8 +8,9 @@ objects  ``properties``, ``required``, ``additionalProperties`` (false, true, or
 arrays   ``items``, ``minItems``, ``maxItems``
 strings  ``minLength``, ``maxLength``
 
-``ANNOTATIONS`` have no effect, and every other keyword is refused. The limits protect the engine: llama.cpp copies a
-rule for each repetition, and refuses 2000 and more (src/llama-grammar.cpp, 04332939).
+``ANNOTATIONS`` have no effect, and every other keyword is refused. References that begin with themselves are refused,
+and so are alternatives that begin alike inside each other (``alternatives.py``). The limits protect the
+engine: llama.cpp copies a rule for each repetition, and refuses 2000 and more (src/llama-grammar.cpp, 04332939).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
+from gateway.backend.openai.request.alternatives import AlternativeCounter
 from gateway.backend.openai.request.control_fields import words
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.words import printable
@@ -30,6 +32,10 @@ MAX_REPETITIONS = 20_000
 """The largest sum of the repetitions of one grammar."""
 MAX_PARTS = 1000
 """The largest number of schemas and constants in a schema. llama.cpp follows chains of rules recursively."""
+MAX_ALIKE = 64
+"""The largest number of alternatives that the engine must follow at once (``alternatives.py``)."""
+MAX_STEPS = 5000
+"""The largest number of schemas that are compared with each other."""
 MAX_CHARACTERS = 256 * 1024
 """The largest length of a grammar."""
 
@@ -74,6 +80,11 @@ JSON_RULES: Mapping[str, str] = MappingProxyType(
 )
 """The rules that every grammar has: name → definition."""
 
+ALIKE = (
+    "too many alternatives begin alike, with more alternatives inside; begin the properties of each alternative with a "
+    "required one that has a const of its own"
+)
+
 Path = tuple[str, ...]
 
 
@@ -106,14 +117,26 @@ class _SchemaGrammar:
         """Rules of references whose definitions are still to be made: name, schema, and the schema's path."""
         self._first: dict[str, dict[str, Path]] = {}
         """Rule of a reference → the rules of references with which its text may begin, and their paths."""
+        self._owner = ""
+        """The rule of the reference whose definition is being made."""
+        self._alike = 1
+        """The number of alternatives that the engine must follow at once at the present place in the definition."""
+        self._most_alike: dict[str, int] = {}
+        """Rule of a reference → the largest value of ``_alike`` in its definition."""
+        self._inside: dict[str, dict[str, tuple[int, Path]]] = {}
+        """Rule of a reference → the rules of references in it, each with ``_alike`` at its place, and its path."""
+        self._alternatives = AlternativeCounter(self._referred)
+        self._steps = 0
 
     def text(self) -> str:
         """Return the grammar."""
         root = self._reference("#", SCHEMA_PATH, "")
         while self._pending:
             name, schema, path = self._pending.pop()
+            self._owner = name
             self._define(name, self._expression(schema, path, name), path)
         self._refuse_left_recursion()
+        self._refuse_many_alike(root)
         return _written({"root": root, **self._rules, **JSON_RULES})
 
     # ---------------------------------------------------------------- rules
@@ -147,14 +170,20 @@ class _SchemaGrammar:
         if name is None:
             name = self._references[pointer] = f"ref-{len(self._references)}"
             place = (*SCHEMA_PATH, *pointer.split("/")[1:])
-            self._pending.append((name, self._resolve(pointer, path), place))
+            try:
+                self._pending.append((name, self._resolve(pointer), place))
+            except LookupError as error:
+                _refuse(path, str(error))
         self._first.setdefault(above, {}).setdefault(name, path)
+        inside = self._inside.setdefault(self._owner, {})
+        inside[name] = max(inside.get(name, (0, path)), (self._alike, path))
         return name
 
-    def _resolve(self, pointer: str, path: Path) -> Any:
+    def _resolve(self, pointer: str) -> Any:
+        """Return the part of the schema to which a pointer refers. Raises ``LookupError`` if there is none."""
         found: Any = self._schema
         if pointer != "#" and not pointer.startswith("#/"):
-            _refuse(path, "only references into the schema itself are read, such as #/$defs/NAME")
+            raise LookupError("only references into the schema itself are read, such as #/$defs/NAME")
         for part in pointer.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, Mapping) and key in found:
@@ -162,7 +191,7 @@ class _SchemaGrammar:
             elif isinstance(found, list | tuple) and _is_index(key, len(found)):
                 found = found[int(key)]
             else:
-                _refuse(path, "the schema does not have what it refers to")
+                raise LookupError("the schema does not have what it refers to")
         return found
 
     def _refuse_left_recursion(self) -> None:
@@ -184,6 +213,36 @@ class _SchemaGrammar:
                     trail.append((below, iter(self._first.get(below, {}).items())))
                     on_trail.add(below)
 
+    def _refuse_many_alike(self, root: str) -> None:
+        """Refuse alternatives that multiply over references. Over a recursive reference, they do so without end."""
+        alike = {root: 1}
+        pending = [root]
+        while pending:
+            name = pending.pop()
+            for below, (factor, path) in self._inside.get(name, {}).items():
+                product = alike[name] * factor
+                if product * self._most_alike.get(below, 1) > MAX_ALIKE:
+                    _refuse(path, ALIKE)
+                if product > alike.get(below, 0):
+                    alike[below] = product
+                    pending.append(below)
+
+    def _referred(self, schema: Any) -> Any:
+        """Return the schema to which a schema refers, over several references; a schema without ``$ref`` itself."""
+        pointers: set[str] = set()
+        while True:
+            self._steps += 1
+            if self._steps > MAX_STEPS:
+                _refuse(SCHEMA_PATH, f"comparing the alternatives takes more than {MAX_STEPS} steps")
+            pointer = schema.get("$ref") if isinstance(schema, Mapping) else None
+            if not isinstance(pointer, str) or pointer in pointers:
+                return schema
+            pointers.add(pointer)
+            try:
+                schema = self._resolve(pointer)
+            except LookupError:
+                return schema  # refused when its expression is made
+
     # ---------------------------------------------------------------- expressions
 
     def _expression(self, schema: Any, path: Path, above: str) -> str:
@@ -204,9 +263,7 @@ class _SchemaGrammar:
             return self._reference(str(schema["$ref"]), (*path, "$ref"), above)
         if "anyOf" in keys:
             _refuse_others(keys - {"anyOf"}, path, "beside anyOf")
-            branches = _list(schema["anyOf"], (*path, "anyOf"))
-            one = [self._expression(part, (*path, "anyOf", str(at)), above) for at, part in enumerate(branches)]
-            return _any(one)
+            return self._any_of(schema, (*path, "anyOf"), above)
         types = _types(schema, keys, path)
         if "const" in keys or "enum" in keys:
             return self._constants(schema, keys, types, path)
@@ -214,6 +271,17 @@ class _SchemaGrammar:
         if not types:
             return "value"
         return _any([self._typed(name, schema, path) for name in types])
+
+    def _any_of(self, schema: Mapping[str, Any], path: Path, above: str) -> str:
+        branches = _list(schema["anyOf"], path)
+        outside = self._alike
+        self._alike *= self._alternatives.count(schema)
+        self._most_alike[self._owner] = max(self._alike, self._most_alike.get(self._owner, 1))
+        if self._alike > MAX_ALIKE:
+            _refuse(path, ALIKE)
+        one = [self._expression(part, (*path, str(at)), above) for at, part in enumerate(branches)]
+        self._alike = outside
+        return _any(one)
 
     def _typed(self, name: str, schema: Mapping[str, Any], path: Path) -> str:
         if name == "object":
