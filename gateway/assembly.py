@@ -38,7 +38,6 @@ from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.error_mapping import address_without_secrets
 from gateway.backend.openai.health import HealthProbe
-from gateway.backend.openai.request.constraint import no_constraint, refusing_target
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.route import Route
@@ -213,7 +212,6 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
         ),
         prompt_logprobs=prompt_logprobs_of(model.targets, text=form == "text"),
         output_parsing=output_parsing(model.template),
-        format_refusal=None if (target := refusing_target(model.targets)) is None else partial(no_constraint, target),
         default_tools=prompter.default_tools if prompter is not None and form == "messages" else (),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -13,7 +13,6 @@ from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec
 from gateway.core.caller import Caller
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.errors import UnsupportedParameter
 from gateway.core.exchange import Backend, EndpointName
 from gateway.core.frozen import dataclass
 from gateway.policy.admit.media import MediaRule
@@ -61,8 +60,6 @@ class Route:
     """Chooses the parser for the answer to a chat request. None if all text of an answer is content."""
     schemas: SchemaChecker = field(default_factory=SchemaChecker)
     """Validates the JSON Schemas of clients, and the answers to them."""
-    format_refusal: Callable[[], UnsupportedParameter] | None = None
-    """Makes the error for a ``response_format``, if a target of strings cannot constrain its answer."""
     prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)
     """The dataset prompts, by name. All models share them."""
     default_tools: Sequence[Mapping[str, Any]] = ()

@@ -222,6 +222,7 @@ def test_the_explanation_and_render_show_the_format(served: Gateway) -> None:
     rendered = served.http.post("/v1/render", json=body).json()
     answered = served.chat("vllm", response_format=FORMAT, gateway={"explain": True}).json()["gateway"]
     assert rendered["params"]["response_format"] == answered["params"]["response_format"] == FORMAT
+    assert rendered["constraint"] == answered["constraint"] == {"vllm/0": SENT["vllm"]}
 
 
 def test_text_is_no_constraint(served: Gateway, up: FaultyUpstream) -> None:

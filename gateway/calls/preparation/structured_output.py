@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gateway.backend.openai.request.constraint import constraint_fields, refusing_target
 from gateway.calls.route import Route
 from gateway.core.answer_markers import Thinking
 from gateway.core.call import Call
@@ -38,7 +39,7 @@ def with_strict_call(route: Route, call: Call, dialogue: Dialogue) -> tuple[Call
     """
     if choice_of(dialogue).mode not in ("required", "named") or not any(map(_is_strict, _callable(dialogue))):
         return call, dialogue
-    if route.format_refusal is not None:
+    if refusing_target(route.spec.targets) is not None:
         notice = Notice("strict_not_enforced", "a target cannot constrain its answer to JSON")
         return replace(call, notices=(*call.notices, notice)), dialogue
     parser = "" if route.output_parsing is None else route.output_parsing.parser
@@ -67,8 +68,17 @@ async def constrained(
         wanted = _call_format(dialogue, CALL_KEYS[route.output_parsing.parser])
     else:
         return exchange
+    constraints(route, wanted, exchange.params)
     await route.schemas.check_schema(wanted)
     return replace(exchange, answer_format=wanted)
+
+
+def constraints(route: Route, wanted: AnswerFormat, params: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return label of a target → the fields with which its engine constrains the answer.
+
+    Raises ``RequestError`` if a target cannot constrain its answer to this format.
+    """
+    return {target.label: constraint_fields(wanted, params, target) for target in route.spec.targets}
 
 
 def _checked(
@@ -80,8 +90,6 @@ def _checked(
     wanted: AnswerFormat,
 ) -> AnswerFormat:
     """Return the format with the reasoning that precedes the answer. Raises ``RequestError`` for a contradiction."""
-    if route.format_refusal is not None:
-        raise route.format_refusal()
     if dialogue.options.whole or dialogue.options.continue_final:
         name = "add_generation_prompt: false" if dialogue.options.whole else "continue_final_message"
         raise InvalidValue(f"{FIELD} is for a new answer, not for {name}; leave out one of them", param=FIELD)
