@@ -40,6 +40,8 @@ LAZY: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("telemetry/metrics.py", "telemetry/merge.py"),
     "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),
     "pydantic": ("wire/", "config/", "template/validation/"),
+    "jsonschema": ("stream/json_schema/check_job.py",),
+    "referencing": ("stream/json_schema/check_job.py",),
     "regex": ("wire/redaction.py",),
     "redis": ("storage/redis_server.py",),
 }

@@ -1,4 +1,4 @@
-"""Processes the text and the events of an answer, without I/O.
+"""Processes the text and the events of an answer, without I/O except for the subprocess of ``json_schema``.
 
 ``sse``                 a parser of ``text/event-stream``
 ``surrogates``          lone UTF-16 surrogates in JSON strings
@@ -9,7 +9,7 @@
 ``reasoning``           separates reasoning and answer
 ``tool_calls``          formats of tool calls
 ``get_response``        finds the answer in the whole text of a model, as LazyLLM does
-``json_schema``         structured output: the schema of a client
+``json_schema``         structured output: the schema of a client, and the check of an answer
 ``output_parser``       content, reasoning and tool calls as deltas
 ``completion_builder``  joins events into one completion
 ``batches``             an event stream from an async iterator

@@ -55,15 +55,19 @@ def place_in(where: str, keys: Iterable[str | int]) -> str:
 
 
 def subschemas(schema: Any) -> Iterator[Subschema]:
-    """Yield the schema, and then all schemas inside it.
+    """Yield the schema, and then all schemas inside it, each before those inside it.
 
     A keyword whose value has a wrong type is passed over: the check against the metaschema finds such a value.
     """
-    found = [Subschema(schema, None, (), None)]
-    for one in found:
+    rows = [iter([Subschema(schema, None, (), None)])]
+    while rows:
+        one = next(rows[-1], None)
+        if one is None:
+            rows.pop()
+            continue
         yield one
         if isinstance(one.value, dict):
-            found.extend(_inside(one, one.value))
+            rows.append(_inside(one, one.value))
 
 
 def _inside(parent: Subschema, schema: dict[str, Any]) -> Iterator[Subschema]:

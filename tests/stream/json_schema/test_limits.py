@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -131,11 +132,27 @@ def test_the_schemas_inside_a_schema_have_places() -> None:
     assert [one.place("schema") for one in subschemas(schema)] == [
         "schema",
         "schema.properties.a",
-        "schema.properties.b?c",
-        "schema.$defs.x",
-        "schema.patternProperties.?a$",
         "schema.properties.a.items",
+        "schema.properties.b?c",
         "schema.properties.b?c.anyOf[0]",
         "schema.properties.b?c.anyOf[1]",
         "schema.properties.b?c.anyOf[1].not",
+        "schema.$defs.x",
+        "schema.patternProperties.?a$",
     ]
+
+
+def test_the_schemas_inside_a_schema_are_read_one_by_one() -> None:
+    class Counted(list[Any]):
+        """A list that counts the items that were read."""
+
+        read = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            for one in super().__iter__():
+                self.read += 1
+                yield one
+
+    items = Counted([{}] * 10_000)
+    assert len([*islice(subschemas({"anyOf": items}), 5)]) == 5
+    assert items.read == 4

@@ -1,0 +1,123 @@
+"""Checks the schemas of clients, and the answers that must match them, in a subprocess with limits.
+
+A pattern such as ``(a+)+$``, or a schema that refers to itself twice, can take hours for a short answer. Neither a
+step limit nor a thread can stop the regular expressions of Python, so a process that can be killed checks everything.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from gateway.core.errors import InvalidValue, Overloaded
+from gateway.core.exchange import AnswerFormat
+from gateway.core.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, ProcessEnded
+from gateway.stream.json_schema.response_format import schema_place
+from gateway.stream.json_schema.subschemas import place_in
+
+SCHEMA_CPU = 2.0
+"""The limit of processor time for checking a schema, in seconds. A schema of 2,000 schemas takes 0.5 s."""
+ANSWER_CPU = 0.3
+"""The limit of processor time for checking a short answer, in seconds. A typical answer takes less than 1 ms, and a
+short one with a pattern that backtracks takes longer than any limit."""
+ANSWER_CPU_PER_CHARACTER = 5e-6
+"""The seconds by which the limit grows with each character of an answer. Typical schemas take 1e-6 to 2.5e-6."""
+MAX_ANSWER_CPU = 5.0
+"""The largest limit of processor time for an answer, in seconds."""
+MAX_WAITING = 256
+"""The largest number of calls that wait for the process. Many calls may end at the same moment, and a job takes about
+1 ms."""
+MAX_CHECKED = 1024
+"""The number of schemas whose check is remembered."""
+IDLE_SECONDS = 60.0
+"""The process ends this many seconds after the last job. A start takes about 0.2 s."""
+
+JOB_MODULE = "gateway.stream.json_schema.check_job"
+
+
+class UncheckableSchema(InvalidValue):
+    """A schema, or an answer in its format, cannot be checked within the limits."""
+
+
+class SchemaChecker:
+    """Checks schemas and answers. The first check starts the process."""
+
+    def __init__(self, *, idle_seconds: float = IDLE_SECONDS, max_checked: int = MAX_CHECKED) -> None:
+        """Create a checker. ``idle_seconds``: the process ends this many seconds after the last check.
+
+        ``max_checked``: the number of schemas whose check is remembered.
+        """
+        self._process = LimitedProcess(JOB_MODULE, "checks JSON schemas", max_waiting=MAX_WAITING)
+        self._idle_seconds = idle_seconds
+        self._max_checked = max_checked
+        self._checked: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
+        """The replies for the latest schemas, by the hash of the schema."""
+
+    async def check_schema(self, answer_format: AnswerFormat, param: str = "response_format") -> None:
+        """Raise ``InvalidValue`` if the schema is not a valid schema of draft 2020-12.
+
+        ``param``: the client's field, as for ``read_answer_format``. Raises ``UncheckableSchema`` if the check takes
+        too long, and ``Overloaded`` if too many calls wait.
+        """
+        if answer_format.schema is None:
+            return
+        schema = _text(answer_format.schema)
+        digest = sha256(schema).digest()
+        reply = self._checked.get(digest)
+        if reply is None:
+            where = schema_place(param)
+            reply = await self._do({"schema": schema.decode()}, SCHEMA_CPU, f"{where} cannot be checked", where)
+            self._checked[digest] = reply
+            if len(self._checked) > self._max_checked:
+                self._checked.popitem(last=False)
+        self._checked.move_to_end(digest)
+        if reply["problem"] is not None:
+            place = place_in(schema_place(param), reply["place"])
+            raise InvalidValue(f"{place} {reply['problem']}", param=place)
+
+    async def problem(self, answer_format: AnswerFormat, text: str, param: str = "response_format") -> str | None:
+        """Return why a text is not an answer in this format, such as ``$.name must be a string, not null``; or None.
+
+        Raises ``UncheckableSchema`` if the check takes too long for the limit, and ``Overloaded`` if too many calls
+        wait.
+        """
+        schema = None if answer_format.schema is None else _text(answer_format.schema).decode()
+        seconds = round(min(ANSWER_CPU + len(text) * ANSWER_CPU_PER_CHARACTER, MAX_ANSWER_CPU), 1)
+        where = schema_place(param)
+        reply = await self._do(
+            {"schema": schema, "answer": text}, seconds, f"the answer cannot be checked with {where}", where
+        )
+        problem: str | None = reply["problem"]
+        return problem
+
+    def close(self) -> None:
+        """End the process after the job under way, which takes 5 s at most. A later check starts a new process."""
+        self._process.stop()
+
+    async def _do(self, job: Mapping[str, Any], cpu_seconds: float, failure: str, param: str) -> dict[str, Any]:
+        """Return the reply to a job. ``failure``: the beginning of the message for a job that was not done."""
+        try:
+            reply = await self._process.in_thread(self._call, job, cpu_seconds)
+        except JobTooSlow as error:
+            reply = {"failed": f"it takes longer than {error.limit}"}
+        except ProcessEnded:
+            reply = {"failed": "it needs too much memory or time"}
+        except JobNotDone as error:
+            raise Overloaded(f"{error}; retry later", retry_after=1.0) from None
+        if "failed" in reply:
+            raise UncheckableSchema(f"{failure}: {reply['failed']}; send a simpler schema", param=param)
+        return reply
+
+    def _call(self, job: Mapping[str, Any], cpu_seconds: float) -> dict[str, Any]:
+        try:
+            return self._process.call(job, cpu_seconds)[0]
+        finally:
+            self._process.stop_after(self._idle_seconds)
+
+
+def _text(schema: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(schema, default=dict)
