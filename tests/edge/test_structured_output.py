@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jsonschema
@@ -37,7 +37,7 @@ SUM = {
     "additionalProperties": False,
 }
 FORMAT = {"type": "json_schema", "json_schema": {"name": "sum", "schema": SUM, "strict": True}}
-SENT = {  # engine: what the engine gets for FORMAT
+SENT: dict[str, dict[str, Any]] = {  # engine: what the engine gets for FORMAT
     "vllm": {"structured_outputs": {"json": SUM}},
     "sglang": {"json_schema": json.dumps(SUM, separators=(",", ":"))},
     "llamacpp": {"json_schema": SUM},
@@ -69,7 +69,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield running
 
 
-def sent(up: FaultyUpstream) -> list[dict[str, Any]]:
+def sent(up: FaultyUpstream) -> list[Mapping[str, Any]]:
     """The bodies of all completions. The gateway also asks for the length of the context."""
     return [request.body for request in up.requests if "stream" in request.body]
 

@@ -65,9 +65,9 @@ class AnswerCheck:
                 return None
             if not self._client_stops or finish.matched not in (None, *self._client_stops):
                 return UpstreamIgnoredParameter(
-                    f"the model's server ignored {self._field}, or a stop ended the answer too early: {problem}. If the "
-                    "server is vLLM or SGLang, start it without --reasoning-parser, which switches the constraint off; "
-                    "for any server, check the engine that the target names",
+                    f"the model's server ignored {self._field}, or a stop ended the answer too early: {problem}. Check "
+                    "the engine that the target names; if it is vLLM or SGLang, start it without --reasoning-parser, "
+                    "which switches the constraint off",
                     param=self._field,
                 )
             reason = "client's stop"

@@ -34,11 +34,7 @@ TEXTS: dict[str, tuple[str, str | None]] = {  # a text that must be any JSON obj
         '{"a": "\n"}', "the text is not valid JSON: invalid control character (character 7)",
     ),
     "a blank of another kind": ("\u00a0{}", "the text is not valid JSON: expecting value (character 0)"),
-    "a key twice": ('{"a": {"b": 1, "b": 1}}', 'the text is not valid JSON: an object has the key "b" twice'),
-    "a long key twice": (
-        json.dumps({"k" * 99: 1})[:-1] + ', "' + "k" * 99 + '": 1}',
-        f'the text is not valid JSON: an object has the key "{"k" * 30}…" twice',
-    ),
+    "a key twice": ('{"a": {"b": 1, "b": 1}}', None),
     "NaN": ('{"a": NaN}', "the text is not valid JSON: NaN is not a number of JSON"),
     "infinity": ('{"a": -Infinity}', "the text is not valid JSON: -Infinity is not a number of JSON"),
     "a large exponent": ('{"a": 1e999}', "the text has a number that is too large"),
@@ -166,7 +162,6 @@ FAILURES: dict[str, tuple[dict[str, Any], str]] = {
         {"$ref": "http://127.0.0.1:9/a.json"},
         "the check ended with _WrappedReferencingError",
     ),
-    "a wrong keyword": ({"properties": 3}, "the check ended with AttributeError"),
 }  # fmt: skip
 
 
