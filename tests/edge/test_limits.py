@@ -157,12 +157,15 @@ def test_the_queue_is_measured_by_model_and_key_and_is_not_the_gateways_own_time
 
 
 def test_a_client_that_leaves_the_queue_frees_its_place(served: Gateway) -> None:
+    def waiting() -> float:
+        return served.metric("gateway_queue_length", model="queued", key="other")
+
     running = threading.Thread(target=served.chat, args=("queued", "hi", "free"))
     running.start()
-    queue = served.runtime.state.stack.limiter._queues["queued"]
-    assert eventually(lambda: queue.running == 1)
+    assert eventually(lambda: served.running() == 1)
     body = {"model": "queued", "messages": [{"role": "user", "content": "hi"}]}
-    served.disconnect(body, when=lambda: queue.waiting == 1, authorization="Bearer other")
-    assert eventually(lambda: queue.waiting == 0)
+    served.disconnect(body, when=lambda: waiting() == 1, authorization="Bearer other")
+    assert eventually(lambda: waiting() == 0)
     running.join()
-    assert eventually(lambda: queue.running == 0)
+    assert served.wait_until_idle()
+    assert served.chat("queued", key="free").status_code == 200

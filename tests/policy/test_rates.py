@@ -114,7 +114,8 @@ async def test_valkey_follows_the_rules_of_memory(valkey: ValkeyServer) -> None:
     for amount in (70, -5):
         store.settle([charge(amount)])
         memory.settle([charge(amount)])
-        await asyncio.gather(*store._settling)
+        await store.aclose()  # returns when it is settled
+        store = RedisRates(spec(valkey))
     found = await store.take([charge(0)])
     assert found is not None
     assert found[0].remaining == pytest.approx(memory.take_now([charge(0)])[0].remaining, abs=5)
