@@ -18,6 +18,7 @@ sys.dont_write_bytecode = False
 import pytest  # noqa: E402  (bytecode of these imports is written too)
 from hypothesis import settings  # noqa: E402
 
+from tests import virtual_clock  # noqa: E402
 from tests.upstream.server import FaultyUpstream  # noqa: E402
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -31,11 +32,16 @@ def up() -> Iterator[FaultyUpstream]:
         yield server
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "virtual_clock: an async test whose time passes at once")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an ``async def`` test in an event loop of its own."""
+    """Run an ``async def`` test in an event loop of its own; ``virtual_clock``: see the module of this name."""
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):
         return None
-    asyncio.run(test(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}))
+    run = virtual_clock.run if pyfuncitem.get_closest_marker("virtual_clock") else asyncio.run
+    run(test(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}))
     return True

@@ -38,6 +38,11 @@ NUMBERS = {row.name: row.labels for row in METRICS if row.kind != "histogram"}
 """Counter or gauge → its labels."""
 
 
+def bearer(key: str) -> dict[str, str]:
+    """The header of a client key."""
+    return {"authorization": f"Bearer {key}"}
+
+
 class HttpGateway:
     """A running gateway of which only the address is known; ``url`` ends in ``/v1``."""
 
@@ -47,10 +52,10 @@ class HttpGateway:
         self.url = f"{self.root}/v1"
         self.http = httpx.Client(base_url=self.root, timeout=60, trust_env=False, verify=False)
 
-    def chat(self, model: str, content: Any = "hi", **fields: Any) -> httpx.Response:
-        """Send a chat request with one user message."""
+    def chat(self, model: str, content: Any = "hi", key: Any = "", **fields: Any) -> httpx.Response:
+        """Send a chat request with one user message, and with a client key."""
         body = {"model": model, "messages": [{"role": "user", "content": content}], **fields}
-        return self.http.post("/v1/chat/completions", json=body)
+        return self.http.post("/v1/chat/completions", json=body, headers=bearer(key) if key else {})
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of a series; 0 if there is none yet."""

@@ -155,37 +155,32 @@ ROWS = [(name, how) for name in ENDLESS for how in ("nobody reads", "reading", "
 
 
 @pytest.mark.parametrize(("name", "how"), ROWS)
-def test_framing_without_an_end_is_not_read_without_an_end(name: str, how: str) -> None:
+async def test_framing_without_an_end_is_not_read_without_an_end(name: str, how: str) -> None:
     begun, again = ENDLESS[name]
-
-    async def run() -> tuple[int, str | None]:
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            _, connection = await loop.create_connection(lambda: Connection(loop), sock=ours)
-            connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
-            connection.data_received(begun)
-            if connection.status and how != "nobody reads":
-                if "trailer" in name:
-                    assert await connection.read() == b"a"
-                reading = asyncio.ensure_future(
-                    connection.read() if how == "reading" else connection.forward(lambda piece: True)
-                )
-                await asyncio.sleep(0)
-            else:
-                reading = asyncio.ensure_future(asyncio.sleep(0))
-            fed = 0
-            while fed < 1_000_000 and not theirs_closed(connection):
-                connection.data_received(again)
-                fed += len(again)
-                await asyncio.sleep(0)
-            await asyncio.wait([reading])
-            reading.exception()
-            return fed, (await finish(connection)).error
-
-    fed, error = asyncio.run(run())
-    assert fed <= 70_000
-    assert error == "upstream_invalid_response"
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        _, connection = await loop.create_connection(lambda: Connection(loop), sock=ours)
+        connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
+        connection.data_received(begun)
+        if connection.status and how != "nobody reads":
+            if "trailer" in name:
+                assert await connection.read() == b"a"
+            reading = asyncio.ensure_future(
+                connection.read() if how == "reading" else connection.forward(lambda piece: True)
+            )
+            await asyncio.sleep(0)
+        else:
+            reading = asyncio.ensure_future(asyncio.sleep(0))
+        fed = 0
+        while fed < 1_000_000 and not theirs_closed(connection):
+            connection.data_received(again)
+            fed += len(again)
+            await asyncio.sleep(0)
+        await asyncio.wait([reading])
+        reading.exception()
+        assert fed <= 70_000
+        assert (await finish(connection)).error == "upstream_invalid_response"
 
 
 def theirs_closed(connection: Connection) -> bool:
@@ -204,25 +199,22 @@ def test_a_status_that_is_none_ends_the_answer(status: str, body: bytes) -> None
         assert (told.status, told.error, told.reusable) == (0, "upstream_invalid_response", False)
 
 
-def test_a_packet_of_chunks_of_one_byte_is_one_piece() -> None:
-    async def run() -> list[int]:
-        loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            _, connection = await loop.create_connection(lambda: Connection(loop), sock=ours)
-            connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
-            connection.data_received(OK + b"transfer-encoding: chunked\r\n\r\n")
-            connection.data_received(b"1\r\na\r\n" * 10_000)
-            sizes = [len(await connection.read())]
-            flowing = asyncio.ensure_future(connection.forward(lambda piece: not sizes.append(len(piece))))  # type: ignore[func-returns-value]
-            await asyncio.sleep(0)
-            connection.data_received(b"1\r\na\r\n" * 10_000)
-            connection.data_received(b"0\r\n\r\n")
-            await flowing
-            connection.close()
-            return sizes
-
-    assert asyncio.run(run()) == [10_000, 10_000]
+async def test_a_packet_of_chunks_of_one_byte_is_one_piece() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        _, connection = await loop.create_connection(lambda: Connection(loop), sock=ours)
+        connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
+        connection.data_received(OK + b"transfer-encoding: chunked\r\n\r\n")
+        connection.data_received(b"1\r\na\r\n" * 10_000)
+        sizes = [len(await connection.read())]
+        flowing = asyncio.ensure_future(connection.forward(lambda piece: not sizes.append(len(piece))))  # type: ignore[func-returns-value]
+        await asyncio.sleep(0)
+        connection.data_received(b"1\r\na\r\n" * 10_000)
+        connection.data_received(b"0\r\n\r\n")
+        await flowing
+        connection.close()
+    assert sizes == [10_000, 10_000]
 
 
 SURPLUS = [

@@ -13,7 +13,6 @@ from gateway.backend.openai.completions import CompletionsBackend
 from gateway.backend.openai.error_mapping import error_for_status, not_json
 from gateway.backend.openai.health import HealthProbe
 from gateway.config.sections.tls import tls_context
-from gateway.core.errors import GatewayError
 from tests.backend.ask import chat, complete, exchange, listen, target
 from tests.certificates import write_certificate
 from tests.upstream.modes_http import INNER_ADDRESS, SECRET
@@ -262,29 +261,25 @@ SCHEMES = {  # the scheme of url, and the server's reply: the code, and a part o
 
 
 @pytest.mark.parametrize(("scheme", "reply", "code", "reason"), SCHEMES.values(), ids=SCHEMES)
-def test_the_wrong_scheme_is_named(scheme: str, reply: bytes, code: str, reason: str) -> None:
+async def test_the_wrong_scheme_is_named(scheme: str, reply: bytes, code: str, reason: str) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(reply)
         writer.close()
 
-    async def run() -> GatewayError | None:
-        client = HttpClient()
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            backend = CompletionsBackend(target(f"{scheme}://127.0.0.1:{port}/v1"), client, connect_timeout=30.0)
-            heard = await listen(backend, exchange())
-            await client.aclose()
-            return heard.error
-
-    error = asyncio.run(run())
+    client = HttpClient()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        backend = CompletionsBackend(target(f"{scheme}://127.0.0.1:{port}/v1"), client, connect_timeout=30.0)
+        error = (await listen(backend, exchange())).error
+        await client.aclose()
     assert error is not None
     assert (error.code, reason in (error.reason or error.message)) == (code, True), (error.message, error.reason)
     if code == "upstream_unreachable":
         assert "http:// instead of https://" in error.message or "https:// instead of http://" in error.message
 
 
-def test_a_target_with_an_unknown_certificate_gets_no_request(tmp_path: Path) -> None:
+async def test_a_target_with_an_unknown_certificate_gets_no_request(tmp_path: Path) -> None:
     write_certificate(tmp_path, "ec")
     received: list[bytes] = []
 
@@ -292,16 +287,12 @@ def test_a_target_with_an_unknown_certificate_gets_no_request(tmp_path: Path) ->
         received.append(await reader.read(1))
         writer.close()
 
-    async def run() -> GatewayError | None:
-        client, tls = HttpClient(), tls_context(tmp_path / "server.crt", tmp_path / "server.key")
-        async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls) as server:
-            port = server.sockets[0].getsockname()[1]
-            backend = CompletionsBackend(target(f"https://localhost:{port}/v1"), client, connect_timeout=30.0)
-            heard = await listen(backend, exchange())
-            await client.aclose()
-            return heard.error
-
-    error = asyncio.run(run())
+    client, tls = HttpClient(), tls_context(tmp_path / "server.crt", tmp_path / "server.key")
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls) as server:
+        port = server.sockets[0].getsockname()[1]
+        backend = CompletionsBackend(target(f"https://localhost:{port}/v1"), client, connect_timeout=30.0)
+        error = (await listen(backend, exchange())).error
+        await client.aclose()
     assert error is not None
     assert (error.code, b"".join(received)) == ("upstream_unreachable", b"")
     assert "certificate" in error.message

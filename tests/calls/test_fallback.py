@@ -24,6 +24,7 @@ from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.targets.retry_budget import FREE_PER_SECOND, WINDOW
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.requests import read_chat
+from tests.serving import write_files
 from tests.virtual_clock import run
 
 SCRIPTS = {
@@ -49,9 +50,7 @@ def requested_model(folder: Path, delivery: str, *scripts: str) -> Route:
         "gateway.yaml": f"models:\n{models}",
         "policies/p.yaml": f"delivery: {{fallback: true, {delivery}}}\n",
     }
-    (folder / "policies").mkdir()
-    for path, text in files.items():
-        (folder / path).write_text(text, encoding="utf-8")
+    write_files(folder, files)
     return assemble(load(folder / "gateway.yaml", {}), open_shared_resources(Metrics())).routes["a"]
 
 

@@ -403,7 +403,7 @@ async def test_parsing_a_long_answer_does_not_block_the_event_loop(batches: Batc
         await asyncio.sleep(0.001)
         longest, turns = max(longest, time.thread_time() - before), turns + 1
     assert turns > 3
-    length, longest, total = (task.result(), longest, time.process_time() - started)
+    length, total = task.result(), time.process_time() - started
     assert length == sum(len(event.text) for batch in batches for event in batch if isinstance(event, Delta))
     assert longest < total / 4  # nearly all of it if the answer is parsed in the event loop
 
@@ -561,11 +561,10 @@ async def test_the_last_batch_is_marked_as_exhausted(name: str) -> None:
     """The edge then ends the stream without another call, which would return nothing."""
     request = exchange(stream=True, stops=("<eob>",))
     response = ResponseStream(request, ScriptedEvents(list(LASTS[name]), None), CallTimeline("chat", "r", 0.0), None)
-    out: Batches = []
+    batches: Batches = []
     while not response.exhausted:
-        out.append(await response.next_batch())
+        batches.append(await response.next_batch())
     assert not await response.next_batch()
-    batches = out
     assert len(batches) == len(LASTS[name])
     assert any(isinstance(event, Finish) for event in batches[-1])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.process import environment
+from tests.serving import write_files
 
 COMPLETE = """\
 eval "$(_GATEWAY_COMPLETE=bash_source gateway)"
@@ -39,9 +40,7 @@ FILES = {
 
 @pytest.mark.parametrize(("words", "completions"), CASES.values(), ids=CASES)
 def test_bash_completes(tmp_path: Path, words: str, completions: str) -> None:
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, FILES)
     program = tmp_path / "gateway"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n')
     program.chmod(0o755)

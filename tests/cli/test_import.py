@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import resource
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -22,6 +21,7 @@ from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import read_template
 from tests.cli.command import command
 from tests.journeys.process import run
+from tests.serving import write_files as write_folder
 
 SOURCES = Path(__file__).parents[1] / "importer" / "sources"
 
@@ -69,20 +69,19 @@ def model_folder(place: Path, template: str, **more: object) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    model_folder(tmp_path / "my-model", CHATML)
-    model_folder(tmp_path / "led", DEFAULT_SYSTEM)
-    model_folder(tmp_path / "trims", TRIMS)
-    model_folder(tmp_path / "tools", TOOLS)
-    for file in SOURCES.iterdir():
-        shutil.copy(file, tmp_path / file.name)
-    (tmp_path / "prompter.json").write_text(json.dumps(PROMPTER))
-    (tmp_path / "two.py").write_text(TWO_MODELS)
-    (tmp_path / "empty-turns.py").write_text(EMPTY_TURNS)
-    (tmp_path / "both.py").write_text("models = [1]\nx = ChatPrompter('a')\n")
-    (tmp_path / "models-too.py").write_text(MODELS_TOO)
-    (tmp_path / "empty.txt").write_text("hello\n")
-    (tmp_path / "half.json").write_text(json.dumps({**PROMPTER, "instruction": "\ud800"}))
-    (tmp_path / "half.py").write_text(r"models = [dict(meta_template=dict(begin='\ud800', round=[]))]")
+    for name, template in (("my-model", CHATML), ("led", DEFAULT_SYSTEM), ("trims", TRIMS), ("tools", TOOLS)):
+        model_folder(tmp_path / name, template)
+    files = {
+        "prompter.json": json.dumps(PROMPTER),
+        "two.py": TWO_MODELS,
+        "empty-turns.py": EMPTY_TURNS,
+        "both.py": "models = [1]\nx = ChatPrompter('a')\n",
+        "models-too.py": MODELS_TOO,
+        "empty.txt": "hello\n",
+        "half.json": json.dumps({**PROMPTER, "instruction": "\ud800"}),
+        "half.py": r"models = [dict(meta_template=dict(begin='\ud800', round=[]))]",
+    }
+    write_folder(tmp_path, {**files, **{file.name: file for file in SOURCES.iterdir()}})
     return tmp_path
 
 
@@ -250,12 +249,12 @@ datasets = sums_datasets
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A folder with an installed package that has dataset configs. The package fails if it is imported."""
-    sums = tmp_path / "site" / "opencompass" / "configs" / "datasets" / "sums"
-    sums.mkdir(parents=True)
-    (tmp_path / "site" / "opencompass" / "__init__.py").write_text("raise SystemExit('imported')")
-    (sums / "sums_gen.py").write_text(SUMS)
-    (sums / "base.py").write_text("template = 'Q: {question}'")
-    (tmp_path / "secret.py").write_text("template = 'secret'")
+    write_folder(tmp_path, {
+        "site/opencompass/__init__.py": "raise SystemExit('imported')",
+        "site/opencompass/configs/datasets/sums/sums_gen.py": SUMS,
+        "site/opencompass/configs/datasets/sums/base.py": "template = 'Q: {question}'",
+        "secret.py": "template = 'secret'",
+    })  # fmt: skip
     return tmp_path / "site"
 
 

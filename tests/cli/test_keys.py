@@ -17,7 +17,8 @@ import pytest
 from gateway.core.words import utc
 from tests.cli.command import command
 from tests.journeys.process import run
-from tests.serving import eventually, gateway
+from tests.serving import eventually, gateway, write_files
+from tests.world import HELLO
 
 CONFIG = """\
 keys: {file: keys.yaml}
@@ -29,9 +30,8 @@ DAY = 24 * 3600
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "gateway.yaml").write_text(CONFIG)
-    (tmp_path / "hello.yaml").write_text("[Hello, {finish: stop}]\n")
-    (tmp_path / "keys.yaml").write_text(f'# ours\nold:  # the first\n  sha256: "{DIGEST}"\n')
+    keys = f'# ours\nold:  # the first\n  sha256: "{DIGEST}"\n'
+    write_files(tmp_path, {**HELLO, "gateway.yaml": CONFIG, "keys.yaml": keys})
     return tmp_path
 
 
@@ -124,8 +124,7 @@ def test_a_refused_action_changes_nothing_and_shows_no_key(
         "flow-keys.yaml": f'{{old: {{sha256: "{DIGEST}"}}}}\n',
         "far.yaml": CONFIG.replace("keys.yaml", "far/keys.yaml"),
     }
-    for name, text in files.items():
-        (folder / name).write_text(text)
+    write_files(folder, files)
     before = {path.name: path.read_text() for path in folder.iterdir()}
     ended = command(folder, "keys", *arguments)
     assert ended.returncode == code

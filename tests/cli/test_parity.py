@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from gateway.parity.cases import matrix
 from gateway.template.huggingface.transformers_reference import installed
 from tests.cli.command import command
 from tests.journeys.process import run
-from tests.serving import ROOT
+from tests.serving import ROOT, write_files
 
 GOLDEN = ROOT / "tests" / "golden" / "parity"
 
@@ -81,12 +80,8 @@ models:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("parity")
-    for name, text in FILES.items():
-        (place / name).parent.mkdir(exist_ok=True)
-        (place / name).write_text(text, encoding="utf-8")
-    (place / "tokens").mkdir()
-    for name in ("plain", "hugging", "tokens"):
-        shutil.copy(ROOT / "demo" / "model" / "tokenizer.json", place / name)
+    tokenizer = ROOT / "demo" / "model" / "tokenizer.json"
+    write_files(place, {**FILES, **{f"{name}/tokenizer.json": tokenizer for name in ("plain", "hugging", "tokens")}})
     return place
 
 
@@ -309,9 +304,7 @@ VARIANTS: dict[str, tuple[Sequence[str], int, str]] = {
 def test_one_of_several_named_templates_is_compared_and_named(
     tmp_path: Path, arguments: Sequence[str], code: int, reference: str
 ) -> None:
-    for name, text in NAMED_TEMPLATES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(tmp_path, NAMED_TEMPLATES)
     words = [*arguments, "--reference", "names", "--engine", "own"]
     ended, out, _ = parity(tmp_path, *words)
     assert ended == code
@@ -325,9 +318,7 @@ def test_one_of_several_named_templates_is_compared_and_named(
 
 
 def test_an_empty_variant_is_refused_as_import_refuses_it(tmp_path: Path) -> None:
-    for name, text in NAMED_TEMPLATES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(tmp_path, NAMED_TEMPLATES)
     ended, _, said = parity(tmp_path, "--template", "rag.yaml", "--reference", "names", "--variant", "")
     assert (ended, "variant: must not be empty" in said) == (3, True)
     ended, _, said = parity(tmp_path, "--template", "rag.yaml", "--reference", "default.yaml", "--variant", "")

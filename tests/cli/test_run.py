@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.command import command
-from tests.serving import ROOT, Gateway, gateway
+from tests.serving import ROOT, Gateway, gateway, write_files
 from tests.upstream.server import FaultyUpstream
+from tests.world import gateway_fixture
 
 CONFIG = """\
 keys: {file: keys.yaml}
@@ -35,9 +36,7 @@ FILES = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "policies").mkdir()
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, FILES)
     return tmp_path
 
 
@@ -219,12 +218,8 @@ def test_the_data_file_is_never_the_output(folder: Path) -> None:
 # ---------------------------------------------------------------- over HTTP
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("served")
-    (folder / "hello.yaml").write_text(FILES["hello.yaml"])
-    with gateway(folder, CONFIG.partition("  broken:")[0].removeprefix("keys: {file: keys.yaml}\n")) as one:
-        yield one
+HELLO = {"hello.yaml": FILES["hello.yaml"]}
+served = gateway_fixture(CONFIG.partition("  broken:")[0].removeprefix("keys: {file: keys.yaml}\n"), HELLO)
 
 
 def test_a_running_gateway_gives_the_same_lines(folder: Path, served: Gateway) -> None:
@@ -334,24 +329,18 @@ WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[FaultyUpstream]:
-    with FaultyUpstream() as one:
-        yield one
-
-
 @pytest.fixture
-def beside(engine: FaultyUpstream, tmp_path: Path) -> Path:
-    """A folder whose model ``talk`` is served by ``engine``."""
-    target = f'{{speaks: chat, engine: vllm, model: tiny, url: "{engine.url("ok")}"}}'
+def beside(up: FaultyUpstream, tmp_path: Path) -> Path:
+    """A folder whose model ``talk`` is served by ``up``."""
+    target = f'{{speaks: chat, engine: vllm, model: tiny, url: "{up.url("ok")}"}}'
     (tmp_path / "gateway.yaml").write_text(f"models: {{talk: {{template: chat, targets: [{target}]}}}}\n")
-    engine.requests.clear()
+    up.requests.clear()
     return tmp_path
 
 
 @pytest.mark.parametrize(("row", "arguments", "added"), SENT.values(), ids=SENT)
 def test_an_engine_gets_fields_and_the_columns_that_are_named(
-    row: dict[str, Any], arguments: list[str], added: dict[str, Any], beside: Path, engine: FaultyUpstream
+    row: dict[str, Any], arguments: list[str], added: dict[str, Any], beside: Path, up: FaultyUpstream
 ) -> None:
     plain = CHAT
     if "prompt" in row:
@@ -363,7 +352,7 @@ def test_an_engine_gets_fields_and_the_columns_that_are_named(
     assert command(beside, "run", "plain.jsonl", "--out", "plain-out.jsonl").returncode == 0
     ended = command(beside, *RUN, *arguments)
     assert ended.returncode == 0, ended.stderr
-    bodies = [dict(request.body) for request in engine.requests]
+    bodies = [dict(request.body) for request in up.requests]
     without, sent = [body for body in bodies if "stream" in body]  # the others count tokens
     assert sent == without | added
     assert ANSWER in added.values() or ANSWER not in str(bodies)
@@ -373,13 +362,13 @@ def test_an_engine_gets_fields_and_the_columns_that_are_named(
 
 @pytest.mark.parametrize(("row", "arguments", "message"), WITHHELD.values(), ids=WITHHELD)
 def test_a_column_that_nobody_asked_to_send_is_refused_before_the_first_request(
-    row: dict[str, Any], arguments: list[str], message: str, beside: Path, engine: FaultyUpstream
+    row: dict[str, Any], arguments: list[str], message: str, beside: Path, up: FaultyUpstream
 ) -> None:
     (beside / "data.jsonl").write_text(json.dumps(row))
     ended = command(beside, *RUN, *arguments)
     assert ended.returncode == 2, ended.stderr
     assert message in ended.stderr.decode()
-    assert not engine.requests
+    assert not up.requests
     assert not (beside / "out.jsonl").exists()
 
 

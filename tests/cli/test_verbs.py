@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.command import command
 from tests.journeys.process import environment, run
-from tests.serving import ROOT
+from tests.serving import ROOT, write_files
 
 TEMPLATE = """\
 kind: meta
@@ -77,16 +77,9 @@ prompt_template:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("verbs")
-    (place / "meta_templates").mkdir()
-    (place / "meta_templates" / "mine.yaml").write_text(TEMPLATE)
-    (place / "prompts").mkdir()
-    for name, text in PROMPTS.items():
-        (place / "prompts" / name).write_text(text)
-    (place / "draft.yaml").write_text(OTHER)
-    (place / "fold.yaml").write_text(FOLD)
-    (place / "broken.yaml").write_text("kind: meta\nround: 5\n")
-    (place / "hello.yaml").write_text(HELLO)
-    (place / "gateway.yaml").write_text(CONFIG)
+    files = {"draft.yaml": OTHER, "fold.yaml": FOLD, "hello.yaml": HELLO, "gateway.yaml": CONFIG}
+    files |= {"meta_templates/mine.yaml": TEMPLATE, "broken.yaml": "kind: meta\nround: 5\n"}
+    write_files(place, files | {f"prompts/{name}": text for name, text in PROMPTS.items()})
     return place
 
 
@@ -207,9 +200,7 @@ def test_render_shows_the_content_of_a_media_file(tmp_path: Path) -> None:
         "policies/default.yaml": "media: {file: inline, folders: [images]}",
         "images/a.png": "A",
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, files)
     content = [{"type": "image_url", "image_url": {"url": "file://a.png"}}]
     ended = command(tmp_path, "render", "m", stdin=json.dumps([{"role": "user", "content": content}]).encode())
     (message,) = json.loads(ended.stdout)
@@ -293,8 +284,7 @@ def test_diff(folder: Path, arguments: Sequence[str], stdin: bytes, code: int, o
 
 
 def test_diff_needs_no_configuration(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(TEMPLATE)
-    (tmp_path / "b.yaml").write_text(OTHER)
+    write_files(tmp_path, {"a.yaml": TEMPLATE, "b.yaml": OTHER})
     ended = command(tmp_path, "diff", "a.yaml", "b.yaml", stdin=USER)
     assert ended.returncode == 1
     assert ended.stdout.startswith(b"--- a.yaml\n+++ b.yaml\nfirst difference: byte 3 ")
@@ -404,9 +394,7 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
         "meta_templates/mine/additional_chat_templates/rag.jinja": "rag",
         "meta_templates/mine/tokenizer_config.json": '{"chat_template": "another"}',
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, files)
     ended = command(tmp_path, "check")
     assert ended.returncode == 0, ended.stderr.decode()
     another = (

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.serving import write_files
+
 GATEWAY = """\
 models:
   demo:
@@ -43,10 +45,7 @@ def write(tmp_path: Path) -> Write:
     """Write the valid configuration with some files replaced or added; gives the path of ``gateway.yaml``."""
 
     def writer(changed: Mapping[str, str]) -> Path:
-        for name, text in {**VALID, **changed}.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+        write_files(tmp_path, {**VALID, **changed})
         return tmp_path / "gateway.yaml"
 
     return writer

@@ -20,7 +20,7 @@ from gateway.telemetry.metric_definitions import METRICS
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record
 from tests.deploy.test_queries import DEPLOY, DRAWN
-from tests.serving import gateway
+from tests.serving import gateway, write_files
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="needs promtool; tests/deploy/install-tools installs it"
@@ -85,9 +85,7 @@ DATA = {  # panel: (grouping, labels of its data)
 
 
 def test_the_panels_of_a_queue_have_data_by_model_and_key(tmp_path: Path) -> None:
-    (tmp_path / "policies").mkdir()
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(tmp_path, FILES)
     page = ""
 
     def page_is_read() -> bool:

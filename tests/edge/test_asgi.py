@@ -24,7 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 import gateway
-from tests.serving import eventually, run_uvicorn
+from tests.serving import eventually, run_uvicorn, write_files
 
 CONFIG = """
 models:
@@ -36,11 +36,9 @@ MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    (tmp_path / "hello.yaml").write_text("[Hel, lo, {finish: stop}]")
-    (tmp_path / "slow.yaml").write_text("[one, {pause: 20}, two, {finish: stop}]")
-    path = tmp_path / "gateway.yaml"
-    path.write_text(CONFIG)
-    return path
+    scripts = {"hello.yaml": "[Hel, lo, {finish: stop}]", "slow.yaml": "[one, {pause: 20}, two, {finish: stop}]"}
+    write_files(tmp_path, {"gateway.yaml": CONFIG, **scripts})
+    return tmp_path / "gateway.yaml"
 
 
 @contextmanager

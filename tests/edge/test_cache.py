@@ -36,8 +36,7 @@ served = gateway_fixture(CONFIG, FILES)
 
 
 def ask(served: Gateway, text: str, key: str = "a", model: str = "cached", **fields: object) -> httpx.Response:
-    body = {"model": model, "messages": [{"role": "user", "content": text}], **fields}
-    return served.http.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+    return served.chat(model, text, key, **fields)
 
 
 def test_a_hit_has_the_same_body_its_age_and_no_attempt(served: Gateway) -> None:

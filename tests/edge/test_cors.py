@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.serving import SERVERS, HttpGateway
+from tests.world import HELLO
 
 MODEL = "models: {hello: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 CONFIGS = {
@@ -23,8 +24,7 @@ CHAT = "/v1/chat/completions"
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, HttpGateway]]:
     server, cors = request.param
     folder = tmp_path_factory.mktemp("cors")
-    (folder / "hello.yaml").write_text("[Hello, {finish: stop}]")
-    with SERVERS[server](folder, CONFIGS[cors]) as served:
+    with SERVERS[server](folder, CONFIGS[cors], files=HELLO) as served:
         yield cors, served
 
 

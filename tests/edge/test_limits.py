@@ -47,19 +47,14 @@ CONFIG = "keys: {file: keys.yaml}\nmodels:\n" + "".join(
 served = gateway_fixture(CONFIG, FILES)
 
 
-def ask(served: Gateway, model: str, key: str, **fields: object) -> httpx.Response:
-    body = {"model": model, "messages": [{"role": "user", "content": "hi"}], **fields}
-    return served.http.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
-
-
 def test_a_key_beyond_its_rate_gets_429_with_the_numbers(served: Gateway) -> None:
     for left in (2, 1, 0):
-        answer = ask(served, "open", "three")
+        answer = served.chat("open", key="three")
         assert answer.status_code == 200
         assert answer.headers["x-ratelimit-limit-requests"] == "3"
         assert answer.headers["x-ratelimit-remaining-requests"] == str(left)
         assert answer.headers["x-ratelimit-reset-requests"].endswith("s")
-    refused = ask(served, "open", "three")
+    refused = served.chat("open", key="three")
     assert refused.status_code == 429
     error = refused.json()["error"]
     assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
@@ -68,55 +63,55 @@ def test_a_key_beyond_its_rate_gets_429_with_the_numbers(served: Gateway) -> Non
     )
     assert 1 <= int(refused.headers["retry-after"]) <= 20
     assert refused.headers["x-ratelimit-remaining-requests"] == "0"
-    assert ask(served, "open", "free").status_code == 200, "another key is not affected"
+    assert served.chat("open", key="free").status_code == 200, "another key is not affected"
 
 
 def test_a_model_has_one_rate_for_all_keys(served: Gateway) -> None:
-    answers = [ask(served, "limited", key) for key in ("free", "other", "free")]
+    answers = [served.chat("limited", key=key) for key in ("free", "other", "free")]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert "model limited may use 2 requests per minute" in answers[2].json()["error"]["message"]
 
 
 def test_tokens_are_estimated_and_then_settled(served: Gateway) -> None:
-    first = ask(served, "open", "tokens", max_tokens=600)
+    first = served.chat("open", key="tokens", max_tokens=600)
     assert int(first.headers["x-ratelimit-remaining-tokens"]) < 400, "the estimate has 600 tokens of the answer"
     assert served.wait_until_idle()
-    second = ask(served, "open", "tokens", max_tokens=600)
+    second = served.chat("open", key="tokens", max_tokens=600)
     assert second.status_code == 200, "the first call used 15 tokens"
 
 
 def test_tokens_of_an_answer_without_usage_stay_estimated(served: Gateway) -> None:
     assert served.wait_until_idle()
-    assert eventually(lambda: ask(served, "open", "uncounted", max_tokens=600).status_code == 200)
-    assert ask(served, "silent-usage", "uncounted", max_tokens=600).status_code == 200
+    assert eventually(lambda: served.chat("open", key="uncounted", max_tokens=600).status_code == 200)
+    assert served.chat("silent-usage", key="uncounted", max_tokens=600).status_code == 200
     assert served.wait_until_idle()
-    assert ask(served, "silent-usage", "uncounted", max_tokens=600).status_code == 429
+    assert served.chat("silent-usage", key="uncounted", max_tokens=600).status_code == 429
 
 
 def test_a_call_larger_than_the_bucket_takes_all_of_it(served: Gateway) -> None:
     assert served.wait_until_idle()
-    assert eventually(lambda: ask(served, "open", "tokens", max_tokens=100_000).status_code == 200)
+    assert eventually(lambda: served.chat("open", key="tokens", max_tokens=100_000).status_code == 200)
 
 
 def test_an_answer_without_a_limit_has_no_rate_headers(served: Gateway) -> None:
-    answer = ask(served, "open", "free")
+    answer = served.chat("open", key="free")
     assert not [name for name in answer.headers if name.startswith("x-ratelimit")]
 
 
 def test_a_key_has_a_limit_of_concurrent_calls(served: Gateway) -> None:
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: ask(served, "slow", "single"), range(4)))
+        answers = list(pool.map(lambda _: served.chat("slow", key="single"), range(4)))
     codes = sorted(answer.status_code for answer in answers)
     assert codes[0] == 200
     assert codes[-1] == 429
-    assert ask(served, "slow", "single").status_code == 200
+    assert served.chat("slow", key="single").status_code == 200
 
 
 def test_calls_beyond_a_models_slots_wait_and_then_are_refused(served: Gateway) -> None:
     waits = {"model": "queued", "key": "free"}
     before = served.counted("gateway_queue_wait_seconds_count", **waits)
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: ask(served, "queued", "free"), range(8)))
+        answers = list(pool.map(lambda _: served.chat("queued", key="free"), range(8)))
     refused = [answer for answer in answers if answer.status_code == 503]
     assert len(answers) - len(refused) >= 2, "one call runs, one waits"
     assert refused, "a third finds the queue full"
@@ -131,7 +126,7 @@ def test_calls_beyond_a_models_slots_wait_and_then_are_refused(served: Gateway) 
 
 def test_a_call_that_waits_too_long_is_refused(served: Gateway) -> None:
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda _: ask(served, "impatient", "free"), range(2)))
+        answers = list(pool.map(lambda _: served.chat("impatient", key="free"), range(2)))
     assert sorted(answer.status_code for answer in answers) == [200, 503]
     assert served.metric("gateway_shed_total", reason="queue_timeout") == 1
 
@@ -162,12 +157,15 @@ def test_the_queue_is_measured_by_model_and_key_and_is_not_the_gateways_own_time
 
 
 def test_a_client_that_leaves_the_queue_frees_its_place(served: Gateway) -> None:
-    running = threading.Thread(target=ask, args=(served, "queued", "free"))
+    def waiting() -> float:
+        return served.metric("gateway_queue_length", model="queued", key="other")
+
+    running = threading.Thread(target=served.chat, args=("queued", "hi", "free"))
     running.start()
-    queue = served.runtime.state.stack.limiter._queues["queued"]
-    assert eventually(lambda: queue.running == 1)
+    assert eventually(lambda: served.running() == 1)
     body = {"model": "queued", "messages": [{"role": "user", "content": "hi"}]}
-    served.disconnect(body, when=lambda: queue.waiting == 1, authorization="Bearer other")
-    assert eventually(lambda: queue.waiting == 0)
+    served.disconnect(body, when=lambda: waiting() == 1, authorization="Bearer other")
+    assert eventually(lambda: waiting() == 0)
     running.join()
-    assert eventually(lambda: queue.running == 0)
+    assert served.wait_until_idle()
+    assert served.chat("queued", key="free").status_code == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serving import Gateway, gateway
+from tests.serving import Gateway, gateway, write_files
 from tests.upstream.server import FaultyUpstream
+from tests.world import key_file
 
 PIXELS, SOUND, FRAMES = b"\x89PNG pixels", b"RIFF sound", b"mp4 frames"
 CONFIG = """
@@ -27,10 +27,7 @@ models:
   text: {{template: sft-demo, policy: pass, targets: [{{speaks: completions, url: "{ok}"}}]}}
   litellm: {{template: chat, policy: pass, targets: [{{speaks: litellm, model: gemini/any}}]}}
 """
-KEYS = "\n".join(
-    f'{name}: {{sha256: "{hashlib.sha256(name.encode()).hexdigest()}"{more}}}'
-    for name, more in (("user", ""), ("trusted", ", allow_media_files: true"))
-)
+KEYS = key_file({"user": "", "trusted": "allow_media_files: true"})
 PARTS = """
 input_columns: [anything, question]
 output_column: answer
@@ -86,19 +83,15 @@ def make_world(folder: Path, up: FaultyUpstream, keys: str = "") -> str:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     (folder / "images" / "link.png").symlink_to(folder / "secret.png")
-    for name in ("policies", "prompts"):
-        (folder / name).mkdir()
-    for mode in ("pass", "inline"):
-        (folder / "policies" / f"{mode}.yaml").write_text(f"media: {{file: {mode}, folders: [images]}}")
+    files = {f"policies/{mode}.yaml": f"media: {{file: {mode}, folders: [images]}}" for mode in ("pass", "inline")}
     for name, (images, videos, sounds) in PREFIXES.items():
-        prompt = PARTS.format(image=images, video=videos, audio=sounds)
-        (folder / "prompts" / f"{name}.yaml").write_text(prompt)
-    shipped = (folder / "prompts" / "files.yaml").read_text().replace("{anything}\\n", "")
-    shipped = shipped.replace("[anything, question]", "[question, image, video, audio]")
-    (folder / "prompts" / "shipped.yaml").write_text(shipped)
+        files[f"prompts/{name}.yaml"] = PARTS.format(image=images, video=videos, audio=sounds)
+    shipped = files["prompts/files.yaml"].replace("{anything}\\n", "")
+    files["prompts/shipped.yaml"] = shipped.replace("[anything, question]", "[question, image, video, audio]")
     if keys:
-        (folder / "keys.yaml").write_text(keys)
+        files["keys.yaml"] = keys
         keys = "keys: {file: keys.yaml}\n"
+    write_files(folder, files)
     tokenizer = Path(__file__).parents[2] / "demo" / "model"
     return keys + CONFIG.format(ok=up.url("ok"), scores=up.url("scores"), tokenizer=tokenizer)
 

@@ -54,8 +54,7 @@ def body(model: str, **fields: object) -> dict[str, object]:
 
 
 def ask(served: Gateway, model: str, key: str = "noted", **fields: object) -> httpx.Response:
-    headers = {"authorization": f"Bearer {key}"}
-    return served.http.post("/v1/chat/completions", json=body(model, **fields), headers=headers)
+    return served.chat(model, f"hi {CANARY}", key, **fields)
 
 
 def rows(served: Gateway, request_id: str) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
@@ -179,10 +178,11 @@ def test_no_key_no_header_and_no_redacted_text_is_recorded_or_logged(
 ) -> None:
     """Rows T13 and H08: every secret of a call, in the file of recordings and in the log."""
     secrets = ["client-key-1a", "target-key-2b", "cookie-3c", "bob@example.com", "ACME-42", "carol@"]
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies/full.yaml").write_text("record: full\ndelivery: {retry: {attempts: 1}}\n")
-    (tmp_path / "keys.yaml").write_text(f"one: {{sha256: {hashlib.sha256(secrets[0].encode()).hexdigest()}}}\n")
-    (tmp_path / "target.key").write_text(secrets[1])
+    files = {
+        "policies/full.yaml": "record: full\ndelivery: {retry: {attempts: 1}}\n",
+        "keys.yaml": f"one: {{sha256: {hashlib.sha256(secrets[0].encode()).hexdigest()}}}\n",
+        "target.key": secrets[1],
+    }
     config = "recordings: {path: calls.sqlite}\nredact: [email, '/ACME-[0-9]+/']\nkeys: {file: keys.yaml}\nmodels:\n"
     headers = {"authorization": f"Bearer {secrets[0]}", "cookie": secrets[2]}
     fields = {"messages": [{"role": "user", "content": "I am bob@example.com"}], "user": "ACME-42"}
@@ -190,7 +190,7 @@ def test_no_key_no_header_and_no_redacted_text_is_recorded_or_logged(
         for mode in ("ok", "names-customer"):
             target = f'{{speaks: chat, url: "{up.url(mode)}", key: "file:target.key"}}'
             config += f"  {mode}: {{template: chat, policy: full, targets: [{target}]}}\n"
-        with caplog.at_level("INFO"), gateway(tmp_path, config) as served:
+        with caplog.at_level("INFO"), gateway(tmp_path, config, files=files) as served:
             for model in ("ok", "names-customer"):
                 answer = served.http.post("/v1/chat/completions", json={"model": model, **fields}, headers=headers)
                 recorded(served, answer)

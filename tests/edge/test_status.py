@@ -32,12 +32,6 @@ FILES = {
 }
 
 
-def write(folder: Path) -> None:
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-
-
 def status(served: HttpGateway, **headers: str) -> Any:
     answer = served.http.get("/status", headers=headers)
     assert answer.status_code == 200, answer.text
@@ -46,8 +40,7 @@ def status(served: HttpGateway, **headers: str) -> Any:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_status_shows_what_is_served(tmp_path: Path, server: str) -> None:
-    write(tmp_path)
-    with SERVERS[server](tmp_path, MODELS) as served:
+    with SERVERS[server](tmp_path, MODELS, files=FILES) as served:
         found = status(served)
         assert "127.0.0.1:9" not in served.http.get("/status").text
     assert found.pop("started_at").endswith("Z")
@@ -74,8 +67,7 @@ def test_an_avoided_target_and_a_refused_reload_are_shown_until_they_are_mended(
     def targets() -> list[bool]:
         return [target["avoided"] for target in status(served)["models"][0]["targets"]]
 
-    write(tmp_path)
-    with gateway(tmp_path, MODELS) as served:
+    with gateway(tmp_path, MODELS, files=FILES) as served:
         for _ in range(2):  # in turn: each target is the first of one call
             assert served.chat("m").status_code == 200
         assert targets() == [False, True]
@@ -103,10 +95,10 @@ def sets(client: redis.Redis) -> int:
 
 
 def test_the_store_is_asked_at_most_once_in_two_seconds(tmp_path: Path) -> None:
-    write(tmp_path)
     valkey = ValkeyServer(port=free_port())
     valkey.start()
-    with gateway(tmp_path, f'store: {{url: "redis://127.0.0.1:{valkey.port}/0"}}\n{MODELS}') as served:
+    config = f'store: {{url: "redis://127.0.0.1:{valkey.port}/0"}}\n{MODELS}'
+    with gateway(tmp_path, config, files=FILES) as served:
         with redis.Redis(port=valkey.port) as client, ThreadPoolExecutor(8) as pool:
             begin, before = time.monotonic(), sets(client)
             found = list(pool.map(lambda _: status(served)["store"], range(40)))

@@ -55,12 +55,6 @@ def expires(served: Gateway) -> float:
     return float(ssl.cert_time_to_seconds(str(found["notAfter"])))
 
 
-def reload(served: Gateway) -> bool:
-    watcher = served.runtime._watcher
-    assert watcher is not None
-    return asyncio.run_coroutine_threadsafe(served.runtime.reload(), watcher.get_loop()).result(WAIT_SECONDS)
-
-
 def test_answers_and_streams_are_served_over_tls(served: Gateway) -> None:
     with client(served) as https:
         answer = https.post(CALL, json=BODY)
@@ -95,11 +89,11 @@ def test_a_reload_replaces_the_certificate_of_new_connections(served: Gateway) -
         assert before.post(CALL, json=BODY).status_code == 200
         key = (folder / "server.key").read_text()
         (folder / "server.key").write_text("not a key")
-        assert not reload(served)
+        assert not served.reload()
         assert served_certificate(served.port) == first
         (folder / "server.key").write_text(key)
         write_certificate(folder, "rsa")  # another kind of key: a context that loads both offers both
-        assert reload(served)
+        assert served.reload()
         assert served_certificate(served.port) == (folder / "server.crt").read_text() != first
         assert served.metric("gateway_certificate_expires_seconds") == expires(served)
         assert before.post(CALL, json=BODY).status_code == 200, "an open connection continues"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.serving import gateway
@@ -11,15 +13,11 @@ POLICY = "delivery: {stream_upstream: true, retry: {attempts: 1}, timeout: {tota
 
 
 @pytest.mark.parametrize("template", ["chat", "chatml-tools"])
-def test_folding_an_endless_stream_ends_at_the_size_limit(
-    up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory, template: str
-) -> None:
-    folder = tmp_path_factory.mktemp("endless")
-    (folder / "policies").mkdir()
-    (folder / "policies" / "patient.yaml").write_text(POLICY)
+def test_folding_an_endless_stream_ends_at_the_size_limit(up: FaultyUpstream, tmp_path: Path, template: str) -> None:
     speaks = "chat" if template == "chat" else "completions"
     target = f'{{speaks: {speaks}, url: "{up.url("flood")}", model: m}}'
-    with gateway(folder, f"models: {{m: {{template: {template}, policy: patient, targets: [{target}]}}}}\n") as served:
+    config = f"models: {{m: {{template: {template}, policy: patient, targets: [{target}]}}}}\n"
+    with gateway(tmp_path, config, files={"policies/patient.yaml": POLICY}) as served:
         answer = served.chat("m")
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_response_too_large")
         assert served.wait_until_idle()

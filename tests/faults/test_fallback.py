@@ -145,7 +145,6 @@ def test_a_raw_prompt_is_not_sent_to_another_model(served: Gateway) -> None:
 
 
 def test_a_key_gets_no_answer_of_a_model_that_it_may_not_use(served: Gateway) -> None:
-    body = {"model": "down", "messages": [{"role": "user", "content": "hi"}]}
-    answer = served.http.post("/v1/chat/completions", json=body, headers={"authorization": "Bearer one"})
+    answer = served.chat("down", key="one")
     assert answer.json()["error"]["code"] == "upstream_unreachable"
     assert "good" not in answer.text

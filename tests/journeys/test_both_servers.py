@@ -141,12 +141,10 @@ def test_a_client_that_reads_nothing_is_disconnected_after_the_idle_timeout(
 
 
 def test_a_slow_reading_client_is_not_disconnected(up: FaultyUpstream, tmp_path: Path) -> None:
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "idle.yaml").write_text("delivery: {timeout: {idle: 2s}}\n")
-    model = (
-        f'models: {{pours: {{template: chat, policy: idle, targets: [{{speaks: chat, url: "{up.url("flood")}"}}]}}}}'
-    )
-    with gateway(tmp_path, model) as served, small_window(served, POURS) as link:
+    files = {"policies/idle.yaml": "delivery: {timeout: {idle: 2s}}\n"}
+    target = f'{{speaks: chat, url: "{up.url("flood")}"}}'
+    model = f"models: {{pours: {{template: chat, policy: idle, targets: [{target}]}}}}"
+    with gateway(tmp_path, model, files=files) as served, small_window(served, POURS) as link:
         end = time.monotonic() + 3
         while time.monotonic() < end:
             assert link.recv(16 * 1024)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.serving import WAIT_SECONDS, Gateway, gateway
+from tests.serving import WAIT_SECONDS, Gateway, gateway, write_files
 from tests.world import gateway_fixture
 
 CONFIG = """
@@ -146,10 +146,7 @@ def test_a_long_render_does_not_block_other_calls(served: Gateway) -> None:
 
 
 def test_a_reload_reads_a_changed_template_file(tmp_path: Path) -> None:
-    for name, text in FILES.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write_files(tmp_path, FILES)
     with gateway(tmp_path, CONFIG) as found:
         before = found.chat("good", "hi").headers["x-gateway-template"]
         path = tmp_path / "meta_templates/good/chat_template.jinja"

@@ -3,21 +3,18 @@ wrong template."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
 import re
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.serving import ROOT, Gateway, gateway
-
-AT_ONCE = 8
 
 
 @pytest.fixture(scope="module")
@@ -29,22 +26,24 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield g
 
 
+def answers(served: Gateway, path: str, bodies: list[dict[str, object]]) -> list[Any]:
+    """The answers to requests, of which eight are sent at once."""
+
+    def answer(body: dict[str, object]) -> Any:
+        answered = served.http.post(path, json=body)
+        assert answered.status_code == 200, answered.text
+        return answered.json()
+
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(answer, bodies))
+
+
 def right(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
     """Number of sums that the model answers correctly."""
-
-    async def ask(client: httpx.AsyncClient, room: asyncio.Semaphore, a: int, b: int) -> bool:
-        body = {"model": model, "messages": [{"role": "user", "content": f"{a}+{b}=?"}], "max_tokens": 16}
-        async with room:
-            answer = await client.post(f"{served.url}/chat/completions", json=body)
-        assert answer.status_code == 200
-        return bool(answer.json()["choices"][0]["message"]["content"] == str(a + b))
-
-    async def run() -> int:
-        room = asyncio.Semaphore(AT_ONCE)
-        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as client:
-            return sum(await asyncio.gather(*[ask(client, room, a, b) for a, b in sums]))
-
-    return asyncio.run(run())
+    asked = [[{"role": "user", "content": f"{a}+{b}=?"}] for a, b in sums]
+    bodies = [{"model": model, "messages": messages, "max_tokens": 16} for messages in asked]
+    told = [one["choices"][0]["message"]["content"] for one in answers(served, "/v1/chat/completions", bodies)]
+    return sum(text == str(a + b) for text, (a, b) in zip(told, sums, strict=True))
 
 
 def test_the_model_adds_only_with_its_own_template(served: Gateway) -> None:
@@ -57,26 +56,15 @@ def test_the_model_adds_only_with_its_own_template(served: Gateway) -> None:
 def chosen(served: Gateway, model: str, sums: list[tuple[int, int]]) -> int:
     """Number of sums that the model finds likelier than the three wrong ones, as complete conversations."""
     order = random.Random(7)
-    bodies: list[tuple[str, dict[str, object]]] = []
+    bodies: list[dict[str, object]] = []
     for a, b in sums:
-        answers = [str(a + b + more) for more in (0, 1, 10, 11)]
-        order.shuffle(answers)
+        texts = [str(a + b + more) for more in (0, 1, 10, 11)]
+        order.shuffle(texts)
         asked = {"role": "user", "content": f"{a}+{b}=?"}
-        candidates = {answer: [asked, {"role": "assistant", "content": answer}] for answer in answers}
-        bodies.append((str(a + b), {"model": model, "candidates": candidates}))
-
-    async def ask(client: httpx.AsyncClient, room: asyncio.Semaphore, answer: str, body: dict[str, object]) -> bool:
-        async with room:
-            scored = await client.post(f"{served.url}/loglikelihood", json=body)
-        assert scored.status_code == 200, scored.text
-        return bool(scored.json()["prediction"] == answer)
-
-    async def run() -> int:
-        room = asyncio.Semaphore(AT_ONCE)
-        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as client:
-            return sum(await asyncio.gather(*[ask(client, room, answer, body) for answer, body in bodies]))
-
-    return asyncio.run(run())
+        candidates = {text: [asked, {"role": "assistant", "content": text}] for text in texts}
+        bodies.append({"model": model, "candidates": candidates})
+    predicted = [one["prediction"] for one in answers(served, "/v1/loglikelihood", bodies)]
+    return sum(text == str(a + b) for text, (a, b) in zip(predicted, sums, strict=True))
 
 
 def test_the_right_sum_is_the_likeliest_of_four_only_with_the_right_template(served: Gateway) -> None:

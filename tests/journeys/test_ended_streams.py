@@ -23,13 +23,12 @@ ASKED = 30
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("door", TARGETS)
 def test_consecutive_calls_never_exceed_a_limit_of_one(tmp_path: Path, door: str, server: str) -> None:
-    (tmp_path / "said.yaml").write_text("[Hel, lo, {finish: stop}]\n")
     with FaultyUpstream() as up:
         target = TARGETS[door].format(url=json.dumps(up.url("ok")))
         template = "chatml" if door == "completions" else "chat"
         config = "server: {max_in_flight: 1}\n"
         config += f"models: {{m: {{template: {template}, targets: [{target}]}}}}\n"
-        with SERVERS[server](tmp_path, config) as served:
+        with SERVERS[server](tmp_path, config, files={"said.yaml": "[Hel, lo, {finish: stop}]\n"}) as served:
             body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]})
             client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
             for _ in range(ASKED):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.command import command
 from tests.journeys.process import environment
-from tests.serving import WAIT_SECONDS, eventually, gateway
+from tests.serving import WAIT_SECONDS, eventually, gateway, write_files
 
 ROWS = 400
 CONFIG = "models: {slow: {template: sft-demo, targets: [{speaks: scripted, script: slow.yaml}]}}\n"
@@ -32,9 +32,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
 def folder(tmp_path: Path) -> Path:
     messages = [{"role": "user", "content": "hi"}]
     lines = [json.dumps({"custom_id": str(n), "model": "slow", "messages": messages}) for n in range(ROWS)]
-    (tmp_path / "data.jsonl").write_text("\n".join(lines))
-    (tmp_path / "slow.yaml").write_text(SLOW)
-    (tmp_path / "gateway.yaml").write_text(CONFIG)
+    write_files(tmp_path, {"data.jsonl": "\n".join(lines), "slow.yaml": SLOW, "gateway.yaml": CONFIG})
     return tmp_path
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from pathlib import Path
 
 import pytest
 
 from tests.serving import gateway
+from tests.world import HELLO, key_file
 
 MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 KEYS = "keys: {file: keys.yaml}\n"
@@ -32,9 +32,7 @@ def test_a_reload_is_checked_against_the_bound_address(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, edited: str, result: str, status: int
 ) -> None:
     caplog.set_level(logging.WARNING)
-    (tmp_path / "hello.yaml").write_text("[Hello, {finish: stop}]")
-    (tmp_path / "keys.yaml").write_text(f'all: {{sha256: "{hashlib.sha256(b"gk_all").hexdigest()}"}}\n')
-    with gateway(tmp_path, OPEN + KEYS + MODELS) as served:
+    with gateway(tmp_path, OPEN + KEYS + MODELS, files={**HELLO, "keys.yaml": key_file({"gk_all": ""})}) as served:
         assert served.chat("m").status_code == 401
         (tmp_path / "gateway.yaml").write_text(edited)
         assert served.reload() == (result == "ok")

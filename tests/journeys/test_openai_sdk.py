@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from tests.journeys.sdk import connect, user
 from tests.serving import ROOT, Gateway, eventually, gateway
-from tests.world import gateway_fixture
+from tests.world import HELLO, gateway_fixture, key_file
 
 CONFIG = f"""
 models:
@@ -348,12 +348,14 @@ def test_the_sdk_retries_only_retryable_errors(served: Gateway, model: str) -> N
 
 
 def test_a_wrong_key_is_an_authentication_error(tmp_path: Path) -> None:
-    digest = hashlib.sha256(b"gk-right").hexdigest()
-    (tmp_path / "keys.yaml").write_text(f'runner: {{sha256: "{digest}", models: ["al*"]}}\n', encoding="utf-8")
-    (tmp_path / "hello.yaml").write_text("[Hello, {finish: stop}]", encoding="utf-8")
+    files = {**HELLO, "keys.yaml": key_file({"gk-right": 'models: ["al*"]'})}
     target = "{template: chat, targets: [{speaks: scripted, script: hello.yaml}]}"
     config = f"models:\n  allowed: {target}\n  other: {target}\nkeys: {{file: keys.yaml}}\n"
-    with gateway(tmp_path, config) as g, connect(g, "gk-right") as right, connect(g, "gk-wrong") as wrong:
+    with (
+        gateway(tmp_path, config, files=files) as g,
+        connect(g, "gk-right") as right,
+        connect(g, "gk-wrong") as wrong,
+    ):
         assert right.chat.completions.create(model="allowed", messages=user("hi")).choices[0].message.content == "Hello"
         with pytest.raises(openai.AuthenticationError) as caught:
             wrong.chat.completions.create(model="allowed", messages=user("hi"))

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.command import command
 from tests.journeys import reload_load
 from tests.journeys.process import Process, run, serving
-from tests.serving import ROOT, WAIT_SECONDS, eventually
+from tests.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 GOOD = """\
 models:
@@ -223,14 +223,8 @@ def test_an_idle_gateway_stops_at_once(tmp_path: Path, number: signal.Signals) -
         assert "Traceback" not in process.log
 
 
-def write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-
-
 def test_a_busy_port_is_one_line_and_exit_code_3(tmp_path: Path) -> None:
-    write(tmp_path, FILES)
+    write_files(tmp_path, FILES)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -245,7 +239,8 @@ def test_a_busy_port_is_one_line_and_exit_code_3(tmp_path: Path) -> None:
 
 
 def test_a_broken_configuration_does_not_start(tmp_path: Path) -> None:
-    write(tmp_path, {**FILES, "gateway.yaml": GOOD.replace("template: mine", "templat: mine").replace("chat", "caht")})
+    broken = GOOD.replace("template: mine", "templat: mine").replace("chat", "caht")
+    write_files(tmp_path, {**FILES, "gateway.yaml": broken})
     ended = run(tmp_path, "serve")
     assert ended.returncode == 3
     lines = ended.stderr.decode().splitlines()
@@ -255,7 +250,7 @@ def test_a_broken_configuration_does_not_start(tmp_path: Path) -> None:
 
 
 def test_a_broken_script_does_not_start(tmp_path: Path) -> None:
-    write(tmp_path, {**FILES, "first.yaml": "{a: 1}\n"})
+    write_files(tmp_path, {**FILES, "first.yaml": "{a: 1}\n"})
     ended = run(tmp_path, "serve")
     assert ended.returncode == 3
     assert b"first.yaml" in ended.stderr
@@ -298,7 +293,7 @@ BROKEN_FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
 def test_check_refuses_what_serve_refuses(tmp_path: Path, verb: str, name: str) -> None:
     model, files, places = BROKEN_FILES[name]
     config = f"{GOOD}  m: {{template: mine, {model}}}\n  n: {{template: mine, {model}}}\n"
-    write(tmp_path, {**FILES, **files, "gateway.yaml": config})
+    write_files(tmp_path, {**FILES, **files, "gateway.yaml": config})
     ended = (command if verb == "check" else run)(tmp_path, verb)  # a process for ``serve``, which sets up the logging
     lines = ended.stderr.decode().splitlines()
     assert ended.returncode == (1 if verb == "check" else 3)
@@ -309,7 +304,7 @@ def test_check_refuses_what_serve_refuses(tmp_path: Path, verb: str, name: str) 
 
 
 def test_a_problem_of_an_unused_template_does_not_hide_that_of_a_model(tmp_path: Path) -> None:
-    write(tmp_path, {**FILES, "first.yaml": "{a: 1}\n", "meta_templates/spare.yaml": "kind: meta\nround: 5\n"})
+    write_files(tmp_path, {**FILES, "first.yaml": "{a: 1}\n", "meta_templates/spare.yaml": "kind: meta\nround: 5\n"})
     complaint = command(tmp_path, "check").stderr.decode()
     assert "meta_templates/spare.yaml:2 round" in complaint
     assert "models.first.targets[0].script" in complaint
@@ -317,7 +312,7 @@ def test_a_problem_of_an_unused_template_does_not_hide_that_of_a_model(tmp_path:
 
 def test_check_lists_every_problem_at_once(tmp_path: Path) -> None:
     config = GOOD.replace("template: mine", "templat: mine").replace("chat", "caht") + "policy: 5\n"
-    write(tmp_path, {
+    write_files(tmp_path, {
         **FILES, "gateway.yaml": config, "meta_templates/spare.yaml": TEMPLATE.replace("B: ", "A: ", 1),
         "policies/odd.yaml": "delivery: {attempts: many}\n",
     })  # fmt: skip

@@ -34,7 +34,7 @@ from tests.journeys.workers import (
     value,
     workers,
 )  # fmt: skip
-from tests.serving import ROOT, WAIT_SECONDS, eventually
+from tests.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")
 
@@ -255,8 +255,7 @@ if "gateway.server.processes.worker" in sys.orig_argv:
 def test_the_supervisor_gives_up_workers_that_never_start(tmp_path: Path) -> None:
     (tmp_path / "rig").mkdir()
     (tmp_path / "rig" / "sitecustomize.py").write_text(RIG)
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, FILES)
     ended = run(
         tmp_path, "serve", PYTHONPATH=f"{tmp_path}/rig{os.pathsep}{ROOT}", GATEWAY_SERVER__PORT=str(free_port())
     )

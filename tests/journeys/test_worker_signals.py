@@ -20,7 +20,7 @@ from tests.cli.command import command
 from tests.journeys.process import free_port, run, serving
 from tests.journeys.test_reload import TEMPLATE
 from tests.journeys.workers import BODY, CALLS, ENDLESS, FILES, MODELS, alive, files, one_on_each, served_by, workers
-from tests.serving import ROOT, WAIT_SECONDS, eventually
+from tests.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")
 
@@ -111,8 +111,7 @@ def test_a_starting_worker_takes_no_connections_during_a_drain(tmp_path: Path) -
 
 @pytest.mark.parametrize("after", [0.4, 0.8])
 def test_a_signal_during_the_start_exits_cleanly(tmp_path: Path, after: float) -> None:
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, FILES)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SERVER__PORT": str(free_port())}
     command = [sys.executable, "-m", "gateway", "serve"]
     with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as process:
@@ -135,9 +134,8 @@ if "gateway.server.processes.worker" in sys.orig_argv:
 
 def test_the_workers_start_in_parallel(tmp_path: Path) -> None:
     """Each worker waits at its start until the other has begun to start."""
-    (tmp_path / "rig").mkdir()
-    (tmp_path / "rig" / "sitecustomize.py").write_text(RIG)
-    with serving(tmp_path, FILES, PYTHONPATH=f"{tmp_path}/rig{os.pathsep}{ROOT}") as process:
+    files = {**FILES, "rig/sitecustomize.py": RIG}
+    with serving(tmp_path, files, PYTHONPATH=f"{tmp_path}/rig{os.pathsep}{ROOT}") as process:
         assert served_by(process, 2)
 
 
@@ -152,8 +150,7 @@ REFUSED = {  # files, exit code, message printed once
 
 @pytest.mark.parametrize(("given", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_broken_configuration_does_not_start(tmp_path: Path, given: dict[str, str], said: str) -> None:
-    for name, text in given.items():
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, given)
     ended = run(tmp_path, "serve", GATEWAY_SERVER__PORT=str(free_port()))
     lines = ended.stderr.decode().splitlines()
     assert ended.returncode == 3
@@ -163,8 +160,7 @@ def test_a_broken_configuration_does_not_start(tmp_path: Path, given: dict[str, 
 
 @pytest.mark.parametrize("sharing", [False, True], ids=["alone", "sharing"])
 def test_a_busy_port_is_reported_in_one_line(tmp_path: Path, sharing: bool) -> None:
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, FILES)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, sharing)
         taken.bind(("127.0.0.1", 0))
@@ -180,18 +176,10 @@ def test_a_busy_port_is_reported_in_one_line(tmp_path: Path, sharing: bool) -> N
 
 @pytest.mark.parametrize("verb", ["check", "serve"])
 def test_embedded_models_with_several_workers_are_reported(tmp_path: Path, verb: str) -> None:
-    (tmp_path / "meta_templates").mkdir()
-    (tmp_path / "meta_templates" / "mine.yaml").write_text(TEMPLATE)
     target = f"{{speaks: embedded, path: {ROOT}/demo/model}}"
     config = f"server: {{workers: 3}}\n{MODELS}  m: {{template: mine, targets: [{target}]}}\n"
-    for name, text in {
-        **FILES,
-        "first.yaml": "{a: 1}\n" if verb == "serve" else FILES["first.yaml"],
-        "gateway.yaml": config,
-    }.items():
-        (tmp_path / name).write_text(text)
+    script = {"first.yaml": "{a: 1}\n"} if verb == "serve" else {}
+    write_files(tmp_path, {**FILES, **script, "gateway.yaml": config, "meta_templates/mine.yaml": TEMPLATE})
     ended = (command if verb == "check" else run)(tmp_path, verb, GATEWAY_SERVER__PORT=str(free_port()))
-    assert (
-        ended.stderr.decode().splitlines()[0]
-        == "note: each of the 3 workers loads its own copy of the embedded models: m"
-    )
+    (first, *_) = ended.stderr.decode().splitlines()
+    assert first == "note: each of the 3 workers loads its own copy of the embedded models: m"

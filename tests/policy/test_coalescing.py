@@ -102,52 +102,43 @@ def test_requests_that_wait_for_a_call_without_a_complete_answer_make_their_own(
 
 @pytest.mark.parametrize("left", [0, 2], ids=["the first request", "a request that waits"])
 @pytest.mark.parametrize("when", [0, 1], ids=["before the call is open", "after the first event"])
-def test_a_client_that_leaves_ends_no_other_request(left: int, when: int) -> None:
+@pytest.mark.virtual_clock
+async def test_a_client_that_leaves_ends_no_other_request(left: int, when: int) -> None:
     inner = RecordingBackend(SLOW)
     layer = Coalescing(inner, model())
-
-    async def run() -> list[Response | BaseException]:
-        tasks = [asyncio.create_task(read_response_async(layer, request())) for _ in range(4)]
-        await asyncio.sleep(when)
-        tasks[left].cancel()
-        return await asyncio.gather(*tasks, return_exceptions=True)
-
-    responses = run_virtual(run())
+    tasks = [asyncio.create_task(read_response_async(layer, request())) for _ in range(4)]
+    await asyncio.sleep(when)
+    tasks[left].cancel()
+    responses = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(responses.pop(left), asyncio.CancelledError)
     assert [one.texts for one in responses if isinstance(one, Response)] == [{0: "hello"}] * 3
     assert len(inner.exchanges) == 1
     assert (inner.active, inner.left_early) == (0, 0)
 
 
-def test_the_call_is_closed_when_the_last_client_leaves_and_the_next_request_makes_its_own() -> None:
+@pytest.mark.virtual_clock
+async def test_the_call_is_closed_when_the_last_client_leaves_and_the_next_request_makes_its_own() -> None:
     inner = RecordingBackend(SLOW)
     layer = Coalescing(inner, model())
-
-    async def run() -> Response:
-        tasks = [asyncio.create_task(read_response_async(layer, request())) for _ in range(3)]
-        await asyncio.sleep(1)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        assert (inner.active, inner.left_early) == (0, 1)
-        return await read_response_async(layer, request())
-
-    assert run_virtual(run()).begun[0].notices == ()
+    tasks = [asyncio.create_task(read_response_async(layer, request())) for _ in range(3)]
+    await asyncio.sleep(1)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert (inner.active, inner.left_early) == (0, 1)
+    assert (await read_response_async(layer, request())).begun[0].notices == ()
     assert len(inner.exchanges) == 2
 
 
-def test_a_first_request_that_is_cut_at_a_stop_ends_no_other_request() -> None:
+@pytest.mark.virtual_clock
+async def test_a_first_request_that_is_cut_at_a_stop_ends_no_other_request() -> None:
     inner = RecordingBackend(SLOW)
     layer = Coalescing(inner, model())
-
-    async def run() -> list[Response]:
-        async with layer.open(request()) as events:
-            await events.next_batch()
-            others = [asyncio.create_task(read_response_async(layer, request())) for _ in range(3)]
-            await asyncio.sleep(1)
-        return await asyncio.gather(*others)
-
-    assert [one.texts for one in run_virtual(run())] == [{0: "hello"}] * 3
+    async with layer.open(request()) as events:
+        await events.next_batch()
+        others = [asyncio.create_task(read_response_async(layer, request())) for _ in range(3)]
+        await asyncio.sleep(1)
+    assert [one.texts for one in await asyncio.gather(*others)] == [{0: "hello"}] * 3
     assert (len(inner.exchanges), inner.left_early) == (1, 0)
 
 
@@ -180,39 +171,31 @@ def test_a_call_with_one_request_is_closed_with_the_error_of_this_request(error:
     assert closed == [error]
 
 
-def test_a_first_request_that_stops_reading_delays_no_other_request() -> None:
+@pytest.mark.virtual_clock
+async def test_a_first_request_that_stops_reading_delays_no_other_request() -> None:
     inner = RecordingBackend(SLOW)
     layer = Coalescing(inner, model())
-
-    async def run() -> tuple[Response, dict[int, str]]:
-        async with layer.open(request("req-0")) as events:
-            first = [*await events.next_batch()]
-            other = await read_response_async(layer, request())
-            assert inner.active == 0
-            while batch := await events.next_batch():
-                first += batch
-        return other, Response(first).texts
-
-    other, first = run_virtual(run())
-    assert (other.texts, first) == ({0: "hello"}, {0: "hello"})
+    async with layer.open(request("req-0")) as events:
+        first = [*await events.next_batch()]
+        other = await read_response_async(layer, request())
+        assert inner.active == 0
+        while batch := await events.next_batch():
+            first += batch
+    assert (other.texts, Response(first).texts) == ({0: "hello"}, {0: "hello"})
     assert (other.seconds, other.begun[0].notices) == (60, ("coalesced: req-0",))
 
 
-def test_an_answer_that_is_too_large_is_read_only_as_fast_as_its_first_request() -> None:
+@pytest.mark.virtual_clock
+async def test_an_answer_that_is_too_large_is_read_only_as_fast_as_its_first_request() -> None:
     inner = RecordingBackend(["x" * (MAX_ANSWER + 1), "y", {"finish": "stop"}], HELLO)
     layer = Coalescing(inner, model())
-
-    async def run() -> tuple[Response, int]:
-        async with layer.open(request()) as events:
-            other = await read_response_async(layer, request())
-            await asyncio.sleep(100)
-            assert inner.active == 1
-            size = 0
-            while batch := await events.next_batch():
-                size += sum(len(event.text) for event in batch if isinstance(event, Delta))
-        return other, size
-
-    other, size = run_virtual(run())
+    async with layer.open(request()) as events:
+        other = await read_response_async(layer, request())
+        await asyncio.sleep(100)
+        assert inner.active == 1
+        size = 0
+        while batch := await events.next_batch():
+            size += sum(len(event.text) for event in batch if isinstance(event, Delta))
     assert (other.texts, size) == ({0: "hello"}, MAX_ANSWER + 2)
 
 
@@ -235,15 +218,12 @@ async def test_an_answer_that_its_only_request_refuses_is_not_kept() -> None:
     assert last.attempts.cache == "miss"
 
 
-def test_waiting_counts_for_the_total_time_of_a_call() -> None:
+@pytest.mark.virtual_clock
+async def test_waiting_counts_for_the_total_time_of_a_call() -> None:
     inner = RecordingBackend([{"pause": 1000}, {"finish": "stop"}], HELLO)
     total = model().policy.delivery.timeout.total
-
-    async def run() -> float:
-        begin = asyncio.get_running_loop().time()
-        await together(Coalescing(inner, model()), [request(), request()])
-        deadline = inner.exchanges[1].deadline
-        assert deadline is not None
-        return deadline - begin
-
-    assert run_virtual(run()) == total
+    begin = asyncio.get_running_loop().time()
+    await together(Coalescing(inner, model()), [request(), request()])
+    deadline = inner.exchanges[1].deadline
+    assert deadline is not None
+    assert (deadline - begin) == total

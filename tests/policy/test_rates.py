@@ -114,7 +114,8 @@ async def test_valkey_follows_the_rules_of_memory(valkey: ValkeyServer) -> None:
     for amount in (70, -5):
         store.settle([charge(amount)])
         memory.settle([charge(amount)])
-        await asyncio.gather(*store._settling)
+        await store.aclose()  # returns when it is settled
+        store = RedisRates(spec(valkey))
     found = await store.take([charge(0)])
     assert found is not None
     assert found[0].remaining == pytest.approx(memory.take_now([charge(0)])[0].remaining, abs=5)
@@ -149,8 +150,8 @@ async def test_one_slow_answer_decides_only_the_calls_that_waited_for_it(valkey:
     assert sorted(results) == ["allowed", "refused"]
 
 
-def test_while_the_server_hangs_each_process_has_its_share_of_what_was_left() -> None:
-    async def run(server: ValkeyServer) -> None:
+async def test_while_the_server_hangs_each_process_has_its_share_of_what_was_left() -> None:
+    with ValkeyServer() as server:
         stores = [RedisRates(spec(server, timeout=2.0), clock=Clock()) for _ in range(3)]
         one = [charge(per_minute=90)]
         left = dict.fromkeys(stores, 90.0)
@@ -167,9 +168,6 @@ def test_while_the_server_hangs_each_process_has_its_share_of_what_was_left() ->
             assert admitted == int(left[store] / 3)
             await store.aclose()
 
-    with ValkeyServer() as server:
-        asyncio.run(run(server))
-
 
 async def test_a_process_that_never_reached_the_server_has_the_share_of_a_worker() -> None:
     results = list[str]()
@@ -181,10 +179,9 @@ async def test_a_process_that_never_reached_the_server_has_the_share_of_a_worker
     assert Counter(results) == {"allowed": 15, "limited": 5, "settled": 1}
 
 
-def test_while_the_server_hangs_the_process_counts_alone_or_refuses_at_once() -> None:
+async def test_while_the_server_hangs_the_process_counts_alone_or_refuses_at_once() -> None:
     """The server is stopped: it accepts connections and never answers. Later it goes on."""
-
-    async def run() -> None:
+    with ValkeyServer() as server:
         clock, results = Clock(), list[str]()
         allow = RedisRates(spec(server, timeout=0.05), results.append, clock=clock)
         refuse = RedisRates(spec(server, timeout=0.05, on_failure="refuse"), clock=clock)
@@ -209,6 +206,3 @@ def test_while_the_server_hangs_the_process_counts_alone_or_refuses_at_once() ->
             pytest.fail("the server answers, and the store does not ask it")
         await allow.aclose()
         await refuse.aclose()
-
-    with ValkeyServer() as server:
-        asyncio.run(run())

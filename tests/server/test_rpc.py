@@ -36,10 +36,10 @@ async def test_answers_find_their_questions_in_any_order() -> None:
 
     one, other, _ = await both(answer)
     running = [asyncio.create_task(side.run()) for side in (one, other)]
-    told = await asyncio.gather(one.call("slow", 1), one.call("quick", b"x" * 3_000_000), one.call("slow", None))
+    calls = (one.call("slow", 1), one.call("quick", b"x" * 3_000_000), one.call("slow", None))
+    slow, quick, last = await asyncio.gather(*calls)
     for task in running:
         task.cancel()
-    slow, quick, last = told
     assert (slow, last) == (("slow", 1), ("slow", None))
     assert quick == ("quick", b"x" * 3_000_000)
 

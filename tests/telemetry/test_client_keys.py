@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
 from gateway.config.load import load
-from tests.serving import Gateway, eventually, gateway
+from tests.serving import Gateway, eventually, gateway, write_files
+from tests.world import key_file
 
 MODELS = "models: {m: {template: chat, policy: kept, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 
 
-def write(folder: Path, *names: str) -> None:
-    """Write the files beside ``gateway.yaml``. A client sends the name of a key as the key."""
-    (folder / "policies").mkdir()
-    (folder / "policies/kept.yaml").write_text("cache: {mode: 'on'}\n")
-    (folder / "hello.yaml").write_text("[Hello, {finish: stop}, {usage: [7, 2]}]\n")
-    keys = [f"{name}: {{sha256: {hashlib.sha256(name.encode()).hexdigest()}}}\n" for name in names]
-    (folder / "keys.yaml").write_text("".join(keys))
+def files(*names: str) -> dict[str, str]:
+    """The files beside ``gateway.yaml``. A client sends the name of a key as the key."""
+    return {
+        "policies/kept.yaml": "cache: {mode: 'on'}\n",
+        "hello.yaml": "[Hello, {finish: stop}, {usage: [7, 2]}]\n",
+        "keys.yaml": key_file(dict.fromkeys(names, "")),
+    }
 
 
 def ask(served: Gateway, key: str, model: str = "m") -> int:
-    body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
-    headers = {"authorization": f"Bearer {key}"}
-    return served.http.post("/v1/chat/completions", json=body, headers=headers).status_code
+    return served.chat(model, key=key).status_code
 
 
 def test_calls_are_counted_for_their_key_until_the_file_has_too_many(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write(tmp_path, "team-a", "team-b")
     config = "keys: {file: keys.yaml, max_in_metrics: %d}\n" + MODELS
-    with caplog.at_level("INFO", "gateway.calls"), gateway(tmp_path, config % 2) as served:
+    with (
+        caplog.at_level("INFO", "gateway.calls"),
+        gateway(tmp_path, config % 2, files=files("team-a", "team-b")) as served,
+    ):
         assert [ask(served, "team-a"), ask(served, "team-a"), ask(served, "team-a", "other")] == [200, 200, 404]
         assert ask(served, "wrong") == 401
         (tmp_path / "gateway.yaml").write_text(config % 1)
@@ -59,6 +59,6 @@ def test_calls_are_counted_for_their_key_until_the_file_has_too_many(
 def test_metrics_name_the_keys_of_a_file_with_at_most_max_in_metrics(
     tmp_path: Path, setting: str, keys: int, labels: bool
 ) -> None:
-    write(tmp_path, *[f"key-{number}" for number in range(keys)])
-    (tmp_path / "gateway.yaml").write_text(f"keys: {{file: keys.yaml{setting}}}\n{MODELS}")
+    config = f"keys: {{file: keys.yaml{setting}}}\n{MODELS}"
+    write_files(tmp_path, {**files(*[f"key-{number}" for number in range(keys)]), "gateway.yaml": config})
     assert load(tmp_path / "gateway.yaml", {}).key_labels is labels

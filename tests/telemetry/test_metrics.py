@@ -340,9 +340,9 @@ def test_a_client_that_leaves_is_told_by_its_phase(served: Gateway) -> None:
 
 
 def test_running_and_refused_calls_name_their_model(tmp_path: Path) -> None:
-    (tmp_path / "endless.yaml").write_text(SCRIPTS["endless"], encoding="utf-8")
+    files = {"endless.yaml": SCRIPTS["endless"]}
     config = "models: {endless: {template: chat, targets: [{speaks: scripted, script: endless.yaml}]}}\n"
-    with gateway(tmp_path, "server: {max_in_flight: 1}\n" + config) as served:
+    with gateway(tmp_path, "server: {max_in_flight: 1}\n" + config, files=files) as served:
         body = {"model": "endless", "messages": [{"role": "user", "content": "hi"}], "stream": True}
         with served.http.stream("POST", "/v1/chat/completions", json=body) as answer:
             lines = answer.iter_lines()  # the response is closed with the iterator
@@ -375,9 +375,8 @@ def test_the_failed_attempts_at_failing_targets_are_those_of_the_page(tmp_path: 
             listed = ", ".join(f'{{speaks: chat, url: "{url}"}}' for url in targets)
             policy = "policy: hasty, " if model == "silent" else ""
             config += f"  {model}: {{template: chat, {policy}targets: [{listed}]}}\n"
-        (tmp_path / "policies").mkdir()
-        (tmp_path / "policies/hasty.yaml").write_text("delivery: {timeout: {first_token: 100ms}}\n", encoding="utf-8")
-        with gateway(tmp_path, config) as served:
+        files = {"policies/hasty.yaml": "delivery: {timeout: {first_token: 100ms}}\n"}
+        with gateway(tmp_path, config, files=files) as served:
             statuses = {model: served.chat(model, stream=True).status_code for model in urls}
             attempts = of(page(served), "gateway_attempts_total")
     assert [model for model, status in statuses.items() if status == 200] == ["backup"]
@@ -388,10 +387,8 @@ def test_a_model_that_is_not_configured_is_unknown_whatever_it_is_called(served:
     for name in ("nobody", "../../etc", "x" * 500):
         assert served.chat(name).status_code == 404
     assert served.http.post("/v1/chat/completions", json={"model": 7}).status_code == 400
-    assert (
-        served.http.post("/v1/chat/completions", content=b"{", headers={"content-type": "application/json"}).status_code
-        == 400
-    )
+    json = {"content-type": "application/json"}
+    assert served.http.post("/v1/chat/completions", content=b"{", headers=json).status_code == 400
     told = page(served)
     assert of(told, "gateway_requests_total") == {
         ("chat", "unknown", "model_not_found"): 3, ("chat", "unknown", "invalid_value"): 1,
