@@ -68,8 +68,7 @@ def command(config: Path, quiet: bool, live: bool) -> int:
 
 def _check_live(snapshot: Snapshot, config: Path, quiet: bool) -> int:
     """Ask every target, print one line for each result and then the problems, and return the exit code."""
-    from gateway.cli.connecting.live_check import check_targets
-    from gateway.cli.connecting.server_check import check_server
+    from gateway.cli.connecting.live_check import check_server, check_targets
     from gateway.config.files.yaml import parse
 
     document = parse(config.read_bytes(), config.name, [])
