@@ -11,7 +11,6 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,19 +50,21 @@ class LiveProblem(Exception):
         self.setting = setting
 
 
-async def check_targets(snapshot: Snapshot) -> Sequence[LiveResult]:
-    """Check all targets at once. The results are in the order of the configuration."""
-    client = HttpClient()
+async def check_live(snapshot: Snapshot, document: YamlDocument) -> list[LiveResult]:
+    """Return one result for each target, the store, the certificate and each host. ``document``: ``gateway.yaml``."""
+    server, client, models = snapshot.server, HttpClient(), snapshot.models.values()
+    checks = [_check(model, position, client) for model in models for position in range(len(model.targets))]
     try:
-        return await asyncio.gather(
-            *[
-                _check(model, position, client)
-                for model in snapshot.models.values()
-                for position in range(len(model.targets))
-            ]
-        )
+        found = await asyncio.gather(*checks)
     finally:
         await client.aclose()
+    if snapshot.store.url:
+        found.append(await _store(snapshot.store, document))
+    if server.tls.certificate is not None:
+        found.append(_certificate(server.tls.certificate, document))
+    hosts = [host.strip("[]") for host in server.allowed_hosts if host != "*"]
+    found += await asyncio.gather(*[_host(host, server.tls.certificate, server.tls.key, document) for host in hosts])
+    return found
 
 
 async def _check(model: ModelSpec, position: int, client: HttpClient) -> LiveResult:
@@ -124,18 +125,6 @@ async def _bos(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
 
 OTHER_NAME = (62, 64)
 """OpenSSL's codes for a certificate that does not contain the host name or the IP address."""
-
-
-async def check_server(snapshot: Snapshot, document: YamlDocument) -> list[LiveResult]:
-    """Return one result for each of the store, the certificate and the hosts. ``document``: ``gateway.yaml``."""
-    server, found = snapshot.server, []
-    if snapshot.store.url:
-        found.append(await _store(snapshot.store, document))
-    if server.tls.certificate is not None:
-        found.append(_certificate(server.tls.certificate, document))
-    hosts = [host.strip("[]") for host in server.allowed_hosts if host != "*"]
-    found += await asyncio.gather(*[_host(host, server.tls.certificate, server.tls.key, document) for host in hosts])
-    return found
 
 
 async def _store(spec: StoreSpec, document: YamlDocument) -> LiveResult:
