@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
-from gateway.config.schema.names import FILE_NAME
+from gateway.config.schema.kinds import FILE_NAME
 from gateway.config.sections.policies import read_policy
 from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import BUILT_IN, read_template

@@ -112,6 +112,4 @@ def suggest(word: object, known: Iterable[object]) -> str:
     names = sorted(set(map(str, known)))
     if (meant := closest(str(word), names)) is not None:
         return f' (did you mean "{printable(meant)}"?)'
-    if 0 < len(names) <= MANY:
-        return f" (known: {listed(names)})"
-    return ""
+    return f" (known: {listed(names)})" if 0 < len(names) <= MANY else ""

@@ -90,8 +90,7 @@ def infer(reference: Reference, *, bos_text: str = "", system: bool = True) -> T
         _check_same(last, last_again, "the text after the last user message")
         _check_same(after, _pieces(reference, "suau")[1], "the text after a system message")
         around = (before, after)
-    answer_end = _end(reference, "ua")
-    begin, human_begin = _begins(front, around, answer_back, answer_end, bos_text)
+    begin, human_begin = _begins(front, around, answer_back, _end(reference, "ua"), bos_text)
     human_end = _human_end(_end(reference, "u"), last, answer_front)
     if around is not None:
         around = (around[0].removeprefix(begin), around[1].removesuffix(human_begin))

@@ -114,9 +114,8 @@ def _difference(prompt: Prompt, wanted: str | Sequence[Mapping[str, Any]]) -> st
     if isinstance(wanted, str):
         return "" if prompt.text == wanted else _text_difference(wanted, prompt.text)
     sent, expected = list(prompt.messages or ()), list(wanted)
-    if sent == expected:
-        return ""
-    return _text_difference(json.dumps(expected, ensure_ascii=False), json.dumps(sent, ensure_ascii=False))
+    texts = [json.dumps(messages, ensure_ascii=False) for messages in (expected, sent)]
+    return "" if sent == expected else _text_difference(*texts)
 
 
 def _without_answer(spec: TemplateSpec, prompt: Prompt, wanted: str | Sequence[Mapping[str, Any]]) -> str:

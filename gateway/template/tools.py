@@ -52,14 +52,10 @@ def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
     """
     names: set[str] = set()
     for number, tool in enumerate(dialogue.options.tools):
-        param = f"tools[{number}]"
-        if tool.get("type", "function") != "function":
-            raise UnsupportedParameter(
-                f"{param}.type: this model accepts only tools of type function", param=f"{param}.type"
-            )
-        name = _checked_name(_name_in(tool), f"{param}.function.name")
+        name = _checked_name(tool, f"tools[{number}]")
         if name in names:
-            raise InvalidValue(f"{param}.function.name is used by two tools", param=f"{param}.function.name")
+            param = f"tools[{number}].function.name"
+            raise InvalidValue(f"{param} is used by two tools", param=param)
         names.add(name)
     return dialogue.options.tools
 
@@ -69,7 +65,12 @@ def _name_in(tool: Mapping[str, Any]) -> Any:
     return function.get("name") if isinstance(function, Mapping) else None
 
 
-def _checked_name(name: Any, param: str) -> str:
+def _checked_name(raw: Mapping[str, Any], place: str) -> str:
+    """Return the name of the function of a tool or a call. ``place``: the place of ``raw`` in the request."""
+    if raw.get("type", "function") != "function":
+        param = f"{place}.type"
+        raise UnsupportedParameter(f"{param}: this model accepts only tools of type function", param=param)
+    name, param = _name_in(raw), f"{place}.function.name"
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InvalidValue(f"{param} must be 1 to 64 letters, digits, underscores, dots or dashes", param=param)
     return name
@@ -100,9 +101,8 @@ def choice_of(dialogue: Dialogue) -> ToolChoice:
 
 def _choice(raw: str | Mapping[str, Any]) -> ToolChoice:
     if isinstance(raw, str):
-        mode = MODES.get(raw)
-        if mode is not None:
-            return ToolChoice(mode)
+        if raw in MODES:
+            return ToolChoice(MODES[raw])
     elif raw.get("type") == "function" and isinstance(name := _name_in(raw), str):
         return ToolChoice("named", name)
     raise InvalidValue(
@@ -127,11 +127,7 @@ def calls_of(message: Message, number: int) -> tuple[ToolCall, ...]:
 
 
 def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
-    if raw.get("type", "function") != "function":
-        raise UnsupportedParameter(
-            f"{param}.type: this model accepts only tools of type function", param=f"{param}.type"
-        )
-    name = _checked_name(_name_in(raw), f"{param}.function.name")
+    name = _checked_name(raw, param)
     text = raw["function"].get("arguments", "{}")
     arguments = _object(text) if isinstance(text, str) else None
     if arguments is None:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config.files.reader import POLICIES, TEMPLATES, Files
 from gateway.config.library import Library, find_template, shipped_folder
-from gateway.config.schema.names import FILE_NAME
+from gateway.config.schema.kinds import FILE_NAME
 
 FOLDERS = (TEMPLATES, POLICIES)
 NAMES = [(kind, path.stem) for kind in FOLDERS for path in sorted(shipped_folder(kind).glob("*.yaml"))]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.config.files.yaml import parse
-from gateway.config.schema.names import FILE_NAME
+from gateway.config.schema.kinds import FILE_NAME
 from gateway.core.dialogue import Dialogue, Message, plain_messages, render_options
 from gateway.core.prompt import Prompt
 from gateway.template.lazyllm.tokens import family_names

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gateway.config.files.yaml import parse
-from gateway.config.schema.names import FILE_NAME
+from gateway.config.schema.kinds import FILE_NAME
 from gateway.core.dialogue import Dialogue, Message, plain_messages
 from gateway.core.prompt import Prompt
 from gateway.template.registry import build, run_examples

@@ -76,7 +76,7 @@ def read_config(folder: Path, max_model_len: int | None = None) -> ModelConfig:
     ]
     if "sliding_attention" in (config.get("layer_types") or ()):
         problems.append("layer_types: attention over a sliding window is not supported")
-    sizes = {key: config.get(key) for key in SIZES}
+    sizes: dict[str, Any] = {key: config.get(key) for key in SIZES}
     wrong = [key for key, size in sizes.items() if not isinstance(size, int) or size < 1]
     problems += [f"{key} must be a positive whole number" for key in wrong]
     if problems:
@@ -87,16 +87,12 @@ def read_config(folder: Path, max_model_len: int | None = None) -> ModelConfig:
     ]
     context, heads = config["max_position_embeddings"], config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    sizes["max_position_embeddings"] = context if max_model_len is None else min(context, max_model_len)
     return ModelConfig(
+        **sizes,
         model_type=config["model_type"],
-        num_hidden_layers=config["num_hidden_layers"],
-        hidden_size=config["hidden_size"],
-        intermediate_size=config["intermediate_size"],
-        num_attention_heads=heads,
         num_key_value_heads=config.get("num_key_value_heads") or heads,
         head_dim=head_dim,
-        vocab_size=config["vocab_size"],
-        max_position_embeddings=context if max_model_len is None else min(context, max_model_len),
         rms_norm_eps=config.get("rms_norm_eps", 1e-6),
         tie_word_embeddings=config.get("tie_word_embeddings", False),
         rope_frequencies=_rope_frequencies(config, head_dim),

@@ -37,12 +37,10 @@ def engine_bos_of(model: ModelSpec | None, tokens: Tokenizer | None) -> EngineBo
     def by_default(target: TargetSpec) -> bool | None:
         if target.adds_bos is not None:
             return target.adds_bos
-        usual = declared_capabilities(target).adds_bos
-        return tokenizer_adds if usual else None
+        return tokenizer_adds if declared_capabilities(target).adds_bos else None
 
     def on_request(target: TargetSpec) -> bool | None:
-        has_switch = declared_capabilities(target).bos_switch is not None
-        return tokenizer_adds if has_switch else by_default(target)
+        return tokenizer_adds if declared_capabilities(target).bos_switch is not None else by_default(target)
 
     defaults, requested = [{of(target) for target in model.targets} for of in (by_default, on_request)]
     return EngineBos(

@@ -4,5 +4,4 @@ answer        sends requests to a running gateway, for ``ask`` and ``status``
 engine        asks an engine which models it serves, for ``init`` and ``check --live``
 first_config  the text of a first ``gateway.yaml``, for ``init``
 live_check    checks the targets of a configuration, for ``check --live``
-server_check  checks the store, the certificate and the hosts, for ``check --live``
 """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from gateway.cli.connecting.engine import ServedModel
-from gateway.config.schema.names import MODEL_NAME
+from gateway.config.schema.kinds import MODEL_NAME
 from gateway.config.template_models import named_in
 
 HEADER = """\

@@ -200,8 +200,7 @@ def _verdict(template: Template, reference: Reference | None, draft: Draft) -> l
     wrong = [one for one in open_results if one.verdict in ("differs", "refused by ours")]
     same = sum(one.verdict in ("same", "refused by both") for one in open_results)
     if wrong or not same:
-        message = "\n  ".join(_failure(wrong, same, reference))
-        raise ConfigError((Problem(draft.origin, 0, "", message),))
+        raise ConfigError((Problem(draft.origin, 0, "", "\n  ".join(_failure(wrong, same, reference))),))
     return _success(results, same, left_out, reference)
 
 

@@ -15,7 +15,7 @@ from gateway.cli.chat_folders import CHAT_TEMPLATE_FILES, chat_template_in, read
 from gateway.cli.comparing.comparison import chat_template_renderer
 from gateway.cli.options import CommandError
 from gateway.config.files import yaml
-from gateway.config.schema.names import FILE_NAME
+from gateway.config.schema.kinds import FILE_NAME
 from gateway.config.sections.templates import BUILT_IN
 from gateway.core.errors import ConfigError
 from gateway.core.words import quoted

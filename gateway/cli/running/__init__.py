@@ -1,7 +1,6 @@
 """``gateway run``.
 
 run       the verb
-fields    the columns that are fields of a request
 rows      reads DATA.jsonl; each line becomes one request
 output    the output file: locked, appended to, and read again to resume
 gateways  sends requests to the gateway in this process, or to a running one

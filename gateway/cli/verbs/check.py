@@ -23,7 +23,6 @@ from gateway.cli.terminal import format_table, progress
 from gateway.core.words import counted
 
 if TYPE_CHECKING:
-    from gateway.cli.connecting.live_check import LiveResult
     from gateway.config.snapshot import Snapshot
 
 EXAMPLES = """Examples:
@@ -68,16 +67,10 @@ def command(config: Path, quiet: bool, live: bool) -> int:
 
 def _check_live(snapshot: Snapshot, config: Path, quiet: bool) -> int:
     """Ask every target, print one line for each result and then the problems, and return the exit code."""
-    from gateway.cli.connecting.live_check import check_targets
-    from gateway.cli.connecting.server_check import check_server
+    from gateway.cli.connecting.live_check import check_live
     from gateway.config.files.yaml import parse
 
-    document = parse(config.read_bytes(), config.name, [])
-
-    async def results_of_all() -> list[LiveResult]:
-        return [*await check_targets(snapshot), *await check_server(snapshot, document)]
-
-    results = asyncio.run(results_of_all())
+    results = asyncio.run(check_live(snapshot, parse(config.read_bytes(), config.name, [])))
     if not quiet:
         print(*format_table([[result.label, result.found] for result in results]), sep="\n")
     problems = [result.problem for result in results if result.problem is not None]

@@ -70,7 +70,7 @@ def _check_options(action: str, *, write: bool) -> None:
 def _new(name: str, config: Path | None) -> None:
     """Print a new key on standard error. ``config``: the configuration whose key file gets the entry, or None."""
     from gateway.config.files.key_file import with_entry
-    from gateway.config.schema.names import KEY_NAME
+    from gateway.config.schema.kinds import KEY_NAME
 
     if not KEY_NAME.fullmatch(name):
         raise CommandError(

@@ -43,6 +43,14 @@ A_PATH = re.compile(r"/[A-Za-z0-9._~%/-]*")
 A_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+FILE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+"""The allowed names of templates and policies. A name is used as a file name, so it cannot contain a path."""
+MODEL_NAME = re.compile(r"[!-~]{1,128}")
+"""The allowed names of models: printable ASCII, because headers, URL paths and metric labels contain the name."""
+KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+"""The allowed names of client keys, which appear in logs."""
+
+
 class VariableText(str):
     """The text of an environment variable, as the value of a setting."""
 
@@ -279,8 +287,7 @@ def list_of(kind: Kind) -> Kind:
             raise ValueError(f"expected a list such as [a, b], got {describe(value)}")
         return tuple(kind.read(item) for item in value)
 
-    schema = {"type": "array", "items": kind.schema}
-    return Kind(f"list of {kind.name}", read, schema=schema, write=list)
+    return Kind(f"list of {kind.name}", read, schema={"type": "array", "items": kind.schema}, write=list)
 
 
 # ---------------------------------------------------------------- addresses, secrets, dates

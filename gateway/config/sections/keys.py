@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from gateway.config.files.reader import AddProblem, Files, digest
-from gateway.config.schema.names import KEY_NAME
+from gateway.config.schema.kinds import KEY_NAME
 from gateway.config.schema.settings import KEYS_FILE
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import KeySpec

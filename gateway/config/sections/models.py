@@ -10,7 +10,7 @@ from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.aggregators import unpinned
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.config.schema.names import MODEL_NAME
+from gateway.config.schema.kinds import MODEL_NAME
 from gateway.config.sections.policies import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
 from gateway.config.sections.templates import BUILT_IN, output_form

@@ -3,5 +3,5 @@
 home        /, a page for people, its icon, and /version
 models      /v1/models
 monitoring  /health, /metrics and /status
-openapi     /openapi.json, with the schemas of answer_schemas
+openapi     /openapi.json
 """

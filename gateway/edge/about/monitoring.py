@@ -58,7 +58,5 @@ class Monitoring:
         request.reply_json(200, await self._state.status())
 
     def _authorize(self, request: HttpRequest) -> None:
-        if self._keyed:
-            caller = authenticate(self._state.stack, request)
-            if caller.models is not None:
-                raise RouteNotFound("this path shows the names of all models; send a key that allows all models")
+        if self._keyed and authenticate(self._state.stack, request).models is not None:
+            raise RouteNotFound("this path shows the names of all models; send a key that allows all models")

@@ -535,8 +535,7 @@ class Evaluator:
         return slice(*[None if one is None else self._known(one) for one in (node.lower, node.upper, node.step)])
 
     def _lambda(self, node: ast.Lambda) -> LocalFunction:
-        body = ast.copy_location(ast.Return(node.body), node.body)
-        return self._made_function("lambda", node, (body,))
+        return self._made_function("lambda", node, (ast.copy_location(ast.Return(node.body), node.body),))
 
     # ---------------------------------------------------------------- comprehensions
 

@@ -40,8 +40,7 @@ class DatasetPrompt:
         self._columns = frozenset(main.columns) - self._piece_columns
         self._has_place = spec.ice_template is not None and bool(main.ice_token)
         self._possible_answers = frozenset(possible_answers(spec))
-        shown = spec.ice_template or main
-        self._shot_columns = frozenset(shown.columns)
+        self._shot_columns = frozenset((spec.ice_template or main).columns)
         if self.makes_messages:
             self._messages = _messages_template(spec, main)
             self._shot_messages = None if spec.ice_template is None else _messages_template(spec, spec.ice_template)
