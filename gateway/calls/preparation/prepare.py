@@ -16,7 +16,7 @@ from gateway.calls.preparation.dataset_prompts import DatasetConversation, name_
 from gateway.calls.preparation.structured_output import FIELD, constrained, with_strict_call
 from gateway.calls.route import Route
 from gateway.core.call import Call
-from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, PlainMessages
+from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError
 from gateway.core.exchange import Exchange
 from gateway.core.frozen import dataclass
@@ -90,7 +90,10 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     started = time.perf_counter()
     if rendered is None and call.dataset_prompt is not None:
         rendered = render_dataset_prompt(route, call)
-    call, dialogue = _conversation(route, call, rendered)
+    dialogue = call.dialogue if rendered is None else rendered.dialogue
+    assert dialogue is not None
+    if dialogue.options is not DEFAULT_OPTIONS:
+        call, dialogue = _with_options(route, call, dialogue)
     safe = await _rendered(route, call, dialogue, rendered)
     if safe.tools:
         call = replace(call, params={**call.params, "tools": safe.tools})
@@ -130,10 +133,8 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     )
 
 
-def _conversation(route: Route, call: Call, rendered: DatasetConversation | None) -> tuple[Call, Dialogue]:
-    """Return the call and the conversation to render, with the options that the route needs."""
-    dialogue = call.dialogue if rendered is None else rendered.dialogue
-    assert dialogue is not None
+def _with_options(route: Route, call: Call, dialogue: Dialogue) -> tuple[Call, Dialogue]:
+    """Return the call and the conversation to render, after a check of the conversation's options."""
     if dialogue.options.template_kwargs and route.template.spec.jinja is None:
         _check_template_kwargs(route, dialogue.options.template_kwargs)
         call = replace(call, params={**call.params, "chat_template_kwargs": dialogue.options.template_kwargs})
