@@ -9,6 +9,5 @@ reload               reads the configuration files, and reloads them when they c
 runtime              the configuration that one process serves
 signals              SIGTERM, SIGINT and SIGHUP
 sockets              binds sockets, for one process or several workers
-status               the part of /status about the active configuration
 tls                  the certificate, and its replacement by a reload
 """

@@ -24,9 +24,9 @@ from gateway.config.sections.server import is_loopback
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.core.words import utc
-from gateway.server.status import serving_status
-from gateway.telemetry.merge import MetricsSnapshot
+from gateway.telemetry.merge import MetricsSnapshot, Values
 from gateway.telemetry.metrics import Metrics
+from gateway.version import VERSION
 
 LOG = logging.getLogger("gateway.runtime")
 
@@ -119,7 +119,7 @@ class ConfigReloader(ABC):
     async def shared_status(self) -> dict[str, Any]:
         """Return the part of ``/status`` that all workers share."""
         return {
-            **serving_status(self._active, self.known_metrics()),
+            **_serving_status(self._active, self.known_metrics()),
             "started_at": utc(self.started_at),
             "last_reload": asdict(self._last_reload),
         }
@@ -242,3 +242,32 @@ def fingerprint(snapshot: Snapshot) -> str:
             files = () if path is None else (path, *path.glob("*")) if path.is_dir() else (path,)
             found += [f"{file} {file_state(file)}" for file in sorted(files)]
     return "\n".join(found)
+
+
+def _serving_status(snapshot: Snapshot, metrics: MetricsSnapshot) -> dict[str, Any]:
+    """Return what is served, and the targets that calls avoid. Addresses and keys are left out.
+
+    ``metrics``: those of all processes. A target is avoided if any process avoids it.
+    """
+    avoided = {labels for labels, (processes,) in metrics.series["gateway_circuit_open"].items() if processes}
+    return {
+        "version": VERSION,
+        "revision": snapshot.revision,
+        "workers": _total(metrics.series["gateway_workers"]),
+        "running_calls": _total(metrics.series["gateway_in_flight"]),
+        "models": [
+            {
+                "name": model.name,
+                "template": model.template.name,
+                "policy": model.policy.name,
+                "targets": [
+                    {"name": target.label, "avoided": (model.name, target.label) in avoided} for target in model.targets
+                ],
+            }
+            for model in snapshot.models.values()
+        ],
+    }
+
+
+def _total(gauge: Values) -> int:
+    return int(sum(value for (value,) in gauge.values()))

@@ -116,7 +116,6 @@ class Runtime(ConfigReloader):
         self._tasks = [asyncio.create_task(run) for run in [*runs, stack.limiter.store.keep_open()]]
 
     async def exposition(self) -> bytes:
-        """Return the body of ``/metrics``."""
         return self.metrics.exposition()
 
     async def status(self) -> dict[str, Any]:

@@ -88,7 +88,6 @@ class WorkerRuntime(Runtime):
         return body
 
     async def shared_status(self) -> dict[str, Any]:
-        """Return the part of ``/status`` that all workers share."""
         body: dict[str, Any] = await self._ask_supervisor("status")
         return body
 

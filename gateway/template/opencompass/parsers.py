@@ -215,9 +215,13 @@ class APIParser(_Parser):
         return place
 
     def _message(self, role: Role) -> dict[str, Any]:
-        text = f"{role.get('begin', '')}{role.get('prompt', '')}{role.get('end', '')}"
-        # Content parts (``prompt_mm``, AISBench) are not changed.
-        return {"role": role["api_role"], "prompt": role.get("prompt_mm", text)}
+        return {"role": role["api_role"], "prompt": self.prompt(role)}
+
+    def prompt(self, role: Role) -> Any:
+        """Return the message's content. Content parts (``prompt_mm``, AISBench) are not changed."""
+        if "prompt_mm" in role:
+            return role["prompt_mm"]
+        return f"{role.get('begin', '')}{role.get('prompt', '')}{role.get('end', '')}"
 
 
 class UndefinedRole(TemplateError):
