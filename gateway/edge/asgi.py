@@ -58,9 +58,11 @@ class AsgiRequest(HttpRequest):
 
     @property
     def root_path(self) -> str:
+        """The path where the application is mounted. See ``HttpRequest.root_path``."""
         return self._root_path
 
     async def body(self, limit: int) -> bytes:
+        """Read the whole body. See ``HttpRequest.body``."""
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await self._read(limit)
@@ -70,11 +72,13 @@ class AsgiRequest(HttpRequest):
         return body
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
+        """Queue a whole answer. See ``HttpRequest.reply``."""
         if not self.complete:
             self.start(status, headers + b"content-length: %d\r\n" % len(body))
             self.end(b"" if self.method == "HEAD" else body)
 
     def start(self, status: int, headers: bytes) -> None:
+        """Queue the head of a stream. See ``HttpRequest.start``."""
         self.status = status
         block = b"x-request-id: %b\r\nopenai-version: 2020-10-01\r\n%b%b" % (
             self.request_id.encode("ascii"), self.extra_headers, headers,
@@ -94,6 +98,7 @@ class AsgiRequest(HttpRequest):
             raise ClientStalled from None
 
     def end(self, last: bytes = b"") -> None:
+        """Queue the last part of a stream. See ``HttpRequest.end``."""
         if not self.complete:
             self._queued.append({"type": "http.response.body", "body": last, "more_body": False})
             self.complete = True

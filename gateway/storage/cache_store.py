@@ -96,6 +96,7 @@ class ThreadStore(CacheStore):
         self._failing = False
 
     async def get(self, key: bytes) -> StoredAnswer | None:
+        """Return the answer for a key, or None. See ``CacheStore.get``."""
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, self._get, key)
@@ -104,6 +105,7 @@ class ThreadStore(CacheStore):
             raise StoreFailed from error
 
     async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
+        """Store an answer. See ``CacheStore.put``."""
         if self._given - self._done >= MAX_WAITING_ANSWERS:
             return
         loop, oldest = asyncio.get_running_loop(), math.inf if replace else answer.created - ttl
@@ -115,6 +117,7 @@ class ThreadStore(CacheStore):
         await asyncio.wait([written], timeout=LOOK_UP_SECONDS)
 
     async def aclose(self) -> None:
+        """Write the waiting answers, and close the store. See ``CacheStore.aclose``."""
         self._thread.submit(self._release)
         await asyncio.to_thread(self._thread.shutdown)
 

@@ -54,6 +54,7 @@ class RedisStore(CacheStore):
         self._writing: set[asyncio.Task[None]] = set()
 
     async def get(self, key: bytes) -> StoredAnswer | None:
+        """Return the answer for a key, or None. See ``CacheStore.get``."""
         try:
             async with asyncio.timeout(self._seconds):
                 # A longer value is read in part, and is then not valid.
@@ -69,6 +70,7 @@ class RedisStore(CacheStore):
         return read_answer(created, data) if len(data) < LARGE else await asyncio.to_thread(read_answer, created, data)
 
     async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
+        """Store an answer. See ``CacheStore.put``."""
         if len(self._writing) < MAX_WAITING_ANSWERS:
             task = asyncio.get_running_loop().create_task(self._put(key, answer, ttl, replace))
             self._writing.add(task)
@@ -76,6 +78,7 @@ class RedisStore(CacheStore):
             await asyncio.wait([task], timeout=self._seconds)
 
     async def aclose(self) -> None:
+        """Write the waiting answers, and close the connections. See ``CacheStore.aclose``."""
         await asyncio.gather(*self._writing)
         await self._server.aclose()
 

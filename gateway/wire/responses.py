@@ -133,6 +133,7 @@ class ChoicesWriter(ResponseWriter):
         """True: ``_prompt_fields`` have been taken from a choice."""
 
     def whole(self, completion: Completion) -> dict[str, Any]:
+        """Return the body of an answer that is not streamed. See ``ResponseWriter.whole``."""
         body: dict[str, Any] = {
             **self._head,
             "object": self.whole_object,
@@ -148,6 +149,7 @@ class ChoicesWriter(ResponseWriter):
         return body
 
     def frames(self, events: Sequence[Event]) -> bytes:
+        """Return the stream events for a batch. See ``ResponseWriter.frames``."""
         parts: list[bytes] = []
         for event in events:
             if (

@@ -70,6 +70,7 @@ class LocalGateway(GatewayClient):
         self._app = app
 
     async def post(self, path: str, body: bytes) -> HttpAnswer:
+        """Pass a request to the application, and return the answer. See ``GatewayClient.post``."""
         request = LocalRequest(path, body)
         await self._app(request)
         if not request.complete:
@@ -98,16 +99,20 @@ class LocalRequest(HttpRequest):
         raise body_too_large(limit)
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
+        """Keep a whole answer. See ``HttpRequest.reply``."""
         self.start(status, headers)
         self.end(body)
 
     def start(self, status: int, headers: bytes) -> None:
+        """Keep the status and headers of a stream. See ``HttpRequest.start``."""
         self.status, self.head = status, self.extra_headers + headers
 
     async def write(self, frames: bytes, seconds: float) -> None:
+        """Keep a part of a stream. See ``HttpRequest.write``."""
         self.parts.append(frames)
 
     def end(self, last: bytes = b"") -> None:
+        """Keep the last part of a stream. See ``HttpRequest.end``."""
         self.parts.append(last)
         self.complete = True
 
@@ -155,6 +160,7 @@ class RemoteGateway(GatewayClient):
         self._endpoint = cache(lambda path: self.client.endpoint(self._root + path, headers))
 
     async def post(self, path: str, body: bytes) -> HttpAnswer:
+        """Send a request over HTTP, and return the answer. See ``GatewayClient.post``."""
         try:
             async with asyncio.timeout(self._timeout):
                 http = await self._endpoint(path).post_idempotent(body)

@@ -67,6 +67,7 @@ class Http1Request(HttpRequest):
     # ---------------------------------------------------------------- the body
 
     async def body(self, limit: int) -> bytes:
+        """Read the whole body. See ``HttpRequest.body``."""
         self.limit = limit
         if self.size > limit:
             raise body_too_large(limit)
@@ -107,6 +108,7 @@ class Http1Request(HttpRequest):
     # ---------------------------------------------------------------- the answer
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
+        """Send a whole answer. See ``HttpRequest.reply``."""
         if self.complete:
             return
         self.status = status
@@ -126,6 +128,7 @@ class Http1Request(HttpRequest):
         connection.done(self)
 
     def start(self, status: int, headers: bytes) -> None:
+        """Start a stream. See ``HttpRequest.start``."""
         self.status = status
         state = self._connection.state
         self._chunked = not self.http10 and self.method != "HEAD"
@@ -138,6 +141,7 @@ class Http1Request(HttpRequest):
         )  # fmt: skip
 
     async def write(self, frames: bytes, seconds: float) -> None:
+        """Send a part of a stream. See ``HttpRequest.write``."""
         if not frames:
             return
         connection = self._connection
@@ -149,9 +153,11 @@ class Http1Request(HttpRequest):
 
     @property
     def can_try_write(self) -> bool:
+        """True: ``try_write`` may be used. See ``HttpRequest.can_try_write``."""
         return self._chunked and self._head is None
 
     def try_write(self, frames: bytes) -> bool:
+        """Send a part of a stream without waiting. See ``HttpRequest.try_write``."""
         connection = self._connection
         if connection.drained is not None:
             return False
@@ -160,6 +166,7 @@ class Http1Request(HttpRequest):
         return True
 
     def end(self, last: bytes = b"") -> None:
+        """End a stream with its last part. See ``HttpRequest.end``."""
         if self.complete:
             return
         framed = self._framed(last)
@@ -168,6 +175,7 @@ class Http1Request(HttpRequest):
         self._connection.done(self)
 
     def abort(self) -> None:
+        """Close the connection without completing the answer. See ``HttpRequest.abort``."""
         self._connection.abort()
 
     def _framed(self, frames: bytes) -> bytes:

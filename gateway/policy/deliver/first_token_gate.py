@@ -51,6 +51,7 @@ class GatedStream(LayerStream):
 
     @property
     def exhausted(self) -> bool:
+        """Return whether no events are left. See ``Events.exhausted``."""
         return self._events.exhausted and not self._held
 
     def next_batch(self) -> Coroutine[Any, Any, Sequence[Event]]:

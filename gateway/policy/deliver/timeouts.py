@@ -112,6 +112,7 @@ class _TimedStream(LayerStream):
             self._deadline.translate(error)
 
     async def next_batch(self) -> Sequence[Event]:
+        """Return the next events. See ``Events.next_batch``."""
         self._resume()
         try:
             batch = await self._events.next_batch()

@@ -35,6 +35,7 @@ class ResponsesApiWriter(ResponseWriter):
         """The number of events written so far."""
 
     def repeat_request(self, echo: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+        """Store the request fields that the response repeats. See ``ResponseWriter.repeat_request``."""
         self._repeated = {
             **echo,
             **{name: params.get(name, default) for name, default in OPENAI_DEFAULTS.items()},
