@@ -284,7 +284,6 @@ UNSUPPORTED_VALUES: dict[str, list[Any]] = {
     "functions": [[{"name": "f"}]],
     "tool_choice": ["required", {"type": "function"}],
     "function_call": [{"name": "f"}],
-    "response_format": [{"type": "json_object"}, {"type": "json_schema"}],
     "modalities": [["text", "audio"]],
     "service_tier": ["flex"],
     "store": [True],
@@ -307,6 +306,11 @@ def test_a_field_with_a_neutral_value_is_left_out_with_a_notice(name: str, value
     effective = text(max_tokens=1, **{name: value})
     assert dict(effective.params) == {"max_tokens": 1}
     assert effective.notices == (Notice("omitted_parameter", name),)
+
+
+def test_a_response_format_is_kept_for_the_engines_constraint() -> None:
+    form = {"type": "json_object"}
+    assert text(max_tokens=1, response_format=form).params == {"max_tokens": 1, "response_format": form}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from gateway.calls.route import Route
 from gateway.core.answer_markers import Thinking
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import InvalidValue, UnsupportedParameter
+from gateway.core.errors import InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import AnswerFormat, Exchange
 from gateway.core.prompt import Notice
 from gateway.stream.json_schema.limits import check_limits
@@ -68,8 +68,13 @@ async def constrained(
         wanted = _call_format(dialogue, CALL_KEYS[route.output_parsing.parser])
     else:
         return exchange
-    constraints(route, wanted, exchange.params)
-    await route.schemas.check_schema(wanted)
+    try:
+        constraints(route, wanted, exchange.params)
+        await route.schemas.check_schema(wanted)
+    except RequestError as error:
+        if wanted.call_key:  # the schema was made of the tools
+            error.param = "tools"
+        raise
     return replace(exchange, answer_format=wanted)
 
 
