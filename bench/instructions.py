@@ -1,0 +1,244 @@
+"""Instructions of one call, counted by valgrind's callgrind: ``python -m bench.instructions``.
+
+Seconds vary by a factor of two on shared machines, instructions by less than 1 %. The gateway runs in Debian's Python
+with fixed hashes, without its periodic tasks, against an engine in this process, and is counted after a warm-up. The
+limits are in ``instructions.json``, by the version of Python. A count of more than 2 % above its limit is an error: a
+change that needs more writes new limits (``--write``) and gives the reason in its commit.
+
+Exit codes: 0, 1 if a count is too high, 3 if valgrind or Debian's Python is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMITS = Path(__file__).with_suffix(".json")
+PYTHON = "/usr/bin/python3.11"
+TOLERANCE = 1.02
+WARM_UP = 50
+SHORT_STREAM, LONG_STREAM = 20, 220
+"""The numbers of events of two streams, whose difference is the cost of the events alone."""
+PAUSE = 0.01
+"""Seconds between two writes of the engine, so that the gateway reads each of them by itself."""
+CONFIG = """
+models:
+  m: {{template: chatml, targets: [{{speaks: completions, url: "http://127.0.0.1:{port}/v1", model: m}}]}}
+"""
+CHUNK = (
+    '{"id":"c","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":%s,"finish_reason":%s}]}'
+)
+ANSWER = (
+    b'{"id":"c","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":"The answer is 2.",'
+    b'"finish_reason":"stop","logprobs":null}],"usage":{"prompt_tokens":12,"completion_tokens":5,"total_tokens":17}}'
+)
+TURNS = [{"role": ("user", "assistant")[at % 2], "content": f"{at}: What is 17 plus 25?"} for at in range(199)]
+QUESTION = [{"role": "user", "content": "What is 1+1? Answer in one sentence."}]
+
+
+def main() -> int:
+    """Count all cases and compare them with the limits."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the counts as the new limits")
+    parser.add_argument("--serve", metavar="FOLDER", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(Path(given.serve)))
+        return 0
+    for tool in ("valgrind", "callgrind_control", PYTHON):
+        if shutil.which(tool) is None:
+            print(
+                f"instructions are not counted: {tool} is missing (apt-get install valgrind python3)", file=sys.stderr
+            )
+            return 3
+    version = subprocess.check_output([PYTHON, "-c", "import platform; print(platform.python_version())"], text=True)
+    return _report(_count_all(), version.strip(), write=given.write)
+
+
+def _report(counts: dict[str, int], version: str, *, write: bool) -> int:
+    """Print the counts beside their limits. Returns the exit code."""
+    all_limits: dict[str, dict[str, int]] = json.loads(LIMITS.read_text()) if LIMITS.exists() else {}
+    limits = all_limits.get(version, {})
+    print(f"instructions, Python {version}")
+    for name, count in counts.items():
+        ratio = f"{count / limits[name]:.3f} of {limits[name]:,}" if name in limits else "no limit"
+        print(f"  {name:<34}{count:>12,}   {ratio}")
+    if write:
+        LIMITS.write_text(json.dumps({**all_limits, version: counts}, indent=2) + "\n")
+        return 0
+    high = [name for name, count in counts.items() if name in limits and count > TOLERANCE * limits[name]]
+    for name in high:
+        print(f"{name}: more than 2 % above its limit in {LIMITS.name}", file=sys.stderr)
+    return int(bool(high))
+
+
+def _count_all() -> dict[str, int]:
+    """Return the instructions of each case."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, engine = Path(name), _Engine()
+        (folder / "gateway.yaml").write_text(CONFIG.format(port=engine.port))
+        server = subprocess.Popen(
+            ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/counts",
+             PYTHON, "-m", "bench.instructions", "--serve", name],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0",
+                 "PYTHONPATH": f"{ROOT}:{sysconfig.get_paths()['purelib']}"},
+        )  # fmt: skip
+        try:
+            assert server.stdout is not None
+            gateway = _Gateway(int(server.stdout.readline()), server.pid, folder)
+            return _cases(gateway)
+        finally:
+            server.kill()
+            server.wait()
+
+
+def _cases(gateway: _Gateway) -> dict[str, int]:
+    large = [{"role": "user", "content": "All work and no play. " * 47_662}]
+    for _ in range(WARM_UP):
+        gateway.ask(QUESTION)
+    for messages in (TURNS, large):
+        gateway.ask(messages)
+    for burst in (1, 7):
+        gateway.ask(QUESTION, SHORT_STREAM * burst, burst)
+    _control(gateway.pid, "--instr=on")
+    return {
+        "a plain answer": gateway.count(lambda: gateway.ask(QUESTION), 100),
+        "199 messages": gateway.count(lambda: gateway.ask(TURNS), 20),
+        "a prompt of 1 MB": gateway.count(lambda: gateway.ask(large), 5),
+        "a streamed event, one a read": _event(gateway, 1),
+        "a streamed event, seven a read": _event(gateway, 7),
+    }
+
+
+def _event(gateway: _Gateway, burst: int) -> int:
+    counts = [gateway.count(lambda n=events * burst: gateway.ask(QUESTION, n, burst), 3)  # type: ignore[misc]
+              for events in (SHORT_STREAM, LONG_STREAM)]  # fmt: skip
+    return (counts[1] - counts[0]) // ((LONG_STREAM - SHORT_STREAM) * burst)
+
+
+class _Gateway:
+    """The gateway under callgrind."""
+
+    def __init__(self, port: int, pid: int, folder: Path) -> None:
+        self.pid = pid
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        self._folder = folder
+
+    def ask(self, messages: list[dict[str, str]], events: int = 0, burst: int = 1) -> None:
+        """Send a chat request. ``events``: the number of events of a stream, ``burst`` in each write; 0: no stream."""
+        body: dict[str, Any] = {"model": "m", "messages": messages, "temperature": 0.7}
+        if events:
+            body |= {"stream": True, "max_tokens": events, "seed": burst}
+        self._connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
+        response = self._connection.getresponse()
+        answer = response.read()
+        if response.status != 200 or b'"error"' in answer:
+            raise RuntimeError(answer.decode())
+
+    def count(self, step: Callable[[], None], times: int) -> int:
+        """Return the instructions of one step."""
+        step()
+        _control(self.pid, "--zero")
+        for _ in range(times):
+            step()
+        before = set(self._folder.glob("counts.*"))
+        _control(self.pid, "--dump")
+        (dump,) = set(self._folder.glob("counts.*")) - before
+        found = re.search(r"^(?:totals|summary): (\d+)", dump.read_text(errors="replace"), re.MULTILINE)
+        assert found is not None
+        return int(found[1]) // times
+
+
+def _control(pid: int, command: str) -> None:
+    subprocess.run(["callgrind_control", command, str(pid)], check=True, capture_output=True)
+    time.sleep(0.2)
+
+
+class _Engine:
+    """An engine on a free port: a fixed answer, or a stream of ``max_tokens`` events, ``seed`` in each write."""
+
+    def __init__(self) -> None:
+        ready = threading.Event()
+        threading.Thread(target=lambda: asyncio.run(self._run(ready)), daemon=True).start()
+        ready.wait()
+
+    async def _run(self, ready: threading.Event) -> None:
+        server = await asyncio.start_server(self._answer, "127.0.0.1", 0, limit=4 * 1024 * 1024)
+        self.port = server.sockets[0].getsockname()[1]
+        ready.set()
+        await server.serve_forever()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await _head(reader):
+            length = re.search(rb"content-length: (\d+)", head)
+            body = json.loads(await reader.readexactly(int(length[1]) if length else 0))
+            if not body["stream"]:
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
+                )
+                writer.write(ANSWER)
+                continue
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+            for _ in range(body["max_tokens"] // body["seed"]):
+                _send(writer, [CHUNK % ('" token"', "null")] * body["seed"])
+                await asyncio.sleep(PAUSE)
+            _send(writer, [CHUNK % ('""', '"stop"'), "[DONE]"])
+            writer.write(b"0\r\n\r\n")
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    """Return the head of the next request in lower case; empty if the gateway has closed the connection."""
+    with suppress(asyncio.IncompleteReadError):
+        return (await reader.readuntil(b"\r\n\r\n")).lower()
+    return b""
+
+
+def _send(writer: asyncio.StreamWriter, events: list[str]) -> None:
+    data = "".join([f"data: {event}\n\n" for event in events]).encode()
+    writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+
+async def _serve(folder: Path) -> None:
+    """Serve a configuration without periodic tasks, and print the port."""
+    from gateway.edge.app import App
+    from gateway.edge.http1.server import HttpServer
+    from gateway.server.reload import ConfigLoader
+    from gateway.server.runtime import Runtime
+    from gateway.server.sockets import bind
+    from gateway.telemetry.log_writer import log_to_stderr
+
+    log_to_stderr("info", "text", lambda: None)
+    loader = ConfigLoader(folder / "gateway.yaml", {})
+    runtime = Runtime(loader)
+    runtime.open(loader.load())
+    bound = bind("127.0.0.1", 0)
+    bound.listen()
+    app = App(runtime.state)
+    server = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
+    await server.open([bound], None)
+    print(bound.getsockname()[1], flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
