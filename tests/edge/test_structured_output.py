@@ -225,6 +225,12 @@ def test_the_explanation_and_render_show_the_format(served: Gateway) -> None:
     assert rendered["constraint"] == answered["constraint"] == {"vllm/0": SENT["vllm"]}
 
 
+def test_an_error_of_a_response_names_the_field_of_responses(served: Gateway) -> None:
+    form = {"type": "json_schema", "name": "a", "schema": {"type": "sum"}}
+    answer = served.http.post("/v1/responses", json={"model": "vllm", "input": "hi", "text": {"format": form}})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "text.format.schema.type")
+
+
 def test_text_is_no_constraint(served: Gateway, up: FaultyUpstream) -> None:
     answer = served.chat("ignores", response_format={"type": "text"})
     assert answer.json()["choices"][0]["message"]["content"] == PROSE

@@ -60,7 +60,8 @@ async def constrained(
     Raises ``RequestError`` if the format is invalid, if a target cannot constrain its answer, or if another field of
     the request contradicts the format.
     """
-    wanted = read_answer_format(exchange.params[FIELD]) if FIELD in exchange.params else None
+    param = "text.format" if call.echo else FIELD  # the client's name for the field
+    wanted = read_answer_format(exchange.params[FIELD], param) if FIELD in exchange.params else None
     if wanted is not None:
         wanted = _checked(route, call, dialogue, exchange, parsing, wanted)
     elif dialogue.options.json_call:
@@ -70,7 +71,7 @@ async def constrained(
         return exchange
     try:
         constraints(route, wanted, exchange.params)
-        await route.schemas.check_schema(wanted)
+        await route.schemas.check_schema(wanted, param)
     except RequestError as error:
         if wanted.call_key:  # the schema was made of the tools
             error.param = "tools"
