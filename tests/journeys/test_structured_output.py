@@ -122,19 +122,21 @@ def test_an_engine_that_ignores_the_schema_raises_an_error_of_the_sdk(world: Wor
     assert isinstance(caught.value, openai.InternalServerError) is not stream  # a stream began with status 200
 
 
-def test_a_stream_of_prose_fails_in_the_sdks_own_parser(world: World) -> None:
-    with pytest.raises(ValueError, match="expected value at line 1 column 1"):
-        world.parse("prose", True, response_format=Report)
+@whole_and_stream
+def test_an_engine_that_answers_with_prose_raises_an_error_of_the_sdk(world: World, stream: bool) -> None:
+    for ask in (partial(world.parse, response_format=Report), world.respond):
+        with pytest.raises(openai.InternalServerError, match=f"{IGNORED}: the text begins with") as caught:
+            ask("prose", stream)
+        assert (caught.value.status_code, caught.value.code) == (502, "upstream_ignored_parameter")
 
 
-@pytest.mark.parametrize("model", ["other-form", "prose"])
-def test_an_engine_that_ignores_the_schema_of_a_response_raises_an_error(world: World, model: str) -> None:
+def test_an_engine_that_ignores_the_schema_of_a_response_raises_an_error(world: World) -> None:
     with pytest.raises(openai.InternalServerError, match=IGNORED) as caught:
-        world.respond(model, False)
+        world.respond("other-form", False)
     assert (caught.value.status_code, caught.value.code) == (502, "upstream_ignored_parameter")
     with pytest.raises(RuntimeError, match=r"Didn't receive a `response\.completed` event"):
-        world.respond(model, True)
-    with world.client.responses.stream(model=model, input="hi", text_format=Report) as events:
+        world.respond("other-form", True)
+    with world.client.responses.stream(model="other-form", input="hi", text_format=Report) as events:
         last = list(events)[-1]
     assert last.type == "response.failed"
     assert last.response.error is not None
