@@ -49,6 +49,9 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
     rows = [(engine, "chatml", up.url(f"constrained-{engine}"), engine) for engine in ENGINES]
     rows += [
         ("ignores", "chatml", up.url("constraint-ignored"), "vllm"),
+        ("other-form", "chatml", up.url("constraint-ignored", text='{"sum": 3}'), "vllm"),
+        ("held-back", "chatml", up.url("constraint-ignored", text="S<b>ure", size=2), "vllm"),
+        ("prose-cut", "chatml", up.url("constraint-ignored", cut=4), "vllm"),
         ("cut", "chatml", up.url("constrained-vllm", cut=4), "vllm"),
         ("unknown", "chatml", up.url("constrained-vllm"), "openai"),
         ("tools", "chatml-tools", up.url("constrained-vllm"), "vllm"),
@@ -132,10 +135,27 @@ def test_an_engine_that_ignores_the_schema_is_an_error(served: Gateway, model: s
 
 
 def test_an_engine_that_ignores_the_schema_ends_a_stream_with_an_error(served: Gateway) -> None:
-    events = streamed(served, "ignores", response_format=FORMAT)
-    assert content(events) == PROSE
+    events = streamed(served, "other-form", response_format=FORMAT)
+    assert content(events) == '{"sum": 3}'
     assert events[-1]["error"]["code"] == "upstream_ignored_parameter"
     assert not any(choice.get("finish_reason") for event in events[:-1] for choice in event["choices"])
+
+
+@pytest.mark.parametrize("model", ["ignores", "held-back", "prose-cut"])
+@pytest.mark.parametrize("form", [FORMAT, {"type": "json_object"}], ids=["schema", "object"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_an_answer_that_begins_with_prose_is_an_error_before_any_text_is_sent(
+    served: Gateway, model: str, form: dict[str, Any], stream: bool
+) -> None:
+    error = served.chat(model, response_format=form, stream=stream)
+    assert (error.status_code, error.json()["error"]["code"]) == (502, "upstream_ignored_parameter")
+    assert 'the text begins with "S"' in error.json()["error"]["message"]
+
+
+def test_a_schema_of_any_type_may_begin_with_any_value(served: Gateway) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "any", "schema": {"enum": [None, "x", 7, [1]]}}}
+    assert json.loads(content(streamed(served, "vllm", response_format=form))) in [None, "x", 7, [1]]
+    assert served.chat("ignores", response_format=form, stream=True).status_code == 502
 
 
 def test_each_choice_is_validated(served: Gateway) -> None:

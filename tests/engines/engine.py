@@ -55,7 +55,7 @@ class Engine:
     """Of ``stream_usage`` and ``context_check``: an answer comes without it."""
     refusals: Mapping[str, str] = field(default_factory=dict)
     """The gateway's error code for what cannot be had: ``logprobs``, ``token_ids`` (as a prompt), ``unknown_model``,
-    ``completions`` (prompts that are no messages)."""
+    ``completions`` (prompts that are no messages), ``json_schema`` (a constrained answer)."""
 
     def is_installed(self, engines: Path) -> bool:
         return self.packages is None or self.packages.is_installed(engines / self.name)
@@ -169,6 +169,8 @@ def _vllm(bin_folder: Path, port: int) -> list[str]:
         *(f"{bin_folder}/python", "-m", "vllm.entrypoints.openai.api_server", "--model", str(MODEL)),
         *("--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port), "--max-model-len", "512"),
         *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "8"),
+        # The demo model would fill a constrained answer with blanks.
+        *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
     ]
 
 

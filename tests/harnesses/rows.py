@@ -1,4 +1,4 @@
-"""The rows of the table, in the order of the documentation."""
+"""The rows of the two tables, in the order of the documentation."""
 
 from __future__ import annotations
 
@@ -6,3 +6,5 @@ from tests.harnesses.clients import ais_bench, evalscope, guidellm, inspect_ai, 
 
 MODULES = (sdks, inspect_ai, lm_eval, evalscope, promptfoo, opencompass, ais_bench, guidellm)
 ROWS = {client.name: client for module in MODULES for client in module.CLIENTS}
+OBJECT_ROWS = {client.name: client for client in sdks.OBJECTS}
+"""The clients that ask for objects of a type (``--objects``)."""

@@ -7,14 +7,15 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.engines.engine import Engine
 from tests.harnesses.client import CONFIGS, Client, Job
-from tests.harnesses.engines import COLUMNS
-from tests.harnesses.rows import ROWS
+from tests.harnesses.engines import COLUMNS, OBJECT_COLUMNS
+from tests.harnesses.rows import OBJECT_ROWS, ROWS
 from tests.harnesses.sums import rows
 from tests.serving import ROOT, Gateway, gateway
 
@@ -24,7 +25,9 @@ JOB = Job("http://127.0.0.1:8000/v1", "demo", "demo/model", bin="BIN")
 CONFIGURATION = re.compile(r"```yaml\n# gateway\.yaml\n(.*?)```", re.DOTALL)
 REQUEST = re.compile(r"^`POST (/\S+)`:\n\n```json\n(.*?)```", re.MULTILINE | re.DOTALL)
 
-each_client = pytest.mark.parametrize("client", ROWS.values(), ids=ROWS)
+CLIENTS = {**ROWS, **OBJECT_ROWS}
+
+each_client = pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 
 
 def assignments(variables: dict[str, str]) -> str:
@@ -65,12 +68,19 @@ def test_each_guide_has_a_client() -> None:
     assert set(GUIDES) == {client.guide for client in ROWS.values()}
 
 
-def test_the_table_has_a_row_for_each_client_and_a_column_for_each_engine() -> None:
-    table = TABLE[TABLE.index("| Client |") :].splitlines()
+@pytest.mark.parametrize(
+    ("number", "clients", "engines"),
+    [(1, ROWS, COLUMNS), (2, OBJECT_ROWS, OBJECT_COLUMNS)],
+    ids=["sums", "objects"],
+)
+def test_a_table_has_a_row_for_each_client_and_a_column_for_each_engine(
+    number: int, clients: Mapping[str, Client], engines: Mapping[str, Engine]
+) -> None:
+    table = TABLE.split("| Client |")[number].splitlines()
     columns = [cell.strip() for cell in table[0].strip("|").split("|")]
-    assert columns[1:] == [engine.title for engine in COLUMNS.values()]
-    names = [line.split("|")[1].strip() for line in table[2 : 2 + len(ROWS)]]
-    assert names == [f"[{client.title}](harnesses/{client.guide}.md)" for client in ROWS.values()]
+    assert columns == [engine.title for engine in engines.values()]
+    names = [line.split("|")[1].strip() for line in table[2 : 2 + len(clients)]]
+    assert names == [f"[{client.title}](harnesses/{client.guide}.md)" for client in clients.values()]
 
 
 @pytest.fixture(scope="module", params=["eval", "production"])

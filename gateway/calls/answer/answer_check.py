@@ -9,13 +9,21 @@ from collections.abc import Sequence, Set
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter
 from gateway.core.events import Delta, Event, Finish
 from gateway.core.exchange import AnswerFormat
+from gateway.core.words import quoted
 from gateway.stream.json_schema.checker import SchemaChecker
+
+BLANKS = " \t\n\r"
+"""What JSON allows before a value."""
+OPENINGS = '{["-0123456789tfn'
+"""The first characters of JSON values."""
 
 
 class AnswerCheck:
     """The text of each choice, which is validated when the choice ends.
 
-    An answer that did not end by itself, for example at the token limit, is not validated, and gets a notice.
+    An answer that begins with prose is invalid at once: a stream can still get an error status, and clients that parse
+    each piece get the error instead of text that they cannot parse. An answer that did not end by itself, for example
+    at the token limit, is not validated, and gets a notice.
     """
 
     def __init__(
@@ -28,6 +36,10 @@ class AnswerCheck:
         self._client_stops = client_stops
         self._field = "tools" if wanted.call_key else "response_format"
         self._texts: defaultdict[int, list[str]] = defaultdict(list)
+        is_object = wanted.schema is None or wanted.schema.get("type") == "object"
+        self._openings = "{" if is_object else OPENINGS
+        self._begun: set[int] = set()
+        """The choices whose first character has been checked."""
         self.failure: UpstreamError | None = None
         """The error that ends the answer. It is raised after the events that ``read`` has returned with it."""
 
@@ -35,12 +47,24 @@ class AnswerCheck:
         """Return the batch; if an answer is invalid, only the events before its end."""
         for at, event in enumerate(batch):
             if isinstance(event, Delta):
-                self._texts[event.index].append(self._text(event))
+                text = self._text(event)
+                self._texts[event.index].append(text)
+                self.failure = self._check_opening(event.index, text)
             elif isinstance(event, Finish):
                 self.failure = await self._check(event)
-                if self.failure is not None:
-                    return batch[:at]
+            if self.failure is not None:
+                return batch[:at]
         return batch
+
+    def _check_opening(self, index: int, text: str) -> UpstreamError | None:
+        """Return the error for a choice whose first character cannot begin the JSON. Each choice is checked once."""
+        if index in self._begun or self._wanted.call_key or self._client_stops:
+            return None
+        first = text.lstrip(BLANKS)[:1]
+        if not first:
+            return None
+        self._begun.add(index)
+        return None if first in self._openings else self._ignored(f": the text begins with {quoted(first)}")
 
     def _text(self, delta: Delta) -> str:
         """Return the text to validate: the content, or the name and the arguments of a tool call."""
@@ -64,12 +88,14 @@ class AnswerCheck:
             if problem is None:
                 return None
             if not self._client_stops or finish.matched not in (None, *self._client_stops):
-                return UpstreamIgnoredParameter(
-                    f"the model's server ignored {self._field}, or a stop ended the answer too early: {problem}. Check "
-                    "the engine that the target names; if it is vLLM or SGLang, start it without --reasoning-parser, "
-                    "which switches the constraint off",
-                    param=self._field,
-                )
+                return self._ignored(f", or a stop ended the answer too early: {problem}")
             reason = "client's stop"
         self._notices.append(f"answer_unchecked: choices[{finish.index}]={reason}")
         return None
+
+    def _ignored(self, problem: str) -> UpstreamError:
+        return UpstreamIgnoredParameter(
+            f"the model's server ignored {self._field}{problem}. Check the engine that the target names; if it is vLLM "
+            "or SGLang, start it without --reasoning-parser, which switches the constraint off",
+            param=self._field,
+        )

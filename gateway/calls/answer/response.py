@@ -164,8 +164,10 @@ class ResponseStream:
     async def take_pending(self) -> Sequence[Event]:
         """Return the text that is still held back when a call fails, without finish events.
 
-        No other method may be called afterwards.
+        Nothing if the answer is invalid. No other method may be called afterwards.
         """
+        if self._answer_check is not None and self._answer_check.failure is not None:
+            return ()
         pending, processed = self._pending, () if self._in_thread is None else await self._in_thread
         held = [event for event in (*pending, *processed, *await self._flush()) if not isinstance(event, Finish)]
         self._timeline.events_received(held)

@@ -1,7 +1,12 @@
-"""SDKs and libraries: each runs a script of ``configs``, which asks every sum and prints the score."""
+"""SDKs and libraries: each runs a script of ``configs``, which asks every sum and prints the score.
+
+``OBJECTS`` are those that ask for objects of a type: their score is the share of answers that are one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.engines.environment import Packages
@@ -11,22 +16,22 @@ from tests.harnesses.read import printed
 
 def sdk(name: str, title: str, script: str, *packages: str, guide: str = "", **more: Any) -> Client:
     """A client that is one script, for Node if its name ends in ``.mjs``."""
-    node = script.endswith(".mjs")
-
-    def command(job: Job) -> list[str]:
-        return ["node" if node else f"{job.bin}/python", script]
-
     return Client(
         name=name,
         title=title,
         guide=guide or name,
-        packages=Packages(packages, node=node),
-        command=command,
+        packages=Packages(packages, node=script.endswith(".mjs")),
+        command=runs(script),
         files=(script,),
         reads=("BASE_URL", "MODEL"),
         score=printed,
         **more,
     )
+
+
+def runs(script: str) -> Callable[[Job], list[str]]:
+    """The command that runs a script."""
+    return lambda job: ["node" if script.endswith(".mjs") else f"{job.bin}/python", script]
 
 
 OPENAI = "openai==3.51.0"
@@ -51,3 +56,29 @@ CLIENTS = (
     sdk("dspy", "DSPy", "dspy_sums.py", "dspy==3.4.1", "litellm==1.106.2"),
     sdk("llm", "llm", "llm_sums.py", "llm==0.36"),
 )  # fmt: skip
+
+
+def objects(name: str, script: str) -> Client:
+    """The client ``name`` with a script that asks for objects; the engine must be able to constrain an answer."""
+    (client,) = [client for client in CLIENTS if client.name == name]
+    return replace(
+        client,
+        name=f"{name}-objects",
+        environment=client.folder,
+        command=runs(script),
+        files=(script,),
+        sums=20,
+        needs=frozenset({"json_schema"}),
+    )
+
+
+OBJECTS = (
+    objects("openai-python", "openai_objects.py"),
+    objects("agents-sdk", "agents_sdk_objects.py"),
+    objects("ai-sdk", "ai_sdk_objects.mjs"),
+    objects("litellm-sdk", "litellm_objects.py"),
+    objects("langchain", "langchain_objects.py"),
+    objects("pydantic-ai", "pydantic_ai_objects.py"),
+    objects("instructor", "instructor_objects.py"),
+    objects("llm", "llm_objects.py"),
+)
