@@ -10,7 +10,7 @@ from gateway.backend.tokenizer import token_ids
 from gateway.calls.answer.token_data import tokenizes_special
 from gateway.calls.preparation.dataset_prompts import dataset_prompt
 from gateway.calls.preparation.prepare import Prepared, make_exchange, prepare
-from gateway.calls.preparation.structured_output import constraints
+from gateway.calls.preparation.structured_output import fields_by_target
 from gateway.calls.route import Route
 from gateway.calls.scoring.candidates import dataset_candidates
 from gateway.calls.timeline import CallTimeline
@@ -48,7 +48,7 @@ def explanation(
         "prompt_sha256": prepared.prompt_sha256,
     }
     if exchange.answer_format is not None:
-        fields = constraints(route, exchange.answer_format, exchange.params)
+        fields = fields_by_target(route, exchange.answer_format, exchange.params)
         body["constraint"] = {label: dict(found) for label, found in fields.items()}
     if timeline is not None:
         body["target"] = timeline.target

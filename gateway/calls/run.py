@@ -76,7 +76,9 @@ class CallRun:
             prompt = self.prepared.prompt
             own = (*self.route.eos_stops, *(() if prompt is None else prompt.metadata.stops))
             foreign = frozenset(exchange.stops).difference(own)
-            check = AnswerCheck(exchange.answer_format, self.route.schemas, timeline.delivery_notices, foreign)
+            check = AnswerCheck(
+                exchange.answer_format, self.route.schemas, timeline.delivery_notices, foreign, exchange.caller.key
+            )
         return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser, tokens, check)
 
     async def __aexit__(

@@ -89,13 +89,18 @@ class Call:
     """The keys of the client's ``stream_options`` except ``include_usage``."""
     include_usage: bool = False
     echo: Mapping[str, Any] = field(default=EMPTY_MAPPING)
-    """Request fields that an answer of ``/v1/responses`` repeats, in the format of the answer."""
+    """Request fields that an answer of ``/v1/responses`` repeats, in the format of the answer. Empty for others."""
     notices: tuple[Notice, ...] = ()
     """Notices about request fields that have no effect."""
     candidates: Candidates | None = None
     """The candidates of a log-likelihood request."""
     explain: bool = False
     """True: the response body must contain the provenance and the prompt under the key ``gateway``."""
+
+    @property
+    def is_responses_api(self) -> bool:
+        """True if the client called ``/v1/responses``, whose fields have names of their own."""
+        return bool(self.echo)
 
 
 @dataclass(frozen=True, slots=True)

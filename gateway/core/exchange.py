@@ -88,6 +88,8 @@ class AnswerFormat:
     """The JSON Schema of the answer. None: any JSON object (``json_object``)."""
     name: str = ""
     """The client's name for the schema. Empty for ``json_object``."""
+    param: str = "response_format"
+    """The client's field that contains the schema: ``response_format``, ``text.format`` or ``tools``."""
     reasoning: Thinking | None = None
     """The markers of the reasoning that the model writes before its answer. None: the answer begins at once."""
     call_key: str = ""

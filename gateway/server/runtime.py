@@ -85,7 +85,6 @@ class Runtime(ConfigReloader):
             await store.aclose()
         await self.resources.client.aclose()
         await self.resources.caches.aclose()
-        await asyncio.to_thread(self.resources.schemas.close)
         for recorder in self.resources.recorders.values():
             await asyncio.to_thread(recorder.close)
 

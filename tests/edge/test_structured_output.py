@@ -24,10 +24,27 @@ round:
 reserved_roles: [{role: SYSTEM, begin: "<S>", end: "</S>"}]
 thinking: {begin: "<think>", end: "</think>"}
 """
+TOOLS = """
+kind: meta
+round:
+  - {role: HUMAN, begin: "<H>", end: "</H>"}
+  - {role: BOT, begin: "<B>", end: "</B>", generate: true}
+reserved_roles: [{role: SYSTEM, begin: "<S>", end: "</S>"}]
+roles: {tool: HUMAN}
+tools:
+  parser: %s
+  declare: {begin: "<tools>", end: "</tools>"}
+  calls: {each_begin: "", body: json%s}
+  force: {begin: '%s', end: '", "arguments": '}
+"""
 FILES = {
+    "meta_templates/format-key.yaml": TOOLS % ("llama3_json", ", key: parameters", '{"name": "'),
+    "meta_templates/template-key.yaml": TOOLS % ("llama3_json", "", '{"name": "'),
+    "meta_templates/list.yaml": TOOLS % ("json", "", '[{"name": "'),
     "meta_templates/thinks.yaml": THINKING,
     "policies/forbids.yaml": "params: {forbid: [response_format]}",
     "policies/forces.yaml": "params: {force: {response_format: {type: json_object}}}",
+    "policies/falls-back.yaml": "delivery: {fallback: true}",
     "policies/cached.yaml": "cache: {mode: 'on'}\nparams: {force: {temperature: 0}}",
 }
 SUM = {
@@ -58,10 +75,14 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
         ("tools-ignored", "chatml-tools", up.url("constraint-ignored"), "vllm"),
         ("tools-unknown", "chatml-tools", up.url("ok"), "openai"),
         ("thinks", "thinks", up.url("constrained-vllm", free="<think>hm"), "vllm"),
+        *[(name, name, up.url("constrained-vllm"), "vllm") for name in ("format-key", "template-key", "list")],
         ("answers", "thinks", up.url("constrained-vllm", free="It is 2."), "vllm"),
     ]
     config = "models:\n" + "".join(
         MODEL.format(name=name, template=template, url=url, engine=engine) for name, template, url, engine in rows
+    )
+    config += MODEL.format(name="falls-back", template="chatml", url=up.url("reset"), engine="vllm").replace(
+        "template:", "fallback: [sglang], policy: falls-back, template:"
     )
     for policy in ("forbids", "forces", "cached"):
         url = up.url("constraint-ignored" if policy == "cached" else "constrained-vllm")
@@ -126,12 +147,16 @@ def test_answers_to_random_schemas_validate(served: Gateway, engine: str) -> Non
 
 
 @pytest.mark.parametrize("model", ["ignores", "cached"])
-def test_an_engine_that_ignores_the_schema_is_an_error(served: Gateway, model: str) -> None:
-    for _ in range(2):  # the second answer of ``cached`` is from the cache
+def test_an_engine_that_ignores_the_schema_is_an_error_that_is_not_cached(
+    served: Gateway, up: FaultyUpstream, model: str
+) -> None:
+    before = len(sent(up))
+    for _ in range(2):
         error = served.chat(model, response_format=FORMAT)
         assert (error.status_code, error.json()["error"]["code"]) == (502, "upstream_ignored_parameter")
         assert error.json()["error"]["param"] == "response_format"
         assert "--reasoning-parser" in error.json()["error"]["message"]
+    assert len(sent(up)) == before + 2
 
 
 def test_an_engine_that_ignores_the_schema_ends_a_stream_with_an_error(served: Gateway) -> None:
@@ -317,3 +342,63 @@ def test_without_a_constraint_the_call_is_forced_as_before_with_a_notice(served:
 def test_a_call_that_is_not_forced_is_not_constrained(served: Gateway, up: FaultyUpstream) -> None:
     assert served.chat("tools", tools=[ADD]).status_code == 200
     assert "structured_outputs" not in sent(up)[-1]
+
+
+@pytest.mark.parametrize(
+    ("model", "key"), [("format-key", "parameters"), ("template-key", "arguments")], ids=["format", "template"]
+)
+def test_the_call_has_the_key_of_the_model(served: Gateway, up: FaultyUpstream, model: str, key: str) -> None:
+    answer = served.chat(model, tools=[ADD], tool_choice="required")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "add"
+    assert key in sent(up)[-1]["structured_outputs"]["json"]["properties"]
+    assert sent(up)[-1]["prompt"].endswith("<B>")
+
+
+def strict_tool(parameters: dict[str, Any], name: str = "add") -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "strict": True, "parameters": parameters}}
+
+
+LONG = {"type": "object", "properties": {}, "additionalProperties": False, "description": "x" * 6000}
+MANY = [strict_tool(LONG, f"tool{number}") for number in range(12)]
+ANCHORED = {"type": "object", "properties": {}, "additionalProperties": False, "$anchor": "n"}
+TOOLS_REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "parameters that break the rules of strict": (
+        "tools",
+        {
+            "tools": [
+                {"type": "function", "function": {"name": "add", "strict": True, "parameters": {"type": "object"}}}
+            ]
+        },
+        "tools[0].function.parameters",
+        "additionalProperties",
+    ),
+    "an anchor": (
+        "tools",
+        {"tools": [strict_tool(ANCHORED)]},
+        "tools[0].function.parameters.$anchor",
+        "is not supported",
+    ),
+    "too much in all tools together": ("tools", {"tools": MANY}, "tools[10].function.parameters", "together"),
+    "calls in a list": ("list", {"tools": [ADD]}, "tools", "not one JSON object"),
+    "a second constraint": ("tools", {"tools": [ADD], "guided_json": {}}, "tools", "strict with a forced tool"),
+}
+
+
+@pytest.mark.parametrize("case", TOOLS_REFUSED)
+def test_a_strict_call_that_cannot_be_constrained_is_refused_by_name(
+    served: Gateway, up: FaultyUpstream, case: str
+) -> None:
+    model, fields, param, message = TOOLS_REFUSED[case]
+    before = len(sent(up))
+    answer = served.chat(model, tool_choice="required", **fields)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+    assert message in answer.json()["error"]["message"]
+    assert len(sent(up)) == before
+
+
+def test_a_model_falls_back_to_one_with_another_engine(served: Gateway, up: FaultyUpstream) -> None:
+    answer = served.chat("falls-back", response_format=FORMAT)
+    assert answer.status_code == 200, answer.text
+    jsonschema.validate(json.loads(answer.json()["choices"][0]["message"]["content"]), SUM)
+    assert "json_schema" in sent(up)[-1]

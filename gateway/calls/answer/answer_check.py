@@ -27,14 +27,22 @@ class AnswerCheck:
     """
 
     def __init__(
-        self, wanted: AnswerFormat, checker: SchemaChecker, notices: list[str], client_stops: Set[str] = frozenset()
+        self,
+        wanted: AnswerFormat,
+        checker: SchemaChecker,
+        notices: list[str],
+        client_stops: Set[str] = frozenset(),
+        client: str = "",
     ) -> None:
-        """``notices``: gets a notice for each answer that is not validated. ``client_stops``: the request's stops."""
+        """``notices``: gets a notice for each answer that is not validated. ``client_stops``: the request's stops.
+
+        ``client``: the name of the client's key.
+        """
         self._wanted = wanted
         self._checker = checker
         self._notices = notices
         self._client_stops = client_stops
-        self._field = "tools" if wanted.call_key else "response_format"
+        self._client = client
         self._texts: defaultdict[int, list[str]] = defaultdict(list)
         is_object = wanted.schema is None or wanted.schema.get("type") == "object"
         self._openings = "{" if is_object else OPENINGS
@@ -84,7 +92,7 @@ class AnswerCheck:
         if self._wanted.call_key:
             text = f"{{{text}}}" if text else text
         if reason in ("stop", "tool_calls"):
-            problem = await self._checker.problem(self._wanted, text)
+            problem = await self._checker.problem(self._wanted, text, self._client)
             if problem is None:
                 return None
             if not self._client_stops or finish.matched not in (None, *self._client_stops):
@@ -94,8 +102,9 @@ class AnswerCheck:
         return None
 
     def _ignored(self, problem: str) -> UpstreamError:
+        param = self._wanted.param
         return UpstreamIgnoredParameter(
-            f"the model's server ignored {self._field}{problem}. Check the engine that the target names; if it is vLLM "
-            "or SGLang, start it without --reasoning-parser, which switches the constraint off",
-            param=self._field,
+            f"the model's server ignored {param}{problem}. Check the engine that the target names; if it is vLLM or "
+            "SGLang, start it without --reasoning-parser, which switches the constraint off",
+            param=param,
         )

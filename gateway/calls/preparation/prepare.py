@@ -13,7 +13,8 @@ import orjson
 from gateway.backend.tokenizer import count
 from gateway.calls.answer.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.calls.preparation.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
-from gateway.calls.preparation.structured_output import FIELD, constrained, with_strict_call
+from gateway.calls.preparation.strict_call import with_strict_call
+from gateway.calls.preparation.structured_output import FIELD, with_answer_format
 from gateway.calls.route import Route
 from gateway.core.call import Call
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
@@ -113,7 +114,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     if safe.breaks:
         exchange = await _as_token_ids(route, exchange, safe)
     if text and (FIELD in params or dialogue.options.json_call):
-        exchange = await constrained(route, call, dialogue, exchange, parsing)
+        exchange = await with_answer_format(route, call, dialogue, exchange, parsing)
     notices, request = () if rendered is None else rendered.notices, None
     notices = call.notices + notices + prompt.metadata.notices + safe.notices + effective.notices
     if whole or call.unknown:

@@ -91,7 +91,7 @@ class _FirstCall:
         """The text of the answer until ``_reasons`` is known."""
         self._ended = False
         """True: the text contains the end marker, because the engine did not stop there."""
-        self._written = ""
+        self._written: list[str] = []
         """The reasoning so far, with its markers."""
         self.is_last = False
         """True: the answer has ended before the JSON, for example at the token limit."""
@@ -135,7 +135,7 @@ class _FirstCall:
             params["max_tokens"] = max(limit - self.usage.completion, 1)
         return replace(
             exchange,
-            prompts=(prompt + self._written,),
+            prompts=(prompt + "".join(self._written),),
             params=params,
             answer_format=replace(exchange.answer_format, reasoning=None),
         )
@@ -159,7 +159,7 @@ class _FirstCall:
         return self._keep(certain + (end or ""))
 
     def _keep(self, text: str) -> str:
-        self._written += text
+        self._written.append(text)
         return text
 
     def _is_end(self, finish: Finish) -> bool:

@@ -6,7 +6,8 @@ step limit nor a thread can stop the regular expressions of Python, so a process
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import asyncio
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -16,7 +17,7 @@ import orjson
 from gateway.core.errors import InvalidValue, Overloaded
 from gateway.core.exchange import AnswerFormat
 from gateway.core.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, ProcessEnded
-from gateway.stream.json_schema.response_format import schema_place
+from gateway.stream.json_schema.response_format import SCHEMA_PLACES
 from gateway.stream.json_schema.subschemas import place_in
 
 SCHEMA_CPU = 2.0
@@ -28,9 +29,10 @@ ANSWER_CPU_PER_CHARACTER = 5e-6
 """The seconds by which the limit grows with each character of an answer. Typical schemas take 1e-6 to 2.5e-6."""
 MAX_ANSWER_CPU = 5.0
 """The largest limit of processor time for an answer, in seconds."""
+MAX_SECONDS = 10.0
+"""The limit of one check in seconds, with its time in the queue."""
 MAX_WAITING = 256
-"""The largest number of calls that wait for the process. Many calls may end at the same moment, and a job takes about
-1 ms."""
+"""The largest number of client keys that wait for the process."""
 MAX_CHECKED = 1024
 """The number of schemas whose check is remembered."""
 IDLE_SECONDS = 60.0
@@ -46,51 +48,55 @@ class UncheckableSchema(InvalidValue):
 class SchemaChecker:
     """Checks schemas and answers. The first check starts the process."""
 
-    def __init__(self, *, idle_seconds: float = IDLE_SECONDS, max_checked: int = MAX_CHECKED) -> None:
+    def __init__(
+        self, *, idle_seconds: float = IDLE_SECONDS, max_checked: int = MAX_CHECKED, max_seconds: float = MAX_SECONDS
+    ) -> None:
         """Create a checker. ``idle_seconds``: the process ends this many seconds after the last check.
 
-        ``max_checked``: the number of schemas whose check is remembered.
+        ``max_checked``: the number of schemas whose check is remembered. ``max_seconds``: the limit of one check with
+        its time in the queue.
         """
         self._process = LimitedProcess(JOB_MODULE, "checks JSON schemas", max_waiting=MAX_WAITING)
         self._idle_seconds = idle_seconds
         self._max_checked = max_checked
+        self._max_seconds = max_seconds
         self._checked: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
         """The replies for the latest schemas, by the hash of the schema."""
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Client key → the lock of its jobs. Each key has one job in the queue, so that the keys take turns."""
 
-    async def check_schema(self, answer_format: AnswerFormat, param: str = "response_format") -> None:
+    async def check_schema(self, wanted: AnswerFormat, client: str = "") -> None:
         """Raise ``InvalidValue`` if the schema is not a valid schema of draft 2020-12.
 
-        ``param``: the client's field, as for ``read_answer_format``. Raises ``UncheckableSchema`` if the check takes
-        too long, and ``Overloaded`` if too many calls wait.
+        ``client``: the name of the client's key. Raises ``UncheckableSchema`` if the check takes too long, and
+        ``Overloaded`` if the call has to wait too long for it.
         """
-        if answer_format.schema is None:
+        if wanted.schema is None:
             return
-        schema = _text(answer_format.schema)
-        digest = sha256(schema).digest()
-        reply = self._checked.get(digest)
+        schema, where = _text(wanted.schema), SCHEMA_PLACES[wanted.param]
+        reply = self._checked.get(sha256(schema).digest())
         if reply is None:
-            where = schema_place(param)
-            reply = await self._do({"schema": schema.decode()}, SCHEMA_CPU, f"{where} cannot be checked", where)
-            self._checked[digest] = reply
-            if len(self._checked) > self._max_checked:
-                self._checked.popitem(last=False)
-        self._checked.move_to_end(digest)
+            reply = await self._do({"schema": schema.decode()}, SCHEMA_CPU, client)
+        self._remember(schema, reply)
+        if "failed" in reply:
+            raise UncheckableSchema(f"{where} cannot be checked: {reply['failed']}; send a simpler schema", param=where)
         if reply["problem"] is not None:
-            place = place_in(schema_place(param), reply["place"])
+            place = place_in(where, reply["place"])
             raise InvalidValue(f"{place} {reply['problem']}", param=place)
 
-    async def problem(self, answer_format: AnswerFormat, text: str, param: str = "response_format") -> str | None:
+    async def problem(self, wanted: AnswerFormat, text: str, client: str = "") -> str | None:
         """Return why a text is not an answer in this format, such as ``$.name must be a string, not null``; or None.
 
-        Raises ``UncheckableSchema`` if the check takes too long for the limit, and ``Overloaded`` if too many calls
-        wait.
+        ``client`` and errors: see ``check_schema``.
         """
-        schema = None if answer_format.schema is None else _text(answer_format.schema).decode()
+        schema, where = None if wanted.schema is None else _text(wanted.schema), SCHEMA_PLACES[wanted.param]
         seconds = round(min(ANSWER_CPU + len(text) * ANSWER_CPU_PER_CHARACTER, MAX_ANSWER_CPU), 1)
-        where = schema_place(param)
-        reply = await self._do(
-            {"schema": schema, "answer": text}, seconds, f"the answer cannot be checked with {where}", where
-        )
+        job = {"schema": None if schema is None else schema.decode(), "answer": text}
+        reply = await self._do(job, seconds, client)
+        if "failed" in reply:
+            raise UncheckableSchema(
+                f"the answer cannot be checked with {where}: {reply['failed']}; send a simpler schema", param=where
+            )
         problem: str | None = reply["problem"]
         return problem
 
@@ -98,19 +104,29 @@ class SchemaChecker:
         """End the process after the job under way, which takes 5 s at most. A later check starts a new process."""
         self._process.stop()
 
-    async def _do(self, job: Mapping[str, Any], cpu_seconds: float, failure: str, param: str) -> dict[str, Any]:
-        """Return the reply to a job. ``failure``: the beginning of the message for a job that was not done."""
+    def _remember(self, schema: bytes, reply: dict[str, Any]) -> None:
+        digest = sha256(schema).digest()
+        self._checked[digest] = reply
+        self._checked.move_to_end(digest)
+        if len(self._checked) > self._max_checked:
+            self._checked.popitem(last=False)
+
+    async def _do(self, job: Mapping[str, Any], cpu_seconds: float, client: str) -> dict[str, Any]:
+        """Return the reply to a job. The reply has ``failed`` if the job took too long, or too much memory."""
         try:
-            reply = await self._process.in_thread(self._call, job, cpu_seconds)
+            async with asyncio.timeout(self._max_seconds), self._turns[client]:
+                return await self._process.in_thread(self._call, job, cpu_seconds)
         except JobTooSlow as error:
-            reply = {"failed": f"it takes longer than {error.limit}"}
+            return {"failed": f"it takes longer than {error.limit}"}
         except ProcessEnded:
-            reply = {"failed": "it needs too much memory or time"}
+            return {"failed": "it needs too much memory or time"}
         except JobNotDone as error:
             raise Overloaded(f"{error}; retry later", retry_after=1.0) from None
-        if "failed" in reply:
-            raise UncheckableSchema(f"{failure}: {reply['failed']}; send a simpler schema", param=param)
-        return reply
+        except TimeoutError:
+            raise Overloaded(
+                f"too many JSON schemas are checked now, and this one waited {self._max_seconds:g} s; retry later",
+                retry_after=1.0,
+            ) from None
 
     def _call(self, job: Mapping[str, Any], cpu_seconds: float) -> dict[str, Any]:
         try:

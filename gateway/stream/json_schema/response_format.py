@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gateway.core.errors import InvalidValue
@@ -28,9 +29,12 @@ FORMAT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """OpenAI's rule for the name of a schema."""
 
 
-def schema_place(param: str = "response_format") -> str:
-    """Return the place of the schema in the request. ``param``: the field that was read."""
-    return f"{param}.schema" if param == "text.format" else f"{param}.json_schema.schema"
+SCHEMA_PLACES: Mapping[str, str] = {
+    "response_format": "response_format.json_schema.schema",
+    "text.format": "text.format.schema",
+    "tools": "tools",
+}
+"""``AnswerFormat.param`` → the place of the schema in the request."""
 
 
 def read_answer_format(value: object, param: str = "response_format") -> AnswerFormat | None:
@@ -53,11 +57,11 @@ def read_answer_format(value: object, param: str = "response_format") -> AnswerF
     if kind == "text":
         return None
     if kind == "json_object":
-        return AnswerFormat()
+        return AnswerFormat(param=param)
     if "json_schema" not in form:
         raise InvalidValue(f"{param}.json_schema is missing", param=f"{param}.json_schema")
-    where = schema_place(param).removesuffix(".schema")
-    return _read_schema(_given(form["json_schema"], where), where)
+    where = SCHEMA_PLACES[param].removesuffix(".schema")
+    return replace(_read_schema(_given(form["json_schema"], where), where), param=param)
 
 
 def _read_schema(form: Mapping[str, Any], where: str) -> AnswerFormat:

@@ -1,4 +1,4 @@
-"""The checker works in another process, remembers schemas, replaces a killed process, and refuses beyond its queue."""
+"""The checker works in another process, remembers schemas, replaces a killed process, and is fair between keys."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import resource
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 
 from gateway.core.errors import GatewayError, InvalidValue, Overloaded
 from gateway.core.exchange import AnswerFormat
-from gateway.stream.json_schema.checker import MAX_WAITING, SchemaChecker, UncheckableSchema
+from gateway.stream.json_schema.checker import SchemaChecker, UncheckableSchema
 
 OBJECT = AnswerFormat(schema={"type": "object", "required": ["a"]}, name="answer")
 ENDLESS = AnswerFormat(schema={"pattern": "(a+)+$"}, name="answer")
@@ -70,7 +72,7 @@ def test_an_invalid_schema_is_named_with_its_place_each_time() -> None:
 
     async def run(param: str) -> tuple[str, str | None]:
         with pytest.raises(InvalidValue) as raised:
-            await checker.check_schema(wrong, param)
+            await checker.check_schema(replace(wrong, param=param))
         return raised.value.message, raised.value.param
 
     checker = SchemaChecker()
@@ -123,17 +125,34 @@ def test_a_killed_process_is_replaced() -> None:
     asyncio.run(run())
 
 
-def test_a_check_beyond_the_queue_is_refused_and_the_others_are_done() -> None:
-    async def run() -> list[str | BaseException | None]:
-        checks = [checker.problem(OBJECT, '{"a": 1}') for _ in range(MAX_WAITING + 2)]
-        return await asyncio.gather(*checks, return_exceptions=True)
+def test_a_key_with_slow_checks_does_not_delay_another_key_by_more_than_one_of_them() -> None:
+    done: list[str] = []
+
+    async def check(client: str, wanted: AnswerFormat, text: str) -> None:
+        with suppress(UncheckableSchema):
+            await checker.problem(wanted, text, client)
+        done.append(client)
+
+    async def run() -> None:
+        slow = [AnswerFormat(schema={**(ENDLESS.schema or {}), "title": str(number)}) for number in range(4)]
+        checks = [check("slow", one, SLOW_TEXT) for one in slow]
+        await asyncio.gather(*checks, *[check("fast", OBJECT, '{"a": 1}') for _ in range(2)])
 
     checker = SchemaChecker()
-    results = asyncio.run(run())
-    assert results[:MAX_WAITING] == [None] * MAX_WAITING
-    assert [type(result) for result in results[MAX_WAITING:]] == [Overloaded] * 2
-    assert isinstance(results[-1], GatewayError)
-    assert results[-1].message == "256 calls wait for the process that checks JSON schemas; retry later"
+    asyncio.run(run())
+    assert done[:4].count("fast") == 2
+
+
+def test_a_check_that_waits_too_long_is_an_overload() -> None:
+    async def run() -> list[str | BaseException | None]:
+        checks = [checker.problem(ENDLESS, SLOW_TEXT) for _ in range(2)]
+        return await asyncio.gather(*checks, return_exceptions=True)
+
+    checker = SchemaChecker(max_seconds=0.01)
+    errors = asyncio.run(run())
+    assert [type(error) for error in errors] == [Overloaded] * 2
+    assert isinstance(errors[1], GatewayError)
+    assert "too many JSON schemas are checked now, and this one waited 0.01 s" in errors[1].message
 
 
 def test_a_process_that_cannot_be_started_is_an_overload() -> None:

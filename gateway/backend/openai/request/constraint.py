@@ -31,7 +31,8 @@ def constraint_fields(wanted: AnswerFormat, params: Mapping[str, Any], target: T
     ``UnsupportedParameter`` if the target's engine has no constraint, or cannot express this one.
     """
     if own := sorted(CONSTRAINTS & params.keys()):
-        message = f"response_format and {own[0]} both constrain the answer; send one of them"
+        what = "strict with a forced tool" if wanted.call_key else wanted.param
+        message = f"{what} and {own[0]} both constrain the answer; send one of them"
         raise InvalidValue(message, param=own[0])
     field = declared_capabilities(target).constraint
     if field is None:
