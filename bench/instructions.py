@@ -35,8 +35,6 @@ TOLERANCE = 1.02
 WARM_UP = 50
 SHORT_STREAM, LONG_STREAM = 20, 220
 """The numbers of events of two streams, whose difference is the cost of the events alone."""
-PAUSE = 0.01
-"""Seconds between two writes of the engine, so that the gateway reads each of them by itself."""
 CONFIG = """
 models:
   m: {{template: chatml, targets: [{{speaks: completions, url: "http://127.0.0.1:{port}/v1", model: m}}]}}
@@ -105,7 +103,7 @@ def _count_all() -> dict[str, int]:
         )  # fmt: skip
         try:
             assert server.stdout is not None
-            gateway = _Gateway(int(server.stdout.readline()), server.pid, folder)
+            gateway = _Gateway(int(server.stdout.readline()), server.pid, folder, engine)
             return _cases(gateway)
         finally:
             server.kill()
@@ -139,8 +137,9 @@ def _event(gateway: _Gateway, burst: int) -> int:
 class _Gateway:
     """The gateway under callgrind."""
 
-    def __init__(self, port: int, pid: int, folder: Path) -> None:
+    def __init__(self, port: int, pid: int, folder: Path, engine: _Engine) -> None:
         self.pid = pid
+        self._engine = engine
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         self._folder = folder
 
@@ -151,7 +150,14 @@ class _Gateway:
             body |= {"stream": True, "max_tokens": events, "seed": burst}
         self._connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
         response = self._connection.getresponse()
-        answer = response.read()
+        answer, tokens = b"", 0
+        while line := response.readline():
+            answer += line
+            tokens += b'" token"' in line
+            if tokens == burst and events:  # the gateway has written all that the engine has sent
+                tokens = 0
+                self._engine.go_on()
+        response.read()  # closes the response, so that the connection can be used again
         if response.status != 200 or b'"error"' in answer:
             raise RuntimeError(answer.decode())
 
@@ -175,16 +181,24 @@ def _control(pid: int, command: str) -> None:
 
 
 class _Engine:
-    """An engine on a free port: a fixed answer, or a stream of ``max_tokens`` events, ``seed`` in each write."""
+    """An engine on a free port: a fixed answer, or a stream of ``max_tokens`` events, ``seed`` in each write.
+
+    After each write the engine waits for ``go_on``, so that the gateway reads each write by itself.
+    """
 
     def __init__(self) -> None:
         ready = threading.Event()
         threading.Thread(target=lambda: asyncio.run(self._run(ready)), daemon=True).start()
         ready.wait()
 
+    def go_on(self) -> None:
+        """Let the engine write the next events."""
+        self._loop.call_soon_threadsafe(self._read.set)
+
     async def _run(self, ready: threading.Event) -> None:
         server = await asyncio.start_server(self._answer, "127.0.0.1", 0, limit=4 * 1024 * 1024)
         self.port = server.sockets[0].getsockname()[1]
+        self._loop, self._read = asyncio.get_running_loop(), asyncio.Event()
         ready.set()
         await server.serve_forever()
 
@@ -201,7 +215,8 @@ class _Engine:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
             for _ in range(body["max_tokens"] // body["seed"]):
                 _send(writer, [CHUNK % ('" token"', "null")] * body["seed"])
-                await asyncio.sleep(PAUSE)
+                await self._read.wait()
+                self._read.clear()
             _send(writer, [CHUNK % ('""', '"stop"'), "[DONE]"])
             writer.write(b"0\r\n\r\n")
 

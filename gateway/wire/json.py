@@ -19,7 +19,7 @@ from gateway.core.errors import (
     InvalidValue,
     JsonTooDeep,
 )
-from gateway.core.json_values import MAX_DEPTH, count_brackets, deeper_than
+from gateway.core.json_values import MAX_DEPTH, count_brackets, deeper_than, structure
 from gateway.core.words import plain
 
 MAX_NODES = 2**16
@@ -38,9 +38,11 @@ EXACT = frozenset({str, int, bool, type(None)})
 
 def parse_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object in ``body``. If a key occurs twice, the last value is used. Raises ``RequestError``."""
-    brackets = count_brackets(body)
+    marks = body
     if len(body) > MAX_NODES:
-        _check_size(body, brackets)
+        marks = structure(body)
+        _check_size(body, marks)
+    brackets = count_brackets(marks)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -55,12 +57,12 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _check_size(body: bytes, brackets: int) -> None:
-    """Raise ``RequestError`` if a body has too many nodes, items or decimal numbers.
+def _check_size(body: bytes, marks: bytes) -> None:
+    """Raise ``RequestError`` if a body has too many nodes, items or decimal numbers. ``marks``: its ``structure``.
 
     All are counted before parsing. Characters inside strings are not counted.
     """
-    if brackets + body.count(b'"') // 2 <= MAX_NODES and body.count(b",") <= MAX_NODES:
+    if count_brackets(marks) + marks.count(b'"') // 2 <= MAX_NODES and marks.count(b",") <= MAX_NODES:
         return
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # now each quote begins or ends a string
     strings = bare.count(b'"') // 2
