@@ -251,7 +251,7 @@ def test_a_broken_configuration_does_not_start(tmp_path: Path) -> None:
 
 def test_a_broken_script_does_not_start(tmp_path: Path) -> None:
     write_files(tmp_path, {**FILES, "first.yaml": "{a: 1}\n"})
-    ended = run(tmp_path, "serve")
+    ended = run(tmp_path, "serve", "--port", "0")
     assert ended.returncode == 3
     assert b"first.yaml" in ended.stderr
 
@@ -294,7 +294,8 @@ def test_check_refuses_what_serve_refuses(tmp_path: Path, verb: str, name: str) 
     model, files, places = BROKEN_FILES[name]
     config = f"{GOOD}  m: {{template: mine, {model}}}\n  n: {{template: mine, {model}}}\n"
     write_files(tmp_path, {**FILES, **files, "gateway.yaml": config})
-    ended = (command if verb == "check" else run)(tmp_path, verb)  # a process for ``serve``, which sets up the logging
+    # ``serve`` needs a process of its own, because it sets up the logging.
+    ended = command(tmp_path, verb) if verb == "check" else run(tmp_path, verb, "--port", "0")
     lines = ended.stderr.decode().splitlines()
     assert ended.returncode == (1 if verb == "check" else 3)
     expected = [f"gateway.yaml:8 {place}" for place in places]
