@@ -4,7 +4,7 @@ PORT ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-quick extras coverage check bench bench-smoke lock clean
+.PHONY: run test test-quick extras coverage check compiled pure bench bench-smoke lock clean
 
 ## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
 run: $(VENV)/.run-ready
@@ -29,6 +29,13 @@ coverage: $(VENV)/.test-ready
 ## Format, lint, strict types, floors.
 check: $(VENV)/.test-ready
 	@scripts/check
+
+## Compile the modules that a call passes through, beside their sources (docs/compiled.md); `make pure` removes them.
+## Edits of a compiled module take effect after `make compiled` or `make pure`.
+compiled: $(VENV)/.test-ready
+	@$(BIN)/python scripts/compiled.py
+pure: $(VENV)/.test-ready
+	@$(BIN)/python scripts/compiled.py --remove
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' \

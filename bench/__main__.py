@@ -22,7 +22,7 @@ from bench.report.plot import svg
 from bench.report.results import REFERENCE, Results, load, machine
 from bench.report.table import markdown, summary
 from bench.scenarios import GROUPS, SCENARIOS, Scenario, select
-from bench.systems import PEERS, SYSTEMS, System, gateway_before
+from bench.systems import PEERS, SYSTEMS, System, gateway_of
 from bench.testbed import Testbed
 
 EXAMPLES = """examples:
@@ -31,7 +31,7 @@ EXAMPLES = """examples:
   python -m bench --peers gateway,sglang-router,nginx --only nonstream --seconds 3
   python -m bench --only layers,growth --peers gateway       variants of the gateway; installs nginx only
   python -m bench --only renders --opencompass VENV/bin/python --lazyllm OTHER/bin/python
-  python -m bench --only nonstream@32 --before ../other --peers gateway   this checkout and another one
+  python -m bench --only nonstream@32 --peers gateway --checkout before=../other   this checkout and another one
   python -m bench --smoke                                    a few seconds: checks that the suite runs
   python -m bench --table bench/results/latest.json          write the table and the plot again
   python -m bench --list                                     scenarios and systems
@@ -124,7 +124,7 @@ def _schedule(
 
 
 def _systems(scenario: Scenario, args: argparse.Namespace) -> list[System]:
-    """The requested systems of a scenario; ``gateway`` includes its variants and the checkout of ``--before``."""
+    """The requested systems of a scenario; ``gateway`` includes its variants and other checkouts."""
     requested: tuple[str, ...] = args.peers
     systems = [
         SYSTEMS[name]
@@ -132,8 +132,9 @@ def _systems(scenario: Scenario, args: argparse.Namespace) -> list[System]:
         if not requested or name in requested or (name.startswith("gateway+") and "gateway" in requested)
     ]
     names = [system.name for system in systems]
-    if args.before and REFERENCE in names and scenario.kind != "renders":
-        systems.insert(names.index(REFERENCE) + 1, gateway_before(args.before))
+    if REFERENCE in names and scenario.kind != "renders":
+        at = names.index(REFERENCE) + 1
+        systems[at:at] = [gateway_of(name, folder) for name, folder in args.checkout]
     return systems
 
 
@@ -208,8 +209,8 @@ def _parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         help="results as JSON; table and plot are written beside it (default: bench/results/latest.json)")  # fmt: skip
     add("--cache", type=_absolute_path, default=ROOT / ".bench", metavar="FOLDER",
         help="folder where peers are installed once (default: .bench)")  # fmt: skip
-    add("--before", type=_absolute_path, metavar="FOLDER",
-        help="checkout of another version, measured as gateway-before in the same rounds")  # fmt: skip
+    add("--checkout", type=_checkout, action="append", default=[], metavar="NAME=FOLDER",
+        help="another checkout (an older or a compiled one), measured as gateway-NAME in the same rounds")  # fmt: skip
     add("--opencompass", type=_absolute_path, metavar="PYTHON",
         help="a Python with opencompass installed, for the scenario renders")  # fmt: skip
     add("--lazyllm", type=_absolute_path, metavar="PYTHON",
@@ -220,8 +221,6 @@ def _parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--table", type=Path, metavar="FILE", help="measure nothing; write the table and the plot of a JSON file again")
     add("--list", action="store_true", help="print scenarios and systems")
     args = parser.parse_args(argv)
-    if args.before and not (args.before / "gateway" / "__main__.py").is_file():
-        parser.error(f"--before {args.before}: no checkout of the gateway there")
     args.rounds = args.rounds if args.rounds is not None else (1 if args.smoke else 5)
     args.seconds = args.seconds if args.seconds is not None else (0.5 if args.smoke else 3.0)
     if args.smoke and not args.peers:
@@ -233,6 +232,13 @@ def _parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _checkout(text: str) -> tuple[str, Path]:
+    name, separator, folder = text.partition("=")
+    if not separator or not (Path(folder) / "gateway" / "__main__.py").is_file():
+        raise argparse.ArgumentTypeError(f"{text}: no checkout of the gateway there; write NAME=FOLDER")
+    return name, Path(folder).absolute()
 
 
 def _absolute_path(text: str) -> Path:

@@ -32,6 +32,7 @@ from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import KeySpec, ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
 from gateway.core.dialogue import Dialogue
 from gateway.core.events import Begun, Delta, Finish, TokenLogprob, Usage
+from gateway.core.exchange import AttemptLog
 from gateway.policy.access.api_keys import Keyring
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.sse import SseParser
@@ -137,12 +138,9 @@ def measure_stream() -> None:
     reader, chunk = ChunkReader(COMPLETIONS_FORMAT, "m/0", 1), orjson.loads(EVENT[6:])
     writer = ChatWriter(AnswerHead(id="chatcmpl-1", model="m", created=1, include_usage=False))
     reader.read(chunk)
-    measure("SSE: one event per read, fast path", lambda: parser.fast_feed(EVENT))
-    measure("SSE: 100 events per read, fast path", lambda: parser.fast_feed(events), 100)
     measure("SSE: one event per read", lambda: parser.feed(EVENT))
     measure("SSE: 100 events per read", lambda: parser.feed(events), 100)
     measure("json: one chunk", lambda: orjson.loads(EVENT[6:]))
-    measure("read: one chunk, fast path", lambda: reader.fast_text_delta(chunk))
     measure("read: one chunk", lambda: reader.read(chunk))
     measure("cut: no text held back", lambda: cutter.process(batch))
     measure("cut: no text held back, with logprobs", lambda: cutter.process([scored]))
@@ -157,7 +155,7 @@ def _finished_timeline() -> CallTimeline:
     timeline.model, timeline.template, timeline.kind = "m", "chatml", "meta"
     timeline.admitted()
     timeline.render = 0.00001
-    timeline.backend_opening(timeline.attempt_log)
+    timeline.backend_opening(AttemptLog())
     timeline.events_received((Begun("m/0"), Delta(0, "42"), Finish(0, "stop"), Usage(31, 2)))
     timeline.backend_closed()
     return timeline
@@ -166,30 +164,29 @@ def _finished_timeline() -> CallTimeline:
 def measure_after() -> None:
     """Record, metrics and log line of a finished call; the log is written to ``/dev/null``."""
     metrics, timeline = Metrics(), _finished_timeline()
-    record = timeline.freeze("ok", 200)
+    timeline.end("ok", 200)
 
     def count_in_flight() -> None:
-        for model in ("unknown", "m"):
-            in_flight = metrics.in_flight["chat", model]
-            in_flight.value += 1
-            in_flight.value -= 1
+        in_flight = metrics.in_flight["chat", "m"]
+        in_flight.value += 1
+        in_flight.value -= 1
 
     log_writer, calls = logging.getLogger().handlers[0], count(1)
 
     def write_log_line() -> None:
-        log_call(record)
+        log_call(timeline)
         if not next(calls) % LINES_PER_WRITE:
             log_writer.flush()
 
     def all_stages() -> None:
-        record = timeline.freeze("ok", 200)
-        metrics.record(record)
+        timeline.end("ok", 200)
+        metrics.record(timeline)
         write_log_line()
 
     measure("timeline: create", lambda: CallTimeline("chat", "req_1", 0.0))
     measure("in-flight gauge: increment and decrement", count_in_flight)
-    measure("timeline: freeze to a record", lambda: timeline.freeze("ok", 200))
-    measure("metrics", lambda: metrics.record(record))
+    measure("timeline: complete the record", lambda: timeline.end("ok", 200))
+    measure("metrics", lambda: metrics.record(timeline))
     measure("log line", write_log_line)
     measure("all stages", all_stages)
 

@@ -2,8 +2,8 @@
 
 Seconds vary by a factor of two on shared machines, instructions by less than 1 %. The gateway runs in Debian's Python
 with fixed hashes, without its periodic tasks, against an engine in this process, and is counted after a warm-up. The
-limits are in ``instructions.json``, by the version of Python. A count of more than 2 % above its limit is an error: a
-change that needs more writes new limits (``--write``) and gives the reason in its commit.
+limits are in ``instructions.json``, by the version of Python and the build. A count of more than 2 % above its limit is
+an error: a change that needs more writes new limits (``--write``) and gives the reason in its commit.
 
 Exit codes: 0, 1 if a count is too high, 3 if valgrind or Debian's Python is missing.
 """
@@ -68,8 +68,9 @@ def main() -> int:
                 f"instructions are not counted: {tool} is missing (apt-get install valgrind python3)", file=sys.stderr
             )
             return 3
-    version = subprocess.check_output([PYTHON, "-c", "import platform; print(platform.python_version())"], text=True)
-    return _report(_count_all(), version.strip(), write=given.write)
+    names = "import platform, gateway.version; print(platform.python_version(), gateway.version.BUILD)"
+    version = subprocess.check_output([PYTHON, "-c", names], cwd=ROOT, text=True)
+    return _report(_count_all(), version.strip().removesuffix(" pure"), write=given.write)
 
 
 def _report(counts: dict[str, int], version: str, *, write: bool) -> int:
@@ -129,7 +130,7 @@ def _cases(gateway: _Gateway) -> dict[str, int]:
 
 
 def _event(gateway: _Gateway, burst: int) -> int:
-    counts = [gateway.count(lambda n=events * burst: gateway.ask(QUESTION, n, burst), 3)  # type: ignore[misc]
+    counts = [gateway.count(lambda n=events * burst: gateway.ask(QUESTION, n, burst), 10)  # type: ignore[misc]
               for events in (SHORT_STREAM, LONG_STREAM)]  # fmt: skip
     return (counts[1] - counts[0]) // ((LONG_STREAM - SHORT_STREAM) * burst)
 
@@ -207,10 +208,8 @@ class _Engine:
             length = re.search(rb"content-length: (\d+)", head)
             body = json.loads(await reader.readexactly(int(length[1]) if length else 0))
             if not body["stream"]:
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
-                )
-                writer.write(ANSWER)
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+                writer.write(head % len(ANSWER) + ANSWER)  # in one piece, so that the gateway always reads once
                 continue
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
             for _ in range(body["max_tokens"] // body["seed"]):
@@ -240,9 +239,10 @@ async def _serve(folder: Path) -> None:
     from gateway.server.reload import ConfigLoader
     from gateway.server.runtime import Runtime
     from gateway.server.sockets import bind
-    from gateway.telemetry.log_writer import log_to_stderr
+    from gateway.telemetry import log_writer
 
-    log_to_stderr("info", "text", lambda: None)
+    log_writer.WRITE_SECONDS = 3600  # a thread that wakes ten times a second costs more per call on a busy machine
+    log_writer.log_to_stderr("info", "text", lambda: None)
     loader = ConfigLoader(folder / "gateway.yaml", {})
     runtime = Runtime(loader)
     runtime.open(loader.load())

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from bench.gateway_variants import GROWTH, LAYERS
 
 GATEWAYS = ("gateway", "gateway-chat")
-ROUTERS = ("nginx", "sglang-router", "vllm-router-rr", "vllm-router")
-SLOW_PROXIES = ("portkey", "litellm-proxy")
+ROUTERS = ("nginx", "envoy", "smg", "sglang-router", "vllm-router-rr", "vllm-router")
+SLOW_PROXIES = ("ferrogw", "portkey", "litellm-proxy")
 ALL_SYSTEMS = ("direct", *GATEWAYS, *ROUTERS, *SLOW_PROXIES)
 QUESTION = "What is 17 plus 25? Answer with the number only."
 

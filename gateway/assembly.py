@@ -15,7 +15,7 @@ The delivery layers of each model, from the client to the engine:
     Failover        tries another target, or the same target again, until an answer begins; the load balancer and the
                     circuit breakers of the targets decide the order, and the retry budget limits the attempts
     FirstTokenGate  waits for the first content, so that an earlier failure can be retried (one gate per target)
-    a backend       completions, chat, litellm, embedded or scripted (one backend per target)
+    a backend       completions, chat, litellm, embedded, scripted or replay (one backend per target)
 
 Embedded models accept lists and ``n``, so they have no ``SplitCalls``. A layer around one target or all targets is a
 line of ``_delivery``, one around the cache of ``_route``. State that must survive a reload is a field of
@@ -40,7 +40,7 @@ from gateway.backend.openai.error_mapping import address_without_secrets
 from gateway.backend.openai.health import HealthProbe
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.backend.tokenizer import Tokenizer
-from gateway.calls.route import Route
+from gateway.calls.route import Route, answer_headers
 from gateway.calls.stack import Stack
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
@@ -125,7 +125,6 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     routes = {name: _route(model, snapshot, prompts, shared, problems) for name, model in snapshot.models.items()}
     problems.end()
     found = {name: route for name, route in routes.items() if route}
-    path, dropped = snapshot.recordings.path, partial(shared.metrics.count, "gateway_recordings_dropped_total")
     return Stack(
         snapshot=snapshot,
         routes={
@@ -134,7 +133,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         },
         keyring=Keyring(snapshot.keys, snapshot.models),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot, shared), shared.concurrency),
-        recorder=None if path is None else shared.recorders.setdefault(path, Recorder(path, dropped)),
+        recorder=_recorder(snapshot.recordings.path, shared),
         redactor=Redactor(snapshot.redact),
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
@@ -188,6 +187,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
     if policy.normalize == "nfkc":
         folded = MarkerSet(texts, added, fold)
     has_markers = bool(markers.token_like or markers.text_like)
+    template_id = f"{model.template.name}@sha256:{model.template.digest}"
     return Route(
         spec=model,
         form=form,
@@ -202,7 +202,9 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
             for endpoint in ENDPOINT_NAMES
         },
         media=MediaRule(model.policy.media),
-        template_id=f"{model.template.name}@sha256:{model.template.digest}",
+        template_id=template_id,
+        headers=answer_headers(model, template_id),
+        raw_headers=answer_headers(model, "none"),
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
         max_model_len=_length(model, engines),
@@ -293,6 +295,20 @@ def _delivery(
     return stack, rows
 
 
+def _recorder(path: Path | None, shared: SharedResources) -> Recorder | None:
+    """Return the recorder of a file, which is the same after a reload. ``path``: None if nothing is recorded."""
+    if path is None:
+        return None
+    if path not in shared.recorders:
+        count = shared.metrics.count
+        shared.recorders[path] = Recorder(
+            path,
+            partial(count, "gateway_recordings_dropped_total"),
+            looping=lambda model: count("gateway_answers_cut_total", model, "looping"),
+        )
+    return shared.recorders[path]
+
+
 def _rate_store(snapshot: Snapshot, shared: SharedResources) -> RateStore:
     spec = snapshot.store
     if not spec.url:
@@ -314,7 +330,7 @@ def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[Health
 
 
 def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
-    place = f"{target.speaks} {target.url or target.file or ''} {target.model}"
+    place = f"{target.speaks} {target.url or target.local_path or ''} {target.model}"
     return BreakerKey(
         model=model.name,
         label=target.label,

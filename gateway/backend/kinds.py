@@ -14,10 +14,11 @@ from gateway.backend.http_client.client import HttpClient
 from gateway.backend.litellm.backend import LiteLLMBackend
 from gateway.backend.openai.chat import ChatBackend
 from gateway.backend.openai.completions import CompletionsBackend
+from gateway.backend.replay import ReplayBackend
 from gateway.backend.scripted import ScriptedBackend
 from gateway.config.snapshot import TargetSpec
 
-TargetBackend = CompletionsBackend | ChatBackend | LiteLLMBackend | EmbeddedBackend | ScriptedBackend
+TargetBackend = CompletionsBackend | ChatBackend | LiteLLMBackend | EmbeddedBackend | ScriptedBackend | ReplayBackend
 """The backend of one target, with the ``capabilities`` of the target's engine."""
 
 BackendFactory = Callable[[TargetSpec, HttpClient, EngineCache, float], TargetBackend]
@@ -30,6 +31,7 @@ BACKEND_FACTORIES: Mapping[str, BackendFactory] = MappingProxyType(
         "litellm": lambda target, client, engines, timeout: LiteLLMBackend(target),
         "embedded": lambda target, client, engines, timeout: EmbeddedBackend(target, engines.get(target)),
         "scripted": lambda target, client, engines, timeout: ScriptedBackend.from_target(target),
+        "replay": lambda target, client, engines, timeout: ReplayBackend(target),
     }
 )
 """Value of ``speaks`` → factory."""

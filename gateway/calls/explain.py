@@ -51,12 +51,13 @@ def explanation(
         fields = fields_by_target(route, exchange.answer_format, exchange.params)
         body["constraint"] = {label: dict(found) for label, found in fields.items()}
     if timeline is not None:
-        body["target"] = timeline.target
-        body["attempts"] = timeline.attempts
-        body["failed_attempts"] = [{"target": one, "code": code} for one, code in timeline.attempt_log.failures]
-        if timeline.attempt_log.cache:
-            body["cache"] = timeline.attempt_log.cache
-        body["overhead_ms"] = round(timeline.overhead() * 1000, 3)
+        attempts = timeline.attempt_log
+        body["target"] = attempts.target
+        body["attempts"] = attempts.count
+        body["failed_attempts"] = [{"target": one, "code": code} for one, code in attempts.failures]
+        if attempts.cache:
+            body["cache"] = attempts.cache
+        body["overhead_ms"] = round(timeline.elapsed_and_overhead()[1] * 1000, 3)
         body["notices"] += timeline.notices()
     if segments is not None:
         body["segments"] = [

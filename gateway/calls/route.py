@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 from typing import Any
 
 from gateway.backend.engines import PromptLogprobs
@@ -23,6 +24,9 @@ from gateway.stream.json_schema.checker import SchemaChecker
 from gateway.template.base import PromptListTemplate, Template
 from gateway.template.dataset.prompt import DatasetPrompt
 
+MAX_HEADER = 1024
+"""The maximum number of characters of a header value that contains names or notices."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -40,6 +44,10 @@ class Route:
     media: MediaRule
     template_id: str
     """The template's name and hash, ``name@sha256:12hex``, for the header ``x-gateway-template``."""
+    headers: bytes
+    """The ``x-gateway-*`` headers of every answer to a rendered prompt. See ``answer_headers``."""
+    raw_headers: bytes
+    """The same headers for raw prompts and embeddings, which use no template."""
     backend: Backend | None = None
     """The model's targets with the delivery layers around them. None for commands that only render prompts."""
     eos_stops: tuple[str, ...] = ()
@@ -75,3 +83,20 @@ class Route:
     def context_length(self) -> int | None:
         """The context length in tokens, from the configuration or from the engine. None if unknown."""
         return self.max_model_len if self.engine_tokenizer is None else self.engine_tokenizer.length
+
+
+def answer_headers(model: ModelSpec, template_id: str) -> bytes:
+    """Return the headers that all answers of a route have, and the name of the hash header, without its value."""
+    return b"x-gateway-model: %b\r\nx-gateway-template: %b\r\nx-gateway-policy: %b\r\nx-gateway-prompt-sha256: " % (
+        header_value(model.name),
+        header_value(template_id),
+        header_value(model.policy.name),
+    )
+
+
+@lru_cache(maxsize=1024)
+def header_value(value: str) -> bytes:
+    """Return a value as one line of ASCII, of at most ``MAX_HEADER`` characters. Most values occur in many answers."""
+    if len(value) > MAX_HEADER:
+        value = value[: MAX_HEADER - 3] + "..."
+    return value.replace("\r", " ").replace("\n", " ").encode("ascii", "replace")

@@ -19,6 +19,7 @@ from gateway.core.errors import UpstreamRejectedRequest
 from gateway.core.events import Usage
 from gateway.core.prompt import Notice
 from gateway.policy.admit.parameters import aliases
+from gateway.storage.recorder import CallRecording
 from gateway.stream.output_parser import OutputParser
 
 POLICY_SECTIONS = {
@@ -62,6 +63,8 @@ class CallRun:
         except BaseException:
             timeline.backend_closed()
             raise
+        if timeline.recording is not None:
+            self._describe(timeline.recording)
         can_count = self.route.tokens is not None and exchange.endpoint != "embeddings"
         parsing, parser = self.prepared.parsing, None
         if parsing is not None:
@@ -80,6 +83,13 @@ class CallRun:
                 exchange.answer_format, self.route.schemas, timeline.delivery_notices, foreign, exchange.caller.key
             )
         return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser, tokens, check)
+
+    def _describe(self, recording: CallRecording) -> None:
+        """Add what the preparation has found out, and collect the events of the answer as the client receives it."""
+        recording.dataset_prompt = self.prepared.prompt_id
+        recording.notices = [str(notice) for notice in self.prepared.notices]
+        if recording.exchanges:
+            self._timeline.delivered = recording.exchanges[-1].delivered
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,4 +1,4 @@
-"""Collects the times and counts of one call, and makes the ``Record`` of the call at the end."""
+"""Writes the ``Record`` of a call: its times and counts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import sub
 
 from gateway.calls.answer.cut_answers import CutAnswers
-from gateway.core.caller import ANONYMOUS
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
-from gateway.core.exchange import AttemptLog
+from gateway.core.exchange import NO_ATTEMPTS, AttemptLog
 from gateway.storage.recorder import CallRecording
 from gateway.stream.output_parser import OutputParser
 from gateway.telemetry.metrics import NumberSeries
@@ -19,20 +18,19 @@ UNKNOWN_MODEL = "unknown"
 """The model name in metrics and log lines for a call whose model is not known yet."""
 
 
-class CallTimeline:
-    """Times and counts of one call. Only the task that runs the call changes this object."""
+class CallTimeline(Record):
+    """The record of a running call, with its times and counts. Only the task that runs the call changes this object."""
 
     __slots__ = (
-        "_gauge", "_now", "_opened", "_received", "_upstream_end", "_upstream_first", "_without_content", "_written",
-        "admission", "attempt_log", "bos_anomaly", "caller", "cut_answers", "delivery_notices", "endpoint",
-        "in_flight", "kind", "markers", "model", "output_parser", "path", "queue_wait", "recording", "refusal",
-        "render", "request_id", "stop_cuts", "stream", "template", "template_notices", "tool_parser",
-        "upstream_stream", "usage",
+        "_in_flight", "_now", "_opened", "_received", "_run_notice", "_upstream_end", "_upstream_first",
+        "_without_content", "_written", "attempt_log", "cut_answers", "delivered", "delivery_notices", "gauge",
+        "output_parser", "recording", "usage",
     )  # fmt: skip
 
     def __init__(
         self, endpoint: str, request_id: str, received: float, now: Callable[[], float] = time.monotonic
     ) -> None:
+        super().__init__(request_id, endpoint, UNKNOWN_MODEL, outcome="", status=0, stream=False, duration=0.0)
         self._now = now
         self._received = received
         self._opened: float | None = None
@@ -41,23 +39,18 @@ class CallTimeline:
         self._upstream_end: float | None = None
         self._written: list[float] = []
         """The time of each write of content to the client's connection."""
-        self.endpoint = endpoint
-        self.request_id = request_id
-        self.model = UNKNOWN_MODEL
-        self.template = self.kind = self.tool_parser = self.refusal = self.path = ""
-        self.caller = ANONYMOUS
-        self.stream = self.upstream_stream = False
-        self.attempt_log = AttemptLog()
-        """The log of the call's attempts. Replaced by the log of the exchange when the exchange has been created."""
-        self.in_flight: NumberSeries
-        """The series of the gauge ``gateway_in_flight`` that counts this call. Set by ``begin``."""
-        self._gauge: Mapping[tuple[str, ...], NumberSeries]
-        """The gauge ``gateway_in_flight``."""
-        self.admission: float | None = None
-        self.queue_wait: float | None = None
-        self.render: float | None = None
+        self.attempt_log = NO_ATTEMPTS
+        """The log of the call's attempts."""
+        self.gauge: Mapping[tuple[str, ...], NumberSeries]
+        """The gauge ``gateway_in_flight``. Set before ``count_for`` is called."""
+        self._in_flight: NumberSeries | None = None
+        """The series of the gauge that counts this call. None before ``count_for``."""
+        self.delivered: list[Event] | None = None
+        """The events that the client receives, if the call is recorded."""
         self.recording: CallRecording | None = None
         """The recording of the call. None if the call is not recorded."""
+        self._run_notice: list[str] = []
+        """The notice of ``run_not_recorded``. Empty without such a notice."""
         self.restart()
 
     def restart(self) -> None:
@@ -70,29 +63,26 @@ class CallTimeline:
         """The set ``cut_answers.without_content``, stored here to save a look-up for each event of a stream."""
         self.output_parser: OutputParser | None = None
         """The parser of the latest answer. None if all text is content."""
-        self.bos_anomaly = False
         self.usage: Usage | None = None
-        self.stop_cuts: list[str] = []
-        self.delivery_notices: list[str] = []
-        self.template_notices: tuple[str, ...] = ()
-        self.markers: tuple[tuple[str, int], ...] = ()
-
-    def begin(self, gauge: Mapping[tuple[str, ...], NumberSeries]) -> None:
-        """Count the call as running, for the model ``unknown``. ``gauge``: the series of ``gateway_in_flight``."""
-        self._gauge = gauge
-        self.in_flight = gauge[self.endpoint, UNKNOWN_MODEL]
-        self.in_flight.value += 1
+        self.delivery_notices = self._run_notice.copy()
+        self.bos_anomaly = False
+        self.stop_cuts = self.template_notices = self.markers = ()
 
     def count_for(self, model: str) -> None:
-        """Count the running call for its model instead of the model ``unknown``."""
-        self.model = model
-        self.in_flight.value -= 1
-        self.in_flight = self._gauge[self.endpoint, model]
-        self.in_flight.value += 1
+        """Count the running call for a model until it ends, and no longer for the model of an earlier ``count_for``."""
+        if self._in_flight is not None:
+            self._in_flight.value -= 1
+        self._in_flight = series = self.gauge[self.endpoint, model]
+        series.value += 1
 
     def admitted(self) -> None:
         """Store the admission time. Call when the body of the client's request has been parsed and checked."""
         self.admission = self._now() - self._received
+
+    def run_not_recorded(self, notice: str) -> None:
+        """Add the notice of a call that names a run and is not recorded. Call when the call is admitted."""
+        self._run_notice.append(notice)
+        self.delivery_notices.append(notice)
 
     def queue_waited(self, seconds: float) -> None:
         """Store the time that the call has spent in the queue of its model."""
@@ -117,7 +107,7 @@ class CallTimeline:
         """Store the time of each content in a batch. Call after the batch was written to the client."""
         count = 0
         for event in events:
-            if type(event) is not Finish and ((type(event) is Delta and event.text) or is_content(event)):
+            if type(event) is Delta and (event.text or is_content(event)):
                 count += 1
         self._written += [self._now()] * count
 
@@ -127,6 +117,8 @@ class CallTimeline:
 
     def events_received(self, events: Sequence[Event]) -> None:
         """Read the events of a batch. Call after the batch has been cut and parsed, before the client receives it."""
+        if self.delivered is not None:
+            self.delivered += events
         for event in events:
             if type(event) is Delta:
                 if self._without_content:
@@ -137,7 +129,7 @@ class CallTimeline:
                 if event.reason == "length" or event.index in self._without_content:
                     self.cut_answers.end(event)
                 if event.reason == "stop":
-                    self.stop_cuts.append(event.source)
+                    self.stop_cuts += (event.source,)
             elif type(event) is Usage:
                 self.usage = event
             elif type(event) is Begun:
@@ -156,35 +148,15 @@ class CallTimeline:
         return self.delivery_notices + named
 
     @property
-    def target(self) -> str:
-        """The label of the target of the latest attempt. Empty before the first attempt."""
-        return self.attempt_log.target
-
-    @property
-    def attempts(self) -> int:
-        """The number of attempts so far."""
-        return self.attempt_log.count
-
-    @property
-    def failed_attempts(self) -> tuple[str, ...]:
-        """A text ``target=code`` for each attempt that failed before its answer began, in order."""
-        return tuple([f"{target}={code}" for target, code in self.attempt_log.failures])
-
-    @property
     def begun(self) -> bool:
         """True if content has been written to the client."""
         return bool(self._written)
 
-    def elapsed(self) -> float:
-        """Return the seconds since the head of the client's request was received."""
-        return self._now() - self._received
-
-    def overhead(self) -> float:
-        """Return the seconds in which the call waited neither in the queue nor for the upstream. See ``elapsed``."""
-        return self.elapsed_and_overhead()[1]
-
     def elapsed_and_overhead(self) -> tuple[float, float]:
-        """Return ``elapsed`` and ``overhead`` for the same moment."""
+        """Return the seconds since the head of the client's request was received, and those spent in the gateway.
+
+        In the latter, the call waited neither in the queue nor for the upstream.
+        """
         now = self._now()
         elapsed, opened = now - self._received, self._opened
         overhead = elapsed - (self.queue_wait or 0.0)
@@ -192,47 +164,31 @@ class CallTimeline:
             overhead -= (self._upstream_end or self._upstream_first or now) - opened
         return elapsed, overhead if overhead > 0.0 else 0.0
 
-    def freeze(self, outcome: str, status: int, gone_phase: str = "") -> Record:
-        """Return the record of the finished call."""
-        opened, usage, cached = self._opened, self.usage, self.attempt_log.cache == "hit"
-        if cached:  # nothing was sent to a target
-            opened = None
-        first, ended, written = self._upstream_first, self._upstream_end, self._written
-        return Record(
-            request_id=self.request_id,
-            endpoint=self.endpoint,
-            model=self.model,
-            outcome=outcome,
-            status=status,
-            stream=self.stream,
-            duration=self._now() - self._received,
-            template=self.template,
-            kind=self.kind,
-            target=self.attempt_log.target,
-            upstream_stream=self.upstream_stream,
-            attempts=self.attempt_log.count,
-            failed_attempts=self.failed_attempts if self.attempt_log.failures else (),
-            refusal=self.refusal,
-            key=self.caller.key,
-            cache=self.attempt_log.cache,
-            misspelled=tuple([one for one in self.delivery_notices if "(did you mean" in one]),
-            path=self.path,
-            admission=self.admission,
-            queue_wait=self.queue_wait,
-            render=self.render,
-            upstream_first=None if opened is None or first is None else first - opened,
-            upstream=None if opened is None or ended is None else ended - opened,
-            first_token=written[0] - self._received if written else None,
-            gaps=tuple(map(sub, written[1:], written)),
-            prompt_tokens=usage.prompt if usage is not None else None,
-            completion_tokens=usage.completion if usage is not None else None,
-            usage_source="" if usage is None else "cache" if cached else usage.source,
-            stop_cuts=tuple(self.stop_cuts),
-            answers_cut=tuple(self.cut_answers.reasons(usage).values()) if self.cut_answers.found else (),
-            template_notices=self.template_notices,
-            markers=self.markers,
-            bos_anomaly=self.bos_anomaly,
-            gone_phase=gone_phase,
-            tool_parser=self.tool_parser,
-            tool_parse_failures=0 if self.output_parser is None else self.output_parser.failures,
-        )
+    def end(self, outcome: str, status: int, gone_phase: str = "") -> None:
+        """Complete the record when the call has ended. The call no longer counts as running."""
+        if self._in_flight is not None:
+            self._in_flight.value -= 1
+        self.duration = self._now() - self._received
+        self.outcome, self.status, self.gone_phase = outcome, status, gone_phase
+        log, usage, opened, written = self.attempt_log, self.usage, self._opened, self._written
+        self.target, self.attempts, self.cache = log.target, log.count, log.cache
+        if log.failures:
+            self.failed_attempts = tuple(log.failed_attempts())
+        cached = log.cache == "hit"
+        if opened is not None and not cached:  # else nothing was sent to a target
+            if self._upstream_first is not None:
+                self.upstream_first = self._upstream_first - opened
+            if self._upstream_end is not None:
+                self.upstream = self._upstream_end - opened
+        if written:
+            self.first_token = written[0] - self._received
+            self.gaps = tuple(map(sub, written[1:], written))
+        if usage is not None:
+            self.prompt_tokens, self.completion_tokens = usage.prompt, usage.completion
+            self.usage_source = "cache" if cached else usage.source
+        if self.delivery_notices:
+            self.misspelled = tuple([one for one in self.delivery_notices if "(did you mean" in one])
+        if self.cut_answers.found:
+            self.answers_cut = tuple(self.cut_answers.reasons(usage).values())
+        if self.output_parser is not None:
+            self.tool_parse_failures = self.output_parser.failures

@@ -16,6 +16,7 @@ from gateway.core.call import MAX_TURNS, Call
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, UpstreamError
 from gateway.core.events import Completion, Usage, total_usage
+from gateway.core.exchange import AttemptLog
 from gateway.core.frozen import dataclass
 from gateway.template.chat.passthrough import as_sent
 from gateway.template.dataset.multi_turn import turn_requests
@@ -42,7 +43,7 @@ async def run_turns(
     If a turn fails, the next fallback model answers all turns again. Raises the error of the last model.
     ``begin`` is called for each turn before the backend is opened. One total timeout limits all turns together.
     """
-    models, used = FallbackModels(route, call, timeline.attempt_log), list[Usage | None]()
+    models, used = FallbackModels(route, call, AttemptLog()), list[Usage | None]()
     try:
         while True:
             try:

@@ -95,7 +95,8 @@ class TargetSpec:
     """The label for metrics and ``x-gateway-target``: model and position, such as ``my-sft-7b/0``."""
     speaks: Annotated[str, choice(*BACKEND_KINDS)]
     """The kind of backend: `completions` (one string), `chat` (messages), `litellm` (messages, to a provider),
-    `embedded` (a model folder, computed in this process), `scripted` (a script that is played)."""
+    `embedded` (a model folder, computed in this process), `scripted` (a script that is played),
+    `replay` (a recording that answers)."""
     url: Annotated[str, kinds.URL_OR_NONE] = ""
     """The base address up to and including `/v1`."""
     model: Annotated[str, kinds.TEXT_OR_NONE] = ""
@@ -113,15 +114,19 @@ class TargetSpec:
     """The model's folder, for `embedded`; relative to the file that names it."""
     script: Annotated[Path, kinds.FILE] | None = None
     """The script to play, for `scripted`; relative to the file that names it."""
+    file: Annotated[Path, kinds.FILE] | None = None
+    """The file of recordings that answers, for `replay`; relative to the file that names it."""
+    pace: Annotated[Literal["none", "recorded"], WORDS] = "none"
+    """How fast a `replay` target answers: `none` (at once), or `recorded` (each event after the recorded time)."""
     options: Annotated[Mapping[str, Any], kinds.MAPPING] = field(default=EMPTY_MAPPING)
     """Further options of an `embedded` or `litellm` target."""
     line: Internal[int] = field(default=0, compare=False)
     """The first line of this target in the configuration file, from 1. 0 if the target does not come from a file."""
 
     @property
-    def file(self) -> Path | None:
-        """The model's folder of an ``embedded`` target, or the script of a ``scripted`` target."""
-        return self.path or self.script
+    def local_path(self) -> Path | None:
+        """The model's folder of an ``embedded`` target, the script of a ``scripted`` one, or a recording."""
+        return self.path or self.script or self.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +322,8 @@ class PolicySpec:
     record: Annotated[Literal["off", "metadata", "full"], WORDS] = "off"
     """Whether calls are recorded: `metadata` has no text of prompts and answers, `full` has all."""
     delivery: Section[DeliveryPolicy] = DeliveryPolicy()
+    digest: Internal[str] = field(default="", compare=False)
+    """The first 12 hex digits of the SHA-256 of the policy's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +427,10 @@ class RecordingsSpec:
     """How long a recording is kept."""
     max_size: Annotated[int, kinds.SIZE] = 1024 * 1024 * 1024
     """The maximum size of the file; above it, the oldest recordings are removed."""
+    run: Annotated[Literal["on", "off"], WORDS] = "on"
+    """Whether `gateway run` without `--base-url` records its calls in a file beside its output."""
+    keep_all: Internal[bool] = False
+    """True: no recording is dropped because too many wait to be written. The sender of the calls waits instead."""
 
 
 @dataclass(frozen=True, slots=True)

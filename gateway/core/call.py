@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import field
 from typing import Any, Literal
 
@@ -80,7 +80,7 @@ class Call:
     """Request fields to send to the target, with OpenAI's names. Null fields are left out."""
     unknown: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """Request fields that are not in OpenAI's API. The policy decides whether to send, drop or refuse these fields."""
-    given: frozenset[str] = frozenset()
+    given: Set[str] = frozenset()
     """Names of all fields of the body that are not null."""
     n: int = 1
     stops: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client that makes a call: the name and the rights of its key, and the session of the request."""
+    """The client that makes a call: the name and the rights of its key, and the session and the run of the request."""
 
     key: str = ""
     """The name of the client's key. Empty if no keys are configured, and before the key is known to be valid."""
@@ -21,6 +21,10 @@ class Caller:
     """True: messages may name media files. The policy of the model decides which files are accepted."""
     session: str = ""
     """The value of the header ``x-session-id``; empty if the client did not send the header."""
+    run: str = ""
+    """The client's name for the run to which the call belongs, for recordings. Empty: the call belongs to no run."""
+    row: str = ""
+    """The id of the row in the run. Empty: the call is no row of a run."""
 
     def may_use(self, model: str) -> bool:
         """Return whether the client may use a configured model."""

@@ -8,25 +8,8 @@ from dataclasses import field
 from typing import Any, overload
 
 from gateway.core import fast_paths
+from gateway.core.frozen import EMPTY_MAPPING as EMPTY_MAPPING
 from gateway.core.frozen import dataclass
-
-
-class _EmptyMapping(dict[str, Any]):
-    """A dict that stays empty and is hashable, so that a frozen dataclass accepts it as a default."""
-
-    __slots__ = ()
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return 0
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("the shared empty mapping cannot be changed")
-
-    __setitem__ = setdefault = update = __ior__ = _refuse
-
-
-EMPTY_MAPPING: Mapping[str, Any] = _EmptyMapping()
-"""The shared empty mapping; default of mappings in frozen values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +72,7 @@ class PlainMessages(Sequence[Message]):
         return iter(self.made)
 
     def __eq__(self, other: object) -> bool:
-        return self.made == (other.made if isinstance(other, PlainMessages) else other)
+        return self.made == (other.made if type(other) is PlainMessages else other)
 
     def __hash__(self) -> int:
         return hash(self.made)

@@ -16,6 +16,7 @@ GatewayError                          500 internal_error
 │   ├── ContextLengthExceeded         400 context_length_exceeded
 │   ├── ContentFiltered               400 content_filter
 │   ├── UpstreamRejectedRequest       400 upstream_rejected_request
+│   ├── NotRecorded                   400 not_recorded
 │   ├── BadHost                       400 bad_host
 │   ├── InvalidApiKey                 401 invalid_api_key
 │   ├── ModelNotFound                 404 model_not_found
@@ -172,6 +173,10 @@ class ContentFiltered(RequestError, code="content_filter"):
 
 class UpstreamRejectedRequest(RequestError, code="upstream_rejected_request"):
     """The model's server refused the request with a 4xx status."""
+
+
+class NotRecorded(RequestError, code="not_recorded"):
+    """The recording of a ``replay`` target has no answer to this request, or several different answers."""
 
 
 class BadHost(RequestError, code="bad_host"):

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, get_args
 from gateway.core.answer_markers import Thinking
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.events import Event
+from gateway.core.events import Begun, Delta, Document, Event, Finish
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Bos
 
@@ -32,28 +32,31 @@ class RetryAllowance(Protocol):
 class AttemptLog:
     """The upstream attempts of one call, including retries, attempts at other targets and parts of a split call."""
 
-    count = 0
-    retries = 0
-    """The number of attempts that repeated a failed attempt, also at a fallback model."""
-    stale = 0
-    """The number of attempts that repeated a request on a stale connection. ``delivery.retry.attempts`` does not limit
-    these attempts."""
-    retry_budget: RetryAllowance | None = None
-    """The retry budget of the first model that was tried. Retries at fallback models use this budget too."""
-    target = ""
-    """The label of the target of the latest attempt; empty before the first attempt."""
-    open = 0
-    """The number of attempts that have neither failed nor begun to answer."""
-    cache = ""
-    """``hit`` if the cache had every answer of the call, else ``miss``, ``bypass`` or ``error``.
-
-    Empty: the policy has no cache."""
-    cache_age = 0.0
-    """The age of the oldest answer that came from the cache, in seconds."""
-    recorded: list[RecordedExchange] | None = None
-    """The exchanges of the call with their events; None if the call is not recorded."""
+    __slots__ = (
+        "cache", "cache_age", "count", "failures", "open", "recorded", "retries", "retry_budget", "stale", "target"
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.count = 0
+        self.retries = 0
+        """The number of attempts that repeated a failed attempt, also at a fallback model."""
+        self.stale = 0
+        """The number of attempts that repeated a request on a stale connection. ``delivery.retry.attempts`` does not
+        limit these attempts."""
+        self.retry_budget: RetryAllowance | None = None
+        """The retry budget of the first model that was tried. Retries at fallback models use this budget too."""
+        self.target = ""
+        """The label of the target of the latest attempt; empty before the first attempt."""
+        self.open = 0
+        """The number of attempts that have neither failed nor begun to answer."""
+        self.cache = ""
+        """``hit`` if the cache had every answer of the call, else ``miss``, ``bypass`` or ``error``.
+
+        Empty: the policy has no cache."""
+        self.cache_age = 0.0
+        """The age of the oldest answer that came from the cache, in seconds."""
+        self.recorded: list[RecordedExchange] | None = None
+        """The exchanges of the call with their events; None if the call is not recorded."""
         self.failures: list[tuple[str, str]] = []
         """The target's label and the error code of each failed attempt."""
 
@@ -78,6 +81,14 @@ class AttemptLog:
         if self.cache in ("", "hit"):
             self.cache = result
         self.cache_age = max(self.cache_age, age)
+
+    def failed_attempts(self) -> list[str]:
+        """Return a text ``target=code`` for each attempt that failed before its answer began, in order."""
+        return [f"{target}={code}" for target, code in self.failures]
+
+
+NO_ATTEMPTS = AttemptLog()
+"""The log of a call before its first exchange. It is never changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +162,21 @@ class RecordedExchange:
     """The time at which the exchange was opened, in seconds since the epoch."""
     moments: list[tuple[float, Event]]
     """The events so far, each with the seconds since the exchange was opened."""
+    delivered: list[Event] = field(default_factory=list)
+    """The events of the answer as the client receives them: cut at stops, with tools and reasoning parsed."""
+
+
+def is_answer(events: Sequence[Event], exchange: Exchange) -> bool:
+    """Return whether the events are a complete answer to the request, and name the target that made it."""
+    if not any(isinstance(event, Begun) and event.target for event in events):
+        return False
+    ended = {event.index for event in events if isinstance(event, Finish)}
+    begun = {event.index for event in events if isinstance(event, Delta)}
+    documents = sum([isinstance(event, Document) for event in events])
+    if exchange.endpoint == "embeddings":
+        return documents == 1 and not ended and not begun
+    choices = (len(exchange.prompts) or 1) * exchange.n
+    return not documents and ended == set(range(choices)) and begun <= ended
 
 
 class Events(Protocol):

@@ -7,12 +7,37 @@ fields, a call needs a fifth less time in the gateway. Equality and hash are the
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+
+    from mypy_extensions import mypyc_attr as mypyc_attr
 else:
 
     def dataclass(*, frozen: bool = False, **options: Any) -> Any:
         """Replace ``dataclasses.dataclass``. ``frozen`` only defines the hash."""
         return dataclasses.dataclass(unsafe_hash=frozen, **options)
+
+    def mypyc_attr(**_: Any) -> Any:
+        """Replace the decorator for the compiler, which has no effect at run time."""
+        return lambda cls: cls
+
+
+class _EmptyMapping(dict[str, Any]):
+    """A dict that stays empty and is hashable, so that a frozen dataclass accepts it as a default."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 0
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("the shared empty mapping cannot be changed")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+
+EMPTY_MAPPING: Mapping[str, Any] = _EmptyMapping()
+"""The shared empty mapping; default of mappings in frozen values."""

@@ -34,7 +34,7 @@ def deeper_than(value: object, limit: int) -> bool:
     return True
 
 
-def texts_with_keys(value: object, key: str = "") -> Iterator[tuple[str | None, str]]:
+def texts_with_keys(value: object, key: object = "") -> Iterator[tuple[object, str]]:
     """Yield (key, text) for every text in a JSON value, and (None, name) for the name of every field.
 
     A text in a list has the key of the list.

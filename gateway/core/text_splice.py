@@ -11,6 +11,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
+NOTHING = re.compile(r"(?!)")
+"""Matches no text."""
+
 
 class ChoiceFrame:
     """The bytes around one choice's text in the client's stream."""
@@ -44,8 +47,8 @@ class TextSplice:
         """Frames by choice index; text of other choices is not forwarded."""
         self.now = now
         """Returns the monotonic time in seconds."""
-        self.halts: re.Pattern[str] | None = None
-        """Text in which this expression matches is not forwarded."""
+        self.halts = NOTHING
+        """Text in which this expression matches is not forwarded. It matches single characters."""
         self.moments: list[float] = []
         """The monotonic time in seconds of each forwarded text, in order."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 MAX_WORD = 128
@@ -19,12 +19,38 @@ MANY = 20
 MAX_QUOTED = 64
 """The maximum number of characters of a word in a message. Longer words are cut."""
 
+EXCERPT = 24
+"""The number of characters shown on each side of the first difference of two texts."""
+
 
 def printable(text: str) -> str:
     """Return a text in which characters that are not printable, such as line breaks, are escaped as in Python."""
     if text.isprintable():
         return text
     return "".join([character if character.isprintable() else ascii(character)[1:-1] for character in text])
+
+
+def escape(text: str) -> str:
+    """Return a text as one line. Backslashes and characters that are not printable are escaped as in Python."""
+    return printable(text.replace("\\", "\\\\"))
+
+
+def excerpts(a: str, b: str, at: int) -> tuple[str, str, str]:
+    """Return three lines about the first difference of two texts: its place, and the texts around it.
+
+    ``at``: the number of equal characters at the start of both texts.
+    """
+    before = a[:at]
+    byte, line = len(before.encode("utf-8", "surrogatepass")), before.count("\n") + 1
+    place = f"first difference: byte {byte} (line {line}, column {at - before.rfind(chr(10))})"
+    return place, f"  - {_excerpt(a, at)}", f"  + {_excerpt(b, at)}"
+
+
+def _excerpt(text: str, at: int) -> str:
+    """Return the text around a position, and mark the position with ``⟨here⟩``."""
+    start, end = max(0, at - EXCERPT), at + EXCERPT
+    before, after = "…" if start else "", "…" if end < len(text) else ""
+    return f'{before}"{escape(text[start:at])}⟨here⟩{escape(text[at:end])}"{after}'
 
 
 def listed(texts: Iterable[str]) -> str:
@@ -62,6 +88,13 @@ def _written(value: object) -> Iterator[str]:
         yield "}" if value else "{}"
     else:
         yield repr(value)
+
+
+def changes(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """Return a text ``name old → new`` for each value that differs. A missing value is ``absent``."""
+    names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+    values = [[printable(shown(one[name])) if name in one else "absent" for one in (old, new)] for name in names]
+    return [f"{name} {before} → {after}" for name, (before, after) in zip(names, values, strict=True)]
 
 
 def counted(number: int, noun: str) -> str:

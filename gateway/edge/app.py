@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
-from gateway.calls.admission.access import base_url_hint
-from gateway.calls.timeline import CallTimeline
+from gateway.calls.admission.access import RUN_HEADER, base_url_hint, checked_run
+from gateway.calls.timeline import UNKNOWN_MODEL
 from gateway.config.sections.server import is_loopback
-from gateway.core.errors import GatewayError, MethodNotAllowed, RouteNotFound
-from gateway.core.words import closest
+from gateway.core.errors import GatewayError, InvalidValue, MethodNotAllowed, RouteNotFound
+from gateway.core.words import closest, quoted
 from gateway.edge.about.home import ICON_ROUTES, Home
 from gateway.edge.about.models import MODEL_PATH, Models
 from gateway.edge.about.monitoring import HEALTH_PATHS, Health, Monitoring
@@ -27,6 +27,7 @@ from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
 from gateway.telemetry.call_log import log_call
+from gateway.telemetry.record import Record
 
 LOG = logging.getLogger("gateway.edge")
 
@@ -34,6 +35,8 @@ OTHER = "other"
 """The value of the label ``endpoint`` for a refused request whose path is not in ``ENDPOINTS``."""
 TOKENIZER_PATHS = ("/tokenize", "/detokenize", "/tokenizer_info")
 """The paths that vLLM has outside ``/v1``."""
+RUN_PATH = "/run/"
+"""The beginning of the paths that name a run. No model has such a name."""
 OTHER_APIS = {"/v1/messages": "Anthropic", "/api/chat": "Ollama", "/api/generate": "Ollama"}
 """Path of another API → the name of the API."""
 
@@ -85,23 +88,28 @@ class App:
         """
         if not request.status:
             send_error(request, error, headers)
-        self._record(CallTimeline(OTHER, request.request_id, request.received), error, request.path)
+        self._record(error, request.request_id, request.received, request.path)
 
     def refused_input(self, error: GatewayError, request_id: str) -> None:
         """Count and log an error for bytes that are not a complete HTTP request. The connection has sent the error."""
-        self._record(CallTimeline(OTHER, request_id, time.monotonic()), error, "")
+        self._record(error, request_id, time.monotonic(), "")
 
-    def _record(self, timeline: CallTimeline, error: GatewayError, path: str) -> None:
-        timeline.path, timeline.refusal = path, error.log_message or error.message
-        record = timeline.freeze(error.code, error.status)
+    def _record(self, error: GatewayError, request_id: str, received: float, path: str) -> None:
+        seconds, refusal = time.monotonic() - received, error.log_message or error.message
+        record = Record(
+            request_id, OTHER, UNKNOWN_MODEL, error.code, error.status, False, seconds, path=path, refusal=refusal
+        )
         self._state.metrics.record(record)
         log_call(record)
 
     def _find(self, request: HttpRequest) -> tuple[str, Handler]:
         """Return the route of a path that starts with ``MODEL_PATH`` or with the name of a model (``/{model}/v1/…``).
 
-        The handlers check the client's key first, and then whether the model exists.
+        Before these, the path may name a run. The handlers check the client's key first, and then whether the model
+        exists.
         """
+        if request.path.startswith(RUN_PATH):
+            _take_run(request)
         row = self._route(request.path)
         if row is not None:
             return row
@@ -128,6 +136,17 @@ class App:
             return f"; {base_url_hint(self._state.stack, request)}"
         meant = closest(path, self.routes, 0.8)
         return f' (did you mean "{meant}"?)' if meant else "; GET / lists all paths" if "/" in self.routes else ""
+
+
+def _take_run(request: HttpRequest) -> None:
+    """Move the name of a run from the path (``/run/NAME/v1/…``) to the header, where the client could have sent it."""
+    name, _, rest = request.path.removeprefix(RUN_PATH).partition("/")
+    if "/v1/" not in f"/{rest}" and f"/{rest.rpartition('/')[2]}" not in TOKENIZER_PATHS:
+        raise RouteNotFound("unknown path; the base_url of a run ends in /run/NAME/v1 or /run/NAME/MODEL/v1")
+    run = checked_run(unquote(name), "/run/NAME/v1 in the path").encode("ascii")
+    if request.headers.setdefault(RUN_HEADER, run) != run:
+        raise InvalidValue(f"the path names the run {quoted(name)}, and the header x-gateway-run another; remove one")
+    request.path = f"/{rest}"
 
 
 def _public_routes(state: GatewayState) -> Routes:

@@ -42,8 +42,6 @@ class AsgiAdapter:
 class AsgiRequest(HttpRequest):
     """One ASGI request. ``reply``, ``start`` and ``end`` only queue messages; ``write`` and ``finish`` send them."""
 
-    __slots__ = ("_disconnect", "_queued", "_receive", "_root_path", "_send")
-
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:

@@ -7,33 +7,34 @@ raises the stored reason. Without a stored reason the cancellation came from els
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
+
+from gateway.core.frozen import mypyc_attr
 
 
 class ClientGone(Exception):
     """The client closed its connection; no answer can reach it."""
 
-    outcome = "client_gone"
-    phase = ""
+    outcome: ClassVar[str] = "client_gone"
+    phase: ClassVar[str] = ""
     """The label ``phase`` of the metric. Empty: the label depends on whether the answer had begun."""
 
 
 class ClientStalled(ClientGone):
     """The client read nothing of the stream for longer than the policy allows, so the connection is closed."""
 
-    outcome = "client_stalled"
-    phase = "stalled"
+    outcome: ClassVar[str] = "client_stalled"
+    phase: ClassVar[str] = "stalled"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Cancellation:
     """The task that answers a request, and the reason why it must end."""
 
-    __slots__ = ("_committed", "_reason", "task")
-
-    def __init__(self) -> None:
-        self.task: asyncio.Task[None] | None = None
-        """The task that answers the request; None before the task is started."""
-        self._reason: Exception | None = None
-        self._committed = False
+    task: asyncio.Task[None] | None = None
+    """The task that answers the request; None before the task is started."""
+    _reason: Exception | None = None
+    _committed = False
 
     def cancel(self, reason: Exception) -> None:
         """Cancel the task because of ``reason``. Does nothing after an earlier ``cancel``, ``commit`` or ``shield``."""

@@ -21,6 +21,7 @@ from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import RequestTimeout
+from gateway.core.frozen import mypyc_attr
 from gateway.edge.cancellation import Cancellation
 from gateway.wire.responses import ResponseWriter
 
@@ -31,47 +32,45 @@ JSON_HEADER = b"content-type: application/json\r\n"
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class HttpRequest(Cancellation, ABC):
     """One HTTP request and its answer."""
 
-    __slots__ = (
-        "buffered_body", "caller", "closing", "complete", "extra_headers", "headers", "method", "model", "open_stream",
-        "path", "received", "request_id", "route_context", "status",
-    )  # fmt: skip
+    model: str | None = None
+    """The model named by the path (``/{model}/v1/…``); None if the body names the model."""
+    route_context: tuple[Route, Prepared] | None = None
+    """The data for the ``x-gateway-*`` headers; None before the call is prepared."""
+    open_stream: tuple[ResponseStream, ResponseWriter] | None = None
+    """The stream that is being sent. If the stream fails, the unsent text is sent before the error."""
+    status = 0
+    """The status of the answer; 0 until an answer is sent."""
+    buffered_body: bytes | None = None
+    """The whole body, if it arrived in one piece before a handler called ``body``. None: call ``body``."""
+    extra_headers = b""
+    """Headers of every answer to this request, also of errors: the headers of ``cors.py`` and ``x-ratelimit-*``."""
+    complete = False
+    """True: the answer is complete."""
+    closing = False
+    """True: the connection is closed after the answer."""
 
     def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
-        super().__init__()
         self.method = method
         self.path = path
         """The path, not percent-decoded: ``%2f`` is not a slash, so clients cannot evade the path rules of a proxy."""
+        self.caller = ANONYMOUS
+        """The client, as soon as its key is known to be valid."""
         self.headers = headers
         """Lower-case name → value. The values of a repeated field are joined by commas (RFC 9110, 5.3)."""
         sent = headers.get(b"x-request-id")
         # Ids must be unique, not secret. Random bits from the kernel would cost more than the rest of the head.
         self.request_id = (
-            sent.decode("ascii") if sent is not None and _PLAIN_ID.match(sent) else f"req_{getrandbits(128):032x}"
+            sent.decode("ascii")
+            if sent is not None and _PLAIN_ID.match(sent)
+            else f"req_{getrandbits(128).to_bytes(16).hex()}"
         )
         """The client's ``x-request-id`` if the value is short and plain (``_PLAIN_ID``), else a new id."""
         self.received = time.monotonic()
         """Monotonic seconds at which the head had arrived."""
-        self.caller = ANONYMOUS
-        """The client, as soon as its key is known to be valid."""
-        self.model: str | None = None
-        """The model named by the path (``/{model}/v1/…``); None if the body names the model."""
-        self.route_context: tuple[Route, Prepared] | None = None
-        """The data for the ``x-gateway-*`` headers; None before the call is prepared."""
-        self.open_stream: tuple[ResponseStream, ResponseWriter] | None = None
-        """The stream that is being sent. If the stream fails, the unsent text is sent before the error."""
-        self.status = 0
-        """The status of the answer; 0 until an answer is sent."""
-        self.buffered_body: bytes | None = None
-        """The whole body, if it arrived in one piece before a handler called ``body``. None: call ``body``."""
-        self.extra_headers = b""
-        """Headers of every answer to this request, also of errors: the headers of ``cors.py`` and ``x-ratelimit-*``."""
-        self.complete = False
-        """True: the answer is complete."""
-        self.closing = False
-        """True: the connection is closed after the answer."""
 
     @property
     def root_path(self) -> str:

@@ -238,7 +238,7 @@ def fingerprint(snapshot: Snapshot) -> str:
     """Return the revision of a configuration, and the state of the tokenizer and model files that it names."""
     found = [snapshot.revision]
     for model in snapshot.models.values():
-        for path in (model.tokenizer, *(target.file for target in model.targets)):
+        for path in (model.tokenizer, *(target.local_path for target in model.targets)):
             files = () if path is None else (path, *path.glob("*")) if path.is_dir() else (path,)
             found += [f"{file} {file_state(file)}" for file in sorted(files)]
     return "\n".join(found)

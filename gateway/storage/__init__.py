@@ -5,5 +5,6 @@
 ``redis_store``   cached answers on a Redis server
 ``redis_server``  the server that several gateways share
 ``recorder``      the thread that writes recordings
+``recordings``    reads recordings
 ``sqlite_file``   opens an SQLite file and measures its size
 """

@@ -1,8 +1,8 @@
 """Writes recordings of calls to an SQLite file, in one thread.
 
-A call never waits for the file. At most ``MAX_WAITING`` recordings with ``MAX_WAITING_SIZE`` characters in total wait
+A call never waits for the file. At most ``max_waiting`` recordings with ``MAX_WAITING_SIZE`` characters in total wait
 to be written. Recordings above this limit, and recordings that cannot be written, are dropped and counted
-(``docs/spec/reliability.md`` rows G01, G02, H04, H05, H08).
+(``docs/spec/reliability.md`` rows G01, G02, H04, H05, H08). ``RecordingsSpec.keep_all`` switches this limit off.
 Each call is written in one transaction, so a killed process never leaves a partial recording.
 """
 
@@ -11,17 +11,20 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from gateway.config.snapshot import RecordingsSpec
-from gateway.core.events import Delta, Event, delta_size
+from gateway.config.snapshot import RecordingsSpec, TargetSpec
+from gateway.core.call import Call
+from gateway.core.events import Delta, Event, Finish, delta_size
 from gateway.core.exchange import Exchange, RecordedExchange
-from gateway.storage.sqlite_file import open_database, used_bytes
+from gateway.storage.sqlite_file import close_database, open_database, used_bytes
+from gateway.stream.completion_builder import CompletionBuilder
+from gateway.stream.loops import ENDED_BY_MODEL, is_looping
 from gateway.telemetry.record import Record
 from gateway.version import VERSION
 from gateway.wire.redaction import NOTHING, Redaction, RedactionTimeout, Redactor
@@ -31,7 +34,6 @@ LOG = logging.getLogger("gateway.recordings")
 
 BUSY_SECONDS = 5.0
 """The maximum time in seconds to wait while another process writes to the file."""
-MAX_WAITING = 4096
 MAX_WAITING_SIZE = 64 * 1024 * 1024
 
 # fmt: off
@@ -41,14 +43,21 @@ CALL_COLUMNS = {
     "first_token": "REAL", "target": "TEXT", "attempts": "INTEGER", "failed_attempts": "TEXT", "cache": "TEXT",
     "prompt_tokens": "INTEGER", "completion_tokens": "INTEGER", "usage_source": "TEXT", "version": "TEXT",
 }
+NEW_CALL_COLUMNS = {
+    "run": "TEXT", "row": "TEXT", "request_sha256": "TEXT", "template_sha256": "TEXT", "policy_sha256": "TEXT",
+    "dataset_prompt": "TEXT", "notices": "TEXT", "answers_cut": "TEXT", "stop_cuts": "TEXT",
+    "target_settings": "TEXT",
+}
 EXCHANGE_COLUMNS = {
     "call": "INTEGER", "time": "REAL", "endpoint": "TEXT", "prompt_sha256": "TEXT", "prompts": "TEXT",
     "messages": "TEXT", "params": "TEXT", "seed": "INTEGER", "n": "INTEGER", "stops": "TEXT", "stop_token_ids": "TEXT",
     "bos": "TEXT", "bos_text": "TEXT", "stream": "INTEGER", "repeat": "INTEGER", "events": "TEXT",
     "answer_sha256": "TEXT", "redacted": "INTEGER",
 }
+NEW_EXCHANGE_COLUMNS = {"answer": "TEXT", "delivered_sha256": "TEXT", "prompt_ids": "TEXT"}
 # fmt: on
-"""Column → SQL type. ``docs/recordings.md`` describes the columns."""
+"""Column → SQL type. The new columns are those that version 1 of the tables did not have. ``docs/recordings.md``
+describes the columns."""
 
 
 def _table(name: str, columns: Mapping[str, str]) -> str:
@@ -56,16 +65,45 @@ def _table(name: str, columns: Mapping[str, str]) -> str:
     return f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, {rows});"
 
 
-SCHEMA_VERSION = 1
+def _added(name: str, columns: Mapping[str, str]) -> str:
+    return "".join([f"ALTER TABLE {name} ADD COLUMN {column} {kind};" for column, kind in columns.items()])
+
+
+SCHEMA_VERSION = 2
 """The version of the tables. It must change when the tables change."""
+UPGRADES = {1: _added("calls", NEW_CALL_COLUMNS) + _added("exchanges", NEW_EXCHANGE_COLUMNS)}
+"""Older version → the statements that add the columns that it does not have. Their values are null: not recorded."""
 SCHEMA = (
-    _table("calls", CALL_COLUMNS)
-    + _table("exchanges", EXCHANGE_COLUMNS)
-    + "CREATE INDEX IF NOT EXISTS exchanges_of_call ON exchanges (call);"
+    _table("calls", CALL_COLUMNS | NEW_CALL_COLUMNS)
+    + _table("exchanges", EXCHANGE_COLUMNS | NEW_EXCHANGE_COLUMNS)
+    + "CREATE INDEX IF NOT EXISTS calls_by_run ON calls (run, row);"
+    "CREATE INDEX IF NOT EXISTS calls_by_row ON calls (row);"
+    "CREATE INDEX IF NOT EXISTS calls_by_model ON calls (model, time);"
+    "CREATE INDEX IF NOT EXISTS calls_by_key ON calls (key, time);"
+    "CREATE INDEX IF NOT EXISTS calls_by_outcome ON calls (outcome, time);"
+    "CREATE INDEX IF NOT EXISTS calls_by_request ON calls (request_id);"
+    "CREATE INDEX IF NOT EXISTS exchanges_of_call ON exchanges (call);"
     "CREATE INDEX IF NOT EXISTS calls_by_time ON calls (time);"
     "CREATE TRIGGER IF NOT EXISTS exchanges_end AFTER DELETE ON calls"
     " BEGIN DELETE FROM exchanges WHERE call = old.id; END;"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """What is known about a call when it is admitted."""
+
+    policy: str
+    policy_sha256: str = ""
+    template_sha256: str = ""
+    run: str = ""
+    """The client's name for the run. Empty: the call belongs to no run."""
+    row: str = ""
+    """The id of the row in the run. Empty: not known."""
+    call: Call | None = None
+    """The client's request, for its hash."""
+    targets: Sequence[TargetSpec] = ()
+    """The targets of the model."""
 
 
 @dataclass(eq=False, slots=True)
@@ -74,10 +112,14 @@ class CallRecording:
 
     recorder: Recorder
     mode: Literal["metadata", "full"]
-    policy: str
+    facts: CallFacts
     spec: RecordingsSpec
     redactor: Redactor
     exchanges: list[RecordedExchange] = field(default_factory=list)
+    dataset_prompt: str = ""
+    """The name and hash of the dataset prompt. Empty: the request names no dataset prompt."""
+    notices: list[str] = field(default_factory=list)
+    """The notices of the preparation and of the delivery."""
 
     def end(self, record: Record) -> None:
         """Write the recording in the background."""
@@ -92,14 +134,20 @@ class Recorder:
         path: Path,
         dropped: Callable[[str], None],
         now: Callable[[], float] = time.time,
+        *,
+        looping: Callable[[str], None] = lambda model: None,
+        max_waiting: int = 4096,
     ) -> None:
         """``dropped``: called with the reason for each recording that is dropped.
 
-        ``now``: returns the seconds since the epoch.
+        ``now``: returns the seconds since the epoch. ``looping``: called in the thread with the model of each recorded
+        answer that ends in a loop. ``max_waiting``: the maximum number of recordings that wait to be written.
         """
         self._path = path
         self._dropped = dropped
         self._now = now
+        self._looping = looping
+        self._max_waiting = max_waiting
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recordings")
         self._database: sqlite3.Connection | None = None
         self._given, self._given_size = 0, 0
@@ -107,22 +155,39 @@ class Recorder:
         self._done, self._done_size = 0, 0
         """The recordings that the thread has written or dropped, and their characters. Only the thread changes them."""
         self._failing = False
+        self.not_written = 0
+        """The number of recordings that could not be written."""
 
     def begin(
         self,
         mode: Literal["metadata", "full"],
-        policy: str,
+        facts: CallFacts,
         spec: RecordingsSpec,
         redactor: Redactor = NOTHING,
     ) -> CallRecording:
         """Return a new recording for a call that begins. ``spec`` and ``redactor`` belong to its configuration."""
-        return CallRecording(recorder=self, mode=mode, policy=policy, spec=spec, redactor=redactor)
+        return CallRecording(recorder=self, mode=mode, facts=facts, spec=spec, redactor=redactor)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether half of the recordings that may wait are waiting. A caller that can wait should wait."""
+        waiting, size = self._given - self._done, self._given_size - self._done_size
+        return 2 * waiting >= self._max_waiting or 2 * size >= MAX_WAITING_SIZE
+
+    def open(self) -> Future[None]:
+        """Return a future that ends when the file is open. Its errors are those of ``open_database``."""
+        return self._thread.submit(self._open)
+
+    def flush(self) -> Future[None]:
+        """Return a future that ends when all recordings given so far have been written or dropped."""
+        return self._thread.submit(lambda: None)
 
     def write(self, call: CallRecording, record: Record) -> None:
         """Write a finished call in the background. The recording is dropped if too many recordings wait."""
         size = sum(map(_size, call.exchanges))
         waiting, waiting_size = self._given - self._done, self._given_size - self._done_size
-        if waiting >= MAX_WAITING or waiting_size + size > MAX_WAITING_SIZE:
+        too_many = waiting >= self._max_waiting or waiting_size + size > MAX_WAITING_SIZE
+        if too_many and not call.spec.keep_all:
             self._dropped("queue_full")
             return
         try:
@@ -138,10 +203,14 @@ class Recorder:
         self._thread.submit(self._release)
         self._thread.shutdown()
 
+    def _open(self) -> None:
+        if self._database is None:
+            self._database = open_database(self._path, SCHEMA, SCHEMA_VERSION, BUSY_SECONDS, UPGRADES)
+
     def _write(self, call: CallRecording, record: Record, started: float, size: int) -> None:
         try:
-            if self._database is None:
-                self._database = open_database(self._path, SCHEMA, SCHEMA_VERSION, BUSY_SECONDS)
+            self._open()
+            assert self._database is not None
             with self._database:
                 mode, rows = self._exchange_rows(call, record.request_id)
                 number = _insert(self._database, "calls", _call_row(call, mode, record, started))
@@ -149,9 +218,13 @@ class Recorder:
                     _insert(self._database, "exchanges", {"call": number, **row})
                 self._remove_old(self._database, call.spec)
             self._failing = False
+            if record.outcome == "ok":
+                for _ in range(_looping_answers(call.exchanges)):
+                    self._looping(record.model)
         except Exception as error:  # the thread must go on
             full = isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
             self._dropped("disk_full" if full else "failed")
+            self.not_written += 1
             if not self._failing:
                 LOG.error("recordings are dropped, because %s cannot be written: %s", self._path.name, error)
             self._failing = True
@@ -191,7 +264,7 @@ class Recorder:
 
     def _release(self) -> None:
         if self._database is not None:
-            self._database.close()
+            close_database(self._database)
 
 
 def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int | None:
@@ -201,11 +274,49 @@ def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) ->
 
 
 def _call_row(call: CallRecording, mode: str, record: Record, started: float) -> dict[str, Any]:
+    facts = call.facts
     own = {
-        "time": started, "policy": call.policy, "mode": mode, "version": VERSION,
-        "failed_attempts": dump_json(record.failed_attempts),
+        "time": started, "policy": facts.policy, "mode": mode, "version": VERSION, "run": facts.run,
+        "row": call.redactor.log_text(facts.row),
+        "request_sha256": None if facts.call is None or call.redactor else request_hash(facts.call),
+        "template_sha256": facts.template_sha256, "policy_sha256": facts.policy_sha256,
+        "dataset_prompt": call.dataset_prompt, "notices": dump_json(call.notices),
+        "failed_attempts": dump_json(record.failed_attempts), "answers_cut": dump_json(record.answers_cut),
+        "stop_cuts": dump_json(record.stop_cuts),
+        "target_settings": next((_settings(one) for one in facts.targets if one.label == record.target), None),
     }  # fmt: skip
-    return {name: own[name] if name in own else getattr(record, name) for name in CALL_COLUMNS}
+    return {name: own[name] if name in own else getattr(record, name) for name in (*CALL_COLUMNS, *NEW_CALL_COLUMNS)}
+
+
+def _settings(target: TargetSpec) -> str | None:
+    """Return the settings of a target that two replicas have in common, as JSON. Options may be secret, so: a hash.
+
+    ``model`` is the name at the target's server. A target with a file or folder has no server, and its ``model`` may
+    be the gateway's own name. None for a recording that answers: the settings are those of the recorded target.
+    """
+    if target.speaks == "replay":
+        return None
+    options = dump_json({name: str(value) for name, value in sorted(target.options.items())})
+    return dump_json({
+        "speaks": target.speaks, "engine": target.engine, "adds_bos": target.adds_bos,
+        "model": target.model if (path := target.local_path) is None else None,
+        "file": None if path is None else path.name,
+        "options": _sha256(options)[:12] if target.options else None,
+    })  # fmt: skip
+
+
+def request_hash(call: Call) -> str:
+    """Return the hash of what a client asks: messages, prompts, variables and tools, without parameters and model."""
+    asked = {
+        "messages": None if call.dialogue is None else [one.raw for one in call.dialogue.messages],
+        "prompts": call.raw_prompts,
+        "input": call.params.get("input"),
+        "dataset_prompt": call.dataset_prompt,
+        "turns": call.turns,
+        "candidates": call.candidates,
+        "tools": call.params.get("tools"),
+    }
+    return _sha256(dump_json({name: value for name, value in asked.items() if value}))
 
 
 def _redacted(one: RecordedExchange, redaction: Redaction) -> RecordedExchange:
@@ -219,7 +330,8 @@ def _redacted(one: RecordedExchange, redaction: Redaction) -> RecordedExchange:
         stops=tuple(redaction.value(exchange.stops)),
     )
     events = redaction.events([event for _, event in one.moments])
-    return RecordedExchange(clean, one.time, [(at, event) for (at, _), event in zip(one.moments, events, strict=True)])
+    moments = [(at, event) for (at, _), event in zip(one.moments, events, strict=True)]
+    return RecordedExchange(clean, one.time, moments, list(redaction.events(one.delivered)))
 
 
 def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) -> dict[str, Any]:
@@ -231,6 +343,7 @@ def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) ->
     prompt = dump_json(exchange.prompts or exchange.messages or exchange.params.get("input"))
     seed = exchange.params.get("seed")
     answer = "".join([event.text for _, event in one.moments if isinstance(event, Delta)])
+    delivered, ids = delivered_choices(one.delivered), _prompt_ids(one)
     hashed: Callable[[Any], str] = dump_json if full else lambda value: _sha256(dump_json(value))
     params = exchange.params if full else {
         name: value if isinstance(value, bool | int | float | None) else f"sha256:{hashed(value)}"
@@ -254,7 +367,54 @@ def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) ->
         "events": dump_json([[round(at, 6), *_event(event, full=full)] for at, event in one.moments]),
         "answer_sha256": _sha256(answer),
         "redacted": redacted,
+        "answer": dump_json(delivered) if full else None,
+        "delivered_sha256": _sha256(dump_json(delivered)),
+        "prompt_ids": None if ids is None or not full else dump_json(ids),
     }
+
+
+def delivered_choices(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Return the answer that the client received: for each choice its index, text, other fields and finish reason.
+
+    The finish reason is null if the client did not receive the end of the choice.
+    """
+    builder, ended, open_choices = CompletionBuilder(), dict[int, str](), dict[int, None]()
+    for event in events:
+        if isinstance(event, Finish):
+            ended[event.index] = event.reason
+            builder.add(event)
+        elif isinstance(event, Delta):
+            open_choices[event.index] = None
+            builder.add(event)
+    for index in open_choices.keys() - ended.keys():
+        builder.add(Finish(index, "stop"))
+    choices = builder.result().choices if open_choices or ended else ()
+    return [
+        {"index": one.index, "text": one.text, **({"fields": one.fields} if one.fields else {}),
+         "finish_reason": ended.get(one.index)}
+        for one in choices
+    ]  # fmt: skip
+
+
+def _looping_answers(exchanges: Sequence[RecordedExchange]) -> int:
+    """Return the number of answers that end in a loop. Most answers were ended by the model and need no search."""
+    return sum([
+        is_looping(choice["text"], choice["finish_reason"])
+        for one in exchanges
+        if any(isinstance(event, Finish) and event.reason not in ENDED_BY_MODEL for event in one.delivered)
+        for choice in delivered_choices(one.delivered)
+    ])  # fmt: skip
+
+
+def _prompt_ids(one: RecordedExchange) -> Any:
+    """Return the token ids of the prompt if the gateway sent them, or if the engine returned them; None otherwise."""
+    prompts = one.exchange.prompts
+    if prompts and all(isinstance(prompt, tuple) for prompt in prompts):
+        return prompts
+    for _, event in one.moments:
+        if isinstance(event, Delta | Finish) and (found := event.extras.get("prompt_token_ids")) is not None:
+            return [found]
+    return None
 
 
 def _event(event: Event, *, full: bool) -> tuple[str, Any]:

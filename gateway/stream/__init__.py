@@ -8,6 +8,7 @@
 ``prompt_logprobs``     log probabilities of a prompt's tokens
 ``reasoning``           separates reasoning and answer
 ``tool_calls``          formats of tool calls
+``loops``               answers that end in a loop
 ``get_response``        finds the answer in the whole text of a model, as LazyLLM does
 ``json_schema``         structured output: the schema of a client, and the check of an answer
 ``output_parser``       content, reasoning and tool calls as deltas

@@ -35,23 +35,15 @@ OBJECTS = frozenset({"function", "function_call", "custom", "audio"})
 
 def fast_completion(batch: Sequence[Event]) -> Completion | None:
     """Return the completion of an answer with one choice and one piece of text; None for every other answer."""
-    if not fast_paths.ENABLED:
+    if not fast_paths.ENABLED or not 3 <= len(batch) <= 4:
         return None
-    begun = delta = finish = usage = None
-    for event in batch:
-        if type(event) is Delta and delta is None and finish is None:
-            delta = event
-        elif type(event) is Finish and finish is None:
-            finish = event
-        elif type(event) is Usage and usage is None:
-            usage = event
-        elif type(event) is Begun and begun is None:
-            begun = event
-        else:
-            return None
-    if delta is None or finish is None or finish.index != delta.index or finish.extras is not EMPTY_MAPPING:
+    begun, delta, finish = batch[0], batch[1], batch[2]
+    usage = batch[3] if len(batch) == 4 else None
+    if type(begun) is not Begun or type(delta) is not Delta or type(finish) is not Finish:
         return None
-    if delta.fields is not EMPTY_MAPPING or delta.extras is not EMPTY_MAPPING:
+    if (usage is not None and type(usage) is not Usage) or finish.index != delta.index:
+        return None
+    if delta.fields is not EMPTY_MAPPING or delta.extras is not EMPTY_MAPPING or finish.extras is not EMPTY_MAPPING:
         return None
     return Completion((Choice(delta.index, delta.text, finish, delta.logprobs),), usage, begun)
 
@@ -62,7 +54,8 @@ class CompletionBuilder:
     def __init__(self, *, keep_events: bool = False) -> None:
         """``keep_events``: True if ``Completion.events`` must contain the events."""
         self._events: list[Event] | None = [] if keep_events else None
-        self._choices: dict[int, _Parts] = {}
+        self._deltas: dict[int, list[Delta]] = {}
+        self._finishes: dict[int, Finish] = {}
         self._size = 0
         self._usage: Usage | None = None
         self._begun: Begun | None = None
@@ -74,70 +67,53 @@ class CompletionBuilder:
         """
         if self._events is not None:
             self._events.append(event)
-        if isinstance(event, Delta):
+        if type(event) is Delta:
             self._size += delta_size(event)
             if self._size > MAX_COMPLETION:
                 raise UpstreamTooLarge(f"the model's server streamed an answer of more than {MAX_COMPLETION} bytes")
-            self._parts(event.index).add(event)
-        elif isinstance(event, Finish):
-            parts = self._parts(event.index)
-            parts.finish = parts.finish or event
-        elif isinstance(event, Usage):
+            self._deltas.setdefault(event.index, []).append(event)
+        elif type(event) is Finish:
+            self._finishes.setdefault(event.index, event)
+        elif type(event) is Usage:
             self._usage = event
-        elif isinstance(event, Begun):
+        elif type(event) is Begun:
             begun = self._begun
             self._begun = event if begun is None else replace(begun, notices=(*begun.notices, *event.notices))
 
     def result(self) -> Completion:
         """Return the answer. Raises ``UpstreamIncomplete`` if there is no choice, or if a choice has no finish."""
-        if not self._choices:
+        if not self._finishes and not self._deltas:
             raise UpstreamIncomplete("the model's server ended its answer without a choice")
-        choices = tuple(self._choices[index].choice() for index in sorted(self._choices))
-        return Completion(choices, self._usage, self._begun, tuple(self._events or ()))
-
-    def _parts(self, index: int) -> _Parts:
-        parts = self._choices.get(index)
-        if parts is None:
-            parts = self._choices[index] = _Parts(index)
-        return parts
+        for index in sorted(self._deltas):
+            if index not in self._finishes:
+                raise UpstreamIncomplete(f"the model's server sent no finish_reason for choice {index}")
+        choices = [_choice(finish, self._deltas.get(index, ())) for index, finish in sorted(self._finishes.items())]
+        return Completion(tuple(choices), self._usage, self._begun, tuple(self._events or ()))
 
 
-class _Parts:
-    """The collected pieces of one choice."""
-
-    __slots__ = ("extras", "fields", "finish", "index", "logprobs", "text")
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.text: list[str] = []
-        self.logprobs: list[TokenLogprob] | None = None
-        self.fields: dict[str, list[Any]] = {}
-        self.extras: dict[str, list[Any]] = {}
-        self.finish: Finish | None = None
-
-    def add(self, delta: Delta) -> None:
-        self.text.append(delta.text)
+def _choice(finish: Finish, deltas: Sequence[Delta]) -> Choice:
+    """Return the choice with these deltas."""
+    logprobs: list[TokenLogprob] | None = None
+    fields: dict[str, list[Any]] = {}
+    extras: dict[str, list[Any]] = {}
+    for delta in deltas:
         if delta.logprobs is not None:
-            self.logprobs = self.logprobs or []
-            self.logprobs.extend(delta.logprobs)
+            logprobs = logprobs or []
+            logprobs += delta.logprobs
         if delta.fields is not EMPTY_MAPPING:
-            _gather(self.fields, delta.fields)
+            _gather(fields, delta.fields)
         if delta.extras is not EMPTY_MAPPING:
-            _gather(self.extras, delta.extras)
-
-    def choice(self) -> Choice:
-        if self.finish is None:
-            raise UpstreamIncomplete(f"the model's server sent no finish_reason for choice {self.index}")
-        if self.finish.extras is not EMPTY_MAPPING:
-            _gather(self.extras, self.finish.extras)
-        return Choice(
-            self.index,
-            "".join(self.text),
-            self.finish,
-            None if self.logprobs is None else tuple(self.logprobs),
-            {key: _joined(key, values) for key, values in self.fields.items()} if self.fields else EMPTY_MAPPING,
-            {key: _last(values) for key, values in self.extras.items()} if self.extras else EMPTY_MAPPING,
-        )
+            _gather(extras, delta.extras)
+    if finish.extras is not EMPTY_MAPPING:
+        _gather(extras, finish.extras)
+    return Choice(
+        finish.index,
+        "".join([delta.text for delta in deltas]),
+        finish,
+        None if logprobs is None else tuple(logprobs),
+        {key: _joined(key, values) for key, values in fields.items()} if fields else EMPTY_MAPPING,
+        {key: _last(values) for key, values in extras.items()} if extras else EMPTY_MAPPING,
+    )
 
 
 def _gather(into: dict[str, list[Any]], values: Mapping[str, Any]) -> None:
@@ -153,7 +129,7 @@ def _joined(key: str, values: list[Any]) -> Any:
     if len(values) == 1 and key != "tool_calls":
         return values[0]
     if all(isinstance(value, str) for value in values):
-        return next((value for value in reversed(values) if value), "") if key in WHOLE else "".join(values)
+        return next((value for value in values[::-1] if value), "") if key in WHOLE else "".join(values)
     if all(isinstance(value, list) for value in values):
         items = [item for value in values for item in value]
         return _tool_calls(items) if key == "tool_calls" and all(isinstance(item, dict) for item in items) else items

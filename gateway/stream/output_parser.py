@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 from gateway.core.answer_markers import Thinking
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish
-from gateway.core.frozen import dataclass
+from gateway.core.frozen import dataclass, mypyc_attr
 from gateway.stream.get_response import AnswerExtraction
 from gateway.stream.reasoning import Reasoning
-from gateway.stream.stages import Stage
+from gateway.stream.stages import PerChoice
 from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
 from gateway.stream.tool_calls.scanner import Scanner
 
@@ -55,15 +55,16 @@ class ParserOptions:
     """The client's stops. If such a stop ends the answer inside a call, the call is not complete."""
 
 
-class OutputParser(Stage):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class OutputParser(PerChoice["_ChoiceParser"]):
     """Parses the events of the answer to one request."""
 
     may_block = True
 
     def __init__(self, options: ParserOptions, new_id: Callable[[], str] = call_id) -> None:
+        super().__init__()
         self._options = options
         self._new_id = new_id
-        self._choices: dict[int, _ChoiceParser] = {}
 
     @property
     def failures(self) -> int:
@@ -76,28 +77,8 @@ class OutputParser(Stage):
         # held text often only waits for more text, and then a thread would be wasted
         return size + sum(choice.waiting // 4 for choice in self._choices.values()) > HEAVY
 
-    def process(self, batch: Sequence[Event]) -> list[Event]:
-        """Parse a batch. See ``Stage.process``."""
-        out: list[Event] = []
-        for event in batch:
-            if isinstance(event, Delta):
-                out += self._choice(event.index).add(event)
-            elif isinstance(event, Finish):
-                out += self._choice(event.index).end(event)
-            else:
-                out.append(event)
-        return out
-
-    def flush(self, last: Sequence[Event] = ()) -> list[Event]:
-        """Parse the events ``last``, and return the results and all held text. See ``Stage.flush``."""
-        out = self.process(last)
-        return out + [event for _, choice in sorted(self._choices.items()) for event in choice.flush()]
-
-    def _choice(self, index: int) -> _ChoiceParser:
-        choice = self._choices.get(index)
-        if choice is None:
-            choice = self._choices[index] = _ChoiceParser(index, self._options, self._new_id)
-        return choice
+    def _begin(self, index: int) -> _ChoiceParser:
+        return _ChoiceParser(index, self._options, self._new_id)
 
 
 class _ChoiceParser:

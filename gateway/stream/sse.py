@@ -10,22 +10,17 @@ The work is linear, because the pieces of an unfinished line are joined only onc
 
 from __future__ import annotations
 
-from gateway.core import fast_paths
 from gateway.core.errors import UpstreamInvalidStream
-from gateway.core.frozen import dataclass
 
 BOM = b"\xef\xbb\xbf"
 MAX_EVENT = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class SseEvent:
-    """One event. ``data`` is not decoded, because the JSON parser reads bytes."""
+SseEvent = tuple[str, bytes]
+"""The name of an event, and its data: the data lines, joined by LF. The name is ``message`` if the stream gives none.
 
-    event: str
-    """The name of the event; ``message`` if the stream gives no name."""
-    data: bytes
-    """The data lines, joined by LF. Always valid UTF-8, and possibly empty."""
+The data are not decoded, because the JSON parser reads bytes; they are valid UTF-8, and possibly empty.
+"""
 
 
 class SseParser:
@@ -62,21 +57,6 @@ class SseParser:
             self._fault = fault
             if not events:
                 raise
-        return events
-
-    def fast_feed(self, data: bytes) -> list[bytes] | None:
-        """Return the data of each event, if every event is complete and consists of one ``data: `` line.
-
-        For all other bytes, return None and change nothing. Then ``feed`` must read the bytes.
-        """
-        if not fast_paths.ENABLED or not data.startswith(b"data: ") or not data.endswith(b"\n\n") or b"\r" in data:
-            return None
-        if not self.idle or len(data) > self._max_event or not (data.isascii() or _is_utf8(data)):
-            return None
-        events = data[6:-2].split(b"\n\ndata: ")
-        if data.count(b"\n") != 2 * len(events) or not all(events):
-            return None
-        self._head = None
         return events
 
     @property
@@ -144,7 +124,7 @@ class SseParser:
             data = b"\n".join(self._data)
             if not data.isascii():
                 _decoded(data)
-            events.append(SseEvent(self._event or "message", data))
+            events.append((self._event or "message", data))
             self._data, self._data_size = [], 0
         self._event = ""
 
@@ -153,14 +133,6 @@ class SseParser:
             f"the model's server sent an event or a line of more than {self._max_event} bytes; "
             "check the server, and proxies between it and the gateway"
         )
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _decoded(value: bytes) -> str:

@@ -13,10 +13,11 @@ The stages of an answer stand in a list, in this order. Each receives the events
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter
-from gateway.core.events import Choice, Delta, Event, Usage
+from gateway.core.events import Choice, Delta, Event, Finish, Usage
+from gateway.core.frozen import mypyc_attr
 from gateway.core.text_splice import TextSplice
 from gateway.stream.prompt_logprobs import CHECK_ENGINE
 
@@ -26,6 +27,7 @@ MAX_COUNTED = 16 * 1024 * 1024
 """Maximum characters of an answer that ``TokenCounter`` keeps. The tokens of a longer answer are not counted."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Stage:
     """A stage that returns every event unchanged. A subclass overrides methods."""
 
@@ -62,6 +64,56 @@ class Stage:
 
     def after_forwarding(self, splice: TextSplice) -> None:
         """Note the text that was forwarded."""
+
+
+class ChoiceStage(Protocol):
+    """A stage for the events of one choice."""
+
+    def add(self, delta: Delta) -> Sequence[Event]: ...
+    def end(self, finish: Finish) -> Sequence[Event]: ...
+    def flush(self) -> Sequence[Event]: ...
+
+
+Choices = TypeVar("Choices", bound=ChoiceStage)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PerChoice(Stage, Generic[Choices]):
+    """A stage that processes the events of each choice by themselves."""
+
+    __slots__ = ("_choices",)
+
+    def __init__(self) -> None:
+        self._choices: dict[int, Choices] = {}
+
+    def _begin(self, index: int) -> Choices:
+        """Return the stage for a new choice."""
+        raise NotImplementedError
+
+    def _choice(self, index: int) -> Choices:
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = self._begin(index)
+        return choice
+
+    def process(self, batch: Sequence[Event]) -> list[Event]:
+        """Process a batch. See ``Stage.process``."""
+        out: list[Event] = []
+        for event in batch:
+            if type(event) is Delta:
+                out += self._choice(event.index).add(event)
+            elif type(event) is Finish:
+                out += self._choice(event.index).end(event)
+            else:
+                out.append(event)
+        return out
+
+    def flush(self, last: Sequence[Event] = ()) -> list[Event]:
+        """Process the events ``last``, and return the results and all held text. See ``Stage.flush``."""
+        out = self.process(last)
+        for _, choice in sorted(self._choices.items()):
+            out += choice.flush()
+        return out
 
 
 class LogprobCheck(Stage):

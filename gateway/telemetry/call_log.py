@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from operator import attrgetter
 from typing import Any
 
 from gateway.core import fast_paths
@@ -26,8 +25,6 @@ OPTIONAL = {
 SEPARATORS = {"failed": ",", "notices": "; "}
 """Field whose value is a list → the separator of its items in the log line. Notices contain commas."""
 
-_optional_values = attrgetter(*OPTIONAL.values())
-
 
 def log_call(record: Record) -> None:
     """Log a call: at ``WARNING`` if the gateway or the model's server failed, else at ``INFO``."""
@@ -41,7 +38,7 @@ def log_call(record: Record) -> None:
         record.duration, "?" if prompt is None else prompt, "?" if completion is None else completion,
     )  # fmt: skip
     line = LINE
-    if any(_optional_values(record)):
+    if record.key or record.cache or record.failed_attempts or record.misspelled or record.path or record.refusal:
         for name, value in _optional(record).items():
             text = SEPARATORS[name].join(value) if name in SEPARATORS else value
             line += f" {name}={shown(text)}".replace("%", "%%")
@@ -55,7 +52,7 @@ def log_call(record: Record) -> None:
 
 def _optional(record: Record) -> dict[str, Any]:
     """Return the optional fields that are not empty."""
-    return {name: value for name, value in zip(OPTIONAL, _optional_values(record), strict=True) if value}
+    return {name: value for name, field in OPTIONAL.items() if (value := getattr(record, field))}
 
 
 def _fields(record: Record) -> dict[str, object]:

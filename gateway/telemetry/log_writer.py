@@ -70,8 +70,8 @@ class LogWriter(logging.Handler):
         self._write = write
         self._dropped = dropped
         self._now = now
-        self._waiting: deque[str | threading.Event] = deque()
-        """Lines to write, and events to set when the lines before them are written."""
+        self._waiting, self._flushes = deque[str](), deque[threading.Event]()
+        """Lines to write, and events to set when the lines that waited before them are written."""
         self._has_lines = threading.Event()
         self._write_now = threading.Event()
         self._second = -1
@@ -111,7 +111,7 @@ class LogWriter(logging.Handler):
     def flush(self) -> None:
         """Wait until all lines are written, for at most ``FLUSH_SECONDS``."""
         written = threading.Event()
-        self._waiting.append(written)
+        self._flushes.append(written)
         self._write_now.set()
         self._has_lines.set()
         written.wait(FLUSH_SECONDS)
@@ -134,17 +134,17 @@ class LogWriter(logging.Handler):
             self._write_now.clear()
 
     def _write_waiting(self) -> None:
-        waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        lines = [one for one in waiting if isinstance(one, str)]
+        # Taken before the lines: every line that was logged before a flush is already in ``_waiting``.
+        flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
+        lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             if lines:
                 self._write("".join(lines))
         except (OSError, ValueError, MemoryError):  # such as a full disk or a closed pipe; the lines are counted
             for _ in lines:
                 self._dropped()
-        for one in waiting:
-            if isinstance(one, threading.Event):
-                one.set()
+        for written in flushes:
+            written.set()
 
 
 def _write_all(descriptor: int, text: str) -> None:

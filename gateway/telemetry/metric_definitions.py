@@ -40,7 +40,7 @@ LABEL_VALUES = {
     "reason (shed)": ("in_flight", "draining", "queue_full", "queue_timeout", "connections", "client_connections"),
     "reason (recordings)": ("queue_full", "disk_full", "failed"),
     "reason (param rejections)": ("invalid_value", "unsupported_parameter", "forbidden_parameter"),
-    "reason (answers cut)": ("thinking", "empty", "context", "length"),
+    "reason (answers cut)": ("thinking", "empty", "context", "length", "looping"),
     "rule": (
         "changed_content",
         "default_prompt",
@@ -57,6 +57,7 @@ LABEL_VALUES = {
     ),
     "parser": get_args(ToolParser),
     "action": ("escape", "reject", "strip", "allow", "report", "token_ids"),
+    "build": ("pure", "compiled"),
     "phase": ("before_first", "mid_stream", "stalled"),
     "result (reloads)": ("ok", "error"),
     "result (store)": ("allowed", "limited", "refused", "settled"),
@@ -137,7 +138,8 @@ METRICS = (
     Metric("gateway_stop_leaks_total", "counter", ("model",),
            "Answers in which an engine did not stop at a stop string; the gateway cut the text."),
     Metric("gateway_answers_cut_total", "counter", ("model", "reason"),
-           "Choices that are empty or cut off; reason is thinking, empty, context or length."),
+           "Choices that are empty or cut off; reason is thinking, empty, context or length; for recorded calls also "
+           "looping."),
     Metric("gateway_bos_anomalies_total", "counter", ("model",),
            "Prompts that may reach the model with two BOS tokens, or none."),
     Metric("gateway_template_notices_total", "counter", ("template", "rule"),
@@ -165,6 +167,7 @@ METRICS = (
            "Workers that ended by themselves or were killed, and were replaced."),
     Metric("gateway_log_lines_dropped_total", "counter", (),
            "Log lines that were dropped because standard error was not read."),
-    Metric("gateway_build_info", "gauge", ("version", "revision"),
-           "Always 1; the labels are the version of the gateway and the revision of the configuration."),
+    Metric("gateway_build_info", "gauge", ("version", "build", "revision"),
+           "Always 1; the labels are the version of the gateway, its build (pure or compiled), and the revision of the "
+           "configuration."),
 )  # fmt: skip

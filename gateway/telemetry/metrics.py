@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TypeVar
 
 from prometheus_client.process_collector import ProcessCollector
 
 from gateway.telemetry.merge import MetricsSnapshot
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Labels
 from gateway.telemetry.record import Record
+from gateway.version import BUILD
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -35,19 +35,6 @@ REJECTIONS = frozenset(LABEL_VALUES["reason (param rejections)"])
 NOT_INCOMPLETE = frozenset({"ok", "client_gone", "client_stalled"})
 """The outcomes of streams that were completed, or whose client has left."""
 
-SPLIT_SERIES = {
-    # Keys of ``BoundSeries`` that mean a metric with one more label.
-    "prompt tokens": ("gateway_tokens_total", {"direction": "prompt"}),
-    "completion tokens": ("gateway_tokens_total", {"direction": "completion"}),
-    "key prompt tokens": ("gateway_key_tokens_total", {"direction": "prompt"}),
-    "key completion tokens": ("gateway_key_tokens_total", {"direction": "completion"}),
-    "completion chunks": ("gateway_tokens_total", {"direction": "completion", "source": "chunks"}),
-    "engine cuts": ("gateway_stop_cuts_total", {"source": "engine"}),
-    "gateway cuts": ("gateway_stop_cuts_total", {"source": "gateway"}),
-}
-CUTS = {"engine": "engine cuts", "gateway": "gateway cuts"}
-LABELS = {row.name: row.labels for row in METRICS}
-
 
 class NumberSeries:
     """One series of a counter or a gauge."""
@@ -56,10 +43,6 @@ class NumberSeries:
 
     def __init__(self, value: float = 0.0) -> None:
         self.value = value
-
-    def numbers(self) -> list[float]:
-        """Return the value as a list."""
-        return [self.value]
 
 
 class HistogramSeries:
@@ -85,31 +68,36 @@ class HistogramSeries:
             counts[bucket] += 1
         self.sum += sum(values)
 
-    def numbers(self) -> list[float]:
-        """Return the counts, followed by the sum."""
-        return [*self.counts, self.sum]
 
+class CallSeries:
+    """The series that every call with the same labels may update. Histograms without observations are not shown."""
 
-Series = TypeVar("Series", NumberSeries, HistogramSeries)
-
-
-class BoundSeries(dict[str, Series]):
-    """Metric → the series of calls with the same labels. A series is created at the first update."""
-
-    def __init__(self, series: Mapping[str, defaultdict[Labels, Series]], labels: Mapping[str, str]) -> None:
-        super().__init__()
-        self._series: Mapping[str, defaultdict[Labels, Series]] = series
-        self.labels = labels
-
-    def __missing__(self, key: str) -> Series:
-        name, further = SPLIT_SERIES.get(key, (key, {}))
-        labels = {**self.labels, **further}
-        series = self[key] = self._series[name][tuple([labels[label] for label in LABELS[name]])]
-        return series
+    def __init__(
+        self,
+        counters: Mapping[str, defaultdict[Labels, NumberSeries]],
+        histograms: Mapping[str, defaultdict[Labels, HistogramSeries]],
+        record: Record,
+        key: str,
+    ) -> None:
+        endpoint, model, target, stream = record.endpoint, record.model, record.target, str(record.stream).lower()
+        self.requests = counters["gateway_requests_total"][endpoint, model, record.outcome]
+        self.duration = histograms["gateway_request_seconds"][endpoint, model, stream]
+        self.admission = histograms["gateway_admission_seconds"][endpoint,]
+        self.queue_wait = histograms["gateway_queue_wait_seconds"][model, key]
+        self.render = histograms["gateway_render_seconds"][record.template, record.kind]
+        self.overhead = histograms["gateway_overhead_seconds"][endpoint, model, stream]
+        self.upstream = histograms["gateway_upstream_seconds"][model, target, stream]
+        self.upstream_first_token = histograms["gateway_upstream_first_token_seconds"][model, target]
+        self.first_token = histograms["gateway_first_token_seconds"][model,]
+        self.token_gap = histograms["gateway_token_gap_seconds"][model,]
+        self.time_per_output_token = histograms["gateway_time_per_output_token_seconds"][model,]
 
 
 class Metrics:
-    """All metrics of ``metric_definitions.py``. Only one thread updates them."""
+    """All metrics of ``metric_definitions.py``. Only one thread updates a series.
+
+    That is the thread that serves calls, or the recorder's thread for answers that loop and recordings that fail.
+    """
 
     def __init__(self) -> None:
         self._numbers = {
@@ -120,7 +108,9 @@ class Metrics:
             for row in METRICS
             if row.kind == "histogram"
         }
-        self._bound: dict[Labels, tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]] = {}
+        self._tokens = self._numbers["gateway_tokens_total"]
+        self._stop_cuts = self._numbers["gateway_stop_cuts_total"]
+        self._calls: dict[tuple[str | bool, ...], CallSeries] = {}
         """Labels of a call → the series to update. Labels come from the configuration, so their number is limited."""
         self.in_flight = self._numbers["gateway_in_flight"]
         """(endpoint, model) → the number of running calls."""
@@ -133,13 +123,14 @@ class Metrics:
 
     def snapshot(self) -> MetricsSnapshot:
         """Return the current values. The method is cheap enough to be called every second."""
-        series: Mapping[str, Mapping[Labels, NumberSeries | HistogramSeries]] = {**self._numbers, **self._histograms}
-        return MetricsSnapshot(
-            series={
-                name: {labels: one.numbers() for labels, one in tuple(found.items())} for name, found in series.items()
-            },
-            process=list(self._process.collect()),
-        )
+        numbers = {
+            name: {labels: [one.value] for labels, one in tuple(found.items())} for name, found in self._numbers.items()
+        }
+        histograms = {
+            name: {labels: [*one.counts, one.sum] for labels, one in tuple(found.items()) if any(one.counts)}
+            for name, found in self._histograms.items()
+        }
+        return MetricsSnapshot(series={**numbers, **histograms}, process=list(self._process.collect()))
 
     def exposition(self) -> bytes:
         """Return the body of ``/metrics``."""
@@ -173,7 +164,7 @@ class Metrics:
         """Set the facts about the gateway and its configuration. Older revisions are removed."""
         self.key_labels = key_labels
         self._numbers["gateway_build_info"].clear()
-        self.count("gateway_build_info", version, revision)
+        self.count("gateway_build_info", version, BUILD, revision)
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
         """Count an attempt at a target, after the attempt has failed or begun to answer."""
@@ -185,74 +176,63 @@ class Metrics:
 
     def record(self, record: Record) -> None:
         """Count a finished call."""
-        key = (record.endpoint, record.model, record.outcome, record.template, record.target, record.usage_source,
-               record.key if self.key_labels else "", "true" if record.stream else "false")  # fmt: skip
-        numbers, histograms = self._bound.get(key) or self._bind(key, record)
-        duration, upstream = record.duration, record.upstream
-        numbers["gateway_requests_total"].value += 1
-        begun = record.upstream_first is not None or record.outcome == "ok"  # an empty answer has no first content
-        overhead = None if upstream is None else max(0.0, duration - (record.queue_wait or 0.0) - upstream)
-        for name, value in (
-            ("gateway_request_seconds", duration),
-            ("gateway_admission_seconds", record.admission),
-            ("gateway_queue_wait_seconds", record.queue_wait),
-            ("gateway_first_token_seconds", record.first_token),
-            ("gateway_render_seconds", record.render if record.template else None),
-            ("gateway_upstream_seconds", upstream if begun else None),
-            ("gateway_overhead_seconds", overhead),
-            ("gateway_upstream_first_token_seconds", record.upstream_first if record.upstream_stream else None),
-        ):
-            if value is not None:  # as ``HistogramSeries.observe``, without a function call
-                series = histograms[name]
-                series.counts[bisect_left(series.bounds, value)] += 1
-                series.sum += value
+        model, key = record.model, record.key if self.key_labels else ""
+        labels = record.endpoint, model, record.outcome, record.stream, record.template, record.target, key
+        series = self._calls.get(labels)
+        if series is None:
+            series = self._calls[labels] = CallSeries(self._numbers, self._histograms, record, key)
+        series.requests.value += 1
+        series.duration.observe(record.duration)
+        if record.admission is not None:
+            series.admission.observe(record.admission)
+        if record.queue_wait is not None:
+            series.queue_wait.observe(record.queue_wait)
+        if record.render is not None:
+            series.render.observe(record.render)
+        if record.upstream is not None:
+            overhead = record.duration - (record.queue_wait or 0.0) - record.upstream
+            series.overhead.observe(overhead if overhead > 0.0 else 0.0)
+            if record.upstream_first is not None or record.outcome == "ok":  # an empty answer has no first content
+                series.upstream.observe(record.upstream)
+        if record.upstream_first is not None and record.upstream_stream:
+            series.upstream_first_token.observe(record.upstream_first)
         if record.stream:
-            self._record_stream(record, numbers, histograms)
+            self._record_stream(record, series, key)
         if record.prompt_tokens:
-            numbers["prompt tokens"].value += record.prompt_tokens
+            self._tokens[model, "prompt", record.usage_source].value += record.prompt_tokens
         if record.completion_tokens:
-            numbers["completion tokens"].value += record.completion_tokens
-        if numbers.labels["key"]:
-            numbers["gateway_key_requests_total"].value += 1
-            numbers["key prompt tokens"].value += record.prompt_tokens or 0
-            numbers["key completion tokens"].value += record.completion_tokens or 0
+            self._tokens[model, "completion", record.usage_source].value += record.completion_tokens
+        if key:
+            self.count("gateway_key_requests_total", key, model, record.outcome)
+            self.count("gateway_key_tokens_total", key, model, "prompt", by=record.prompt_tokens or 0)
+            self.count("gateway_key_tokens_total", key, model, "completion", by=record.completion_tokens or 0)
         for source in record.stop_cuts:
-            numbers[CUTS[source]].value += 1
+            self._stop_cuts[model, source].value += 1
             if source == "gateway":
-                numbers["gateway_stop_leaks_total"].value += 1
+                self.count("gateway_stop_leaks_total", model)
         for reason in record.answers_cut:
-            self.count("gateway_answers_cut_total", record.model, reason)
+            self.count("gateway_answers_cut_total", model, reason)
+        for action, number in record.markers:
+            self.count("gateway_markers_total", model, action, by=number)
         if record.outcome != "ok" or record.template_notices or record.bos_anomaly or record.tool_parse_failures:
             self._record_rare(record)
-        for action, number in record.markers:
-            self.count("gateway_markers_total", record.model, action, by=number)
 
-    def _bind(self, key: Labels, record: Record) -> tuple[BoundSeries[NumberSeries], BoundSeries[HistogramSeries]]:
-        labels = {
-            name: getattr(record, name) for name in ("endpoint", "model", "outcome", "template", "kind", "target")
-        }
-        labels["source"], labels["key"], labels["stream"] = key[-3:]
-        bound = self._bound[key] = BoundSeries(self._numbers, labels), BoundSeries(self._histograms, labels)
-        return bound
-
-    def _record_stream(
-        self, record: Record, numbers: BoundSeries[NumberSeries], histograms: BoundSeries[HistogramSeries]
-    ) -> None:
+    def _record_stream(self, record: Record, series: CallSeries, key: str) -> None:
         if record.gaps:
-            histograms["gateway_token_gap_seconds"].observe_all(record.gaps)
+            series.token_gap.observe_all(record.gaps)
         if record.first_token is None:
             return
+        series.first_token.observe(record.first_token)
         tokens = record.completion_tokens
         if tokens is None:  # no usage, and no tokenizer
             tokens = len(record.gaps) + 1
-            numbers["completion chunks"].value += tokens
-            if numbers.labels["key"]:
-                numbers["key completion tokens"].value += tokens
+            self._tokens[record.model, "completion", "chunks"].value += tokens
+            if key:
+                self.count("gateway_key_tokens_total", key, record.model, "completion", by=tokens)
         if record.outcome == "ok" and tokens > 1:
-            each = (record.duration - record.first_token) / (tokens - 1)
-            histograms["gateway_time_per_output_token_seconds"].observe(each)
+            series.time_per_output_token.observe((record.duration - record.first_token) / (tokens - 1))
         elif record.outcome not in NOT_INCOMPLETE:
-            numbers["gateway_stream_incomplete_total"].value += 1
+            self.count("gateway_stream_incomplete_total", record.model)
 
     def _record_rare(self, record: Record) -> None:
         for rule in record.template_notices:

@@ -1,13 +1,16 @@
-"""The record of a finished call, from which its metrics and log line are made."""
+"""The record of a call, from which its metrics, its log line and its recording are made."""
 
 from __future__ import annotations
 
-from gateway.core.frozen import dataclass
+from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Record:
-    """One finished call. Times are seconds; names come from the configuration, never from the client."""
+    """One call. Times are seconds; names come from the configuration, never from the client.
+
+    ``CallTimeline`` writes the record while the call runs. The record of a finished call is not changed.
+    """
 
     request_id: str
     endpoint: str

@@ -101,7 +101,7 @@ class Redactor:
         return bool(self._patterns)
 
     def log_text(self, text: str) -> str:
-        """A text of the log without matches."""
+        """A text of the log, or the id of a row, without matches."""
         if not self._patterns:
             return text
         try:

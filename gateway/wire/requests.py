@@ -17,6 +17,11 @@ from gateway.wire.message_content import read_message, read_prompts
 from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS, LoglikelihoodRequest
 from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, HINTS, LOGLIKELIHOOD, BodyFields, split_fields
 
+OPTION_FIELDS = frozenset({
+    "continue_final_message", "add_generation_prompt", "tools", "tool_choice", "chat_template_kwargs", "gateway",
+})  # fmt: skip
+"""The fields of a chat request from which its ``RenderOptions`` are made. ``_scores_prompt`` names further fields."""
+
 
 def read_chat(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS, answered: bool = True) -> Call:
     """Read a ``/v1/chat/completions`` body. ``answered``: False if the request is only rendered or tokenized.
@@ -34,14 +39,20 @@ def read_chat(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMO
         else:
             _refuse_foreign("chat", body)
     fields = split_fields(CHAT, body, "" if messages is None else "messages")
-    continued, opened = body.get("continue_final_message"), body.get("add_generation_prompt")
-    scores = False
-    if fields.unknown:
-        scores = _scores_prompt(body)
-    if continued or opened is False:
-        _check_last_turn(continued, opened, scores or not answered)
+    scores = bool(fields.unknown) and _scores_prompt(body)
+    has_options = scores or not OPTION_FIELDS.isdisjoint(body)
+    if has_options:
+        _check_last_turn(body, scores or not answered)
     if messages is None:
         messages = tuple([read_message(raw, index) for index, raw in enumerate(body["messages"])])
+    options = _render_options(body, messages, scores) if has_options else DEFAULT_OPTIONS
+    call = _call("chat", body, fields, request_id, caller, dialogue=Dialogue(messages, options))
+    return _with_extension(call, body) if "gateway" in body else call
+
+
+def _render_options(body: Mapping[str, Any], messages: Sequence[Message], scores: bool) -> RenderOptions:
+    """Return the options of a chat request that affect its prompt. ``scores``: the result of ``_scores_prompt``."""
+    continued, opened = body.get("continue_final_message"), body.get("add_generation_prompt")
     options = RenderOptions(continue_final=True) if continued else DEFAULT_OPTIONS
     if not continued and (
         opened is False or (scores and opened is None and messages and messages[-1].role == "assistant")
@@ -57,12 +68,9 @@ def read_chat(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMO
     if kwargs := body.get("chat_template_kwargs"):
         refuse_lost_digits(kwargs, "chat_template_kwargs")
         options = replace(options, template_kwargs=kwargs)
-    if "gateway" not in body:
-        return _call("chat", body, fields, request_id, caller, dialogue=Dialogue(messages, options))
     if variables := _variables(body):
         options = replace(options, variables=variables)
-    call = _call("chat", body, fields, request_id, caller, dialogue=Dialogue(messages, options))
-    return _with_dataset(call, body)
+    return options
 
 
 def read_completion(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS) -> Call:
@@ -80,7 +88,7 @@ def read_completion(body: dict[str, Any], *, request_id: str, caller: Caller = A
     if fields.unknown:
         _scores_prompt(body)
     call = _call("completions", body, fields, request_id, caller, prompts=prompts, prompt_is_list=is_list)
-    return _with_dataset(call, body) if "gateway" in body else call
+    return _with_extension(call, body) if "gateway" in body else call
 
 
 def read_embedding(body: dict[str, Any], *, request_id: str, caller: Caller = ANONYMOUS) -> Call:
@@ -181,14 +189,14 @@ def _call(
     if options is not None and not stream:
         # OpenAI refuses this too: a client that sends ``stream_options`` expects a usage chunk that never comes.
         raise InvalidValue("stream_options requires stream: true", param="stream_options")
-    if fields.known or fields.unknown:
-        refuse_lost_digits_in(fields.known)
+    refuse_lost_digits_in(fields.known)
+    if fields.unknown:
         refuse_lost_digits_in(fields.unknown)
     return Call(
-        endpoint=endpoint,
-        model=body["model"],
-        request_id=request_id,
-        caller=caller,
+        endpoint,
+        body["model"],
+        request_id,
+        caller,
         dialogue=dialogue,
         raw_prompts=prompts,
         prompt_is_list=prompt_is_list,
@@ -200,8 +208,6 @@ def _call(
         stream=bool(stream),
         stream_options=_further_options(options) if options else EMPTY_MAPPING,
         include_usage=bool(options and options.get("include_usage")),
-        repeat=_repeat(body) if "gateway" in body else 0,
-        explain="gateway" in body and _explains(body),
     )
 
 
@@ -247,8 +253,8 @@ def _makes_messages(body: Mapping[str, Any]) -> bool:
     return isinstance(extension, dict) and any(extension.get(name) is not None for name in ("prompt", "turns"))
 
 
-def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:
-    """Return the call with the dataset prompt and the turns of the field ``gateway``."""
+def _with_extension(call: Call, body: Mapping[str, Any]) -> Call:
+    """Return the call with the values of the field ``gateway``."""
     extension = body["gateway"] or EMPTY_MAPPING
     raw_prompt, raw_turns = extension.get("prompt"), extension.get("turns")
     reference = turns = None
@@ -269,7 +275,7 @@ def _with_dataset(call: Call, body: Mapping[str, Any]) -> Call:
         reference = _prompt_reference(raw_prompt, "gateway.prompt")
     if raw_turns is not None:
         turns = _turns(call, raw_turns, has_prompt=reference is not None)
-    return call if reference is None and turns is None else replace(call, dataset_prompt=reference, turns=turns)
+    return replace(call, dataset_prompt=reference, turns=turns, repeat=_repeat(body), explain=_explains(body))
 
 
 def _prompt_reference(raw: Mapping[str, Any], param: str) -> PromptReference:
@@ -316,7 +322,8 @@ def _turns(call: Call, raw: Mapping[str, Any], *, has_prompt: bool) -> TurnReque
     if not (has_prompt or turns.questions or call.dialogue.messages):
         raise InvalidValue("a call with turns needs messages, questions or a dataset prompt", param="gateway.turns")
     optional = turns.mode == "every" or len(turns.questions) < 2
-    if len(turns.answers) not in (len(turns.questions), len(turns.questions) - 1, *([0] if optional else [])):
+    missing = len(turns.questions) - len(turns.answers)
+    if missing not in (0, 1) and not (optional and not turns.answers):
         raise InvalidValue(
             f"mode {turns.mode} requires one answer for each question; only the last answer may be missing",
             param="gateway.turns.answers",
@@ -349,11 +356,12 @@ def _scores_prompt(body: Mapping[str, Any]) -> bool:
     return True
 
 
-def _check_last_turn(continued: bool | None, opened: bool | None, whole: bool) -> None:
+def _check_last_turn(body: Mapping[str, Any], whole: bool) -> None:
     """Raise ``InvalidValue`` if it is not clear how the prompt must end.
 
     ``whole``: whether the prompt may be a complete conversation, in which no answer is opened.
     """
+    continued, opened = body.get("continue_final_message"), body.get("add_generation_prompt")
     if continued and opened:
         raise InvalidValue(
             "continue_final_message and add_generation_prompt cannot both be true; set add_generation_prompt to false",

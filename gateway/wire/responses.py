@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
-from gateway.core import fast_paths
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Choice, Completion, Delta, Event, Finish, TokenLogprob, Usage
@@ -26,12 +24,9 @@ from gateway.wire.logprobs import to_chat, to_completions
 PROMPT_FIELDS = ("prompt_logprobs", "prompt_token_ids")
 """vLLM's fields about a prompt. They are top-level keys of a chat answer, and of the first chunk of a chat stream."""
 DONE = b"data: [DONE]\n\n"
-TEXT_END = b',"logprobs":null,"finish_reason":null}'
-"""The JSON of a choice after the text, if the choice contains only text."""
-
-assert {field.name for field in fields(Delta)} == {"index", "text", "logprobs", "fields", "extras"}, (
-    "a new field of Delta must be checked in ChoicesWriter.frames, which writes deltas of text alone without _delta"
-)
+SAMPLE_TEXT = "\N{WHITE SQUARE}"
+"""The text of a frame that is made to find the bytes around the text in the other frames of a choice."""
+SAMPLE_STRING = orjson.dumps(SAMPLE_TEXT)
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
@@ -41,7 +36,8 @@ def usage_object(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.completion,
         "total_tokens": usage.prompt + usage.completion,
     }
-    body.update(usage.details)
+    if usage.details:
+        body.update(usage.details)
     if usage.source != "upstream":
         body["source"] = usage.source
     return body
@@ -66,13 +62,12 @@ class AnswerHead:
 class ResponseWriter(ABC):
     """Writes one answer in the format of its endpoint; each call has a new writer."""
 
-    id_prefix = ""
+    id_prefix: ClassVar[str] = ""
     """The id of an answer is ``{id_prefix}{request id}``."""
-    needs_events = False
+    needs_events: ClassVar[bool] = False
     """True: ``whole`` needs ``Completion.events``, because the format orders its parts by their arrival."""
 
-    @abstractmethod
-    def __init__(self, answer: AnswerHead) -> None:
+    def __init__(self, answer: AnswerHead) -> None:  # noqa: B027 (the compiler accepts no abstract constructor)
         """``answer``: the facts that are known before the first event."""
 
     @abstractmethod
@@ -103,28 +98,21 @@ class ResponseWriter(ABC):
 class ChoicesWriter(ResponseWriter):
     """Base class for the formats in which an answer is a list of choices."""
 
-    whole_object = ""
-    chunk_object = ""
-    text_start = b""
-    """The JSON of a choice before the text, as ``_delta`` would write, with a placeholder for the index."""
-    text_end = b""
-    """The JSON of a choice after the text."""
+    whole_object: ClassVar[str] = ""
+    chunk_object: ClassVar[str] = ""
 
     def __init__(self, answer: AnswerHead) -> None:
         """See ``ResponseWriter``. The explanation is made only once, when the answer or its first chunk is written."""
         self._head: dict[str, Any] = {
             "id": answer.id, "object": self.chunk_object, "created": answer.created, "model": answer.model,
         }  # fmt: skip
-        self._include_usage = answer.include_usage
+        self._answer = answer
         self._usage: Usage | None = None
         self._gateway = answer.gateway
         self._around_text: dict[int, tuple[bytes, bytes]] = {}
-        """Choice whose role has been sent → the bytes before and after the text in a frame with only text."""
+        """Choice whose text has begun → the bytes before and after the text in a frame with only text."""
         self._frame_start = b""
         """The start of every frame, up to its choices; empty until the first frame is written."""
-        self._frame_end = b'],"usage":null}\n\n' if answer.include_usage else b"]}\n\n"
-        """The end of every frame, after its choices."""
-        self._top_logprobs = answer.top_logprobs
         self._sent: dict[int, set[str]] = {}
         """Choice of a chat → the message keys that were sent. A choice has no entry before its role was sent."""
         self._prompt_fields: Mapping[str, Any] = EMPTY_MAPPING
@@ -140,7 +128,7 @@ class ChoicesWriter(ResponseWriter):
             "choices": [self._choice(choice) for choice in completion.choices],
             "usage": usage_object(completion.usage) if completion.usage else None,
         }
-        if completion.begun is not None:
+        if completion.begun is not None and completion.begun.fields:
             body.update(completion.begun.fields)
         if self._prompt_fields:
             body.update(self._prompt_fields)
@@ -153,27 +141,28 @@ class ChoicesWriter(ResponseWriter):
         parts: list[bytes] = []
         for event in events:
             if (
-                type(event) is Delta
-                and event.text
-                and event.logprobs is None
-                and event.fields is EMPTY_MAPPING
-                and event.extras is EMPTY_MAPPING
-                and self._gateway is None
-                and fast_paths.ENABLED
-            ):  # only text: the bytes that ``_frame`` would write, without a dictionary
-                before, after = self._around_text.get(event.index) or self._fast_around_text(event.index)
-                parts += (before, orjson.dumps(event.text), after)
+                type(event) is not Delta
+                or not event.text
+                or event.logprobs is not None
+                or event.fields is not EMPTY_MAPPING
+                or event.extras is not EMPTY_MAPPING
+            ):
+                parts.append(self._frame(event))
+            elif (around := self._around_text.get(event.index)) is not None:
+                parts += (around[0], orjson.dumps(event.text), around[1])
             else:
                 parts.append(self._frame(event))
+                before, _, after = self._frame(Delta(event.index, SAMPLE_TEXT)).rpartition(SAMPLE_STRING)
+                self._around_text[event.index] = before, after
         return b"".join(parts)
 
     def choice_frames(self) -> dict[int, ChoiceFrame]:
-        """Return the bytes around the text of each choice whose role was sent. See ``ResponseWriter.choice_frames``."""
+        """Return the bytes around the text of each choice that has text. See ``ResponseWriter.choice_frames``."""
         return {index: ChoiceFrame(before, after) for index, (before, after) in self._around_text.items()}
 
     def usage(self) -> bytes:
         """Return the usage chunk; empty if the client did not request usage, or if the token counts are not known."""
-        if not self._include_usage or self._usage is None:
+        if not self._answer.include_usage or self._usage is None:
             return b""
         usage = orjson.dumps(usage_object(self._usage))
         return b'%b],"usage":%b}\n\n' % (self._frame_start or self._make_frame_start(), usage)
@@ -202,10 +191,11 @@ class ChoicesWriter(ResponseWriter):
 
     def _chunk(self, choice: dict[str, Any]) -> bytes:
         if self._gateway is None and not self._prompt_fields:
-            return (self._frame_start or self._make_frame_start()) + orjson.dumps(choice) + self._frame_end
+            end = b'],"usage":null}\n\n' if self._answer.include_usage else b"]}\n\n"
+            return (self._frame_start or self._make_frame_start()) + orjson.dumps(choice) + end
         body = {**self._head, "choices": [choice], **self._prompt_fields}
         self._prompt_fields = EMPTY_MAPPING
-        if self._include_usage:
+        if self._answer.include_usage:
             body["usage"] = None
         if self._gateway is not None:
             body["gateway"], self._gateway = self._gateway(), None
@@ -214,12 +204,6 @@ class ChoicesWriter(ResponseWriter):
     def _make_frame_start(self) -> bytes:
         self._frame_start = b"data: " + orjson.dumps(self._head)[:-1] + b',"choices":['
         return self._frame_start
-
-    def _fast_around_text(self, index: int) -> tuple[bytes, bytes]:
-        """Return the bytes around the text of a choice's next frame, and store them in ``_around_text``."""
-        start, after = self._frame_start or self._make_frame_start(), self.text_end + self._frame_end
-        around = self._around_text[index] = start + self.text_start % index, after
-        return around
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
         raise NotImplementedError
@@ -234,47 +218,34 @@ class ChoicesWriter(ResponseWriter):
 class ChatWriter(ChoicesWriter):
     """Writes answers of ``/v1/chat/completions``."""
 
-    id_prefix = "chatcmpl-"
-    whole_object = "chat.completion"
-    chunk_object = "chat.completion.chunk"
-    text_start = b'{"index":%d,"delta":{"content":'
-    first_text_start = b'{"index":%d,"delta":{"role":"assistant","content":'
-    """The ``text_start`` of a choice's first frame, which contains the role."""
-    text_end = b"}" + TEXT_END
-
-    def _fast_around_text(self, index: int) -> tuple[bytes, bytes]:
-        before, after = super()._fast_around_text(index)
-        sent = self._sent.get(index)
-        if sent is not None:
-            sent.add("content")
-            return before, after
-        self._sent[index] = {"content"}
-        return self._frame_start + self.first_text_start % index, after
+    id_prefix: ClassVar[str] = "chatcmpl-"
+    whole_object: ClassVar[str] = "chat.completion"
+    chunk_object: ClassVar[str] = "chat.completion.chunk"
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
         # Content is null only in answers with tool calls, because clients use the content as a string.
         content = None if not choice.text and choice.fields.get("tool_calls") else choice.text
-        return {
-            "index": choice.index,
-            "message": {"role": "assistant", "content": content, **choice.fields},
-            "logprobs": self._logprobs(choice.logprobs),
-            "finish_reason": choice.finish.reason,
-            **(choice.extras if choice.extras is EMPTY_MAPPING else self._without_prompt_fields(choice.extras)),
-        }
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        if choice.fields:
+            message.update(choice.fields)
+        logprobs, reason = self._logprobs(choice.logprobs), choice.finish.reason
+        body = {"index": choice.index, "message": message, "logprobs": logprobs, "finish_reason": reason}
+        if choice.extras:
+            body.update(self._without_prompt_fields(choice.extras))
+        return body
 
     def _delta(self, delta: Delta) -> dict[str, Any]:
-        body, sent = self._role(delta.index), self._sent[delta.index]
+        message, sent = self._role(delta.index), self._sent[delta.index]
         if delta.text or (not delta.fields and "content" in sent):
-            body["content"] = delta.text
-        body.update(delta.fields)
-        sent.update(body)
-        return {
-            "index": delta.index,
-            "delta": body,
-            "logprobs": self._logprobs(delta.logprobs),
-            "finish_reason": None,
-            **(delta.extras if delta.extras is EMPTY_MAPPING else self._without_prompt_fields(delta.extras)),
-        }
+            message["content"] = delta.text
+        if delta.fields:
+            message.update(delta.fields)
+        sent.update(message)
+        logprobs = self._logprobs(delta.logprobs)
+        body = {"index": delta.index, "delta": message, "logprobs": logprobs, "finish_reason": None}
+        if delta.extras:
+            body.update(self._without_prompt_fields(delta.extras))
+        return body
 
     def _finish(self, finish: Finish) -> dict[str, Any]:
         body, sent = self._role(finish.index), self._sent[finish.index]
@@ -284,7 +255,7 @@ class ChatWriter(ChoicesWriter):
         return {**choice, **finish.extras}
 
     def _logprobs(self, tokens: tuple[TokenLogprob, ...] | None) -> dict[str, Any] | None:
-        return None if tokens is None else to_chat(tokens, self._top_logprobs)
+        return None if tokens is None else to_chat(tokens, self._answer.top_logprobs)
 
     def _without_prompt_fields(self, extras: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the extras of a choice without ``PROMPT_FIELDS``, which are written once, as top-level keys."""
@@ -306,11 +277,9 @@ class ChatWriter(ChoicesWriter):
 class CompletionWriter(ChoicesWriter):
     """Writes answers of ``/v1/completions``."""
 
-    id_prefix = "cmpl-"
-    whole_object = "text_completion"
-    chunk_object = "text_completion"
-    text_start = b'{"index":%d,"text":'
-    text_end = TEXT_END
+    id_prefix: ClassVar[str] = "cmpl-"
+    whole_object: ClassVar[str] = "text_completion"
+    chunk_object: ClassVar[str] = "text_completion"
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
         return self._entry(choice.index, choice.text, choice.logprobs, choice.finish.reason, choice.extras)

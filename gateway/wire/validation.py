@@ -5,7 +5,7 @@ Each field has a validator for its value. Only if a value is not valid, a pydant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -67,7 +67,7 @@ class BodyFields:
     known: dict[str, Any]
     """Parameters of OpenAI's API."""
     unknown: dict[str, Any]
-    given: frozenset[str]
+    given: Set[str]
     """The names of all fields that are not null."""
 
 
@@ -96,8 +96,8 @@ def split_fields(schema: BodySchema, body: dict[str, Any], checked: str) -> Body
             invalid.append(name)
     if invalid or not schema.required.keys() <= body.keys():
         _raise_first(schema, body, invalid)
-    given = frozenset([name for name, value in body.items() if value is not None] if has_null else body)
-    return BodyFields(known=known, unknown=unknown, given=given)
+    given = {name for name, value in body.items() if value is not None} if has_null else body.keys()
+    return BodyFields(known, unknown, given)
 
 
 def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -12,16 +13,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.backend.openai.answer.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChunkReader
-from gateway.backend.openai.answer.fast_stream import ATTEMPTS, Sample, SseSplicer
-from gateway.core import fast_paths
+from gateway.backend.openai.answer.fast_stream import ATTEMPTS, SseSplicer
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError
 from gateway.core.events import Delta
 from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.sse import SseParser
 from gateway.stream.stops.stop_search import stop_set
-
-pytestmark = pytest.mark.skipif(not fast_paths.ENABLED, reason="compares the fast path with the general form")
+from gateway.stream.surrogates import loads, maybe_lone
 
 SHAPES = {"completions": COMPLETIONS_FORMAT, "chat": CHAT_FORMAT}
 STOPS = ("<eo>", "\n")
@@ -35,60 +34,63 @@ def chunk(shape: str, text: Any, index: int = 0, more: Mapping[str, Any] = EMPTY
 def event(body: Any, style: str = "compact") -> bytes:
     said = {
         "compact": lambda: orjson.dumps(body),
-        "spaced": lambda: json.dumps(body, ensure_ascii=False).encode(),
+        "spaced": lambda: json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"),
         "escaped": lambda: json.dumps(body).encode(),
     }[style]()
     return b"data: " + said + b"\n\n"
 
 
-def choice_frames() -> dict[int, ChoiceFrame]:
-    return {index: ChoiceFrame(b'data: {"%d":' % index, b"}\n\n") for index in range(2)}
+def frame(index: int, text: str) -> bytes:
+    return b'data: {"%d":%b}\n\n' % (index, orjson.dumps(text))
 
 
-def splice_into(frames: list[bytes]) -> TextSplice:
-    """A splice whose client takes every frame."""
+class Stream:
+    """A client that gets the text of a stream, as far as possible directly."""
 
-    def write(frame: bytes) -> bool:
-        frames.append(frame)
-        return True
+    def __init__(self, shape: str, *, stops: tuple[str, ...] = (), forwards: bool = True) -> None:
+        self.frames: list[bytes] = []
+        self.direct: list[bytes] = []
+        self.busy = False
+        self.splice = TextSplice(
+            self._write, {index: ChoiceFrame(b'data: {"%d":' % index, b"}\n\n") for index in range(2)}
+        )
+        self.splice.halts = stop_set(stops).first
+        self.reader = ChunkReader(SHAPES[shape], "m/0", 2)
+        self._forwards = forwards
+        self._splicer = SseSplicer(SHAPES[shape])
+        self._parser = SseParser()
+        self._last: tuple[bytes, Sequence[Any]] = (b"", [])
 
-    return TextSplice(write, choice_frames())
+    def take(self, piece: bytes) -> bool:
+        """Take a piece of the body. Returns whether the piece was forwarded without being read."""
+        if self._forwards and self._parser.idle and self._splicer.begin(self.splice, *self._last):
+            taken = self._splicer.take(piece)
+            self._splicer.end()
+            if taken:
+                return True
+        for _, data in self._parser.feed(piece):
+            events = self.reader.read(loads(data), surrogates=maybe_lone(data))
+            self.frames += [frame(one.index, one.text) for one in events if isinstance(one, Delta) and one.text]
+            self._last = data, events
+        return False
+
+    def _write(self, frames: bytes) -> bool:
+        if not self.busy:
+            self.frames.append(frames)
+            self.direct.append(frames)
+        return not self.busy
 
 
-def introduced(shape: str) -> ChunkReader:
-    """An answer whose two choices have begun, as it is when a splice opens."""
-    answer = ChunkReader(SHAPES[shape], "m/0", 2)
-    for index in range(2):
-        answer.read(chunk(shape, "a", index))
-    return answer
-
-
-def passing(shape: str, splice: TextSplice, sample: Sample | None = None) -> Callable[[bytes], bool]:
-    return SseSplicer(introduced(shape), SseParser(), splice, sample).take
-
-
-def sample_of(shape: str, text: str, style: str = "compact") -> Sample:
-    return event(chunk(shape, text), style), Delta(0, text)
-
-
-def careful(answer: ChunkReader, data: bytes, frames: dict[int, ChoiceFrame]) -> bytes | None:
-    """The frame for an event that is nothing but text which no stop touches; None: anything else."""
-    if not (data.startswith(b"data: ") and data.endswith(b"\n\n")):
-        return None
-    try:
-        events = answer.read(json.loads(data[6:-2].decode()))
-    except (ValueError, GatewayError):
-        return None
-    if len(events) != 1 or not isinstance(delta := events[0], Delta) or not delta.text:
-        return None
-    if delta != Delta(delta.index, delta.text) or any(c in delta.text for c in "<\n"):
-        return None
-    its = frames[delta.index]
-    return its.before + orjson.dumps(delta.text) + its.after
+def began(shape: str, text: Any = "a", **options: Any) -> Stream:
+    """A stream whose first event was read."""
+    stream = Stream(shape, **options)
+    stream.take(event(chunk(shape, text)))
+    stream.frames.clear()
+    return stream
 
 
 TEXT = st.text(st.sampled_from('ab é漢😀"\\\n\r\t\x7f\u2028<:,{}'), max_size=4) | st.sampled_from(
-    ["", '"text":', '"text":"a"', '"content":', "\\u00e9", None, 1, "a", "b", "c", "d", "e"]
+    ["", '"text":', '"text":"a"', '"content":', '","', "\\u00e9", "\ud83d", "\ude00", None, 1, "a", "b", "c", "d", "e"]
 )
 MORE = st.fixed_dictionaries(
     {},
@@ -96,7 +98,8 @@ MORE = st.fixed_dictionaries(
         "created": st.integers(1, 2),
         "text": st.just("a"),
         "content": st.just("a"),
-        "usage": st.none(),
+        "usage": st.none() | st.just({"prompt_tokens": 1, "x": "a"}),
+        "error": st.sampled_from([None, "", {"message": "a"}]),
         "note": st.sampled_from(["\n", {"text": "a"}]),
     },
 )
@@ -104,138 +107,118 @@ STYLES = st.sampled_from(["compact", "compact", "spaced", "escaped"])
 EVENTS = st.lists(st.tuples(TEXT, st.sampled_from([0, 0, 0, 1]), MORE, STYLES), max_size=8)
 
 
+def written(shape: str, pieces: list[bytes], forwards: bool) -> tuple[bytes, bool]:
+    """The bytes for the client, and whether an event could not be read."""
+    stream = Stream(shape, stops=STOPS, forwards=forwards)
+    failed = False
+    try:
+        for piece in pieces:
+            stream.take(piece)
+    except (ValueError, GatewayError):
+        failed = True
+    texts = [json.loads(one[len(b'data: {"0":') : -1]) for part in stream.direct for one in part.split(b"\n\n")[:-1]]
+    assert not any("<" in text or "\n" in text or not text for text in texts)
+    assert sum(map(len, texts)) == sum(frame.forwarded for frame in stream.splice.frames.values())
+    assert len(texts) == len(stream.splice.moments)
+    return b"".join(stream.frames), failed
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-@given(said=EVENTS, plain=st.booleans(), sampled=st.sampled_from([None, "compact", "spaced", "escaped"]))
-@example(said=[("a", 0, {}, "compact"), ("é", 0, {}, "compact"), ("", 0, {}, "compact")], plain=False, sampled=None)
-@example(said=[("a", 0, {}, "compact"), ("é", 0, {}, "compact")], plain=True, sampled="compact")
-def test_what_passes_is_what_would_have_been_read(
-    shape: str, said: list[Any], plain: bool, sampled: str | None
+@given(said=EVENTS, plain=st.booleans(), cuts=st.lists(st.integers(0, 8), max_size=8))
+@example(said=[("a", 0, {}, "compact"), ("é", 0, {}, "compact"), ("", 0, {}, "compact")], plain=False, cuts=[1])
+@example(said=[("a", 0, {}, "compact")] * 3, plain=True, cuts=[1])
+def test_what_is_forwarded_is_what_would_have_been_read(
+    shape: str, said: list[Any], plain: bool, cuts: list[int]
 ) -> None:
-    """``plain``: the events differ in their text only, as those of real engines do. ``sampled``: so does the first."""
-    frames: list[bytes] = []
-    splice = splice_into(frames)
-    splice.halts = stop_set(STOPS).first
-    passes = passing(shape, splice, None if sampled is None else sample_of(shape, "a", sampled))
-    expected: list[bytes] = []
-    reader = introduced(shape)
+    """``plain``: the events differ only in their text, as those of real engines do. ``cuts``: where a read ends."""
+    events = []
     for text, index, more, style in said:
-        data = event(chunk(shape, text, 0 if plain else index, {} if plain else more), style)
-        frame = careful(reader, data, choice_frames())
-        if passes(data):
-            assert frame is not None
-            expected.append(frame)
-        assert frames == expected
-    characters = sum(len(json.loads(frame[len(b'data: {"0":') : -3])) for frame in frames)
-    assert characters == sum(frame.forwarded for frame in splice.frames.values())
-    assert len(splice.moments) == len(frames)
+        if isinstance(text, str) and not text.isascii() and "\ud83d" <= text <= "\udfff":
+            style = "escaped"  # half a character can only be written as an escape
+        events.append(event(chunk(shape, text, 0 if plain else index, {} if plain else more), style))
+    edges = [0, *sorted(cuts), len(events)]
+    pieces = [b"".join(events[start:end]) for start, end in pairwise(edges)]
+    assert written(shape, pieces, True) == written(shape, pieces, False)
 
 
 BYTES = st.binary(max_size=12) | st.sampled_from(
-    [b"a", b"\xff", b"\xc3\xa9", b"\xed\xa0\x80", b'a"', b"\\n", b"\n", b"\r"]
+    [b"a", b"\xff", b"\xc3\xa9", b"\xc3", b"\xa9", b"\xed\xa0\x80", b'a"', b'a","b', b'a",\n"b', b"\\", b"\\n", b"\n"]
 )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@given(between=BYTES)
-def test_only_a_whole_string_is_not_parsed(shape: str, between: bytes) -> None:
-    """Whatever stands where the text stood in the event before: it passes if it is a string, and as that string."""
-    frames: list[bytes] = []
-    splice = splice_into(frames)
-    passes = passing(shape, splice)
+@given(between=st.lists(BYTES, min_size=1, max_size=3))
+@example(between=[b'a","b'])
+@example(between=[b'a","b', b"c\\"])
+@example(between=[b"\xc3", b"\xa9"])
+@example(between=[b"", b"a"])
+def test_only_whole_strings_are_forwarded(shape: str, between: list[bytes]) -> None:
+    """Any bytes in the place of the text."""
     model = event(chunk(shape, "TEXT"))
-    assert passes(model)
-    data = model.replace(b"TEXT", between)
-    frame = careful(introduced(shape), data, choice_frames()) if b"\r" not in data else None
-    if b"<" in between or b"\\" in between:
-        return  # ``careful`` knows stops, this splice has none
-    assert passes(data) is (frame is not None)
-    assert frames[1:] == ([frame] if frame is not None else [])
+    pieces = [model, b"".join(model.replace(b"TEXT", one) for one in between)]
+    if b"\\u" not in pieces[1]:
+        assert written(shape, pieces, True) == written(shape, pieces, False)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("texts", [["b"], ["b", "é", "漢", "a\\", '"'], ["x"] * 7], ids=str)
+def test_events_that_arrive_together_are_written_together(shape: str, texts: list[str]) -> None:
+    stream = began(shape)
+    assert stream.take(b"".join(event(chunk(shape, text)) for text in texts))
+    assert stream.direct == [b"".join(frame(0, text) for text in texts)]
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
-def test_half_an_event_does_not_pass(cut: int) -> None:
-    splice = TextSplice(lambda frame: True, choice_frames())
-    passes = passing("completions", splice)
+def test_half_an_event_is_not_forwarded(cut: int) -> None:
     data = event(chunk("completions", "TEXT"))
-    assert passes(data)
-    assert not passes(data[:-cut])
-    assert not passes(data[cut:])
+    assert not began("completions").take(data[:-cut])
+    assert not began("completions").take(data * 2 + data[:cut])
 
 
 def test_a_busy_client_gets_nothing() -> None:
-    busy = False
-    splice = TextSplice(lambda frame: not busy, choice_frames())
-    passes = passing("completions", splice)
-    data = event(chunk("completions", "TEXT"))
-    assert passes(data)
-    assert passes(data)
-    busy = True
-    assert not passes(data)
-    assert splice.frames[0].forwarded == 8
-    assert len(splice.moments) == 2
+    stream, data = began("completions"), event(chunk("completions", "TEXT"))
+    assert stream.take(data)
+    stream.busy = True
+    assert not stream.take(data)
+    assert stream.splice.frames[0].forwarded == 4
+    assert len(stream.splice.moments) == 1
 
 
-def test_a_choice_without_a_lane_does_not_pass() -> None:
-    splice = TextSplice(lambda frame: True, choice_frames())
-    del splice.frames[1]
-    passes = passing("completions", splice)
-    assert passes(event(chunk("completions", "a", 0)))
-    assert not passes(event(chunk("completions", "a", 1)))
+def test_a_choice_without_a_frame_is_not_forwarded() -> None:
+    stream = began("completions")
+    del stream.splice.frames[0]
+    assert not stream.take(event(chunk("completions", "b")))
 
 
-def test_an_engine_whose_events_all_look_different_is_read_to_the_end() -> None:
-    """After a few attempts nothing is learnt any more, and all the same everything passes."""
-    frames: list[bytes] = []
-    splice = splice_into(frames)
-    passes = passing("completions", splice)
-    for number in range(3 * ATTEMPTS):
-        assert passes(event(chunk("completions", f"t{number}", 0, {"created": number})))
-    assert [json.loads(frame[len(b'data: {"0":') : -3]) for frame in frames] == [f"t{i}" for i in range(3 * ATTEMPTS)]
+def test_events_that_all_look_different_are_not_learned_for_ever() -> None:
+    stream = began("completions")
+    for number in range(2 * ATTEMPTS):
+        assert not stream.take(event(chunk("completions", "t", 0, {"created": number})))
+    same = event(chunk("completions", "t", 0, {"created": 0}))
+    assert [stream.take(same) for _ in range(2)] == [False, False]
 
 
-def test_only_the_text_itself_is_learnt() -> None:
-    """Another string of the same value and the same key, spaced otherwise, is none of the choice's."""
-    frames: list[bytes] = []
-    splice = splice_into(frames)
-    reader = ChunkReader(COMPLETIONS_FORMAT, "m/0", 1)
-    reader.read(chunk("completions", "a", more={"text": "a"}))
-    passes = SseSplicer(reader, SseParser(), splice).take
+def test_only_the_text_itself_is_learned() -> None:
+    """Another string of the same value and the same key, spaced otherwise, does not belong to the choice."""
+    stream = Stream("completions")
     choice = b'{"index":0,"text" :"%b","logprobs":null,"finish_reason":null}'
     for other, text in ((b"a", b"a"), (b"LEAK", b"a"), (b"LEAK", b"b")):
-        passes(b'data: {"text":"' + other + b'","choices":[' + choice % text + b"]}\n\n")
-    assert frames == [b'data: {"0":"a"}\n\n', b'data: {"0":"a"}\n\n', b'data: {"0":"b"}\n\n']
+        stream.take(b'data: {"text":"' + other + b'","choices":[' + choice % text + b"]}\n\n")
+    assert stream.frames == [frame(0, "a"), frame(0, "a"), frame(0, "b")]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_event_of_known_looks_is_not_parsed(shape: str) -> None:
-    """Seen by what is then not looked at: a choice that has ended meanwhile."""
-    splice = TextSplice(lambda frame: True, choice_frames())
-    answer = introduced(shape)
-    passes = SseSplicer(answer, SseParser(), splice).take
-    assert passes(event(chunk(shape, "one")))
-    answer.read({"choices": [{"index": 0, "finish_reason": "stop"}]})
-    assert passes(event(chunk(shape, "two")))
-    assert not passes(event(chunk(shape, "two", more={"created": 1})))
+def test_text_after_half_a_character_is_read(shape: str) -> None:
+    stream = began(shape)
+    assert stream.take(event(chunk(shape, "b")))
+    assert not stream.take(event(chunk(shape, "c\ud83d"), "escaped"))
+    assert not stream.take(event(chunk(shape, "d")))
+    assert stream.frames == [frame(0, "b"), frame(0, "c"), frame(0, "\ufffdd")]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_first_event_shows_what_the_second_looks_like(shape: str) -> None:
-    """Seen as above: the second is not parsed, or it would be found to say more of a choice that has ended."""
-    answer = introduced(shape)
-    passes = SseSplicer(
-        answer, SseParser(), TextSplice(lambda frame: True, choice_frames()), sample_of(shape, "one")
-    ).take
-    answer.read({"choices": [{"index": 0, "finish_reason": "stop"}]})
-    assert passes(event(chunk(shape, "two")))
-    assert not passes(event(chunk(shape, "three", more={"created": 1})))
-
-
-def test_nothing_is_learnt_for_a_choice_without_a_lane() -> None:
-    passes = passing("completions", TextSplice(lambda frame: True, {}), sample_of("completions", "one"))
-    assert not passes(event(chunk("completions", "two")))
-
-
-def test_a_key_that_no_chunk_had_before_ends_the_forwarding() -> None:
-    passes = passing("completions", TextSplice(lambda frame: True, choice_frames()))
-    assert passes(event(chunk("completions", "a")))
-    assert not passes(event(chunk("completions", "b", more={"new": 1})))
+def test_an_event_whose_data_have_several_lines_is_not_learned() -> None:
+    """The second piece has the same bytes as the data of the event before, but its second line is not data."""
+    stream = Stream("completions")
+    stream.take(b'data: {"choices":[{"index":0,\ndata: "text":"a"}]}\n\n')
+    with pytest.raises(ValueError, match="unexpected end of data"):
+        stream.take(b'data: {"choices":[{"index":0,\n"text":"b"}]}\n\n')

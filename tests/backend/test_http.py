@@ -127,7 +127,7 @@ async def test_a_body_of_any_size_arrives_whole(up: FaultyUpstream, size: int) -
     client = HttpClient()
     target = client.endpoint(up.url("ok") + "/completions", HEADERS)
     for number in ("1", "2"):
-        answer = await target.post(json.dumps(body).encode(), {"x-request-id": number})
+        answer = await target.post(json.dumps(body).encode(), f"x-request-id: {number}\r\n")
         assert await read_body(answer)
         answer.release()
         assert up.requests[-1].body == body

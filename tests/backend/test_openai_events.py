@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gateway.backend.openai.answer.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChoiceFormat, ChunkReader, read_usage
 from gateway.core.errors import GatewayError
@@ -214,84 +212,3 @@ def test_an_answer_that_nests_a_little_is_read(up: FaultyUpstream) -> None:
 def test_usage_is_believed_only_when_it_makes_sense(name: str) -> None:
     given, expected = USAGE[name]
     assert read_usage(given) == expected
-
-
-# ---------------------------------------------------------------- the straight way for ordinary chunks
-
-ODD_VALUES: list[Any] = [None, "", "a", "stop", 0, 1, True, [], {}, {"content": ["a"]}, 1.5]
-SAID = st.fixed_dictionaries(
-    {},
-    optional={
-        "content": st.sampled_from(ODD_VALUES),
-        "role": st.sampled_from(["assistant", None]),
-        "tool_calls": st.sampled_from(ODD_VALUES),
-        "refusal": st.sampled_from(ODD_VALUES),
-    },
-)
-CHOICE = st.fixed_dictionaries(
-    {},
-    optional={
-        "index": st.sampled_from([0, 0, 0, 1, 2, None, True, "0"]),
-        "text": st.sampled_from(["a", "a b", *ODD_VALUES]),
-        "delta": SAID | st.sampled_from(ODD_VALUES),
-        "message": SAID | st.none(),
-        "logprobs": st.none() | st.just({}),
-        "finish_reason": st.sampled_from([None, None, "", "stop", "length"]),
-        "stop_reason": st.sampled_from([None, None, "x"]),
-        "token_ids": st.sampled_from([None, None, [1]]),
-    },
-)
-CHUNK = st.fixed_dictionaries(
-    {"choices": st.lists(CHOICE, max_size=2) | st.none()},
-    optional={
-        "error": st.sampled_from([None, None, "", "bad", {"message": "bad"}]),
-        "object": st.sampled_from(["text_completion", "error"]),
-        "usage": st.sampled_from([None, None, {"prompt_tokens": 1}]),
-        "message": st.just("x"),
-    },
-)
-
-
-@pytest.mark.parametrize("shape", [COMPLETIONS_FORMAT, CHAT_FORMAT], ids=["completions", "chat"])
-@given(chunks=st.lists(CHUNK, max_size=4))
-def test_an_ordinary_chunk_says_the_same_either_way(shape: ChoiceFormat, chunks: list[dict[str, Any]]) -> None:
-    general, straight = ChunkReader(shape, "m/0", 2), ChunkReader(shape, "m/0", 2)
-    for answer in (general, straight):
-        answer.read({"choices": [{"index": 0, "text": "x", "delta": {"content": "x"}}]})
-    for chunk in chunks:
-        one = straight.fast_text_delta(chunk)
-        try:
-            expected = general.read(chunk)
-        except GatewayError:
-            assert one is None
-            return
-        assert (straight.read(chunk) if one is None else [one]) == expected
-
-
-ORDINARY = {
-    "completions": (COMPLETIONS_FORMAT, {"index": 0, "text": "a", "logprobs": None, "finish_reason": None}),
-    "completions of vllm": (
-        COMPLETIONS_FORMAT,
-        {"index": 0, "text": "a", "logprobs": None, "finish_reason": None, "stop_reason": None, "token_ids": None},
-    ),
-    "chat": (CHAT_FORMAT, {"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}),
-    "chat with a role each time": (CHAT_FORMAT, {"index": 0, "delta": {"role": "assistant", "content": "a"}}),
-}
-
-
-@pytest.mark.parametrize("name", ORDINARY)
-def test_ordinary_chunks_take_the_straight_way_once_their_choice_has_begun(name: str) -> None:
-    shape, choice = ORDINARY[name]
-    answer = ChunkReader(shape, "m/0", 1)
-    assert answer.fast_text_delta({"choices": [choice]}) is None
-    answer.read({"choices": [choice]})
-    assert answer.fast_text_delta({"choices": [choice], "usage": None}) == Delta(0, "a")
-
-
-def test_half_a_character_is_waited_for_the_careful_way() -> None:
-    answer = ChunkReader(COMPLETIONS_FORMAT, "m/0", 1)
-    answer.read({"choices": [{"index": 0, "text": "a\ud83d"}]}, surrogates=True)
-    plain = {"choices": [{"index": 0, "text": "b"}]}
-    assert answer.fast_text_delta(plain) is None
-    assert answer.read(plain) == [Delta(0, "\ufffdb")]
-    assert answer.fast_text_delta(plain) == Delta(0, "b")

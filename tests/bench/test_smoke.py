@@ -82,7 +82,7 @@ WRONG = {
     "an unknown scenario": (["--only", "nostream"], "nostream"),
     "an unknown system": (["--peers", "gatway"], "gatway"),
     "too many rounds": (["--rounds", "1000"], "--rounds"),
-    "a folder without a checkout": (["--before", "/nowhere"], "no checkout of the gateway"),
+    "a folder without a checkout": (["--checkout", "before=/nowhere"], "no checkout of the gateway"),
 }
 
 
@@ -142,7 +142,7 @@ def test_the_same_python_is_the_same_build() -> None:
 
 def test_another_checkout_is_measured_beside_this_one(tmp_path: Path) -> None:
     out = tmp_path / "two.json"
-    arguments = ["--smoke", "--only", "nonstream@1", "--before", str(ROOT), "--out", str(out)]
+    arguments = ["--smoke", "--only", "nonstream@1", "--checkout", f"before={ROOT}", "--out", str(out)]
     assert bench(*arguments).returncode == 0
     (before,) = json.loads(out.read_text(encoding="utf-8"))["rounds"]["nonstream@1"]["gateway-before"]
     assert before["requests_per_second"] > 0

@@ -93,7 +93,7 @@ async def call(route: Route, *allowed: str, turns: int = 0, n: int = 1) -> Outco
         error = failure
     seconds = asyncio.get_running_loop().time() - started
     log = timeline.attempt_log
-    return Outcome(timeline.failed_attempts, log.count, log.retries, seconds, models[-1], error)
+    return Outcome(tuple(log.failed_attempts()), log.count, log.retries, seconds, models[-1], error)
 
 
 ATTEMPTS = {  # delivery.retry.attempts, the allowed fallback models: the targets that are tried, in order

@@ -140,8 +140,8 @@ def read_events(batches: Batches, marks_end: bool, **options: Any) -> tuple[obje
                 out += batch
         except GatewayError as raised:
             code = raised.code
-        record = timeline.freeze("ok", 200)
-        return out, code, record
+        timeline.end("ok", 200)
+        return out, code, timeline
 
     return asyncio.run(run())
 
@@ -172,7 +172,8 @@ def whole(batches: Batches, marks_end: bool, **options: Any) -> tuple[object, ..
             outcome = await response.whole()
         except GatewayError as raised:
             outcome = raised.code
-        return outcome, timeline.freeze("ok", 200)
+        timeline.end("ok", 200)
+        return outcome, timeline
 
     return asyncio.run(run())
 
@@ -319,7 +320,8 @@ def read_parsed(batches: Batches, parsing: ParserOptions, **options: Any) -> tup
                 await response.forward_text(TextSplice(lambda frame: True, {}))
         except GatewayError as raised:
             code = raised.code
-        return out, code, len(upstream.left), timeline.freeze("ok", 200)
+        timeline.end("ok", 200)
+        return out, code, len(upstream.left), timeline
 
     return asyncio.run(run())
 

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.calls.timeline import CallTimeline
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
+from gateway.core.exchange import AttemptLog
 
 
 class Clock:
@@ -30,13 +31,14 @@ def timeline(clock: Clock) -> CallTimeline:
 
 def test_a_refused_call_records_only_its_duration(timeline: CallTimeline, clock: Clock) -> None:
     clock.now = 100.5
-    record = timeline.freeze("invalid_json", 400)
-    assert (record.endpoint, record.request_id, record.model, record.outcome, record.status) == (
+    timeline.end("invalid_json", 400)
+    assert (timeline.endpoint, timeline.request_id, timeline.model, timeline.outcome, timeline.status) == (
         "chat", "req_1", "unknown", "invalid_json", 400,
     )  # fmt: skip
-    assert record.duration == 0.5
-    assert (record.admission, record.render, record.upstream, record.upstream_first, record.first_token) == (None,) * 5
-    assert (record.gaps, record.stop_cuts, record.prompt_tokens, record.target, record.attempts) == (
+    assert timeline.duration == 0.5
+    times = timeline.admission, timeline.render, timeline.upstream, timeline.upstream_first, timeline.first_token
+    assert times == (None,) * 5
+    assert (timeline.gaps, timeline.stop_cuts, timeline.prompt_tokens, timeline.target, timeline.attempts) == (
         (),
         (),
         None,
@@ -53,7 +55,7 @@ def test_the_record_of_a_stream_has_its_times(timeline: CallTimeline, clock: Clo
     clock.now = 100.25
     timeline.admitted()
     clock.now = 100.5
-    timeline.backend_opening(timeline.attempt_log)
+    timeline.backend_opening(AttemptLog())
     timeline.attempt_log.begin("m/1")
     timeline.attempt_log.begin("m/0", retry=True)
     for clock.now, event in timed_events:
@@ -62,37 +64,37 @@ def test_the_record_of_a_stream_has_its_times(timeline: CallTimeline, clock: Clo
     clock.now = 104.5
     timeline.backend_closed()
     clock.now = 105.0
-    record = timeline.freeze("ok", 200)
-    assert (record.admission, record.upstream_first, record.upstream) == (0.25, 1.5, 4.0)
-    assert (record.first_token, record.gaps) == (2.0, (0.5, 1.0))  # a finish is not content
-    assert record.duration == 5.0
-    assert (record.target, record.attempts, record.stop_cuts) == ("m/0", 2, ("engine",))
-    assert (record.prompt_tokens, record.completion_tokens, record.usage_source) == (7, 3, "upstream")
-    assert timeline.overhead() == 1.0
+    timeline.end("ok", 200)
+    assert (timeline.admission, timeline.upstream_first, timeline.upstream) == (0.25, 1.5, 4.0)
+    assert (timeline.first_token, timeline.gaps) == (2.0, (0.5, 1.0))  # a finish is not content
+    assert timeline.duration == 5.0
+    assert (timeline.target, timeline.attempts, timeline.stop_cuts) == ("m/0", 2, ("engine",))
+    assert (timeline.prompt_tokens, timeline.completion_tokens, timeline.usage_source) == (7, 3, "upstream")
+    assert timeline.elapsed_and_overhead()[1] == 1.0
 
 
 def test_until_the_upstream_ends_overhead_is_computed_from_its_first_content(
     timeline: CallTimeline, clock: Clock
 ) -> None:
     clock.now = 100.5
-    assert timeline.overhead() == 0.5
-    timeline.backend_opening(timeline.attempt_log)
+    assert timeline.elapsed_and_overhead()[1] == 0.5
+    timeline.backend_opening(AttemptLog())
     clock.now = 102.0
     timeline.events_received([Delta(0, "a")])
     clock.now = 102.25
-    assert timeline.overhead() == 0.75
-    assert timeline.elapsed_and_overhead() == (timeline.elapsed(), timeline.overhead())
+    assert timeline.elapsed_and_overhead() == (2.25, 0.75)
 
 
 def test_the_wait_in_the_queue_is_not_overhead(timeline: CallTimeline, clock: Clock) -> None:
     clock.now = 103.5
     timeline.queue_waited(3.0)
     assert timeline.elapsed_and_overhead() == (3.5, 0.5)
-    timeline.backend_opening(timeline.attempt_log)
+    timeline.backend_opening(AttemptLog())
     clock.now = 104.5
     timeline.backend_closed()
     assert timeline.elapsed_and_overhead() == (4.5, 0.5)
-    assert timeline.freeze("ok", 200).queue_wait == 3.0
+    timeline.end("ok", 200)
+    assert timeline.queue_wait == 3.0
 
 
 CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, is content)
@@ -115,14 +117,16 @@ def test_a_call_has_begun_when_content_was_written(timeline: CallTimeline, name:
 def test_stop_cuts_record_their_source(timeline: CallTimeline) -> None:
     for finish in (Finish(0, "stop"), Finish(1, "stop", source="gateway"), Finish(2, "length")):
         timeline.events_received([finish])
-    assert timeline.freeze("ok", 200).stop_cuts == ("engine", "gateway")
+    timeline.end("ok", 200)
+    assert timeline.stop_cuts == ("engine", "gateway")
 
 
 def test_notices_of_delivery_are_collected(timeline: CallTimeline) -> None:
     timeline.events_received([Begun("m/1", notices=("bos: not verified",))])
     timeline.events_received([Begun("", notices=("filled_choices: 1",))])
     assert timeline.delivery_notices == ["bos: not verified", "filled_choices: 1"]
-    assert timeline.freeze("ok", 200).bos_anomaly
+    timeline.end("ok", 200)
+    assert timeline.bos_anomaly
 
 
 ANOMALIES = {"bos: missing, because the engine adds none": True, "bos_stripped: the engine adds the BOS": False}
@@ -131,14 +135,16 @@ ANOMALIES = {"bos: missing, because the engine adds none": True, "bos_stripped: 
 @pytest.mark.parametrize("notice", ANOMALIES)
 def test_a_removed_bos_is_not_an_anomaly(timeline: CallTimeline, notice: str) -> None:
     timeline.events_received([Begun("m/0", notices=(notice,))])
-    assert timeline.freeze("ok", 200).bos_anomaly is ANOMALIES[notice]
+    timeline.end("ok", 200)
+    assert timeline.bos_anomaly is ANOMALIES[notice]
 
 
 def test_a_document_counts_as_first_content(timeline: CallTimeline, clock: Clock) -> None:
-    timeline.backend_opening(timeline.attempt_log)
+    timeline.backend_opening(AttemptLog())
     clock.now = 101.0
     timeline.events_received([Document({"object": "list"})])
-    assert timeline.freeze("ok", 200).upstream_first == 1.0
+    timeline.end("ok", 200)
+    assert timeline.upstream_first == 1.0
 
 
 def test_content_written_together_has_no_gaps(timeline: CallTimeline, clock: Clock) -> None:
@@ -146,5 +152,5 @@ def test_content_written_together_has_no_gaps(timeline: CallTimeline, clock: Clo
     timeline.events_written([Begun("m/0"), Delta(0, "a"), Delta(0, "b")])
     clock.now = 101.5
     timeline.events_written([Delta(0, "c"), Delta(0, ""), Delta(1, "d"), Finish(0, "stop")])
-    record = timeline.freeze("ok", 200)
-    assert (record.first_token, record.gaps) == (1.0, (0.0, 0.5, 0.0))
+    timeline.end("ok", 200)
+    assert (timeline.first_token, timeline.gaps) == (1.0, (0.0, 0.5, 0.0))

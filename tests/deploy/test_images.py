@@ -11,9 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DIGEST = "@sha256:" + "0f" * 32
 
 LINES = {
-    "a tag": ("FROM python:3.12-slim AS build", True),
-    "a digest": (f"FROM python:3.12-slim{DIGEST} AS build", False),
-    "half of a digest": ("FROM python:3.12-slim@sha256:0f0f", True),
+    "a tag": ("FROM python:3.13-slim AS build", True),
+    "a digest": (f"FROM python:3.13-slim{DIGEST} AS build", False),
+    "half of a digest": ("FROM python:3.13-slim@sha256:0f0f", True),
     "a service": ("    image: prom/prometheus:v3.4.2", True),
     "a service with a digest": (f"    image: prom/prometheus:v3.4.2{DIGEST}", False),
     "an image that is built here": ("    image: meta-gateway:0.1.0", False),

@@ -105,6 +105,8 @@ PATHS = {  # method, path, status, code
     "a model with a slash": ("GET", "/v1/models/org/slow", 200, None),
     "an encoded slash": ("GET", "/v1/models/org%2Fslow", 200, None),
     "below a model": ("GET", "/org%2Fslow/v1/models/hello", 200, None),
+    "in a run": ("GET", "/run/n-1/org%2Fslow/v1/models/hello", 200, None),
+    "a wrong name of a run": ("GET", "/run/a%20b/v1/models", 400, "invalid_value"),
     "HEAD": ("HEAD", "/v1/models", 200, None),
     "an encoded path": ("GET", "/v1%2Fmodels", 404, "route_not_found"),
     "no such path": ("GET", "/nothing/here", 404, "route_not_found"),

@@ -14,6 +14,7 @@ from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.events import Begun
+from gateway.core.exchange import AttemptLog
 from gateway.edge.provenance import provenance
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.wire.requests import read_chat, read_completion
@@ -60,7 +61,7 @@ def test_the_hash_header_is_the_hash_of_the_prepared_prompt(case: str) -> None:
 def test_a_running_call_has_target_and_time_headers() -> None:
     now = [100.0]
     timeline = CallTimeline("chat", "r", 100.0, lambda: now[0])
-    timeline.backend_opening(timeline.attempt_log)
+    timeline.backend_opening(AttemptLog())
     timeline.attempt_log.begin("m/1")
     timeline.attempt_log.begin("m/0", retry=True)
     timeline.events_received([Begun("m/0", notices=("filled_choices: 1",))])

@@ -25,6 +25,8 @@ FILES = {
     "good.yaml": f"[hel, {{pause: 0.01}}, 'lo {CANARY}', {{finish: stop}}, {{usage: [10, 5]}}]\n",
     "bad.yaml": "[{error: upstream_disconnected}]\n",
     "broken.yaml": "[hel, {error: upstream_disconnected}]\n",
+    "loop.yaml": f"['{'I see. ' * 40}', {{finish: length}}]\n",
+    "requested.yaml": f"['{'I see. ' * 40}', {{finish: stop}}]\n",
     "endless.yaml": "[hel, {pause: 60}, lo, {finish: stop}]\n",
 }
 MODELS = {
@@ -33,6 +35,9 @@ MODELS = {
     "retried": ("full", ["bad", "good"]),
     "broken": ("full", ["broken"]),
     "endless": ("full", ["endless"]),
+    "looping": ("metadata", ["loop"]),
+    "repeating": ("full", ["requested"]),
+    "unrecorded": ("default", ["loop"]),
     "plain": ("default", ["good"]),
 }
 
@@ -140,6 +145,19 @@ def test_metadata_has_no_text(served: Gateway) -> None:
     assert (params["temperature"], params["user"][:7]) == (0.25, "sha256:")
     assert exchange["prompt_sha256"]
     assert json.loads(exchange["events"])[1][1:] == ["Delta", 3]
+
+
+def test_a_recorded_answer_that_loops_is_counted(served: Gateway) -> None:
+    for model in ("unrecorded", "repeating", "looping"):
+        last = ask(served, model, stream=True)
+    recorded(served, last)
+
+    def counted(model: str, reason: str) -> float:
+        return served.metric("gateway_answers_cut_total", model=model, reason=reason)
+
+    assert eventually(lambda: counted("looping", "looping") == 1, 30)
+    assert counted("looping", "length") == counted("unrecorded", "length") == 1
+    assert counted("unrecorded", "looping") == counted("repeating", "looping") == 0
 
 
 def test_neither_a_private_key_nor_a_policy_without_recordings_is_recorded(served: Gateway) -> None:

@@ -13,7 +13,7 @@ from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.responses import OBSERVER, leave_after, read_response
+from tests.policy.responses import OBSERVER, read_response
 from tests.recording_backend import RecordingBackend
 from tests.serving import Gateway, gateway
 from tests.upstream.reply import TEXT
@@ -57,10 +57,3 @@ def test_a_layer_that_changes_text_gets_every_event_of_a_stream(tmp_path: Path) 
             assert route.backend is not None
             served.runtime.state.stack = replace(stack, routes={"m": replace(route, backend=Shout(route.backend))})
             assert streamed_text(served) == TEXT.upper()
-
-
-def test_a_layer_without_methods_forwards_all_events() -> None:
-    inner = RecordingBackend(["a", "b", {"finish": "stop"}])
-    assert read_response(Layer(inner)).events == read_response(inner).events
-    leave_after(Layer(inner), 1)
-    assert (inner.active, inner.left_early) == (0, 1)

@@ -11,14 +11,27 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
 from gateway.assembly import assemble, open_shared_resources
-from gateway.config.snapshot import RecordingsSpec, ServerSpec, Snapshot
-from gateway.core.events import Delta, Event
+from gateway.config.snapshot import RecordingsSpec, ServerSpec, Snapshot, TargetSpec
+from gateway.core.call import Call
+from gateway.core.events import Delta, Event, Finish
 from gateway.core.exchange import RecordedExchange
-from gateway.storage.recorder import MAX_WAITING_SIZE, SCHEMA, SCHEMA_VERSION, Recorder
+from gateway.storage.recorder import (
+    CALL_COLUMNS,
+    EXCHANGE_COLUMNS,
+    MAX_WAITING_SIZE,
+    SCHEMA,
+    SCHEMA_VERSION,
+    UPGRADES,
+    CallFacts,
+    Recorder,
+    request_hash,
+)
+from gateway.storage.recordings import open_recording
 from gateway.storage.sqlite_file import open_database
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record
@@ -33,7 +46,7 @@ SPEC = RecordingsSpec(path=Path("unused"))
 
 def write(recorder: Recorder, names: Sequence[str], text: str = "hello", spec: RecordingsSpec = SPEC) -> None:
     for name in names:
-        call = recorder.begin("full", "policy", spec)
+        call = recorder.begin("full", CallFacts("policy"), spec)
         call.exchanges.append(RecordedExchange(exchange(), 1000.0, [(0.5, Delta(0, text))]))
         call.end(replace(RECORD, request_id=name))
 
@@ -47,6 +60,28 @@ def ids(path: Path) -> list[str]:
     return found
 
 
+TARGETS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
+    "a folder": ({"speaks": "embedded", "path": Path("/a/folder")}, {"model": None, "file": "folder"}),
+    "a script": ({"speaks": "scripted", "script": Path("/a/one.yaml")}, {"model": None, "file": "one.yaml"}),
+    "a server": ({"speaks": "completions", "url": "http://a/v1"}, {"model": "there", "file": None}),
+    "a provider": ({"speaks": "litellm"}, {"model": "there", "file": None}),
+    "a recording": ({"speaks": "replay", "file": Path("/a/calls.sqlite")}, None),
+}
+
+
+@pytest.mark.parametrize("case", TARGETS)
+def test_the_settings_of_a_target_name_its_model_or_its_file(case: str, tmp_path: Path) -> None:
+    fields, expected = TARGETS[case]
+    recorder = Recorder(tmp_path / "calls.sqlite", pytest.fail)
+    target = TargetSpec(label="m/0", model="there", **fields)
+    recorder.begin("full", CallFacts("policy", targets=[target]), SPEC).end(RECORD)
+    recorder.close()
+    with closing(sqlite3.connect(tmp_path / "calls.sqlite")) as database:
+        (found,) = database.execute("SELECT target_settings FROM calls").fetchone()
+    other = {"speaks": target.speaks, "engine": "openai", "adds_bos": None, "options": None}
+    assert (found and json.loads(found)) == (expected and other | expected)
+
+
 def test_several_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
     path, dropped = tmp_path / "calls.sqlite", list[str]()
     writers = [Recorder(path, dropped.append) for _ in range(3)]
@@ -55,6 +90,8 @@ def test_several_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
         write(recorder, own)
     for recorder in writers:
         recorder.close()
+    with closing(open_recording(path)):
+        assert list(tmp_path.iterdir()) == [path], "a closed file is one file, also while it is read"
     assert sorted(ids(path)) == sorted([name for own in names for name in own])
     assert dropped == []
 
@@ -89,6 +126,59 @@ def test_a_file_with_the_tables_of_another_version_is_not_written(
     )
 
 
+def test_a_file_of_version_1_gets_the_new_columns_and_keeps_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    tables = {"calls": CALL_COLUMNS, "exchanges": EXCHANGE_COLUMNS}
+    with closing(sqlite3.connect(path)) as old, old:
+        for name, columns in tables.items():
+            old.execute(f"CREATE TABLE {name} (id INTEGER PRIMARY KEY, {', '.join(columns)})")
+        old.execute("INSERT INTO calls (request_id) VALUES ('old')")
+        old.execute("PRAGMA user_version = 1")
+    together = Barrier(3)
+
+    def open_it(_: int) -> None:
+        together.wait(30)
+        open_database(path, SCHEMA, SCHEMA_VERSION, 30.0, UPGRADES).close()
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(open_it, range(3)))
+    recorder = Recorder(path, lambda reason: None)
+    write(recorder, ["new"])
+    recorder.close()
+    with closing(sqlite3.connect(path)) as database:
+        rows = database.execute("SELECT request_id, notices FROM calls ORDER BY id").fetchall()
+    assert rows == [("old", None), ("new", "[]")]
+
+
+def test_the_answer_of_the_client_is_recorded_beside_the_events_of_the_target(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    recorder = Recorder(path, lambda reason: None)
+    call = recorder.begin("full", CallFacts("policy", "p1", "t1", "run-1", "row-1"), SPEC)
+    delivered: list[Event] = [Delta(0, "Hel"), Delta(0, "lo"), Finish(0, "stop"), Delta(1, "cut")]
+    raw: list[tuple[float, Event]] = [(0.5, Delta(0, "Hello<|im_end|>", extras={"prompt_token_ids": [1, 2]}))]
+    call.exchanges.append(RecordedExchange(exchange(), 1000.0, raw, delivered))
+    call.notices = ["split_calls: 2"]
+    call.end(RECORD)
+    recorder.close()
+    with closing(sqlite3.connect(path)) as database:
+        columns = "policy_sha256, template_sha256, run, row, notices"
+        assert database.execute(f"SELECT {columns} FROM calls").fetchall() == [
+            ("p1", "t1", "run-1", "row-1", '["split_calls: 2"]')
+        ]
+        ((answer, ids),) = database.execute("SELECT answer, prompt_ids FROM exchanges").fetchall()
+    assert json.loads(answer) == [
+        {"index": 0, "text": "Hello", "finish_reason": "stop"}, {"index": 1, "text": "cut", "finish_reason": None}
+    ]  # fmt: skip
+    assert json.loads(ids) == [[1, 2]]
+
+
+def test_the_hash_of_a_request_leaves_out_its_parameters_and_its_model() -> None:
+    one = Call("chat", "a", "r1", raw_prompts=("hi",), params={"temperature": 0, "tools": [{"a": 1}]})
+    assert request_hash(one) == request_hash(replace(one, model="b", params={"seed": 1, "tools": [{"a": 1}]}))
+    assert request_hash(one) != request_hash(replace(one, params={}))
+    assert request_hash(one) != request_hash(replace(one, raw_prompts=("ho",)))
+
+
 def test_old_recordings_are_removed_with_their_exchanges(tmp_path: Path) -> None:
     path, seconds = tmp_path / "calls.sqlite", [1000.0]
     recorder = Recorder(path, lambda reason: None, lambda: seconds[0])
@@ -121,19 +211,21 @@ def test_a_recording_that_finds_the_queue_full_or_closed_is_dropped(tmp_path: Pa
 
 def test_a_recording_is_redacted_before_it_is_hashed_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
-    for redactor in (Redactor(["email"]), Redactor(["/(?:a|aa)+$/"], seconds=0.02)):
+    for redactor in (Redactor(["email"]), Redactor(["email", "/(?:a|aa)+$/"], seconds=0.02)):
         recorder = Recorder(path, lambda reason: None)
-        call = recorder.begin("full", "policy", SPEC, redactor)
+        asked = Call(endpoint="chat", model="m", request_id="r", raw_prompts=("mail a@b.de",))
+        call = recorder.begin("full", CallFacts("policy", row="row of a@b.de", call=asked), SPEC, redactor)
         sent = exchange(prompts=("mail a@b.de " + "a" * 80 + "b",), params={"user": "a@b.de"}, stops=("a@b.de",))
         moments: list[tuple[float, Event]] = [(0.1, Delta(0, "to a@")), (0.2, Delta(0, "b.de"))]
         call.exchanges.append(RecordedExchange(sent, 1000.0, moments))
         call.end(RECORD)
         recorder.close()
     with closing(sqlite3.connect(path)) as database:
-        calls = [mode for (mode,) in database.execute("SELECT mode FROM calls ORDER BY id")]
+        calls = database.execute("SELECT mode, row, request_sha256 FROM calls ORDER BY id").fetchall()
         columns = "prompts, params, stops, events, answer_sha256, redacted"
         full, metadata = database.execute(f"SELECT {columns} FROM exchanges ORDER BY id").fetchall()
-    assert calls == ["full", "metadata"], "the second pattern takes too long"
+    row = ("row of [redacted]", None)
+    assert calls == [("full", *row), ("metadata", *row)], "the second pattern takes too long"
     assert json.loads(full[3]) == [[0.1, "Delta", {"index": 0, "text": "to [redacted]"}], [0.2, "Delta", {"index": 0}]]
     assert full[4:] == (hashlib.sha256(b"to [redacted]").hexdigest(), 4)
     assert "a@b" not in str((full, metadata))

@@ -14,7 +14,7 @@ from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSource, TextSplice, text_source
 from gateway.policy.deliver.timeouts import Timeouts
-from tests.policy.responses import OBSERVER, cancel_after, exchange, leave_after, read_response
+from tests.policy.responses import OBSERVER, cancel_after, exchange, leave_after, read_response, read_response_async
 from tests.recording_backend import RecordingBackend
 from tests.virtual_clock import run as run_virtual
 
@@ -56,6 +56,23 @@ def test_a_timeout_closes_the_backend_and_names_its_limit(code: str) -> None:
     assert "0.03 s" in response.error.message
     assert response.error.status == 504
     assert (inner.active, inner.left_early) == (0, 1)
+
+
+def test_calls_that_run_at_the_same_time_end_at_their_own_timeouts() -> None:
+    timed = Timeouts(RecordingBackend(["a", {"finish": "stop"}], ["a", {"pause": 5}]), 9, 9, OBSERVER)
+    totals = [0.2, 0.3, 0.1, 0.4]
+
+    async def one(total: float) -> float:
+        response = await read_response_async(timed, exchange(total=total))
+        assert response.code == "deadline_exceeded"
+        return response.seconds
+
+    async def run() -> list[float]:
+        assert (await read_response_async(timed, exchange(total=0.05))).code is None  # its deadline is not reached
+        return await asyncio.gather(*map(one, totals))
+
+    assert run_virtual(run()) == pytest.approx(totals)
+    assert run_virtual(one(0.1)) == pytest.approx(0.1)  # in another event loop
 
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])

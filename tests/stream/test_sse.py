@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core import fast_paths
 from gateway.core.errors import UpstreamInvalidStream
 from gateway.stream.sse import SseEvent, SseParser
 from tests.stream.slicing import sliced, slicings
 
-A, B = SseEvent("message", b'{"t":"a"}'), SseEvent("message", b'{"t":"b"}')
+A, B = ("message", b'{"t":"a"}'), ("message", b'{"t":"b"}')
 
 STREAMS = {  # name: (bytes, events)
     "plain": (b'data: {"t":"a"}\n\ndata: {"t":"b"}\n\n', [A, B]),
     "no space after the colon": (b'data:{"t":"a"}\n\n', [A]),
-    "only one space is taken": (b"data:  x\n\n", [SseEvent("message", b" x")]),
+    "only one space is taken": (b"data:  x\n\n", [("message", b" x")]),
     "CRLF": (b'data: {"t":"a"}\r\n\r\ndata: {"t":"b"}\r\n\r\n', [A, B]),
     "bare CR": (b'data: {"t":"a"}\r\rdata: {"t":"b"}\r\r', [A, B]),
     "mixed line ends": (b'data: {"t":"a"}\r\n\ndata: {"t":"b"}\n\r', [A, B]),
-    "CR then LF is one line end": (b"data: x\r\ndata: y\r\n\r\n", [SseEvent("message", b"x\ny")]),
-    "several data lines": (b'data: {"t":\ndata: "a"}\n\n', [SseEvent("message", b'{"t":\n"a"}')]),
+    "CR then LF is one line end": (b"data: x\r\ndata: y\r\n\r\n", [("message", b"x\ny")]),
+    "several data lines": (b'data: {"t":\ndata: "a"}\n\n', [("message", b'{"t":\n"a"}')]),
     "BOM at the start": (b'\xef\xbb\xbfdata: {"t":"a"}\n\n', [A]),
     "a second BOM is part of a field name": (b"\xef\xbb\xbf\xef\xbb\xbfdata: x\n\n", []),
     "BOM only": (b"\xef\xbb\xbf", []),
@@ -32,86 +29,30 @@ STREAMS = {  # name: (bytes, events)
     "id, retry and unknown fields": (b'id: 1\nretry: 5\nfoo: bar\ndata: {"t":"a"}\n\n', [A]),
     "garbage without a colon is a field name": (b'<html>\ndata: {"t":"a"}\ngarbage\n\n', [A]),
     "a name that begins like data": (b"database: x\ndat: y\n\n", []),
-    "named event": (b"event: error\ndata: x\n\ndata: y\n\n", [SseEvent("error", b"x"), SseEvent("message", b"y")]),
-    "an event without data does not exist": (b"event: ping\n\ndata: x\n\n", [SseEvent("message", b"x")]),
-    "empty data": (b"data:\n\ndata\n\n", [SseEvent("message", b""), SseEvent("message", b"")]),
-    "empty lines of data": (b"data\ndata:\n\n", [SseEvent("message", b"\n")]),
+    "named event": (b"event: error\ndata: x\n\ndata: y\n\n", [("error", b"x"), ("message", b"y")]),
+    "an event without data does not exist": (b"event: ping\n\ndata: x\n\n", [("message", b"x")]),
+    "empty data": (b"data:\n\ndata\n\n", [("message", b""), ("message", b"")]),
+    "empty lines of data": (b"data\ndata:\n\n", [("message", b"\n")]),
     "no final blank line": (b'data: {"t":"a"}\n\ndata: {"t":"b"}\n', [A, B]),
     "no final line end": (b'data: {"t":"a"}\n\ndata: {"t":"b"}', [A, B]),
-    "a colon in the data": (b"data: a: b:c\n\n", [SseEvent("message", b"a: b:c")]),
-    "multi-byte characters": ("data: 脷😀é\n\n".encode(), [SseEvent("message", "脷😀é".encode())]),
-    "unicode line ends are text": ("data: a\u2028b\x0bc\n\n".encode(), [SseEvent("message", "a\u2028b\x0bc".encode())]),
-    "many blank lines": (b"\n\n\r\n\r\rdata: x\n\n\n\n", [SseEvent("message", b"x")]),
-    "done": (b'data: {"t":"a"}\n\ndata: [DONE]\n\n', [A, SseEvent("message", b"[DONE]")]),
+    "a colon in the data": (b"data: a: b:c\n\n", [("message", b"a: b:c")]),
+    "multi-byte characters": ("data: 脷😀é\n\n".encode(), [("message", "脷😀é".encode())]),
+    "unicode line ends are text": ("data: a\u2028b\x0bc\n\n".encode(), [("message", "a\u2028b\x0bc".encode())]),
+    "many blank lines": (b"\n\n\r\n\r\rdata: x\n\n\n\n", [("message", b"x")]),
+    "done": (b'data: {"t":"a"}\n\ndata: [DONE]\n\n', [A, ("message", b"[DONE]")]),
     "nothing": (b"", []),
 }
 
 
-Way = Callable[[SseParser, bytes], list[SseEvent]]
-
-
-def fast(parser: SseParser, data: bytes) -> list[SseEvent]:
-    """``fast_feed`` wherever it applies."""
-    said = parser.fast_feed(data)
-    return parser.feed(data) if said is None else [SseEvent("message", data) for data in said]
-
-
-WAYS: dict[str, Way] = {"general": SseParser.feed, "fast": fast}
-BOTH = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-
-
-def read(parts: list[bytes], way: Way = SseParser.feed) -> list[SseEvent]:
+def read(parts: list[bytes]) -> list[SseEvent]:
     parser = SseParser()
-    return [event for part in parts for event in way(parser, part)] + parser.close()
+    return [event for part in parts for event in parser.feed(part)] + parser.close()
 
 
-@BOTH
 @pytest.mark.parametrize(("stream", "events"), STREAMS.values(), ids=STREAMS.keys())
-def test_every_slicing_gives_the_same_events(stream: bytes, events: list[SseEvent], way: Way) -> None:
+def test_every_slicing_gives_the_same_events(stream: bytes, events: list[SseEvent]) -> None:
     for parts in slicings(stream):
-        assert read(parts, way) == events, parts
-
-
-@pytest.mark.skipif(not fast_paths.ENABLED, reason="fast paths are off")
-def test_whole_events_of_one_line_take_the_fast_path() -> None:
-    parser = SseParser()
-    assert parser.fast_feed(b"data: a\n\n") == [b"a"]
-    assert parser.fast_feed("data: é\n\ndata: c\n\n".encode()) == ["é".encode(), b"c"]
-    assert parser.feed(b"data: d") == []
-    assert parser.fast_feed(b"data: e\n\n") is None  # it ends a line that has begun
-    assert parser.feed(b"\n\n") == [SseEvent("message", b"d")]
-    assert parser.fast_feed(b"data: f\n\n") == [b"f"]
-
-
-PIECES = [
-    b"data: ",
-    b"data:",
-    b"a",
-    b"\n",
-    b"\n\n",
-    b"\r",
-    b": ",
-    b"event: x",
-    b"\xc3\xa9",
-    b"\xc3",
-    b"\xef\xbb\xbf",
-    b"z" * 20,
-]
-
-
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), max_size=6))
-def test_the_fast_path_gives_the_events_of_the_general_one_for_any_bytes(parts: list[bytes]) -> None:
-    def outcome(way: Way) -> tuple[list[SseEvent], bool]:
-        parser, events = SseParser(max_event=40), []
-        try:
-            for part in parts:
-                events += way(parser, part)
-            events += parser.close()
-        except UpstreamInvalidStream:
-            return events, True
-        return events, False
-
-    assert outcome(fast) == outcome(SseParser.feed)
+        assert read(parts) == events, parts
 
 
 @given(st.data())
@@ -120,7 +61,7 @@ def test_random_slicings_of_all_streams_in_a_row_change_nothing(data: st.DataObj
     chosen = data.draw(st.lists(st.sampled_from(names), max_size=6))
     stream = b"".join(STREAMS[name][0] for name in chosen)
     places = data.draw(st.lists(st.integers(0, len(stream)), max_size=20).map(sorted))
-    assert read(sliced(stream, places), fast) == [event for name in chosen for event in STREAMS[name][1]]
+    assert read(sliced(stream, places)) == [event for name in chosen for event in STREAMS[name][1]]
 
 
 @given(st.lists(st.binary(max_size=12)))
@@ -157,21 +98,20 @@ FAULTS = {  # name: bytes after one good event, with max_event=32
 }
 
 
-@BOTH
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_is_an_error_after_the_good_events_in_every_slicing(fault: bytes, way: Way) -> None:
+def test_a_fault_is_an_error_after_the_good_events_in_every_slicing(fault: bytes) -> None:
     for parts in slicings(b"data: good\n\n" + fault, cuts=1):
         parser = SseParser(max_event=32)
         events: list[SseEvent] = []
 
         def run(parser: SseParser, parts: list[bytes], events: list[SseEvent]) -> None:
             for part in parts:
-                events += way(parser, part)
+                events += parser.feed(part)
             events += parser.close()
 
         with pytest.raises(UpstreamInvalidStream):
             run(parser, parts, events)
-        assert events == [SseEvent("message", b"good")]
+        assert events == [("message", b"good")]
         with pytest.raises(UpstreamInvalidStream):
             parser.feed(b"data: x\n\n")
 
@@ -203,4 +143,4 @@ def test_an_event_of_one_mebibyte_passes_byte_by_byte() -> None:
     parser, text = SseParser(), b"x" * (1024 * 1024)
     for at in range(0, len(text), 7):
         assert parser.feed((b"data: " if at == 0 else b"") + text[at : at + 7]) == []
-    assert parser.feed(b"\n\n") == [SseEvent("message", text)]
+    assert parser.feed(b"\n\n") == [("message", text)]

@@ -113,7 +113,7 @@ def batches(script: Script, pieces: Iterable[bytes], is_stream: bool) -> Iterato
     reader, parser = ChunkReader(script.form, "m/0", len(script.texts)), SseParser()
     for piece in pieces:
         batch: list[Event] = []
-        for data in [event.data for event in parser.feed(piece)] if is_stream else [piece]:
+        for data in [data for _, data in parser.feed(piece)] if is_stream else [piece]:
             if data != b"[DONE]":
                 batch += reader.read(loads(data), surrogates=maybe_lone(data))
         if batch:

@@ -254,6 +254,7 @@ MORE = {  # what else a record may say: how its line ends
     "failed attempts": ({"failed_attempts": ("m/1=upstream_error", "m/2=upstream_timeout")},
                         " failed=m/1=upstream_error,m/2=upstream_timeout"),
     "a key and a cache": ({"key": "ci-runner", "cache": "hit"}, " key=ci-runner cache=hit"),
+    "notices": ({"misspelled": ("a (did you mean b?)", "c, d")}, ' notices="a (did you mean b?); c, d"'),
     "a refusal": ({"outcome": "invalid_value", "status": 400, "refusal": "100% wrong: %s"}, ' error="100% wrong: %s"'),
     "an unknown path": ({"outcome": "route_not_found", "status": 404, "path": '/a"\n', "refusal": "no"},
                         ' path="/a\\"\\n" error=no'),

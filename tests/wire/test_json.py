@@ -37,6 +37,11 @@ REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
     "a lone surrogate": (b'{"a":"\\ud800"}', InvalidUnicode, "lone surrogate"),
     "surrogates the wrong way round": (b'{"a":"\\udc00\\ud800"}', InvalidUnicode, "lone surrogate"),
     "too deep for us": (b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}", JsonTooDeep, "64 levels"),
+    "too deep in one of many messages": (
+        b'{"x":[' + b"{}," * 200 + b"[" * (MAX_DEPTH - 1) + b"]" * (MAX_DEPTH - 1) + b"]}",
+        JsonTooDeep,
+        "64 levels",
+    ),
     "too deep for the parser": (b"[" * 5000 + b"]" * 5000, JsonTooDeep, "64 levels"),
     "too deep, and long": (b'{"x":' + b"[" * 200_000, JsonTooDeep, "64 levels"),
     "too many lists": (b'{"x":[' + b"[]," * MAX_NODES + b"0]}", InvalidBody, "65536 objects"),

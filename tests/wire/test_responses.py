@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -225,7 +225,7 @@ SAYINGS = st.one_of(
 
 
 def general(event: Event) -> Event:
-    """The same event with its own empty mappings, which the fast path does not take."""
+    """The same event with its own empty mappings, which no other frame is reused for."""
     return replace(event, fields=dict(event.fields)) if isinstance(event, Delta) else event
 
 
@@ -234,7 +234,7 @@ def general(event: Event) -> Event:
 @pytest.mark.parametrize("endpoint", WRITERS)
 @settings(max_examples=40)
 @given(batches=st.lists(st.lists(SAYINGS, max_size=5), max_size=4))
-def test_the_fast_frames_of_text_are_those_of_the_general_form(
+def test_frames_of_text_are_the_same_in_the_first_frame_and_later(
     endpoint: str, usage: bool, explain: bool, batches: list[list[Event]]
 ) -> None:
     more: dict[str, Any] = {"gateway": lambda: {"target": "the text"}} if explain else {}
@@ -242,6 +242,11 @@ def test_the_fast_frames_of_text_are_those_of_the_general_form(
     for batch in batches:
         assert whole.frames(batch) == b"".join(single.frames([general(event)]) for event in batch)
     assert whole.usage() == single.usage()
+
+
+def test_a_new_field_of_delta_must_be_checked_by_the_writer() -> None:
+    """``ChoicesWriter.frames`` reuses the bytes of another frame for deltas in which only these have a value."""
+    assert {field.name for field in fields(Delta)} == {"index", "text", "logprobs", "fields", "extras"}
 
 
 @pytest.mark.parametrize("event", [Delta(0, "a"), Delta(0), Finish(0, "stop"), Delta(0, "a", (TOKEN,))], ids=str)

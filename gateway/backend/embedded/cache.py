@@ -7,6 +7,8 @@ last backend that uses a model is gone, the model's memory is freed.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -34,9 +36,7 @@ class EngineCache:
         Raises ``ConfigError`` for problems of the folder, the options or the installed packages.
         """
         assert target.path is not None, "config requires path"
-        length = target.options.get("max_model_len")
-        if length is not None and (type(length) is not int or length < 1):
-            raise ConfigError((Problem(target.label, 0, "options.max_model_len", "must be a whole number above 0"),))
+        length = _configured_length(target)
         # Name, size and modification time of each file that is read.
         files = sorted(file for pattern in READ for file in target.path.glob(pattern))
         state = tuple((file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()])
@@ -47,11 +47,35 @@ class EngineCache:
             return engine
 
 
+def context_length(target: TargetSpec) -> int:
+    """Return the context length of an embedded target in tokens, without loading its model. Raises ``ConfigError``."""
+    assert target.path is not None, "config requires path"
+    length = _configured_length(target)
+    with _refused(target.path):
+        from gateway.backend.embedded.model_folder import read_config  # numpy is slow to import
+
+        return read_config(target.path, length).max_position_embeddings
+
+
+def _configured_length(target: TargetSpec) -> int | None:
+    length = target.options.get("max_model_len")
+    if length is not None and (type(length) is not int or length < 1):
+        raise ConfigError((Problem(target.label, 0, "options.max_model_len", "must be a whole number above 0"),))
+    return length
+
+
 def _load(folder: Path, max_model_len: int | None) -> EmbeddedEngine:
-    try:
+    with _refused(folder):
         # numpy and tokenizers are slow to import: only an embedded target needs them.
         from gateway.backend.embedded.engine import EmbeddedEngine
 
         return EmbeddedEngine(folder, max_model_len)
+
+
+@contextmanager
+def _refused(folder: Path) -> Iterator[None]:
+    """Raise ``ConfigError`` for problems of a model's folder."""
+    try:
+        yield
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigError((Problem(str(folder), 0, "", f"cannot be loaded: {error}"),)) from error

@@ -13,13 +13,13 @@ import asyncio
 import os
 import socket
 import ssl
+import time
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from urllib.parse import urlsplit
 
 from gateway.backend.http_client.connection import Connection
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import (
     UpstreamConnectTimeout,
     UpstreamDisconnected,
@@ -59,17 +59,17 @@ class ConnectionPool:
         self.port = port
         self.tls = tls
         self.idle: deque[tuple[float, Connection]] = deque()
-        """(event loop time since which the connection is idle, connection), in this order of time."""
+        """(monotonic time since which the connection is idle, connection), in this order of time."""
 
     def take(self) -> Connection | None:
         """Remove and return the usable connection that became idle last. Expired connections are closed."""
         idle = self.idle
-        oldest = self.client.loop.time() - KEEPALIVE
-        while idle and (idle[0][0] < oldest or idle[0][1].is_closed):
+        oldest = time.monotonic() - KEEPALIVE
+        while idle and idle[0][0] < oldest:
             idle.popleft()[1].close()
         while idle:
             _, connection = idle.pop()
-            if connection.is_reusable and not connection.has_unread_input:
+            if connection.is_idle:
                 return connection
             connection.close()
         return None
@@ -82,11 +82,10 @@ class ConnectionPool:
 
     def release(self, connection: Connection) -> None:
         """End an exchange. Pool the connection if possible, perhaps after the end of the body; otherwise close it."""
-        client = self.client
-        if connection.is_reusable and not client.closed:
-            self.idle.append((client.loop.time(), connection))
+        if connection.is_reusable and not self.client.closed:
+            self.idle.append((time.monotonic(), connection))
         elif connection.content_complete and not connection.response_complete:
-            client.drain(self, connection)
+            self.client.drain(self, connection)
         else:
             connection.close()
 
@@ -117,29 +116,25 @@ class HttpEndpoint:
         self.private = private
         """Texts that no error message for clients may contain: the server's host name and the operator's key."""
 
-    async def post(self, body: bytes, headers: Mapping[str, str] = EMPTY_MAPPING) -> Connection:
+    async def post(self, body: bytes, headers: str = "") -> Connection:
         """POST ``body`` once. Return the connection when the headers of the response have been read.
 
-        The caller has to call ``Connection.release``. ``headers`` are for this request only. Raises
-        ``UpstreamError``; if a pooled connection was closed before the request, the error is an
+        The caller has to call ``Connection.release``. ``headers``: the header lines of this request only, with their
+        line ends. Raises ``UpstreamError``; if a pooled connection was closed before the request, the error is an
         ``UpstreamDisconnected`` that is ``stale``.
         """
-        own = ""
-        for name, value in headers.items():
-            own += f"{name}: {value}\r\n"
-        head = self.head + f"{own}content-length: {len(body)}\r\n\r\n".encode("latin-1")
+        head = self.head + f"{headers}content-length: {len(body)}\r\n\r\n".encode("latin-1")
         pool = self.pool
-        pooled = pool.take() if pool.idle else None
+        pooled = pool.take()
         connection = pooled or await pool.client.connect(pool, self.connect_timeout)
-        clock = pool.client.loop.time
-        sent = clock()
+        sent = time.monotonic()
         try:
             await connection.send(head, body)
             if not connection.status:
                 await connection.read_head()
         except UpstreamDisconnected as error:
             connection.close()
-            if connection is pooled and not pooled.response_begun and clock() - sent <= STALE:
+            if connection is pooled and not pooled.response_begun and time.monotonic() - sent <= STALE:
                 error.stale = True
                 pool.clear()  # the server may have closed them all, so a repeat opens a new connection
             elif connection is not pooled and not connection.response_begun and not pool.tls:
@@ -168,8 +163,6 @@ class HttpClient:
         self._draining: dict[asyncio.Task[None], Connection] = {}
         self._tls: ssl.SSLContext | None = None
         self.closed = False
-        self.loop: asyncio.AbstractEventLoop
-        """The event loop of the client; set when the first connection is opened."""
 
     def endpoint(
         self,
@@ -213,7 +206,7 @@ class HttpClient:
 
     async def connect(self, pool: ConnectionPool, seconds: float) -> Connection:
         """Open a connection. Raises ``UpstreamError`` if that fails or takes longer than ``seconds``."""
-        loop = self.loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
                 _, connection = await loop.create_connection(

@@ -51,10 +51,10 @@ class Connection(asyncio.Protocol):
     """One connection, with status, headers and body of the current response. The body can be read once."""
 
     __slots__ = (
-        "_body_pieces", "_chunks", "_failure", "_forward", "_framing_bytes", "_head_pieces", "_headers",
-        "_idle", "_in_head", "_input", "_interim", "_keep_alive", "_loop", "_parser", "_paused", "_transport",
-        "_unread_bytes", "_waiter", "content_complete", "is_closed", "is_plain_success", "on_body",
-        "on_headers_complete", "on_message_begin", "release", "response_begun", "response_complete", "status",
+        "_body_pieces", "_chunks", "_failure", "_forward", "_framing_bytes", "_head", "_idle", "_in_head", "_input",
+        "_interim", "_loop", "_parser", "_paused", "_transport", "_unread_bytes", "_waiter", "content_complete",
+        "is_closed", "is_plain_success", "on_body", "on_headers_complete", "on_message_begin", "release",
+        "response_complete", "status",
     )  # fmt: skip
 
     release: Callable[[], None]
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport
         self._waiter: asyncio.Future[None] | None = None
         self._forward: Callable[[bytes], bool] | None = None
         """The function that receives each piece of the body on arrival; see ``forward``. None: no forwarding."""
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
         self._in_head: list[None] = []
         """A list that is not empty until the headers are complete."""
         self._idle: list[None] = []
-        """A list that is not empty if a response has ended and no bytes followed."""
+        """A list that is not empty if a response has ended, the server keeps the connection, and no bytes followed."""
         self._input = select.poll()
         """Polls the socket for input that the event loop has not read."""
         self.is_closed = False
@@ -83,11 +83,7 @@ class Connection(asyncio.Protocol):
         """The status of the current response; 0 until the headers are complete."""
         self.response_complete = True
         """True: the current response has arrived completely, or no request was sent yet."""
-        self.response_begun = False
-        """True: a byte of the current response has arrived."""
-        self._keep_alive = False
         self._paused = False
-        self._interim = False
         self._failure: UpstreamError | None = None
         # llhttp looks these callbacks up once.
         self.on_body = self._chunks.append
@@ -100,39 +96,35 @@ class Connection(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         """True: another request can be sent. False while a part of the last request is still unsent."""
-        if not (self.response_complete and self._keep_alive and self._idle) or self.is_closed or self._paused:
-            return False
-        return self._transport is not None and not self._transport.get_write_buffer_size()
+        return bool(self._idle) and not self._paused and not self._transport.get_write_buffer_size()
 
     @property
-    def has_unread_input(self) -> bool:
-        """True: bytes that belong to no request, or the end of the connection, have arrived and are not read yet."""
-        return bool(self._input.poll(0))
+    def is_idle(self) -> bool:
+        """True: no bytes, and no end of the connection, have arrived since ``is_reusable``, read or not read yet."""
+        return bool(self._idle) and not self._input.poll(0)
+
+    @property
+    def response_begun(self) -> bool:
+        """True: a byte of the current response has arrived."""
+        return bool(self._head)
 
     def send(self, head: bytes, body: bytes) -> asyncio.Future[None]:
         """Send a request. The future is done when the response head has arrived or the connection has failed."""
         self._chunks.clear()
         self._idle.clear()
-        self._in_head[:] = (None,)
-        self._head_pieces: list[bytes] = []
-        """Status line and headers as received; the last piece may contain some of the body."""
-        self._headers: ResponseHeaders | None = None
+        self._in_head.append(None)
+        self._head = b""
+        """Status line and headers as received, until the headers are complete with some of the body."""
         self._unread_bytes = 0
         """The size of the received pieces that contain body data, since the reader last took a piece."""
         self._framing_bytes = 0
         """The number of bytes received since the last byte of a body."""
-        self._body_pieces = 0
-        """The length of ``_chunks`` at the end of the response. Later pieces are not part of the response."""
-        self._interim = self.response_begun = self._keep_alive = False
-        self._failure = None
         self.status = 0
-        self.response_complete = self.is_plain_success = self.content_complete = False
-        transport = self._transport
-        assert transport is not None
+        self._interim = self.response_complete = self.is_plain_success = self.content_complete = False
         if len(body) < MIN_SEPARATE_BODY:
-            transport.write(head + body)
+            self._transport.write(head + body)
         else:
-            transport.writelines((head, body))
+            self._transport.writelines((head, body))
         self._waiter = waiter = self._loop.create_future()
         if self.is_closed:
             self._fail(UpstreamDisconnected(CLOSED))
@@ -156,10 +148,10 @@ class Connection(asyncio.Protocol):
                 return b""
             self._waiter = waiter = self._loop.create_future()
             await waiter
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        data = b"".join(chunks)
         chunks.clear()
         self._unread_bytes = 0
-        if self._paused and self._transport is not None:
+        if self._paused:
             self._paused = False
             self._transport.resume_reading()
         return data
@@ -168,9 +160,8 @@ class Connection(asyncio.Protocol):
         """Return the unread body if the end of the body has arrived; otherwise None, and ``read`` must be used."""
         if not self.response_complete or self._paused:
             return None
-        chunks = self._chunks
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        chunks.clear()
+        data = b"".join(self._chunks)
+        self._chunks.clear()
         return data
 
     async def forward(self, take: Callable[[bytes], bool]) -> None:
@@ -195,21 +186,15 @@ class Connection(asyncio.Protocol):
 
     def header(self, name: str) -> str | None:
         """Return the first value of a header. Do not send this value to clients. ``name`` is in lower case."""
-        return self._read_headers().get(name)
+        return ResponseHeaders(self._head).get(name)
 
     def headers(self) -> list[tuple[str, str]]:
         """Return all header fields in order. The names are in lower case."""
-        return self._read_headers().items()
+        return ResponseHeaders(self._head).items()
 
     def close(self) -> None:
         """Close the connection at once."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _read_headers(self) -> ResponseHeaders:
-        if self._headers is None:
-            self._headers = ResponseHeaders(b"".join(self._head_pieces))
-        return self._headers
+        self._transport.abort()
 
     def _wake(self) -> None:
         waiter = self._waiter
@@ -237,51 +222,49 @@ class Connection(asyncio.Protocol):
                 self._idle.clear()  # bytes after a response belong to no request: the connection is not reused
             return
         chunks, forward = self._chunks, self._forward
+        in_head, valid = not self.status, True
         known = len(chunks)
-        self.response_begun = True
-        in_head = not self.status
         if in_head:
-            self._head_pieces.append(data)
-        valid = True
+            self._head += data
         try:
             self._parser.feed_data(data)
         except HTTP_FAULTS:
             valid = False
         if in_head and (self.status or not self._in_head):
             valid = self._head_complete() and valid
-        if len(chunks) > known:
+        if self.response_complete:
+            if not self._idle:
+                del chunks[self._body_pieces :]  # pieces of a second response, which no request asked for
+        elif len(chunks) > known:
             self._framing_bytes = 0
+            if forward is not None and valid and forward(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
+                chunks.clear()
+                return
             self._unread_bytes += len(data)
         else:
             self._framing_bytes += len(data)
-            valid = valid and (self._framing_bytes <= MAX_FRAMING or self.response_complete)
-        if forward is not None and valid and not self.response_complete:
-            if not chunks:
+            valid = valid and self._framing_bytes <= MAX_FRAMING
+            if forward is not None and valid:
                 return
-            if forward(chunks[0] if len(chunks) == 1 else b"".join(chunks)):
-                chunks.clear()
-                self._unread_bytes = 0
-                return
-        if self.response_complete:
-            del self._chunks[self._body_pieces :]  # pieces of a second response, which no request asked for
         if not valid:
-            alert = in_head and b"".join(self._head_pieces).startswith(TLS_ALERT)
+            alert = in_head and self._head.startswith(TLS_ALERT)
             self._fail(UpstreamUnreachable(IS_TLS) if alert else UpstreamInvalidResponse(NOT_HTTP))
             self.close()
             return
         if self.status:
             self._wake()
-        if self._unread_bytes > HIGH_WATER and not self._paused and self._transport is not None:
+        if self._unread_bytes > HIGH_WATER and not self._paused:
             self._paused = True
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio calls this when the connection is closed."""
         self.is_closed = True
+        self._idle.clear()
         if self.response_complete:
             return
         clean = self.status and error is None and not self._failure
-        if clean and self.status not in BODILESS and not self._read_headers().is_delimited:
+        if clean and self.status not in BODILESS and not ResponseHeaders(self._head).is_delimited:
             self.response_complete = True  # a body without a length ends with its connection (HTTP/1.0)
             self._wake()
         elif self.response_begun and not self.status and error is None:
@@ -295,14 +278,14 @@ class Connection(asyncio.Protocol):
         status = self.status or self._parser.get_status_code()
         if 100 <= status < 200:
             return True
-        head = self._head_pieces[0] if len(self._head_pieces) == 1 else b"".join(self._head_pieces)
+        head = self._head
         end = head.find(b"\r\n\r\n")
         if end >= 0 and not self._interim and head.startswith(b"HTTP/"):
-            head = head[: end + 4]
-        self._head_pieces[:] = (head,)
+            self._head = head = head[: end + 4]
         large = len(head) > MAX_HEADER_LINE or head.count(b"\n") > MAX_HEADERS
-        if not 200 <= status < 600 or (large and self._read_headers().is_excessive):
+        if not 200 <= status < 600 or (large and ResponseHeaders(head).is_excessive):
             self._chunks.clear()
+            self._idle.clear()
             self.status, self.response_complete = 0, False
             return False
         self.status = status
@@ -315,14 +298,13 @@ class Connection(asyncio.Protocol):
         """llhttp calls this when the response is complete. Only now llhttp knows whether the connection stays open."""
         if self.response_complete:
             return
-        if not self.status:
-            status = self._parser.get_status_code()
-            if 100 <= status < 200:
-                self._interim = True
-                self._in_head[:] = (None,)
-                return
-            self.status = status
-        self._keep_alive = self.status not in BODILESS and self._parser.should_keep_alive()
+        self.status = status = self.status or self._parser.get_status_code()
+        if 100 <= status < 200:
+            self.status, self._interim = 0, True
+            self._in_head.append(None)
+            return
+        if status not in BODILESS and self._parser.should_keep_alive():
+            self._idle.append(None)
         self._body_pieces = len(self._chunks)
-        self._idle.append(None)
+        """The length of ``_chunks`` at the end of the response. Later pieces are not part of the response."""
         self.response_complete = True

@@ -31,11 +31,10 @@ class OpenAIBackend(ABC):
         self._target = target
         self.model = target.model
         """The name of the model at the server."""
-        self._label = target.label
         self._client = client
         self._connect_timeout = connect_timeout
-        self._endpoints: dict[tuple[str, bool], HttpEndpoint] = {}
-        """(path, whether a stream is requested) → the endpoint."""
+        self._endpoints: dict[bool | None, HttpEndpoint] = {}
+        """Whether a completion is a stream, None for embeddings → the endpoint."""
 
     @abstractmethod
     def request_body(self, exchange: Exchange) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -45,20 +44,20 @@ class OpenAIBackend(ABC):
         """Send the exchange to the server. See ``Backend.open``."""
         if exchange.endpoint == "embeddings":
             content = serialise({"model": self.model, **exchange.params})
-            return EmbeddingsEvents(self._endpoint(EMBEDDINGS_PATH, False), content, exchange.request_id, self._label)
-        stream = exchange.stream
+            endpoint = self._endpoints.get(None) or self._endpoint(None)
+            return EmbeddingsEvents(endpoint, content, exchange.request_id, self._target.label)
         body, notices = self.request_body(exchange)
-        endpoint = self._endpoints.get((self.path, stream)) or self._endpoint(self.path, stream)
+        endpoint = self._endpoints.get(exchange.stream) or self._endpoint(exchange.stream)
         choices = (len(exchange.prompts) or 1) * exchange.n
-        reader = ChunkReader(self.format, self._label, choices, notices, endpoint.private)
-        return BodyEvents(endpoint, serialise(body), exchange.request_id, self._label, reader)
+        reader = ChunkReader(self.format, self._target.label, choices, notices, endpoint.private)
+        return BodyEvents(endpoint, serialise(body), exchange.request_id, self._target.label, reader)
 
-    def _endpoint(self, path: str, stream: bool) -> HttpEndpoint:
+    def _endpoint(self, stream: bool | None) -> HttpEndpoint:
         """Create an endpoint at its first request, so that an invalid address fails calls and not the configuration."""
-        url = self._target.url.rstrip("/") + path
+        url = self._target.url.rstrip("/") + (EMBEDDINGS_PATH if stream is None else self.path)
         accept = EVENT_STREAM if stream else "application/json"
         endpoint = open_endpoint(self._client, self._target, url, self._connect_timeout, accept)
-        self._endpoints[path, stream] = endpoint
+        self._endpoints[stream] = endpoint
         return endpoint
 
 

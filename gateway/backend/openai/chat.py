@@ -8,8 +8,7 @@ from gateway.backend.engines import CHAT_PARAMS
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.answer.events import CHAT_FORMAT
 from gateway.backend.openai.base import OpenAIBackend
-from gateway.backend.openai.request.neutral_values import without_neutral_values
-from gateway.backend.openai.request.request_body import add_common_fields, stops_notice, unverified_notice
+from gateway.backend.openai.request.request_body import add_common_fields, check_fields, stops_notice
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.exchange import Exchange
@@ -30,8 +29,8 @@ class ChatBackend(OpenAIBackend):
         """Return the body of a chat request, and notices. Raises ``UnsupportedParameter`` for a raw prompt."""
         if not exchange.messages:
             raise UnsupportedParameter("this model's target accepts messages, not a raw prompt", param="prompt")
-        exchange, left_out = without_neutral_values(exchange, self._known)
+        exchange, notices = check_fields(exchange, self._known)
         max_stops = self.capabilities.chat_stops
         body = {"model": self.model, **exchange.params, "messages": list(exchange.messages)}
         add_common_fields(body, exchange, self.capabilities, max_stops)
-        return body, (*stops_notice(exchange, max_stops), *left_out, *unverified_notice(exchange, self._known))
+        return body, stops_notice(exchange, max_stops) + notices

@@ -12,8 +12,8 @@ from gateway.backend.openai.answer.events import COMPLETIONS_FORMAT
 from gateway.backend.openai.base import OpenAIBackend
 from gateway.backend.openai.request.bos import bos_rule, without_bos
 from gateway.backend.openai.request.constraint import constraint_fields
-from gateway.backend.openai.request.neutral_values import is_neutral, without_neutral_values
-from gateway.backend.openai.request.request_body import add_common_fields, unverified_notice
+from gateway.backend.openai.request.neutral_values import is_neutral
+from gateway.backend.openai.request.request_body import add_common_fields, check_fields
 from gateway.config.snapshot import TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UnsupportedParameter
@@ -41,9 +41,10 @@ class CompletionsBackend(OpenAIBackend):
         capabilities = self.capabilities
         if not prompts:
             raise UnsupportedParameter("this model's target accepts a prompt, not messages", param="messages")
-        for name in sorted(capabilities.missing & exchange.params.keys()):
-            if not is_neutral(name, exchange.params[name]):
-                raise UnsupportedParameter(f"this model's engine does not accept {name}; leave it out", param=name)
+        if not capabilities.missing.isdisjoint(exchange.params):
+            for name in sorted(capabilities.missing.intersection(exchange.params)):
+                if not is_neutral(name, exchange.params[name]):
+                    raise UnsupportedParameter(f"this model's engine does not accept {name}; leave it out", param=name)
         if not capabilities.token_prompts and any(not isinstance(prompt, str) for prompt in prompts):
             raise UnsupportedParameter("this model's engine accepts strings, not token ids", param="prompt")
         constraint: Mapping[str, Any] = EMPTY_MAPPING
@@ -51,7 +52,7 @@ class CompletionsBackend(OpenAIBackend):
             constraint = constraint_fields(exchange.answer_format, exchange.params, self._target)
             params = {name: value for name, value in exchange.params.items() if name != "response_format"}
             exchange = replace(exchange, params=params)
-        exchange, left_out = without_neutral_values(exchange, self._known)
+        exchange, notices = check_fields(exchange, self._known)
         rule = bos_rule(exchange, capabilities.bos_switch, self._adds_bos)
         prompts = without_bos(rule, prompts)
         prompt = prompts if exchange.prompt_is_list or len(prompts) > 1 else prompts[0]
@@ -59,4 +60,4 @@ class CompletionsBackend(OpenAIBackend):
         add_common_fields(body, exchange, capabilities)
         if exchange.keep_special and SKIP_SPECIAL in self._known:
             body.setdefault(SKIP_SPECIAL, False)  # tool calls may be written in special tokens
-        return body, rule.notices + left_out + unverified_notice(exchange, self._known)
+        return body, rule.notices + notices

@@ -32,7 +32,7 @@ class UpstreamRequest:
         self._target = target
 
     async def __aenter__(self) -> Self:
-        headers = {"x-request-id": upstream_id(self._request_id)}
+        headers = f"x-request-id: {upstream_id(self._request_id)}\r\n"
         self._http = http = await self._endpoint.post(self._content, headers)
         if not http.is_plain_success:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,6 +14,11 @@ from gateway.core.words import quoted, suggest
 
 SESSION = b"x-session-id"
 """The header that names a session for ``delivery.balance: sticky``, as in other model routers."""
+RUN_HEADER, ROW_HEADER = b"x-gateway-run", b"x-gateway-row"
+"""The headers with the client's name for its run, and with the id of a row in the run, for recordings and replay."""
+MAX_ROW = 256
+"""The maximum number of characters in the id of a row."""
+RUN_NAME = re.compile("[A-Za-z0-9._-]{1,64}")
 
 
 class IncomingRequest(Protocol):
@@ -46,17 +52,37 @@ def authenticate(stack: Stack, request: IncomingRequest) -> Caller:
     """Return the client that has sent a request.
 
     Raises ``InvalidApiKey`` for a missing or invalid key. Raises ``ModelNotFound`` if the path names a model that is
-    unknown or that the key does not allow.
+    unknown or that the key does not allow. Raises ``InvalidValue`` for an invalid name of a run or id of a row.
     """
     caller = stack.keyring.authenticate(request.header("authorization")) if stack.keyring.needed else ANONYMOUS
     if SESSION in request.headers:
         caller = replace(caller, session=request.headers[SESSION].decode("latin-1"))
+    if RUN_HEADER in request.headers:
+        caller = replace(caller, run=checked_run(request.headers[RUN_HEADER].decode("latin-1"), "header x-gateway-run"))
+    if ROW_HEADER in request.headers:
+        row = request.headers[ROW_HEADER].decode("utf-8", "replace")
+        if not is_row_id(row):
+            raise InvalidValue(f"the header x-gateway-row must have at most {MAX_ROW} printable characters")
+        caller = replace(caller, row=row)
     request.caller = caller
     if request.model is not None:
         if request.model.rpartition("/")[2] == "v1" and request.model not in visible_models(stack, caller):
             raise ModelNotFound(f"the path has /v1 twice; {base_url_hint(stack, request)}", param="model")
         authorized_route(stack, caller, request.model)
     return caller
+
+
+def checked_run(name: str, place: str) -> str:
+    """Return the name of a run. Raises ``InvalidValue`` for an invalid name. ``place``: where the request has it."""
+    if not RUN_NAME.fullmatch(name):
+        allowed = 'use 1 to 64 ASCII letters, digits and ".", "_", "-"'
+        raise InvalidValue(f"{quoted(name)} is not a valid name of a run ({place}); {allowed}")
+    return name
+
+
+def is_row_id(text: str) -> bool:
+    """Return whether a text may be the id of a row."""
+    return len(text) <= MAX_ROW and text.isprintable()
 
 
 def visible_models(stack: Stack, caller: Caller) -> list[str]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from gateway.calls.admission.access import IncomingRequest, authenticate, authorized_route, only_model
 from gateway.calls.route import Route
 from gateway.calls.stack import Stack
-from gateway.calls.timeline import CallTimeline
+from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
+from gateway.config.snapshot import PolicySpec
 from gateway.core.call import Call
+from gateway.core.caller import Caller
 from gateway.core.errors import BodyTooLarge, GatewayError, InvalidValue, UnsupportedEncoding, UnsupportedMediaType
 from gateway.core.frozen import dataclass
 from gateway.core.words import quoted
 from gateway.policy.access.limits import Permit
+from gateway.storage.recorder import CallFacts
 from gateway.wire.json import parse_object
 
 SHORT_BODY = 64 * 1024
@@ -56,6 +59,7 @@ async def admit(
         timeline.model = request.model
     _check_head(request, limit := stack.snapshot.server.max_body)
     if (raw := request.buffered_body) is None or len(raw) > limit:
+        timeline.count_for(UNKNOWN_MODEL)
         raw = await request.body(limit)
     request.buffered_body = None
     body = parse_object(raw)
@@ -73,19 +77,56 @@ async def admit(
             timeline.model = name
         raise
     route = authorized_route(stack, caller, call.model)
+    timeline.model = call.model
     timeline.count_for(call.model)
     timeline.template, timeline.kind = route.template.spec.name, route.template.spec.kind
     timeline.stream = call.stream
     timeline.admitted()
-    if (mode := route.spec.policy.record) != "off" and stack.recorder is not None and caller.record:
-        spec = stack.snapshot.recordings
-        timeline.recording = stack.recorder.begin(mode, route.spec.policy.name, spec, stack.redactor)
+    if route.spec.policy.record != "off" or caller.run:
+        _record(request, stack, route, call, timeline)
     permit = None
     if stack.limiter.is_limited(caller, call.model):
         texts = call.raw_prompts if call.dialogue is None else call.dialogue.texts
         characters, tokens = sum(map(len, texts)), call.n * _most_tokens(call, route)
         permit = await stack.limiter.admit(caller, route.spec, characters, tokens, timeline.queue_waited)
     return Admitted(call, route, permit)
+
+
+def _record(request: IncomingRequest, stack: Stack, route: Route, call: Call, timeline: CallTimeline) -> None:
+    """Begin the recording of a call, with the facts that are known at its admission.
+
+    A call whose answer is not recorded has a notice if its client names a run.
+    """
+    policy, recorder, caller = route.spec.policy, stack.recorder, call.caller
+    is_recorded = policy.record != "off" and recorder is not None and caller.record
+    if caller.run and not (is_recorded and policy.record == "full"):
+        timeline.run_not_recorded(_not_recorded(stack, policy, caller))
+    if recorder is None or not is_recorded:
+        return
+    facts = CallFacts(
+        policy=policy.name,
+        policy_sha256=policy.digest,
+        template_sha256=route.template.spec.digest,
+        run=caller.run,
+        row=caller.row,
+        call=call,
+        targets=route.spec.targets,
+    )
+    mode: Literal["metadata", "full"] = "full" if policy.record == "full" else "metadata"
+    timeline.recording = recorder.begin(mode, facts, stack.snapshot.recordings, stack.redactor)
+
+
+def _not_recorded(stack: Stack, policy: PolicySpec, caller: Caller) -> str:
+    """Return the notice of a call that names a run and whose answer is not recorded.
+
+    The text has no semicolon: see ``provenance``. It says what to change, for the operator of the gateway.
+    """
+    changes = [] if caller.record else ["remove record: false from the client key"]
+    changes += [] if stack.recorder is not None else ["set recordings.path in gateway.yaml"]
+    only_metadata = not changes and policy.record == "metadata"
+    changes += [] if policy.record == "full" else [f"set record: full in policies/{policy.name}.yaml"]
+    what = "only metadata, no answers, to record them" if only_metadata else "to record it"
+    return f"run_not_recorded: {caller.run} ({what}, {' and '.join(changes)})"
 
 
 async def model_of_refused(request: IncomingRequest, stack: Stack) -> str:

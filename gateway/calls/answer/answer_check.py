@@ -95,7 +95,7 @@ class AnswerCheck:
             problem = await self._checker.problem(self._wanted, text, self._client)
             if problem is None:
                 return None
-            if not self._client_stops or finish.matched not in (None, *self._client_stops):
+            if not self._client_stops or (finish.matched is not None and finish.matched not in self._client_stops):
                 return self._ignored(f", or a stop ended the answer too early: {problem}")
             reason = "client's stop"
         self._notices.append(f"answer_unchecked: choices[{finish.index}]={reason}")

@@ -128,8 +128,6 @@ class ResponseStream:
                 self._timeline.events_received(batch)
                 return completion
         batch = await self.next_batch()
-        if self.exhausted and self._token_data is None and (completion := fast_completion(batch)) is not None:
-            return completion
         builder = CompletionBuilder(keep_events=keep_events)
         document: Document | None = None
         while batch:

@@ -95,7 +95,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     assert dialogue is not None
     if dialogue.options is not DEFAULT_OPTIONS:
         call, dialogue = _with_options(route, call, dialogue)
-    safe = await _rendered(route, call, dialogue, rendered)
+    safe = await _render(route, call, dialogue, rendered)
     if safe.tools:
         call = replace(call, params={**call.params, "tools": safe.tools})
     render_seconds = time.perf_counter() - started
@@ -122,14 +122,14 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         exchange, request, changes = token_request(route, call, exchange, top)
         notices += changes
     return Prepared(
-        exchange=exchange,
-        prompt=prompt,
-        notices=notices,
-        top_logprobs=effective.top_logprobs,
-        render_seconds=render_seconds,
-        parsing=parsing,
+        exchange,
+        prompt,
+        notices,
+        effective.top_logprobs,
+        render_seconds,
+        parsing,
+        request,
         prompt_id="" if rendered is None else rendered.prompt_id,
-        token_request=request,
         markers=safe.markers,
     )
 
@@ -156,7 +156,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     prompt: Prompt | None = None
     if call.dataset_prompt is not None:
         rendered = render_dataset_prompt(route, call)
-        safe = await _rendered(route, call, rendered.dialogue, rendered)
+        safe = await _render(route, call, rendered.dialogue, rendered)
         prompt = safe.prompt
         check_length(len(prompt.text), "gateway.prompt")
     else:
@@ -215,16 +215,16 @@ def make_exchange(
             endpoint, messages = "chat", prompt.messages or ()
         stops = metadata.stops_and(route.eos_stops, call.stops)
     return Exchange(
-        endpoint=endpoint,
-        request_id=call.request_id,
+        endpoint,
+        call.request_id,
+        prompts,
+        call.prompt_is_list,
+        messages,
+        params,
+        call.n,
+        stops if generates else (),
         caller=call.caller,
         repeat=call.repeat,
-        prompts=prompts,
-        prompt_is_list=call.prompt_is_list,
-        messages=messages,
-        params=params,
-        n=call.n,
-        stops=stops if generates else (),
         stop_token_ids=metadata.stop_token_ids if generates else (),
         stream=generates and (call.stream or route.spec.policy.delivery.stream_upstream),
         stream_options=call.stream_options,
@@ -242,8 +242,18 @@ _PREPARE: Mapping[str, Callable[[Route, Call], Coroutine[Any, Any, Prepared]]] =
 """Endpoint → the function that prepares a call."""
 
 
-async def _rendered(route: Route, call: Call, dialogue: Dialogue, rendered: DatasetConversation | None) -> SafePrompt:
+def _render(
+    route: Route, call: Call, dialogue: Dialogue, rendered: DatasetConversation | None
+) -> Coroutine[Any, Any, SafePrompt]:
     """Render a dialogue, and apply the policies for media and markers. ``rendered``: None without a dataset prompt."""
+    if rendered is None and route.form == "text":
+        return route.renderer.render_safely(dialogue, allow=call.caller.allow_markers)
+    return _render_with_media(route, call, dialogue, rendered)
+
+
+async def _render_with_media(
+    route: Route, call: Call, dialogue: Dialogue, rendered: DatasetConversation | None
+) -> SafePrompt:
     text = route.form == "text"
     try:
         if not text and type(dialogue.messages) is not PlainMessages:

@@ -21,7 +21,7 @@ from gateway.core.call import Unit
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
 from gateway.core.events import Begun, Completion, Document, Event, Usage, total_usage
-from gateway.core.exchange import Exchange
+from gateway.core.exchange import AttemptLog, Exchange
 from gateway.core.frozen import dataclass
 from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.completion_builder import CompletionBuilder
@@ -86,7 +86,7 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
 
     If a request fails, the other requests are cancelled, and the first error is raised.
     """
-    timeline.backend_opening(timeline.attempt_log)
+    timeline.backend_opening(AttemptLog())
     try:
         scored = await _completions(route, candidates.texts, timeline)
     except UpstreamRejectedRequest as error:

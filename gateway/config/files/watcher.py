@@ -52,7 +52,9 @@ class FileWatcher:
     def _look(self) -> Mapping[Path, FileState]:
         home = self._files[0].parent
         folders = {*(path.parent for path in self._files), *(home / name for name in (TEMPLATES, POLICIES, PROMPTS))}
-        neighbours = [path for folder in folders for path in folder.glob("*.yaml")]
+        # Not ``glob``: from Python 3.13 on, it finds nothing where a folder cannot be read.
+        entries = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
+        neighbours = [path for path in entries if path.suffix == ".yaml"]
         return {path: file_state(path) for path in {*self._files, *neighbours}}
 
 

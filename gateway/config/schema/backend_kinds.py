@@ -84,6 +84,13 @@ _ROWS = (
         optional=("model",),
         file_setting="script",
     ),
+    BackendKind(
+        name="replay",
+        form=None,
+        required=("file",),
+        optional=("engine", "pace"),
+        file_setting="file",
+    ),
 )  # fmt: skip
 
 BACKEND_KINDS: Mapping[str, BackendKind] = MappingProxyType({row.name: row for row in _ROWS})

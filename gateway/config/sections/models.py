@@ -79,6 +79,9 @@ def _check_name(document: YamlDocument, name: str) -> None:
         document.refuse(("models", name), f"is not a valid model name; {what}")
     elif "" in name.split("/"):
         document.refuse(("models", name), "is not a valid model name; write a name before and after each slash")
+    elif name.split("/")[0] == "run":
+        message = "cannot be the name of a model, because /run/NAME/v1 in a path names a run; rename the model"
+        document.refuse(("models", name), message)
 
 
 def _targets(

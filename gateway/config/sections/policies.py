@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.config.files.reader import AddProblem, Files
+from gateway.config.files.reader import AddProblem, Files, digest
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import check
@@ -49,7 +49,8 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
     folders = _media_folders(files, document, policy.media)
     if len(files.problems) > before:
         return None
-    return replace(policy, name=name, media=replace(policy.media, folders=folders))
+    own = digest(files.contents[path] or b"")[:12]
+    return replace(policy, name=name, digest=own, media=replace(policy.media, folders=folders))
 
 
 def _media_folders(files: Files, document: YamlDocument, media: MediaPolicy) -> tuple[Path, ...]:

@@ -92,10 +92,13 @@ class TargetEntry:
         target = self._target
         path = existing(self._files, self._document, (*self._path, "path"), target.path)
         script = existing(self._files, self._document, (*self._path, "script"), target.script)
+        file = existing(self._files, self._document, (*self._path, "file"), target.file)
         if not is_whole(target):
             return None
         line = self._document.line(self._path)
-        target = replace(target, label=label, model=target.model or model, path=path, script=script, line=line)
+        target = replace(
+            target, label=label, model=target.model or model, path=path, script=script, file=file, line=line
+        )
         body = target.options.get("extra_body", {})
         if self.speaks == "litellm" and not (isinstance(body, dict) and body.keys() <= (known := pin_fields(target))):
             only = f"{', '.join(sorted(known))} of this aggregator" if known else "the pin of an aggregator"

@@ -95,10 +95,6 @@ class LimitedProcess:
             self._start()  # the process may have died before this job
             return self._send(job, cpu_seconds)
 
-    async def call_async(self, job: Mapping[str, Any], cpu_seconds: float) -> Reply:
-        """Do a job without blocking the event loop. See ``call`` and ``in_thread``."""
-        return await self.in_thread(self.call, job, cpu_seconds)
-
     async def in_thread(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Run a function that calls ``call``, in the thread of this process, without blocking the event loop.
 

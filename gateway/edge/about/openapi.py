@@ -108,8 +108,8 @@ MEDIA_TYPES = {"/": "text/html", "/favicon.ico": "image/svg+xml", "/metrics": "t
 """GET path → media type of the answer, if it is not JSON."""
 
 DESCRIPTION = (
-    "Every /v1 path also exists as /{model}/v1/…; with such a path, the body may leave out the model. If client keys "
-    "are configured, a request needs a key."
+    "Every /v1 path also exists as /{model}/v1/…; with such a path, the body may leave out the model. /run/NAME "
+    "before such a path names a run, for recordings. If client keys are configured, a request needs a key."
 )
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from gateway.calls.admission.admit import Admitted, admit, model_of_refused
-from gateway.calls.timeline import CallTimeline
+from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
 from gateway.core.errors import GatewayError, Overloaded, RateLimitExceeded, UpstreamError, drop_tracebacks
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.endpoints.answer import context_headers, send_pending
@@ -38,7 +38,7 @@ class CallHandler:
         """Answer a call, and record once how the call ended: with an answer, an error, a disconnect or a shutdown."""
         state, admitted = self._state, None
         timeline = CallTimeline(self._endpoint.name, request.request_id, request.received)
-        timeline.begin(state.metrics.in_flight)
+        timeline.gauge = state.metrics.in_flight
         state.running += 1
         end = ("internal_error", 500, "")
         try:
@@ -62,7 +62,7 @@ class CallHandler:
             if admitted is None:
                 self._refused(request, error)
             end = (error.code, request.status or error.status, "")
-            is_attempt = timeline.attempts and (error.upstream_status or isinstance(error, UpstreamError))
+            is_attempt = timeline.attempt_log.count and (error.upstream_status or isinstance(error, UpstreamError))
             if not is_attempt:  # a failed attempt has a line with its reason
                 timeline.refusal = error.log_message or error.message
             await _fail(request, error, timeline)
@@ -75,20 +75,21 @@ class CallHandler:
             _send_failure(request, failure, timeline)
         finally:
             state.running -= 1
-            timeline.in_flight.value -= 1
-            timeline.caller = request.caller
-            record = timeline.freeze(*end)
+            timeline.key = request.caller.key
+            timeline.end(*end)
             if admitted is not None and admitted.permit is not None:
-                admitted.permit.end(record)
+                admitted.permit.end(timeline)
             if timeline.recording is not None:
-                timeline.recording.end(record)
-            state.metrics.record(record)
-            log_call(record)
+                timeline.recording.notices += timeline.notices()
+                timeline.recording.end(timeline)
+            state.metrics.record(timeline)
+            log_call(timeline)
 
     async def _refuse(self, request: HttpRequest, timeline: CallTimeline) -> NoReturn:
         """Refuse a call because of load or a shutdown, before its body is read."""
+        timeline.count_for(UNKNOWN_MODEL)
         with suppress(GatewayError, TimeoutError):
-            timeline.count_for(await model_of_refused(request, self._state.stack))
+            timeline.model = await model_of_refused(request, self._state.stack)
         raise self._refusal(request)
 
     def _use(self, admitted: Admitted, permit: Permit, request: HttpRequest) -> Admitted:
@@ -128,10 +129,11 @@ async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimelin
 
 def _send_failure(request: HttpRequest, error: GatewayError, timeline: CallTimeline, last: bytes = b"") -> None:
     """Send an error response if nothing has been sent yet, else the error as the last stream event, after ``last``."""
-    error.retried = error.retried or timeline.attempt_log.retries > 0
-    if isinstance(error, UpstreamError) and timeline.target:
-        earlier = ", ".join(timeline.failed_attempts[: timeline.attempts - 1])
-        error.message += f" (target {timeline.target}{f'; earlier attempts: {earlier}' if earlier else ''})"
+    attempts = timeline.attempt_log
+    error.retried = error.retried or attempts.retries > 0
+    if isinstance(error, UpstreamError) and attempts.target:
+        earlier = ", ".join(attempts.failed_attempts()[: attempts.count - 1])
+        error.message += f" (target {attempts.target}{f'; earlier attempts: {earlier}' if earlier else ''})"
     if not request.status:
         send_error(request, error, context_headers(request, timeline))
     elif request.open_stream is not None:

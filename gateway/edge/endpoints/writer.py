@@ -18,16 +18,11 @@ def response_writer(
 ) -> ResponseWriter:
     """Return a new writer for one answer, in the format of the endpoint."""
     assert writer_class is not None
-    writer = writer_class(
-        AnswerHead(
-            id=f"{writer_class.id_prefix}{call.request_id.removeprefix('req_')}",
-            model=call.model,
-            created=int(time.time()),
-            include_usage=call.include_usage,
-            top_logprobs=prepared.top_logprobs,
-            gateway=partial(explanation, route, prepared, timeline) if call.explain else None,
-        )
-    )
+    answer_id = f"{writer_class.id_prefix}{call.request_id.removeprefix('req_')}"
+    explain = partial(explanation, route, prepared, timeline) if call.explain else None
+    # By position: CPython makes a dictionary of the keywords that a class is called with.
+    head = AnswerHead(answer_id, call.model, int(time.time()), call.include_usage, prepared.top_logprobs, explain)
+    writer = writer_class(head)
     if call.echo:
         writer.repeat_request(call.echo, prepared.exchange.params)
     return writer

@@ -43,6 +43,8 @@ HUNG_UP = getattr(select, "POLLRDHUP", 0)
 """The poll event for a connection that the client has closed while bytes are unread. Systems other than Linux report
 only a reset."""
 
+QUERY, FRAGMENT = b"?#"
+"""Numbers, because ``number in bytes`` is ten times as fast as ``bytes in bytes``."""
 DECLINED = frozenset({b"upgrade", b"http2-settings"})
 METHODS = {name.encode("ascii"): name for name in ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE")}
 
@@ -66,6 +68,7 @@ class ServerConnection(asyncio.Protocol):
         "_incoming", "_opened", "_parser", "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start",
         "_url", "_waiting_since", "client", "current", "drained", "lost", "reading_paused", "state", "transport",
     )  # fmt: skip
+    __deletable__ = ("_parser",)  # compiled code may delete no other attribute
 
     def __init__(
         self,
@@ -209,7 +212,7 @@ class ServerConnection(asyncio.Protocol):
             if raw == b"CONNECT":
                 self._stop_parsing(RequestError("the gateway is not a proxy, so it does not support CONNECT"))
             return  # an offer to switch protocols: ``_decline_upgrade`` parses this head again
-        if url[:1] != b"/" or b"?" in url or b"#" in url:
+        if url[:1] != b"/" or QUERY in url or FRAGMENT in url:
             authority = _authority(url)
             if authority and authority.lower() != headers.get(b"host", b"").lower().removesuffix(b":80"):
                 headers[b"host"] = headers.get(b"host", b"") + b", " + authority  # two hosts: the host guard refuses
@@ -281,7 +284,7 @@ class ServerConnection(asyncio.Protocol):
             await asyncio.wait([self.drained], timeout=seconds)
             unread, before = self.transport.get_write_buffer_size(), unread
             if self.drained is not None and unread >= before:
-                raise ClientStalled
+                raise ClientStalled()
 
     def done(self, request: Http1Request) -> None:
         """Finish ``request``, whose answer is complete. Start the next request, or close the connection."""

@@ -39,30 +39,26 @@ class RequestConnection(Protocol):
 class Http1Request(HttpRequest):
     """One request on a connection of our own server."""
 
-    __slots__ = (
-        "_chunked", "_connection", "_head", "body_complete", "body_waiter", "chunks", "expects_continue", "http10",
-        "limit", "size",
-    )  # fmt: skip
+    _head: bytes | None = None
+    """The head of a started stream; None after the head is sent."""
+    _chunked = False
+    size = 0
+    """The number of received bytes of the body."""
+    body_waiter: asyncio.Future[None] | None = None
+    """Resolved at the end of the body; None unless ``body`` waits."""
+    body_complete = False
+    http10 = False
+    """True: the request uses HTTP/1.0, which has no chunked encoding."""
+    expects_continue = False
+    """True: the client waits for ``100 Continue`` before it sends the body."""
 
     def __init__(self, connection: RequestConnection, method: str, path: str, headers: dict[bytes, bytes]) -> None:
         HttpRequest.__init__(self, method, path, headers)
         self._connection = connection
-        self._head: bytes | None = None
-        """The head of a started stream; None after the head is sent."""
-        self._chunked = False
-        self.chunks: list[bytes] = []
-        """The received parts of the body."""
-        self.size = 0
-        """The number of received bytes of the body."""
         self.limit = MAX_BUFFERED
         """The maximum size of the body in bytes."""
-        self.body_waiter: asyncio.Future[None] | None = None
-        """Resolved at the end of the body; None unless ``body`` waits."""
-        self.body_complete = False
-        self.http10 = False
-        """True: the request uses HTTP/1.0, which has no chunked encoding."""
-        self.expects_continue = False
-        """True: the client waits for ``100 Continue`` before it sends the body."""
+        self.chunks: list[bytes] = []
+        """The received parts of the body."""
 
     # ---------------------------------------------------------------- the body
 
@@ -116,13 +112,12 @@ class Http1Request(HttpRequest):
         state = connection.state
         if not connection.lost:
             connection.transport.write(
-                b"%b%b%b%b%bcontent-length: %d\r\n%b\r\n%b"
-                % (
+                b"".join((
                     state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
-                    VERSION, self.extra_headers, headers, len(body),
+                    VERSION, self.extra_headers, headers, b"content-length: %d\r\n" % len(body),
                     CLOSE if self.closing or self.expects_continue or state.closing else b"",
-                    b"" if self.method == "HEAD" else body,
-                )
+                    b"\r\n", b"" if self.method == "HEAD" else body,
+                ))
             )  # fmt: skip
         self.complete = True
         connection.done(self)

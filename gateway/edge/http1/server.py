@@ -134,9 +134,11 @@ class HttpServer:
                 except ConnectionError:  # the client has left
                     continue
                 except OSError:  # no file descriptor is free
-                    await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+                    pass
                 else:
                     self._begin(self._handshake(link, address[0], certificate))
+                    continue
+                await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
 
     async def _handshake(self, link: socket.socket, address: str, certificate: ssl.SSLContext) -> None:
         """Open a TLS connection. If too many are open, close it before the handshake, which is most of the work."""

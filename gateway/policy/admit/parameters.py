@@ -35,6 +35,8 @@ CHAT_ONLY = (
     "safety_identifier", "web_search_options",
 )  # fmt: skip
 """Fields that the completions endpoint does not have. A neutral value is left out; any other value is refused."""
+CHAT_FIELDS = frozenset({*CHAT_ONLY, "logprobs", "top_logprobs"})
+"""Fields that the completions endpoint does not have, or that have other values there."""
 
 WITHOUT_TOOLS = {"tool_choice": "none", "function_call": "none", "parallel_tool_calls": False}
 """Field → a value that is also neutral in a request without tools. ``CHAT_ONLY`` refuses the tools first."""
@@ -149,7 +151,8 @@ class ParameterPolicy:
             _remove_tools(call, params)
         top, default_limit = None, False
         if self._to_text:
-            top = _to_completions(params, notices)
+            if not CHAT_FIELDS.isdisjoint(params):
+                top = _to_completions(params, notices)
             default_limit = self._set_limit(params, notices)
         elif self._message_limits:
             self._set_message_limit(params, notices)
@@ -213,7 +216,7 @@ class ParameterPolicy:
         Returns the notices about the parameters that are still sent, and a notice for each parameter that is removed.
         """
         kept = [notice for notice in notices if notice.detail.partition("=")[0] not in self._omitted]
-        for name in sorted(self._omitted & params.keys()):
+        for name in sorted(self._omitted.intersection(params)):
             value = params.pop(name)
             kept.append(Notice("omitted_parameter", name if isinstance(value, list | Mapping) else f"{name}={value}"))
         return kept
@@ -256,24 +259,23 @@ def _to_completions(params: dict[str, Any], notices: list[Notice]) -> int | None
 
     Returns the requested ``top_logprobs``, or None if no log probabilities are requested.
     """
-    if not params.keys().isdisjoint(CHAT_ONLY):
-        for name in CHAT_ONLY:
-            if name not in params:
+    for name in CHAT_ONLY:
+        if name not in params:
+            continue
+        value = params.pop(name)
+        if not is_neutral(name, value) and value != WITHOUT_TOOLS.get(name):
+            if name == "response_format":  # see ``calls/preparation/structured_output.py``
+                params[name] = value
                 continue
-            value = params.pop(name)
-            if not is_neutral(name, value) and value != WITHOUT_TOOLS.get(name):
-                if name == "response_format":  # see ``calls/preparation/structured_output.py``
-                    params[name] = value
-                    continue
-                if name in OLD_NAMES:
-                    raise UnsupportedParameter(
-                        f"{name} is the old form of {OLD_NAMES[name]}; send {OLD_NAMES[name]}", param=name
-                    )
+            if name in OLD_NAMES:
                 raise UnsupportedParameter(
-                    f"{name} cannot be sent to a model that accepts plain text; leave it out or use a chat model",
-                    param=name,
+                    f"{name} is the old form of {OLD_NAMES[name]}; send {OLD_NAMES[name]}", param=name
                 )
-            notices.append(Notice("omitted_parameter", name))
+            raise UnsupportedParameter(
+                f"{name} cannot be sent to a model that accepts plain text; leave it out or use a chat model",
+                param=name,
+            )
+        notices.append(Notice("omitted_parameter", name))
     logprobs = params.pop("logprobs", None)
     top: int | None = params.pop("top_logprobs", None)
     if top is not None and not logprobs:

@@ -10,5 +10,5 @@
 ``timeouts``          limits the idle time and the total time
 ``targets``           the choice of a target, retries and failover
 ``first_token_gate``  waits for the first content
-``deadline``          limits the time of a task
+``deadline``          limits the time of tasks with one timer
 """

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import fields
 
 from gateway.config.snapshot import CachePolicy, ModelSpec
-from gateway.core.events import Begun, Delta, Document, Event, Finish, delta_size
-from gateway.core.exchange import Backend, Events, Exchange
+from gateway.core.events import Begun, Delta, Event, delta_size
+from gateway.core.exchange import Backend, Events, Exchange, is_answer
 from gateway.policy.deliver.layer import Layer
 from gateway.storage.cache_store import UNUSABLE, CacheStore, StoredAnswer, StoreFailed
 from gateway.wire.stored_events import dump_json
@@ -92,7 +92,15 @@ class Cache(Layer):
 def target_identity(model: ModelSpec) -> list[object]:
     """Return all properties of a model's targets that can change an answer, in a fixed order."""
     rows = [
-        (one.speaks, one.engine, one.url, str(one.path or ""), one.model, one.adds_bos, sorted(one.options.items()))
+        (
+            one.speaks,
+            one.engine,
+            one.url,
+            str(one.local_path or ""),
+            one.model,
+            one.adds_bos,
+            sorted(one.options.items()),
+        )
         for one in model.targets
     ]
     return [model.name, sorted(rows, key=repr)]
@@ -107,19 +115,6 @@ def cache_key(exchange: Exchange, targets: list[object]) -> bytes:
 def _ordered(value: object) -> object:
     """Return the fields of a mapping, sorted by name. Nested ones are not sorted: their order can change a prompt."""
     return sorted(value.items()) if isinstance(value, Mapping) else value
-
-
-def is_answer(events: Sequence[Event], exchange: Exchange) -> bool:
-    """Return whether the events are a complete answer to the request, and name the target that made it."""
-    if not any(isinstance(event, Begun) and event.target for event in events):
-        return False
-    ended = {event.index for event in events if isinstance(event, Finish)}
-    begun = {event.index for event in events if isinstance(event, Delta)}
-    documents = sum([isinstance(event, Document) for event in events])
-    if exchange.endpoint == "embeddings":
-        return documents == 1 and not ended and not begun
-    choices = (len(exchange.prompts) or 1) * exchange.n
-    return not documents and ended == set(range(choices)) and begun <= ended
 
 
 def replay(exchange: Exchange, events: Sequence[Event], age: float) -> StoredEvents:

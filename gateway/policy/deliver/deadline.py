@@ -1,14 +1,19 @@
-"""A time limit for a task: a timer cancels the task, and ``Deadline`` replaces the cancellation by an error.
+"""Time limits for tasks: at a deadline, the task is cancelled, and ``Deadline`` replaces the cancellation by an error.
 
-``Deadline`` works like ``asyncio.timeout``, but needs a quarter of the time, and can be postponed when the timer fires.
+``Deadline`` works like ``asyncio.timeout``, but can be postponed when it is due, and shares a timer of the event loop
+with other calls. Calls end long before their deadlines, so this timer is set once in many calls.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from gateway.core.errors import GatewayError, UpstreamTimeout
+
+Check = Callable[[], GatewayError | float]
+"""Returns an error to end the task, or the event loop time at which the deadline is due again."""
 
 
 def is_timeout(error: BaseException) -> bool:
@@ -19,40 +24,70 @@ def is_timeout(error: BaseException) -> bool:
 class Deadline:
     """A time limit for the task that creates this object."""
 
-    __slots__ = ("_error", "_loop", "_task", "_timer")
+    __slots__ = ("_task", "_timer", "error", "when")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, when: float, check: Callable[[], GatewayError | float]) -> None:
-        """Start the timer. At loop time ``when``, the timer calls ``check``.
-
-        ``check`` returns an error to end the task, or the loop time of the next check.
-        """
-        self._loop = loop
+    def __init__(self, timer: SharedTimer, loop: asyncio.AbstractEventLoop, when: float, check: Check) -> None:
+        """Call ``check`` at the event loop time ``when``."""
+        self.when = when
+        self.error: GatewayError | None = None
+        """The error to raise in place of the cancellation. None if the task has not been cancelled."""
         self._task = asyncio.current_task(loop)
-        self._error: GatewayError | None = None
-        """The error to raise in place of the cancellation. None if the timer has not cancelled the task."""
-        # ``check`` is not an attribute: its owner refers to this object, and a cycle would keep the request alive.
-        self._timer = self._loop.call_at(when, self._fire, check)
+        self._timer = timer
+        timer.checks[self] = check
+        timer.fire_at(when, loop)
 
-    def _fire(self, check: Callable[[], GatewayError | float]) -> None:
-        outcome = check()
-        if isinstance(outcome, GatewayError):
-            assert self._task is not None
-            self._error = outcome
-            self._task.cancel(type(outcome))  # not the error itself: its traceback would make a cycle
-        else:
-            self._timer = self._loop.call_at(outcome, self._fire, check)
+    def expire(self, error: GatewayError) -> None:
+        """Cancel the task because of an error."""
+        assert self._task is not None
+        self.error, self.when = error, math.inf
+        self._task.cancel(type(error))  # not the error itself: its traceback would make a cycle
 
     def stop(self) -> None:
-        """Stop the timer. ``translate`` still works if the timer has already cancelled the task."""
-        self._timer.cancel()
+        """End the time limit. ``translate`` still works if the task has already been cancelled."""
+        self._timer.checks.pop(self, None)
 
     def translate(self, error: BaseException | None) -> None:
-        """Raise the deadline's error if the timer has cancelled the task.
+        """Raise the deadline's error if it has cancelled the task.
 
         Does nothing if other code has also cancelled the task: then the cancellation must continue.
         """
-        if self._error is None or self._task is None or not isinstance(error, asyncio.CancelledError):
+        if self.error is None or self._task is None or not isinstance(error, asyncio.CancelledError):
             return
-        expired, self._error = self._error, None  # the timer cancelled once, so only one cancellation is undone
+        expired, self.error = self.error, None  # the deadline cancelled once, so only one cancellation is undone
         if self._task.uncancel() <= 0:
             raise expired from None
+
+
+class SharedTimer:
+    """The timer of a layer's deadlines. When it fires, the deadlines that are due are checked."""
+
+    __slots__ = ("_due", "_handle", "_loop", "checks")
+
+    def __init__(self) -> None:
+        self.checks: dict[Deadline, Check] = {}
+        """Not an attribute of a deadline: a check refers to its deadline, and a cycle would keep the request alive."""
+        self._due = math.inf
+        """The event loop time at which the timer fires."""
+        self._handle: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def fire_at(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Set the timer, unless it fires earlier."""
+        if when < self._due or loop is not self._loop:
+            if self._handle is not None and loop is self._loop:
+                self._handle.cancel()
+            self._loop, self._due = loop, when
+            self._handle = loop.call_at(when, self._fire, loop)
+
+    def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due, self._handle, now = math.inf, None, loop.time()
+        try:
+            for deadline, check in tuple(self.checks.items()):
+                if deadline.when <= now:
+                    outcome = check()
+                    if isinstance(outcome, GatewayError):
+                        deadline.expire(outcome)
+                    else:
+                        deadline.when = outcome
+        finally:  # a fault in one check must not stop the deadlines of other calls
+            self.fire_at(min([deadline.when for deadline in self.checks], default=math.inf), loop)

@@ -14,7 +14,7 @@ from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 from gateway.core.events import Delta, Event, is_content
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.core.text_splice import TextSource, text_source
-from gateway.policy.deliver.deadline import Deadline
+from gateway.policy.deliver.deadline import Deadline, SharedTimer
 from gateway.policy.deliver.layer import Layer, LayerStream
 
 MAX_HELD = 64
@@ -26,28 +26,31 @@ class FirstTokenGate(Layer):
 
     def __init__(self, inner: Backend, first_token: float) -> None:
         super().__init__(inner)
-        self._first_token = first_token
+        self.seconds = first_token
+        self.timer = SharedTimer()
+        self.message = f"the model's server sent no content within {first_token:g} s (delivery.timeout.first_token)"
 
     def open(self, exchange: Exchange) -> GatedStream:
         """Open an exchange. Raises ``UpstreamTimeout`` if a stream has no content within ``first_token`` seconds.
 
         For an answer that is not streamed, only the total time limit applies.
         """
-        return GatedStream(self._inner.open(exchange), self._first_token if exchange.stream else None)
+        return GatedStream(self._inner.open(exchange), self if exchange.stream else None)
 
 
 class GatedStream(LayerStream):
     """The events of one exchange: first the events that the gate has held back, then all other events, unchanged."""
 
-    __slots__ = ("_first_token", "_held")
+    __slots__ = ("_gate", "_held")
 
-    def __init__(self, inner: AbstractAsyncContextManager[Events], first_token: float | None) -> None:
-        super().__init__(inner)
-        self._first_token = first_token
+    def __init__(self, inner: AbstractAsyncContextManager[Events], gate: FirstTokenGate | None) -> None:
+        """``gate``: has the time limit; None for an exchange without one."""
+        self._inner = inner
+        self._gate = gate
         self._held: Sequence[Event] = ()
 
     def __aenter__(self) -> Coroutine[Any, Any, Events]:
-        return self._begin() if self._first_token is None else self._begin_within(self._first_token)
+        return self._begin() if self._gate is None else self._begin_within(self._gate)
 
     @property
     def exhausted(self) -> bool:
@@ -66,15 +69,9 @@ class GatedStream(LayerStream):
         """The object that forwards the text of the upstream, past the gate."""
         return text_source(self._events)
 
-    async def _begin_within(self, seconds: float) -> Events:
+    async def _begin_within(self, gate: FirstTokenGate) -> Events:
         loop = asyncio.get_running_loop()
-        deadline = Deadline(
-            loop,
-            loop.time() + seconds,
-            lambda: UpstreamTimeout(
-                f"the model's server sent no content within {seconds:g} s (delivery.timeout.first_token)"
-            ),
-        )
+        deadline = Deadline(gate.timer, loop, loop.time() + gate.seconds, lambda: UpstreamTimeout(gate.message))
         try:
             return await self._begin()
         except BaseException as error:
@@ -93,8 +90,9 @@ class GatedStream(LayerStream):
             self._held = await _until_content(held, events)
             return self
         except BaseException as error:
-            await self._inner.__aexit__(type(error), error, error.__traceback__)
-            raise
+            failure = error
+        await self._inner.__aexit__(type(failure), failure, failure.__traceback__)
+        raise failure
 
     async def _take_held(self) -> Sequence[Event]:
         held, self._held = self._held, ()

@@ -8,20 +8,19 @@ from types import TracebackType
 from typing import Any
 
 from gateway.core.events import Event
-from gateway.core.exchange import Backend, Events, Exchange
+from gateway.core.exchange import Backend, Events
+from gateway.core.frozen import mypyc_attr
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Layer:
-    """A backend that passes every call to the backend ``inner``. A subclass overrides ``open``."""
+    """A backend around the backend ``inner``. A subclass defines ``open``."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
 
-    def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
-        """Open the exchange at ``inner``. See ``Backend.open``."""
-        return self._inner.open(exchange)
 
-
+@mypyc_attr(allow_interpreted_subclasses=True)
 class LayerStream:
     """An open exchange that passes on the events of another exchange unchanged. A subclass overrides methods.
 

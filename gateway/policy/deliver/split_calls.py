@@ -51,7 +51,7 @@ class SplitCalls(Layer):
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Open the first call. If the request needs more calls, they are opened while the events are read."""
-        if len(exchange.prompts) == 1 and exchange.prompt_is_list and not self._capabilities.lists:
+        if exchange.prompt_is_list and len(exchange.prompts) == 1 and not self._capabilities.lists:
             exchange = replace(exchange, prompt_is_list=False)
         if exchange.n == 1 and len(exchange.prompts) < 2:
             return self._inner.open(exchange)

@@ -1,21 +1,22 @@
 """Limits the idle time between two pieces of content, and the total time of an exchange.
 
-Comments and empty deltas do not restart the idle timeout (``docs/spec/reliability.md`` 4.2). Both timeouts use the same
-timer. When the timer fires and content has arrived meanwhile, the timer is set to a later time.
+Comments and empty deltas do not restart the idle timeout (``docs/spec/reliability.md`` 4.2). Both timeouts are one
+deadline. When it is due and content has arrived meanwhile, the deadline is postponed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
+from typing import Any
 
 from gateway.core.errors import DeadlineExceeded, GatewayError, UpstreamIdleTimeout, UpstreamTimeout
 from gateway.core.events import Delta, Event, is_content
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.core.text_splice import TextSource, TextSplice, text_source
-from gateway.policy.deliver.deadline import Deadline
+from gateway.policy.deliver.deadline import Deadline, SharedTimer
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.telemetry.attempts import AttemptObserver
 
@@ -30,9 +31,10 @@ class Timeouts(Layer):
     def __init__(self, inner: Backend, idle: float, total: float, observer: AttemptObserver) -> None:
         """``observer``: called for an attempt that a timeout ends before the answer has begun."""
         super().__init__(inner)
-        self._idle = idle
-        self._total = total
-        self._observer = observer
+        self.idle = idle
+        self.total = total
+        self.observer = observer
+        self.timer = SharedTimer()
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Open the exchange with its timeouts. An answer that is not streamed has no idle timeout.
@@ -41,37 +43,27 @@ class Timeouts(Layer):
         after the first event. An exchange that begins late in its call (``WHOLE``) always raises ``DeadlineExceeded``
         at the end of the total time. A fallback model has only the rest of the requested model's total time.
         """
-        idle = self._idle if exchange.stream else None
-        total = self._total if exchange.total is None else exchange.total
-        return _TimedStream(self._inner.open(exchange), idle, total, exchange, self._observer)
+        return _TimedStream(self._inner.open(exchange), exchange, self)
 
 
 class _TimedStream(LayerStream):
     """One exchange with its idle timeout and its total timeout."""
 
     __slots__ = (
-        "_content_at", "_deadline", "_end", "_exchange", "_idle", "_late", "_left_at", "_loop", "_observer", "_source",
-        "_splice", "_total",
+        "_content_at", "_deadline", "_end", "_exchange", "_idle", "_left_at", "_loop", "_source", "_splice", "_started",
+        "_timeouts", "_total",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        inner: AbstractAsyncContextManager[Events],
-        idle: float | None,
-        total: float,
-        exchange: Exchange,
-        observer: AttemptObserver,
-    ) -> None:
-        super().__init__(inner)
-        self._loop = loop = asyncio.get_running_loop()
+    def __init__(self, inner: AbstractAsyncContextManager[Events], exchange: Exchange, timeouts: Timeouts) -> None:
+        self._inner = inner
         self._exchange = exchange
-        self._observer = observer
-        end = exchange.deadline
-        self._end = end if end is not None else loop.time() + total
+        self._timeouts = timeouts
+        self._idle = timeouts.idle if exchange.stream else None
+        self._total = timeouts.total if exchange.total is None else exchange.total
+        self._loop = loop = asyncio.get_running_loop()
+        self._started = started = loop.time()
+        self._end = started + self._total if exchange.deadline is None else exchange.deadline
         """The loop time at which the total time ends."""
-        self._late = end is not None and end - loop.time() < WHOLE * total
-        self._idle = idle
-        self._total = total
         self._content_at: float | None = None
         """The loop time of the last content, or None before the answer has begun. The time spent waiting for a slow
         client is added, so that this time does not count as idle time of the upstream."""
@@ -81,8 +73,8 @@ class _TimedStream(LayerStream):
         """The splice while text is forwarded directly, else None. Its ``moments`` can be compared with loop times."""
 
     async def __aenter__(self) -> Events:
-        first = self._end if self._idle is None else min(self._end, self._loop.time() + self._idle)
-        self._deadline = deadline = Deadline(self._loop, first, self._check)
+        first = self._end if self._idle is None else min(self._end, self._started + self._idle)
+        self._deadline = deadline = Deadline(self._timeouts.timer, self._loop, first, self._check)
         try:
             events = await self._inner.__aenter__()
         except BaseException as error:
@@ -92,7 +84,7 @@ class _TimedStream(LayerStream):
             except GatewayError as expired:
                 attempts = self._exchange.attempts
                 if attempts.open:
-                    self._observer.failed(self._exchange, attempts.target, expired)
+                    self._timeouts.observer.failed(self._exchange, attempts.target, expired)
                 raise
             raise
         if self._idle is None:
@@ -102,12 +94,16 @@ class _TimedStream(LayerStream):
         self._source = text_source(events)
         return self
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> Coroutine[Any, Any, bool | None]:
         self._deadline.stop()
+        closing = self._inner.__aexit__(kind, error, trace)
+        return closing if self._deadline.error is None else self._close_expired(closing, error)
+
+    async def _close_expired(self, closing: Coroutine[Any, Any, bool | None], error: BaseException | None) -> None:
         try:
-            await self._inner.__aexit__(kind, error, trace)
+            await closing
         finally:  # also if the closing is cancelled
             self._deadline.translate(error)
 
@@ -167,7 +163,8 @@ class _TimedStream(LayerStream):
 
     def _total_error(self) -> UpstreamTimeout:
         allowed = f"{self._total:g} s (delivery.timeout.total)"
-        if self._content_at is None and not self._late:
+        late = self._exchange.deadline is not None and self._end - self._started < WHOLE * self._total
+        if self._content_at is None and not late:
             return UpstreamTimeout(
                 f"the model's server did not answer within {allowed}; check the server, or allow more time"
             )

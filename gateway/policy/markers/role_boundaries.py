@@ -14,6 +14,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -179,9 +180,9 @@ class SafeRenderer:
             return await _has_expected_markers(rule, prompt)
         expected = rule.expected.get(shape)
         if expected is None:
-            try:
+            with suppress(InvalidValue, TemplateError):
                 expected = rule.in_order((await self.render(_example(shape))).text)
-            except (InvalidValue, TemplateError):
+            if expected is None:
                 return await _has_expected_markers(rule, prompt)
             if len(rule.expected) >= MAX_SHAPES:
                 rule.expected.clear()

@@ -90,9 +90,8 @@ class SchemaChecker:
         ``client`` and errors: see ``check_schema``.
         """
         schema, where = None if wanted.schema is None else _text(wanted.schema), SCHEMA_PLACES[wanted.param]
-        seconds = round(min(ANSWER_CPU + len(text) * ANSWER_CPU_PER_CHARACTER, MAX_ANSWER_CPU), 1)
         job = {"schema": None if schema is None else schema.decode(), "answer": text}
-        reply = await self._do(job, seconds, client)
+        reply = await self._do(job, answer_cpu(text), client)
         if "failed" in reply:
             raise UncheckableSchema(
                 f"the answer cannot be checked with {where}: {reply['failed']}; send a simpler schema", param=where
@@ -133,6 +132,11 @@ class SchemaChecker:
             return self._process.call(job, cpu_seconds)[0]
         finally:
             self._process.stop_after(self._idle_seconds)
+
+
+def answer_cpu(text: str) -> float:
+    """Return the limit of processor time for checking an answer, in seconds."""
+    return round(min(ANSWER_CPU + len(text) * ANSWER_CPU_PER_CHARACTER, MAX_ANSWER_CPU), 1)
 
 
 def _text(schema: Mapping[str, Any]) -> bytes:

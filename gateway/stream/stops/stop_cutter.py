@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from gateway.core.events import Choice, Delta, Event, Finish
 from gateway.core.exchange import Exchange
 from gateway.core.text_splice import TextSplice
-from gateway.stream.stages import Stage
+from gateway.stream.stages import PerChoice
 from gateway.stream.stops.stop_search import StopScanner, StopSet, stop_set
 from gateway.stream.stops.token_alignment import TokenAligner
 
@@ -34,41 +34,22 @@ def stops_to_cut(exchange: Exchange) -> tuple[str, ...]:
     return () if exchange.params.get("echo") else exchange.stops
 
 
-class StopCutter(Stage):
+class StopCutter(PerChoice["ChoiceCutter"]):
     """Cuts the events of one call at stop strings."""
 
-    __slots__ = ("_choices", "stops")
+    __slots__ = ("stops",)
 
     may_forward = True
 
     def __init__(self, stops: tuple[str, ...]) -> None:
+        super().__init__()
         self.stops = stop_set(stops)
-        self._choices: dict[int, ChoiceCutter] = {}
 
     @property
     def is_cut_off(self) -> bool:
         """True: every choice so far has ended, and at least one at a stop that the engine did not find."""
         choices = self._choices.values()
         return any(choice.cut for choice in choices) and all(choice.ended for choice in choices)
-
-    def process(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """Cut a batch. See ``Stage.process``."""
-        out: list[Event] = []
-        for event in batch:
-            if isinstance(event, Delta):
-                out += self._choice(event.index).add(event)
-            elif isinstance(event, Finish):
-                out += self._choice(event.index).end(event)
-            else:
-                out.append(event)
-        return out
-
-    def flush(self, last: Sequence[Event] = ()) -> Sequence[Event]:
-        """Cut the events ``last``, and return the held text of each choice. See ``Stage.flush``."""
-        events = [*self.process(last)]
-        for _, choice in sorted(self._choices.items()):
-            events += choice.flush()
-        return events
 
     def passes(self, choice: Choice) -> bool:
         """Return whether no character of the text begins a stop string. See ``Stage.passes``."""
@@ -86,11 +67,8 @@ class StopCutter(Stage):
         for index, frame in splice.frames.items():
             self._choice(index).received += frame.forwarded
 
-    def _choice(self, index: int) -> ChoiceCutter:
-        choice = self._choices.get(index)
-        if choice is None:
-            choice = self._choices[index] = ChoiceCutter(index, self.stops)
-        return choice
+    def _begin(self, index: int) -> ChoiceCutter:
+        return ChoiceCutter(index, self.stops)
 
 
 class ChoiceCutter:
@@ -116,7 +94,7 @@ class ChoiceCutter:
         return not (self._waiting or self.ended or self._scanner.node or self._tokens is not None)
 
     def add(self, delta: Delta) -> Sequence[Event]:
-        if self.clear and delta.logprobs is None and self._search(delta.text) is None:
+        if delta.logprobs is None and self._search(delta.text) is None and self.clear:
             self.received += len(delta.text)
             return (delta,)
         if self.ended:

@@ -125,7 +125,7 @@ class JinjaTemplate:
             messages[-1] = _marked(messages[-1], end_mark)
         limit = self._message_limits[index]
         max_size = limit * CHARACTERS_PER_MESSAGE
-        if isinstance(dialogue.messages, PlainMessages) and not tools and not request_variables:
+        if type(dialogue.messages) is PlainMessages and not tools and not request_variables:
             size = sum(map(len, dialogue.messages.texts))
         else:
             size = size_of([messages, tools, request_variables], max_size)

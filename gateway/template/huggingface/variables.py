@@ -34,7 +34,7 @@ def template_messages(dialogue: Dialogue, spec: JinjaSpec, template: CompiledTem
 
     Raises ``MediaNotSupported``, or ``InvalidValue`` for arguments of a tool call that are not a JSON object.
     """
-    if isinstance(dialogue.messages, PlainMessages):
+    if type(dialogue.messages) is PlainMessages:
         return dialogue.messages.raws.copy()
     messages = [_template_message(message, number, spec) for number, message in enumerate(dialogue.messages)]
     if template.tests_null_content:
@@ -107,7 +107,7 @@ def ignored_fields(dialogue: Dialogue, template: CompiledTemplate) -> list[Notic
 
 def _with_more_fields(dialogue: Dialogue) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield (index, fields) of each message that has fields in addition to the role and the content."""
-    if not isinstance(dialogue.messages, PlainMessages):
+    if type(dialogue.messages) is not PlainMessages:
         for number, message in enumerate(dialogue.messages):
             if not message.raw.keys() <= PLAIN_KEYS:
                 yield number, message.raw

@@ -57,7 +57,7 @@ class FastLayouts:
     def render(self, dialogue: Dialogue) -> Prompt | None:
         """Return the prompt; None if only the general renderer can render this dialogue."""
         messages, options = dialogue.messages, dialogue.options
-        if not isinstance(messages, PlainMessages) or len(messages.roles) > MAX_LAYOUT_MESSAGES:
+        if type(messages) is not PlainMessages or len(messages.roles) > MAX_LAYOUT_MESSAGES:
             return None
         if options.continue_final or options.whole:
             return None

@@ -48,7 +48,7 @@ class MetaTemplate:
     def _fast_render(self, dialogue: Dialogue) -> Prompt | None:
         """Return the prompt from a stored layout; None if the dialogue has options, too many messages or media."""
         messages = dialogue.messages
-        if dialogue.options is not DEFAULT_OPTIONS or not isinstance(messages, PlainMessages):
+        if dialogue.options is not DEFAULT_OPTIONS or type(messages) is not PlainMessages:
             return None
         if len(messages.roles) > MAX_LAYOUT_MESSAGES:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
@@ -19,8 +19,8 @@ from gateway.wire.responses_api.output import INCOMPLETE, Changes, OutputItems
 class ResponsesApiWriter(ResponseWriter):
     """Writes answers of ``/v1/responses``."""
 
-    id_prefix = "resp_"
-    needs_events = True
+    id_prefix: ClassVar[str] = "resp_"
+    needs_events: ClassVar[bool] = True
 
     def __init__(self, answer: AnswerHead, now: Callable[[], float] = time.time) -> None:
         """See ``ResponseWriter``. Usage is written for every client. ``now`` returns Unix seconds."""

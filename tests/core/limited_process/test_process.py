@@ -104,7 +104,7 @@ def test_a_call_beyond_the_queue_is_refused_and_the_others_are_done_in_order() -
     process = make_process(max_waiting=3)
 
     async def call_at_once() -> list[Reply | BaseException]:
-        calls = [process.call_async({"do": str(number)}, CPU) for number in range(4)]
+        calls = [process.in_thread(process.call, {"do": str(number)}, CPU) for number in range(4)]
         return await asyncio.gather(*calls, return_exceptions=True)
 
     *done, refused = asyncio.run(call_at_once())

@@ -38,8 +38,6 @@ class ChoiceFormat:
 
     message: Callable[[Mapping[str, Any]], tuple[object, Mapping[str, Any]]] | None
     """Choice → (text, other fields of the delta or message). None: the text is in the key ``text``, without fields."""
-    plain_text: Callable[[Mapping[str, Any]], Any]
-    """Choice of a stream → the text if the delta has nothing else; otherwise a value that is not a string."""
     logprobs: Callable[[Any], tuple[TokenLogprob, ...] | None]
     keys: frozenset[str]
     """The keys of a choice that are read. All other keys are passed on as extras."""
@@ -63,22 +61,13 @@ def _chat_message(choice: Mapping[str, Any]) -> tuple[object, Mapping[str, Any]]
     return message.get("content"), fields
 
 
-def _chat_plain_text(choice: Mapping[str, Any]) -> object:
-    delta = choice.get("delta")
-    if type(delta) is not dict or (len(delta) != 1 and delta.keys() != PLAIN_DELTA_KEYS):
-        return None
-    return delta.get("content")
-
-
 COMPLETIONS_FORMAT = ChoiceFormat(
     message=None,
-    plain_text=lambda choice: choice.get("text"),
     logprobs=from_completions,
     keys=frozenset({"index", "text", "logprobs", "finish_reason"}),
 )
 CHAT_FORMAT = ChoiceFormat(
     message=_chat_message,
-    plain_text=_chat_plain_text,
     logprobs=from_chat,
     keys=frozenset({"index", "delta", "message", "logprobs", "finish_reason"}),
 )
@@ -90,8 +79,10 @@ CHAT_FORMAT = ChoiceFormat(
 class ChunkReader:
     """Reads the chunks of one response, and tracks which choices have begun and finished."""
 
-    __slots__ = ("_choices", "_finished", "_format", "_keys", "_notices", "_open", "_private", "_skipped", "_target",
-                 "_usage", "invalid")  # fmt: skip
+    __slots__ = (
+        "_begun", "_choices", "_finished", "_notices", "_open", "_private", "_skipped", "_target", "_usage", "format",
+        "invalid",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -102,15 +93,15 @@ class ChunkReader:
         private: tuple[str, ...] = (),
     ) -> None:
         """``choices``: the requested number of choices. ``private``: see ``error_mapping.one_safe_line``."""
-        self._format = format
+        self.format = format
         self._target = target
         self._choices = choices
         self._notices = notices
         self._private = private
         self.invalid: type[UpstreamError] = UpstreamInvalidStream
         """The error for a chunk that cannot be read."""
-        self._keys: frozenset[str] | None = None
-        """``RESPONSE_KEYS`` and the keys of the first chunk; None before the first chunk."""
+        self._begun = False
+        """True: the first chunk has been read."""
         self._open: dict[int, SurrogateJoiner | None] = {}
         """Index of each unfinished choice → a joiner if half a character may have arrived, otherwise None."""
         self._finished: set[int] = set()
@@ -144,9 +135,8 @@ class ChunkReader:
         if not isinstance(choices, list):
             raise self.invalid("the model's server sent an answer without choices")
         events: list[Event] = []
-        if self._keys is None:
-            keys = chunk.keys()
-            self._keys = RESPONSE_KEYS if keys <= RESPONSE_KEYS else RESPONSE_KEYS | keys
+        if not self._begun:
+            self._begun = True
             fields = _other_keys(chunk, RESPONSE_KEYS)
             events.append(Begun(self._target, replace_lone(fields) if surrogates else fields, self._notices))
         usage = chunk.get("usage")
@@ -155,28 +145,6 @@ class ChunkReader:
         for position, choice in enumerate(choices):
             self._read_choice(choice, position, surrogates, events)
         return events
-
-    def fast_text_delta(self, chunk: object) -> Delta | None:
-        """Return the event of a chunk that has only more text of one choice. If None, the caller must use ``read``.
-
-        Chunks with a new key, or with another value that is not null, are left to ``read``.
-        """
-        if type(chunk) is not dict or self._keys is None or not chunk.keys() <= self._keys:
-            return None
-        if chunk.get("usage") is not None or chunk.get("error") is not None or chunk.get("object") == "error":
-            return None
-        choices = chunk.get("choices")
-        if type(choices) is not list or len(choices) != 1:
-            return None
-        choice = choices[0]
-        # Except the index and the text everything is null: no end, no log probabilities, no extras.
-        if type(choice) is not dict or list(choice.values()).count(None) != len(choice) - 2:
-            return None
-        index, text = choice.get("index"), self._format.plain_text(choice)
-        if type(text) is not str or not text or type(index) is not int or index not in self._open:
-            return None
-        joiner = self._open[index]
-        return Delta(index, text) if joiner is None or not joiner.pending else None
 
     def end(self) -> list[Event]:
         """Return the events at the end of the response. Raises ``UpstreamIncomplete`` if a choice has not finished."""
@@ -197,7 +165,7 @@ class ChunkReader:
                 self._skipped = True
                 events.append(Begun("", notices=(f"{SKIPPED_CHOICE}: {index}",)))
             return
-        form = self._format
+        form = self.format
         content, fields = (choice.get("text"), EMPTY_MAPPING) if form.message is None else form.message(choice)
         if content is not None and not isinstance(content, str):
             raise self.invalid("the model's server sent text that is not a string")
@@ -222,8 +190,10 @@ class ChunkReader:
             finish_extras = {key: extras[key] for key in STOP_KEYS if key in extras}
             extras = {key: value for key, value in extras.items() if key not in STOP_KEYS}
         entries = form.logprobs(logprobs) if logprobs else None
-        if text or entries or fields or extras:
+        if entries or fields or extras:
             events.append(Delta(index, text, entries or None, fields or EMPTY_MAPPING, extras or EMPTY_MAPPING))
+        elif text:
+            events.append(Delta(index, text))
         if not reason:
             self._open[index] = joiner
             return

@@ -1,127 +1,130 @@
-"""Fast path of streams: events that have only further text are written to the client without being parsed.
+"""Fast path of streams: events that have only further text are written to the client without reading their chunks.
 
-Most events of a stream differ only in their text. One parsed event gives the bytes before and after the text. If an
-event has the same bytes around one JSON string without escapes, the string is copied into the client's frame without
-parsing. Every other event is parsed, and the first event that is not plain text ends the forwarding.
+Most events of a stream differ only in their text. One event that was read gives the bytes before and after the text. If
+a piece of the body consists of events with these bytes, only the JSON strings between these bytes are parsed. The first
+piece with other bytes ends the forwarding.
 
 The general implementation is ``BodyEvents.next_batch``.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 import orjson
 
-from gateway.backend.openai.answer.events import ChunkReader
-from gateway.core.events import Delta
+from gateway.backend.openai.answer.events import ChoiceFormat, ChunkReader
+from gateway.core.errors import GatewayError
+from gateway.core.events import Delta, Event
 from gateway.core.text_splice import ChoiceFrame, TextSplice
-from gateway.stream.sse import MAX_EVENT, SseParser
 from gateway.stream.surrogates import maybe_lone
 
-_match_string = re.compile(rb'"[^"\\\x00-\x1f]+"').fullmatch
-"""Matches a JSON string that is not empty and has no escapes; ``orjson`` writes it with the same bytes."""
-_PREFIX, _SUFFIX = len(b"data: "), len(b"\n\n")
-"""The numbers of bytes before and after the JSON of an event that ``SseParser.fast_feed`` accepts."""
-Sample = tuple[bytes, Delta]
-"""The bytes of an event, and the delta parsed from these bytes."""
 PROBE = "\N{WHITE SQUARE}"
 """This text is appended to another text to obtain a different text."""
 MAX_PLACES = 4
 """The maximum number of places that are tried if the text occurs several times in an event."""
 ATTEMPTS = 4
-"""After this many consecutive events that differ from the event before, the splicer stops learning from events."""
+"""After this many consecutive events with new bytes around their text, no more bytes are learned."""
+CLOSED = TextSplice(lambda _: False, {})
+"""The splice while nothing is forwarded, because a splice refers to the client's request."""
+AroundText = tuple[bytes, bytes]
+"""The bytes of an event before and after its text, including the quotes of the JSON string."""
 
 
 class SseSplicer:
-    """Forwards pieces of a body while each piece is one event that has only text."""
+    """Forwards pieces of one stream while each piece has only events that differ from a read event in their text."""
 
     __slots__ = (
-        "_after", "_attempts", "_before", "_first", "_frame", "_head", "_last", "_now", "_parser", "_reader",
-        "_record", "_search_halt", "_splice", "_tail", "_write",
+        "_after", "_around", "_around_size", "_attempts", "_before", "_between", "_format", "_frame", "_frames_after",
+        "_frames_before", "_frames_between", "_splice",
     )  # fmt: skip
 
-    def __init__(
-        self, reader: ChunkReader, parser: SseParser, splice: TextSplice, sample: Sample | None = None
-    ) -> None:
-        """``parser`` must not hold a part of an event. ``sample``: a parsed event of this response."""
-        self._reader = reader
-        self._parser = parser
-        self._splice = splice
-        self._search_halt = None if splice.halts is None else splice.halts.search
-        self._write = splice.write
-        self._now = splice.now
-        self._record = splice.moments.append
-        self._frame: ChoiceFrame | None = None
-        """The frame of events that begin with ``_head`` and end with ``_tail``; None: no such bytes are known yet."""
+    def __init__(self, format: ChoiceFormat) -> None:
+        self._format = format
+        self._around: dict[int, AroundText] = {}
+        """Index of a choice → the bytes around its text in the last event that showed them."""
         self._attempts = ATTEMPTS
-        if sample is not None:
-            data, delta = sample
-            frame = splice.frames.get(delta.index)
-            if frame is not None:
-                self._learn(data, delta, frame)
+        self._before = self._after = b""
+        """The bytes around the text in the events that ``take`` forwards."""
+        self._frame: ChoiceFrame
+        self._splice = CLOSED
+
+    def begin(self, splice: TextSplice, data: bytes, events: Sequence[Event]) -> bool:
+        """Let ``take`` forward events like one that was read. Return False if no event can be forwarded.
+
+        ``data``: the data of the event. ``events``: what was read from these data; no byte of the stream was read
+        since then.
+        """
+        delta = events[-1] if events else None
+        if type(delta) is not Delta or not delta.text or maybe_lone(data) or b"\n" in data:  # data of several lines
+            return False
+        frame = splice.frames.get(delta.index)
+        if frame is None:
+            return False
+        event, around = b"data: " + data + b"\n\n", self._around.get(delta.index)
+        if around is None or not (event.startswith(around[0]) and event.endswith(around[1])):
+            around = bytes_around_text(event, delta, self._format) if self._attempts else None
+            if around is None:
+                return False
+            self._attempts -= 1
+            self._around[delta.index] = around
+        self._before, self._after = around
+        self._between, self._around_size = around[1] + around[0], len(around[0]) + len(around[1])
+        self._frames_before, self._frames_after = frame.before + b'"', b'"' + frame.after
+        self._frames_between = self._frames_after + self._frames_before
+        self._frame, self._splice = frame, splice
+        return True
+
+    def end(self) -> None:
+        """End the forwarding that ``begin`` has allowed."""
+        if self._frame.forwarded:
+            self._attempts = ATTEMPTS
+        self._splice = CLOSED
 
     def take(self, data: bytes) -> bool:
         """Forward a piece of the body and return True. If the piece cannot be forwarded, return False."""
-        frame = self._frame
-        if frame is None or not (data.startswith(self._head) and data.endswith(self._tail)):
-            return self._take_parsed(data)
-        size = len(data)
-        end = size - self._last
-        # Head and tail include the quotes, so the string is one byte longer than its text at both ends.
-        if size > MAX_EVENT or _match_string(data, self._first - 1, end + 1) is None:
-            return self._take_parsed(data)
-        raw = data[self._first : end]
+        texts = data.removeprefix(self._before).removesuffix(self._after)
+        if len(texts) + self._around_size != len(data):
+            return False
+        parts = texts.split(self._between)
+        count = len(parts)
+        joined = b'",\n"'.join(parts)
         try:
-            text = raw.decode()
-        except UnicodeDecodeError:
+            # No JSON string contains a line end. So if the list has one string for each part, each part is one string.
+            strings = orjson.loads(b'["' + joined + b'"]')
+            text = "".join(strings)
+        except (ValueError, TypeError):
             return False
-        search_halt = self._search_halt
-        if search_halt is not None and search_halt(text) is not None:
+        splice = self._splice
+        if len(strings) != count or "" in strings or splice.halts.search(text) is not None:
             return False
-        if not self._write(self._before + raw + self._after):
+        if len(joined) != len(text) + 4 * (count - 1):  # not only ASCII without escapes
+            parts = [orjson.dumps(string)[1:-1] for string in strings]
+        if not splice.write(self._frames_before + self._frames_between.join(parts) + self._frames_after):
             return False
-        frame.forwarded += len(text)
-        self._record(self._now())
-        self._attempts = ATTEMPTS
+        self._frame.forwarded += len(text)
+        splice.moments += [splice.now()] * count
         return True
 
-    def _take_parsed(self, data: bytes) -> bool:
-        lines = None if maybe_lone(data) else self._parser.fast_feed(data)
-        delta = self._parse(lines[0]) if lines is not None and len(lines) == 1 else None
-        if delta is None:
-            return False
-        text, frame = delta.text, self._splice.frames.get(delta.index)
-        if frame is None or (self._search_halt is not None and self._search_halt(text) is not None):
-            return False
-        if not self._write(frame.before + orjson.dumps(text) + frame.after):
-            return False
-        frame.forwarded += len(text)
-        self._record(self._now())
-        if self._attempts:
-            self._attempts -= 1
-            self._learn(data, delta, frame)
-        return True
 
-    def _parse(self, line: bytes) -> Delta | None:
+def bytes_around_text(event: bytes, delta: Delta, format: ChoiceFormat) -> AroundText | None:
+    """Return the bytes around the text of an event; None if no such bytes are found.
+
+    ``delta``: the last event that was read from the chunk in ``event``. A different text between the bytes changes only
+    the text of the delta.
+    """
+    text, other = orjson.dumps(delta.text), delta.text + PROBE
+    at = event.find(text)
+    for _ in range(MAX_PLACES):
+        if at < 0:
+            break
+        before, after = event[:at], event[at + len(text) :]
         try:
-            return self._reader.fast_text_delta(orjson.loads(line))
-        except ValueError:
-            return None
-
-    def _learn(self, data: bytes, delta: Delta, frame: ChoiceFrame) -> None:
-        """Find the bytes around an event's text. A different text between these bytes must change only the delta."""
-        text, other = orjson.dumps(delta.text), delta.text + PROBE
-        probe = orjson.dumps(other)[1:-1]
-        at = data.find(text)
-        for _ in range(MAX_PLACES):
-            if at < 0:
-                return
-            first, last = at + 1, len(data) - at - len(text) + 1
-            head, tail = data[:first], data[-last:]
-            if self._parse((head + probe + tail)[_PREFIX:-_SUFFIX]) == Delta(delta.index, other):
-                self._head, self._tail, self._first, self._last = head, tail, first, last
-                self._before, self._after = frame.before + b'"', b'"' + frame.after
-                self._frame = frame
-                return
-            at = data.find(text, at + 1)
+            chunk = orjson.loads((before + orjson.dumps(other) + after)[len(b"data: ") :])
+            read = ChunkReader(format, "", delta.index + 1).read(chunk)
+        except (ValueError, GatewayError):
+            read = []
+        if read[1:] == [Delta(delta.index, other)]:
+            return before + b'"', b'"' + after
+        at = event.find(text, at + 1)
+    return None

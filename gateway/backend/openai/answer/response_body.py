@@ -17,12 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
 from gateway.backend.http_client.client import HttpEndpoint
 from gateway.backend.http_client.connection import Connection
 from gateway.backend.openai.answer.events import ChunkReader
-from gateway.backend.openai.answer.fast_stream import Sample, SseSplicer
+from gateway.backend.openai.answer.fast_stream import SseSplicer
 from gateway.backend.openai.error_mapping import error_in_body, not_json
 from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
 from gateway.core import fast_paths
@@ -33,10 +31,10 @@ from gateway.core.errors import (
     UpstreamInvalidResponse,
     UpstreamInvalidStream,
 )
-from gateway.core.events import Delta, Event
+from gateway.core.events import Event
 from gateway.core.json_values import MAX_DEPTH, count_brackets, deeper_than
 from gateway.core.text_splice import TextSource, TextSplice
-from gateway.stream.sse import SseEvent, SseParser
+from gateway.stream.sse import SseParser
 from gateway.stream.surrogates import loads, maybe_lone
 
 EVENT_STREAM = "text/event-stream"
@@ -44,8 +42,6 @@ NOT_JSON = "the model's server sent an event that is not JSON"
 STREAM_ERROR = "the model's server reported an error in its stream"
 MAX_BLANK = 64 * 1024
 """The maximum number of blank bytes at the start of a body."""
-MAX_SAMPLE = 4096
-"""The maximum size of an event that is kept as a sample, in bytes."""
 MAX_CONTAINERS = 500_000
 """The maximum number of objects and lists in one JSON document. More would block the event loop for too long."""
 _BLANKS = b"\xef\xbb\xbf \t\r\n"
@@ -57,7 +53,7 @@ _MIN_DETECT = 64
 class BodyEvents(UpstreamRequest):
     """A completion request and the events of its response. All events that arrived together are one batch."""
 
-    __slots__ = ("_failure", "_parser", "_reader", "_sample", "exhausted")
+    __slots__ = ("_failure", "_last", "_parser", "_reader", "_splicer", "exhausted")
 
     def __init__(
         self, endpoint: HttpEndpoint, content: bytes, request_id: str, target: str, reader: ChunkReader
@@ -71,8 +67,9 @@ class BodyEvents(UpstreamRequest):
         self._reader = reader
         self._parser: SseParser | None = None
         """The parser of a stream; None until the body is known to be a stream."""
-        self._sample: Sample | None = None
-        """The first event with text and without a role. Later events usually have the same format."""
+        self._last: tuple[bytes, Sequence[Event]] = (b"", ())
+        """The data of the last event of the stream, and what was read from them."""
+        self._splicer: SseSplicer | None = None
         self._failure: GatewayError | None = None
         """The error to raise after the events before the error have been returned."""
         self.exhausted = False
@@ -122,7 +119,14 @@ class BodyEvents(UpstreamRequest):
         parser = self._parser
         if parser is None or not parser.idle or self.exhausted or self._failure is not None:
             return
-        await self._http.forward(SseSplicer(self._reader, parser, splice, self._sample).take)
+        splicer = self._splicer
+        if splicer is None:
+            splicer = self._splicer = SseSplicer(self._reader.format)
+        if splicer.begin(splice, *self._last):
+            try:
+                await self._http.forward(splicer.take)
+            finally:
+                splicer.end()
 
     async def _read_first(self, body: bytes | None, events: list[Event]) -> None:
         """Read until it is known whether the body is a stream. JSON is read to the end.
@@ -162,66 +166,42 @@ class BodyEvents(UpstreamRequest):
         return events
 
     def _read_piece(self, data: bytes, parser: SseParser, events: list[Event]) -> None:
-        lines = parser.fast_feed(data) if fast_paths.ENABLED and not maybe_lone(data) else None
-        if lines is not None:
-            self._fast_read_lines(lines, data, events)
-            return
-        for event in parser.feed(data):
-            if _is_done(event.data):
+        for name, chunk in parser.feed(data):
+            if _is_done(chunk):
                 self._done(events)
                 return
-            events += self._read_event(event)
-
-    def _fast_read_lines(self, lines: list[bytes], data: bytes, events: list[Event]) -> None:
-        """Read the data of unnamed events without lone surrogates. ``data``: the piece of the body."""
-        reader = self._reader
-        for line in lines:
-            if len(line) < 16 and _is_done(line):
-                self._done(events)
-                return
-            try:
-                chunk = orjson.loads(line)
-            except ValueError:
-                raise UpstreamInvalidStream(NOT_JSON) from None
-            delta = reader.fast_text_delta(chunk)
-            if delta is not None:
-                events.append(delta)
-            else:
-                _refuse_deep(count_brackets(line), chunk, UpstreamInvalidStream)
-                events += reader.read(chunk)
-        if self._sample is None and len(lines) == 1 and len(data) < MAX_SAMPLE and b'"role"' not in data:
-            last = events[-1] if events else None
-            if type(last) is Delta and last.text:
-                self._sample = data, last
+            read = self._read_event(name, chunk)
+            events += read
+            self._last = chunk, read
 
     def _done(self, events: list[Event]) -> None:
         self._http.content_complete = True
         self._end(events)
 
     def _end_of_body(self, parser: SseParser, events: list[Event]) -> None:
-        for event in parser.close():
-            if not _is_done(event.data):
-                events += self._read_event(event)
+        for name, chunk in parser.close():
+            if not _is_done(chunk):
+                events += self._read_event(name, chunk)
         self._end(events)
 
     def _end(self, events: list[Event]) -> None:
         self.exhausted = True
         events += self._reader.end()
 
-    def _read_event(self, event: SseEvent) -> list[Event]:
-        if not event.data:
+    def _read_event(self, name: str, data: bytes) -> list[Event]:
+        if not data:
             return []
         try:
-            chunk = loads(event.data)
+            chunk = loads(data)
         except ValueError:
-            if event.event == "error":
+            if name == "error":
                 raise UpstreamError(STREAM_ERROR) from None
             raise UpstreamInvalidStream(NOT_JSON) from None
-        _refuse_deep(count_brackets(event.data), chunk, UpstreamInvalidStream)
-        if event.event == "error":  # an error, also if the data have another form
+        _refuse_deep(count_brackets(data), chunk, UpstreamInvalidStream)
+        if name == "error":  # an error, also if the data have another form
             error = error_in_body(chunk, self._endpoint.private) if isinstance(chunk, dict) else None
             raise error or UpstreamError(STREAM_ERROR)
-        return self._reader.read(chunk, surrogates=maybe_lone(event.data))
+        return self._reader.read(chunk, surrogates=maybe_lone(data))
 
 
 def parse_json(body: bytes, private: tuple[str, ...]) -> Any:

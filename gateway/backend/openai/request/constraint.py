@@ -30,7 +30,7 @@ def constraint_fields(wanted: AnswerFormat, params: Mapping[str, Any], target: T
     ``params``: the parameters of the exchange. Raises ``InvalidValue`` if the client sent a constraint of its own,
     ``UnsupportedParameter`` if the target's engine has no constraint, or cannot express this one.
     """
-    if own := sorted(CONSTRAINTS & params.keys()):
+    if own := sorted(CONSTRAINTS.intersection(params)):
         what = "strict with a forced tool" if wanted.call_key else wanted.param
         message = f"{what} and {own[0]} both constrain the answer; send one of them"
         raise InvalidValue(message, param=own[0])

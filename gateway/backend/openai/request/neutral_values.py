@@ -52,8 +52,6 @@ def without_neutral_values(exchange: Exchange, known: Set[str]) -> tuple[Exchang
 
     ``known``: the parameters, and the keys of ``stream_options`` as ``stream_options.KEY``.
     """
-    if not exchange.stream_options and exchange.params.keys() <= known:
-        return exchange, ()
     fields = {**exchange.params, **{f"stream_options.{key}": value for key, value in exchange.stream_options.items()}}
     left_out = {name for name, value in fields.items() if name not in known and is_neutral(name, value)}
     if not left_out:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.backend.engines import EngineCapabilities
+from gateway.backend.openai.request.neutral_values import without_neutral_values
 from gateway.core.errors import InvalidUnicode, InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Exchange
 from gateway.core.words import closest
@@ -25,7 +26,7 @@ def add_common_fields(
     Raises ``InvalidValue`` for invalid ``stop_token_ids``, ``UnsupportedParameter`` for a field that would be ignored.
     """
     if capabilities.ignored and not capabilities.ignored.isdisjoint(exchange.params):
-        for name in sorted(capabilities.ignored & exchange.params.keys()):
+        for name in sorted(capabilities.ignored.intersection(exchange.params)):
             if exchange.params[name] is not False:
                 raise UnsupportedParameter(f"this model's engine does not support {name}; leave it out", param=name)
     body["stream"] = exchange.stream
@@ -45,15 +46,19 @@ def stops_notice(exchange: Exchange, max_stops: int | None) -> tuple[str, ...]:
     return (f"stops_enforced_here: {more}",) if more > 0 else ()
 
 
-def unverified_notice(exchange: Exchange, known: Set[str]) -> tuple[str, ...]:
-    """Return a notice about fields that the engine may not understand. The notice is safe for a header."""
-    if not exchange.stream_options and exchange.params.keys() <= known:
-        return ()
+def check_fields(exchange: Exchange, known: frozenset[str]) -> tuple[Exchange, tuple[str, ...]]:
+    """Return the exchange for a target that knows these fields, and notices about other fields, safe for a header.
+
+    Neutral values of other fields are left out. The engine may not understand the fields that are kept.
+    """
+    if known.issuperset(exchange.params) and not exchange.stream_options:
+        return exchange, ()
+    exchange, notices = without_neutral_values(exchange, known)
     strange = {*exchange.params, *(f"stream_options.{key}" for key in exchange.stream_options)} - known
-    if not strange:
-        return ()
-    names = [_printable(name) + _meant(name, known) for name in nsmallest(MAX_NAMED, strange)]
-    return (f"unverified_parameter: {' '.join(names)}",)
+    if strange:
+        names = [_printable(name) + _meant(name, known) for name in nsmallest(MAX_NAMED, strange)]
+        notices += (f"unverified_parameter: {' '.join(names)}",)
+    return exchange, notices
 
 
 def _meant(name: str, known: Set[str]) -> str:

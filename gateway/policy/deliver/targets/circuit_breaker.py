@@ -194,20 +194,12 @@ class CircuitBreakers:
         breaker = self._breakers.get(key)
         if breaker is None:
             breaker = CircuitBreaker(key.policy, key.label, partial(self._observe, key.model))
-            if not self._has(key):
-                self._observe(key.model, key.label, False)
+            self._reset(key)
             self._breakers[key] = breaker
-            finalize(breaker, self._removed, key)
+            finalize(breaker, self._reset, key)
         return breaker
 
-    def _removed(self, key: BreakerKey) -> None:
-        """Reset the target's metric when no configuration uses the breaker any more.
-
-        The metric is not reset if the target has a newer breaker.
-        """
-        if not self._has(key):
+    def _reset(self, key: BreakerKey) -> None:
+        """Reset the target's metric, unless a configuration has a breaker for the same target."""
+        if all((other.model, other.label) != (key.model, key.label) for other in self._breakers):
             self._observe(key.model, key.label, False)
-
-    def _has(self, key: BreakerKey) -> bool:
-        """Return whether any configuration has a breaker for the same target."""
-        return any((other.model, other.label) == (key.model, key.label) for other in self._breakers)

@@ -1,0 +1,85 @@
+"""Reads a file of recordings, which ``Recorder`` has written: the requests to the models, and their events."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from gateway.core.errors import InvalidValue
+from gateway.core.events import Event
+from gateway.core.exchange import Exchange
+from gateway.wire.stored_events import make_events
+
+VERSIONS = (1, 2)
+
+
+def open_recording(path: Path) -> sqlite3.Connection:
+    """Open a file of recordings for reading. Rows have names. Raises ``InvalidValue`` for another file."""
+    try:
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    except sqlite3.Error as error:
+        raise InvalidValue(f"{path}: {error}") from None
+    database.row_factory = sqlite3.Row
+    try:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    except sqlite3.Error as error:
+        database.close()
+        raise InvalidValue(f"{path}: {error}") from None
+    if version not in VERSIONS or not {"calls", "exchanges"} <= tables:
+        database.close()
+        raise InvalidValue(f"{path}: this file has no recordings of the gateway")
+    return database
+
+
+def exchange_of(row: sqlite3.Row) -> Exchange:
+    """Return the request of a row of ``exchanges`` that was recorded with its texts. Raises ``ValueError``."""
+    return Exchange(
+        endpoint=row["endpoint"],
+        request_id="",
+        prompts=tuple([one if isinstance(one, str) else tuple(one) for one in json.loads(row["prompts"])]),
+        messages=tuple(json.loads(row["messages"])),
+        params=json.loads(row["params"]),
+        n=row["n"],
+        stops=tuple(json.loads(row["stops"])),
+        stop_token_ids=tuple(json.loads(row["stop_token_ids"])),
+        stream=bool(row["stream"]),
+        bos=row["bos"],
+        bos_text=row["bos_text"],
+        repeat=row["repeat"],
+    )
+
+
+def moments_of(row: sqlite3.Row) -> list[tuple[float, Event]]:
+    """Return the events of a row of ``exchanges``, each with the seconds since the exchange was opened.
+
+    Raises ``ValueError``, ``TypeError`` or ``KeyError`` if the gateway has not written the events.
+    """
+    moments = json.loads(row["events"])
+    events = make_events([(name, fields) for _, name, fields in moments])
+    return [(moment[0], event) for moment, event in zip(moments, events, strict=True)]
+
+
+def reason_not_replayable(exchange: sqlite3.Row) -> str:
+    """Return why a row of ``exchanges`` is not the whole request and answer, or an empty text.
+
+    While ``redact`` is set, token ids are not recorded, even if no text is replaced.
+    """
+    if exchange["prompts"] is None:
+        return "recorded as metadata, without texts"
+    return "redacted, without token ids" if exchange["redacted"] is not None else ""
+
+
+def request_facts(exchange: Exchange) -> dict[str, Any]:
+    """Return everything that decides about an answer, by name: parameters, prompt, stops, ``n`` and ``repeat``.
+
+    As JSON, the facts of a recorded request equal those of the same request.
+    """
+    return {
+        **exchange.params,
+        "endpoint": exchange.endpoint, "prompt": exchange.prompts, "messages": exchange.messages, "n": exchange.n,
+        "stop": exchange.stops, "stop_token_ids of the template": exchange.stop_token_ids, "bos": exchange.bos,
+        "bos_text": exchange.bos_text, "gateway.repeat": exchange.repeat,
+    }  # fmt: skip
