@@ -190,7 +190,7 @@ def test_the_commands_of_a_page_exist(name: str) -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
     for verb in re.findall(r"(?:^|[`/]|\$ |\| |=\S+ )gateway ([a-z]+)\b", code(PAGES[name]), re.MULTILINE):
         assert verb in {*VERBS, "help", "version"}, f"gateway {verb}"
-    for script in re.findall(r"\bscripts/[\w-]+", code(PAGES[name])):
+    for script in re.findall(r"\bscripts/[\w-]+(?:\.py)?", code(PAGES[name])):
         assert (ROOT / script).exists(), script
 
 

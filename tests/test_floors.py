@@ -20,11 +20,12 @@ FLOORS = (
     ("core", "version"),
     ("template", "stream", "wire", "telemetry"),
     ("config",),
-    ("backend", "storage"),
+    ("storage",),
+    ("backend",),
     ("policy.access", "policy.markers", "policy.admit", "policy.deliver"),
     ("calls",),
     ("edge", "assembly"),
-    ("server", "importer", "parity"),
+    ("server", "importer", "parity", "analysis"),
     ("cli", "asgi"),
 )
 
@@ -147,6 +148,8 @@ def test_core_imports_only_the_standard_library() -> None:
     for path in (ROOT / "gateway" / "core").rglob("*.py"):
         for imported in source(path).imports:
             top = imported.split(".")[0]
+            if top == "mypy_extensions":  # for the type checker and the compiler only; never imported
+                continue
             assert top == "gateway" or top in sys.stdlib_module_names, f"{path.name} imports {imported}"
 
 
@@ -179,10 +182,11 @@ def test_a_docstring_that_lists_a_folder_lists_all_of_it() -> None:
         assert not listed or listed == entries, f"{path.relative_to(ROOT)} does not list {sorted(entries - listed)}"
 
 
-def test_a_folder_has_at_most_fourteen_entries_and_the_top_eighteen() -> None:
+def test_a_folder_has_at_most_fourteen_entries_and_the_top_nineteen() -> None:
     for folder in {path.parent for path in files()}:
-        entries = [path.name for path in folder.iterdir() if not path.name.startswith("__") and path.name != "py.typed"]
-        assert len(entries) <= (18 if folder.name == "gateway" else 14), (
+        names = [path.name for path in folder.iterdir() if path.suffix != ".so" and not path.name.startswith("__")]
+        entries = [name for name in names if name != "py.typed"]
+        assert len(entries) <= (19 if folder.name == "gateway" else 14), (
             f"{folder.relative_to(ROOT)} has {len(entries)} entries: {sorted(entries)}"
         )
 

@@ -11,6 +11,7 @@
 ``comparing/``          ``parity`` and ``diff``
 ``importing/``          ``import``
 ``running/``            ``run``
+``reporting/``          ``report``, ``why``, ``recordings``
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import click
 
 from gateway.cli.options import Verb, color_setting, print_error, print_problems
 from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
-from gateway.version import VERSION
+from gateway.version import BUILD, VERSION
 
 OTHER_WORDS = {"start": "serve", "up": "serve", "new": "init", "validate": "check", "chat": "ask", "convert": "import"}
 """Verb of another program → verb of this program with the same purpose."""
@@ -38,6 +39,9 @@ VERBS = {
     "diff": "show where the prompts of two templates differ",
     "parity": "compare a template with a reference over many conversations",
     "run": "send every row of a file to a model, or continue such a run",
+    "report": "show what the answers of a run are: whole, cut, empty, looping",
+    "why": "explain why the answers of two runs differ",
+    "recordings": "list recorded calls, or show one",
     "import": "convert a template from another format",
     "templates": "list the templates, or print one",
     "models": "list the configured models",
@@ -48,7 +52,15 @@ VERBS = {
 }
 """Verb → summary, in the order of ``gateway --help``."""
 
-FOLDERS = {"diff": "comparing", "parity": "comparing", "run": "running", "import": "importing"}
+FOLDERS = {
+    "diff": "comparing",
+    "parity": "comparing",
+    "run": "running",
+    "import": "importing",
+    "report": "reporting",
+    "why": "reporting",
+    "recordings": "reporting",
+}
 """Verb → the folder of its module, beside the files that only this verb uses. The others are in ``verbs``."""
 
 EXAMPLES = """Examples:
@@ -122,7 +134,7 @@ COMMANDS = Verbs(
     subcommand_metavar="VERB …",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
-click.version_option(VERSION, message="gateway %(version)s")(COMMANDS)
+click.version_option(VERSION, message=f"gateway %(version)s ({BUILD})")(COMMANDS)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from gateway.core.words import printable
+from gateway.core.words import escape, excerpts
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
 T = TypeVar("T")
-EXCERPT = 24
-"""The number of characters shown on each side of the first difference."""
 CONTEXT = 2
 """The number of equal lines shown before and after different lines."""
 
@@ -47,11 +45,6 @@ def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip() for row in rows]
 
 
-def escape(text: str) -> str:
-    """Return a text as one line. Backslashes and characters that are not printable are escaped as in Python."""
-    return printable(text.replace("\\", "\\\\"))
-
-
 def escape_line(text: str) -> str:
     """Return a line escaped like ``escape`` does. Spaces at the end of the line are shown as dots."""
     escaped = escape(text)
@@ -63,15 +56,9 @@ def diff_lines(a: str, b: str, name_a: str, name_b: str) -> Iterator[str]:
     """Yield the first difference of two different texts, and a unified diff of their escaped lines."""
     from gateway.template.registry import first_difference  # loads every renderer, which a table does not need
 
-    at = first_difference(a, b)
-    before = a[:at]
-    byte, line = len(before.encode("utf-8", "surrogatepass")), before.count("\n") + 1
-    column = at - a.rfind("\n", 0, at)
     yield f"--- {name_a}"
     yield f"+++ {name_b}"
-    yield f"first difference: byte {byte} (line {line}, column {column})"
-    yield f"  - {_excerpt(a, at)}"
-    yield f"  + {_excerpt(b, at)}"
+    yield from excerpts(a, b, first_difference(a, b))
     # With this value of newline, StringIO ends a line only at \n, as engines and chat templates do.
     lines_a, lines_b = list(io.StringIO(a, newline="\n")), list(io.StringIO(b, newline="\n"))
     for row in list(unified_diff(lines_a, lines_b, n=CONTEXT, lineterm=""))[2:]:  # the first two lines name the texts
@@ -81,10 +68,3 @@ def diff_lines(a: str, b: str, name_a: str, name_b: str) -> Iterator[str]:
 def color_difference(line: str) -> str:
     """Return a line of ``diff_lines`` in red if removed, in green if added, and unchanged otherwise."""
     return click.style(line, fg={"-": "red", "+": "green"}.get(line[0]))
-
-
-def _excerpt(text: str, at: int) -> str:
-    """Return the text around a position, and mark the position with ``⟨here⟩``."""
-    start, end = max(0, at - EXCERPT), at + EXCERPT
-    before, after = "…" if start else "", "…" if end < len(text) else ""
-    return f'{before}"{escape(text[start:at])}⟨here⟩{escape(text[at:end])}"{after}'

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def test_every_row_has_one_line_with_answer_and_provenance(folder: Path) -> None
     ended = command(folder, *RUN)
     assert (ended.returncode, ended.stdout) == (0, b""), ended.stderr
     assert ended.stderr.decode().splitlines() == [
-        "20 of 20 rows answered, 0 failed: out.jsonl, out.manifest.json",
+        "20 of 20 rows answered, 0 failed: out.jsonl, out.manifest.json, out.recording.sqlite",
         "notices: default_parameter (20)",
     ]
     lines = output(folder)
@@ -151,16 +153,23 @@ def test_a_changed_run_is_refused(
     assert (folder / "out.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize("custom_id", [r"\u001b[31mrow", "x" * 257])
+def test_an_id_of_a_row_is_short_and_cannot_control_a_terminal(custom_id: str, folder: Path) -> None:
+    write_rows(folder, 1)
+    data = folder / "data.jsonl"
+    data.write_text(data.read_text().replace("row-0", custom_id))
+    ended = command(folder, *RUN)
+    assert (ended.returncode, b"a text of 1 to 256 printable characters" in ended.stderr) == (2, True)
+
+
 def test_a_failed_row_is_written_once_and_asked_again_on_request(folder: Path) -> None:
     write_rows(folder, 2, "broken")
-    data = folder / "data.jsonl"
-    data.write_text(data.read_text().replace("row-", "\\u001b[31mrow-"))
     ended = command(folder, *RUN, "--retries", "0")
     assert (ended.returncode, ended.stderr[:29]) == (1, b"0 of 2 rows answered, 2 faile")
     assert manifest(folder)["results"]["errors"] == {"upstream_error": 2}
     lines = ended.stderr.decode().splitlines()
     assert lines[1] == "errors: upstream_error (2); out.jsonl contains the error of each failed row"
-    assert lines[2].startswith(r"the first error is \x1b[31mrow-"), "no text of the data controls the terminal"
+    assert lines[2].startswith("the first error is row-")
     assert ": upstream_error: " in lines[2]
     (folder / "error.yaml").write_text("[Hi, {finish: stop}]\n")
     assert command(folder, *RUN).returncode == 1
@@ -229,7 +238,13 @@ def test_a_running_gateway_gives_the_same_lines(folder: Path, served: Gateway) -
     (folder / "out.jsonl").unlink()
     ended = command(folder, *RUN, "--base-url", served.url)
     assert ended.returncode == 0, ended.stderr
+    assert (
+        b"note: the gateway has not recorded 20 rows of the run out, so gateway report and gateway why have only what "
+        b"out.jsonl contains: no prompts, parameters, tools or events. Its notices name what to change\n"
+    ) in ended.stderr
     remote = output(folder)
+    for line in remote:
+        assert line["gateway"]["notices"].pop().startswith("run_not_recorded: out (to record it, set recordings.path")
 
     def comparable(lines: list[dict[str, Any]]) -> list[Any]:
         for line in lines:
@@ -240,6 +255,23 @@ def test_a_running_gateway_gives_the_same_lines(folder: Path, served: Gateway) -
 
     assert comparable(remote) == comparable(local)
     assert served.metric("gateway_requests_total", endpoint="chat", model="talk", outcome="ok") == 20
+
+
+def test_a_gateway_that_records_knows_the_run_by_its_name(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("recording")
+    write_files(place, {**HELLO, "policies/full.yaml": "record: full\n"})
+    model = CONFIG.partition("  broken:")[0].removeprefix("keys: {file: keys.yaml}\n")
+    config = model.replace("template:", "policy: full\n    template:")
+    write_rows(folder, 5)
+    with gateway(place, f"recordings: {{path: calls.sqlite}}\n{config}") as recording:
+        ended = command(folder, "run", "data.jsonl", "--out", "my run.jsonl", "--base-url", recording.url)
+        assert (ended.returncode, b"not recorded" in ended.stderr) == (0, False), ended.stderr
+    report = json.loads(command(place, "report", "my-run", "--json").stdout)
+    assert report["classes"]["whole"] == 5
+    assert json.loads((folder / "my run.manifest.json").read_bytes())["runs"][0]["run"] == "my-run"
+    assert not list(folder.glob("*.sqlite"))
 
 
 def test_a_key_is_sent(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -378,3 +410,273 @@ def test_the_notices_are_counted_by_kind(beside: Path) -> None:
     ended = command(beside, *RUN, "--send", "custom")
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.decode().splitlines()[1:] == ["notices: unverified_parameter (2)"]
+
+
+def test_a_report_counts_the_classes_and_scores_the_kept_answer(folder: Path) -> None:
+    write_files(folder, {"cut.yaml": "[Hel, {finish: length}]\n"})
+    models = "models:\n  short: {template: sft-demo, targets: [{speaks: scripted, script: cut.yaml}]}\n"
+    write_files(folder, {"gateway.yaml": CONFIG.replace("models:\n", models)})
+    rows = [("talk", "Hello"), ("short", "Hello"), ("broken", "Hello")]
+    lines = [
+        json.dumps({"model": model, "messages": [{"role": "user", "content": "hi"}], "answer": answer})
+        for model, answer in rows
+    ]
+    (folder / "data.jsonl").write_text("\n".join(lines))
+    ended = command(folder, *RUN, "--keep", "answer", "--retries", "0")
+    assert b"; gateway report out.jsonl shows them by model\n" in ended.stderr
+    assert manifest(folder)["results"]["classes"] == {"whole": 1, "cut by length": 1, "failed": 1}
+    ended = command(folder, "report", "out.jsonl", "--score", "exact")
+    assert ended.returncode == 0, ended.stderr
+    assert b"\nscore (exact): 0.333 (0.000 to 1.000) over all 3 rows\n1.000 " in ended.stdout
+    report = json.loads(command(folder, "report", "out.jsonl", "--json").stdout)
+    assert report["by"]["model"] == {"talk": {"whole": 1}, "short": {"cut by length": 1}, "broken": {"failed": 1}}
+
+
+def test_a_score_is_printed_at_the_end_and_is_no_part_of_the_run(folder: Path) -> None:
+    row = {"model": "talk", "messages": [{"role": "user", "content": "hi"}], "answer": "Hello", "other": "Bye"}
+    (folder / "data.jsonl").write_text(json.dumps(row))
+    scored = (*RUN, "--keep", "answer", "--keep", "other")
+    first = command(folder, *scored, "--score", "exact")
+    assert first.returncode == 0, first.stderr
+    assert b"\nscore (exact): 1.000 (1.000 to 1.000) over all 1 rows\n" in first.stdout
+    assert first.stdout == command(folder, "report", "out.jsonl", "--score", "exact").stdout
+    identity = manifest(folder)["identity"]
+    again = command(folder, *scored, "--score", "regex:(.*)", "--answer", "other")
+    assert again.returncode == 0, again.stderr
+    assert b"score (regex:(.*)): 0.000" in again.stdout
+    assert manifest(folder)["identity"] == identity
+
+
+def test_a_run_checks_the_form_of_tool_calls_and_its_report_the_tools(folder: Path) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": "x"}'}}
+    write_files(folder, {"hello.yaml": json.dumps([{"fields": {"tool_calls": [call]}}, {"finish": "tool_calls"}])})
+    write_files(folder, {"gateway.yaml": CONFIG.replace("sft-demo", "chat")})
+    tools = [{"type": "function", "function": {"name": "add", "parameters": schema}}]
+    row = {"model": "talk", "messages": [{"role": "user", "content": "1+1=?"}], "tools": tools}
+    (folder / "data.jsonl").write_text(json.dumps(row))
+    ended = command(folder, *RUN)
+    assert b"\ntool calls: those of 1 row were checked only for their form; gateway report out.jsonl " in ended.stderr
+    results = manifest(folder)["results"]
+    assert (results["classes"], results["unchecked_tool_calls"]) == ({"whole": 1}, 1)
+    report = json.loads(command(folder, "report", "out.jsonl", "--json").stdout)
+    assert (report["classes"]["bad tool call"], report["unchecked_tool_calls"]) == (1, 0)
+
+
+WRONG_SCORES = {
+    "an unknown score": (("--score", "bleu", "--keep", "answer"), "use exact, contains, choice or regex:PATTERN"),
+    "a column that is not kept": (("--score", "exact"), "--score compares with the column answer; add --keep answer"),
+    "a column without a score": (("--answer", "x"), "--answer applies only to --score"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_SCORES)
+def test_a_score_that_cannot_be_computed_is_refused_before_the_first_request(case: str, folder: Path) -> None:
+    arguments, message = WRONG_SCORES[case]
+    write_rows(folder, 1)
+    ended = command(folder, *RUN, *arguments)
+    assert (ended.returncode, message in ended.stderr.decode()) == (2, True), ended.stderr
+    assert not (folder / "out.jsonl").exists()
+
+
+def test_a_row_that_cannot_be_scored_is_refused_before_the_first_request(folder: Path) -> None:
+    row = {"model": "talk", "messages": [{"role": "user", "content": "hi"}]}
+    rows = [{**row, "answer": "Hello"}, row, {**row, "answer": ["Hello", "Hi"]}, {**row, "answer": " "}]
+    (folder / "data.jsonl").write_text("\n".join([json.dumps(one) for one in rows]))
+    ended = command(folder, *RUN, "--keep", "answer", "--score", "contains")
+    assert ended.returncode == 2
+    assert [line.partition("; ")[0] for line in ended.stderr.decode().splitlines()] == [
+        "error: data.jsonl has 3 problems",
+        'data.jsonl:2: row line-2 has no column "answer"',
+        'data.jsonl:3: row line-3: the column "answer" is a list, not a text or a number',
+        'data.jsonl:4: row line-4: the column "answer" is empty, and every answer contains an empty text',
+    ]
+    assert not (folder / "out.jsonl").exists()
+
+
+def test_a_report_gives_no_score_over_whole_rows_that_do_not_exist(folder: Path) -> None:
+    row = {"model": "broken", "messages": [{"role": "user", "content": "hi"}], "answer": "Hello"}
+    (folder / "data.jsonl").write_text(json.dumps(row))
+    shown = command(folder, *RUN, "--keep", "answer", "--retries", "0", "--score", "exact").stdout.decode()
+    score, whole = shown.splitlines()[-2:]
+    assert (score, whole) == ("score (exact): 0.000 (0.000 to 0.000) over all 1 rows", "no row is whole")
+
+
+WRONG_REPORTS = {
+    "no such run": (("nothing.jsonl",), "nothing.jsonl: no such file"),
+    "no such scores": (("data.jsonl", "--scores", "s.jsonl"), "s.jsonl: No such file or directory"),
+    "no rows": (("empty.jsonl", "--score", "exact"), "empty.jsonl has no rows"),
+    "no rows as JSON": (("empty.jsonl", "--json"), "empty.jsonl has no rows"),
+    "another output": (("data.jsonl",), "data.jsonl:1: this line is not from `gateway run`"),
+    "two kinds of scores": (("data.jsonl", "--score", "exact", "--scores", "s"), "cannot be used together"),
+    "an unknown score": (("data.jsonl", "--score", "bleu"), "use exact, contains, choice or regex:PATTERN"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_REPORTS)
+def test_a_report_that_cannot_be_made_is_refused(case: str, folder: Path) -> None:
+    arguments, message = WRONG_REPORTS[case]
+    (folder / "data.jsonl").write_text('{"messages": []}\n')
+    (folder / "empty.jsonl").write_text("")
+    ended = command(folder, "report", *arguments)
+    assert ended.returncode == 2
+    assert message in ended.stderr.decode()
+
+
+def test_a_run_is_recorded_beside_its_output_and_explained(folder: Path) -> None:
+    write_rows(folder, 3)
+    ended = command(folder, *RUN)
+    assert b"out.jsonl, out.manifest.json, out.recording.sqlite" in ended.stderr
+    assert (folder / "out.recording.sqlite").stat().st_mode & 0o777 == 0o600
+    (first,) = manifest(folder)["runs"]
+    assert (first["run"], first["recording"]) == ("out", "out.recording.sqlite")
+    write_files(folder, {"gateway.yaml": CONFIG.replace("sft-demo", "chatml")})
+    write_files(folder, {"hello.yaml": "[Hallo, {finish: stop}]\n"})
+    command(folder, "run", "data.jsonl", "--out", "other.jsonl")
+    found = json.loads(command(folder, "why", "out.jsonl", "other.jsonl", "--json").stdout)
+    assert (found["rows"], found["differing"], found["causes"]) == (3, 3, {"prompt": {"rows": 3, "score": 0.0}})
+    shown = command(folder, "why", "out.jsonl", "other.jsonl", "--row", "row-1").stdout.decode()
+    assert shown.startswith("  prompt: byte 1, template sft-demo@sha256:")
+    assert "also differs: sampled tokens: character 1 of the answer" in shown
+    assert command(folder, "why", "out.jsonl", "other.jsonl", "--fail-on", "prompt").returncode == 1
+    assert (
+        command(folder, "why", "out.jsonl", "out.jsonl").stdout
+        == b"3 rows in both runs, 0 with another answer or score\n"
+    )
+
+
+def test_a_run_that_goes_on_keeps_its_recorded_rows(folder: Path) -> None:
+    write_rows(folder, 3)
+    command(folder, *RUN)
+    command(folder, *RUN)  # renders the first row again, which is recorded too
+    found = json.loads(command(folder, "report", "out.recording.sqlite", "--json").stdout)
+    assert (found["rows"], found["classes"]["whole"]) == (3, 3)
+    recorded = command(folder, "recordings", "--file", "out.recording.sqlite", "--run", "out", "--json").stdout
+    calls = [json.loads(line) for line in recorded.splitlines()]
+    assert sorted({call["row"] for call in calls if call["endpoint"] == "chat"}) == ["row-0", "row-1", "row-2"]
+
+
+def test_a_difference_is_explained_by_facts_that_are_read_for_this_row_only(folder: Path) -> None:
+    write_rows(folder, 3)
+    command(folder, *RUN)
+    write_files(folder, {"hello.yaml": "[Hello, ' you', {finish: stop}]\n"})
+    command(folder, "run", "data.jsonl", "--out", "other.jsonl")
+    for runs in (("out.jsonl", "other.jsonl"), ("out.recording.sqlite", "other.recording.sqlite")):
+        found = json.loads(command(folder, "why", *runs, "--json").stdout)
+        assert (found["rows"], len(found["found"])) == (3, 3)
+        assert "character 5 of the answer" in found["found"][0]["differences"]["sampled tokens"]
+
+
+def test_the_recording_of_an_earlier_run_explains_no_other_run(folder: Path) -> None:
+    write_rows(folder, 2)
+    command(folder, *RUN)
+    command(folder, "run", "data.jsonl", "--out", "other.jsonl")
+    for name in ("out.jsonl", "out.manifest.json"):
+        (folder / name).unlink()
+    write_files(folder, {"hello.yaml": "[Hello, ' you', {finish: stop}]\n"})
+    command(folder, *RUN, "--no-recording", "--param", "max_tokens=7")
+    found = json.loads(command(folder, "why", "other.jsonl", "out.jsonl", "--json").stdout)["found"]
+    assert [one["recorded"] for one in found] == [False, False]
+    assert "max_tokens" in found[0]["differences"]["parameters"]  # from the manifest
+    lines = command(folder, "why", "other.jsonl", "out.jsonl").stdout
+    assert b"2 of these rows are not recorded in both runs" in lines
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a text"])
+def test_a_run_that_cannot_be_recorded_is_refused_before_its_first_row(kind: str, folder: Path) -> None:
+    write_rows(folder, 1)
+    path = folder / "out.recording.sqlite"
+    path.mkdir() if kind == "a folder" else path.write_text("no database\n" * 100)
+    ended = command(folder, *RUN)
+    reason = "Is a directory" if kind == "a folder" else "file is not a database"
+    assert (ended.returncode, ended.stderr.decode()) == (
+        2,
+        f"error: out.recording.sqlite: the run cannot be recorded in this file: {reason}; move it away, or add "
+        "--no-recording\n",
+    )
+    assert not (folder / "out.jsonl").exists()
+    assert b"recording" not in command(folder, *RUN, "--no-recording").stderr
+
+
+def test_calls_that_could_not_be_recorded_are_counted_at_the_end(folder: Path) -> None:
+    write_rows(folder, 3)
+    command(folder, *RUN)
+    (folder / "out.jsonl").unlink()
+    with closing(sqlite3.connect(folder / "out.recording.sqlite")) as database:
+        refused = "BEFORE INSERT ON calls WHEN new.row = 'row-1' BEGIN SELECT RAISE(FAIL, 'no'); END"
+        database.execute(f"CREATE TRIGGER refuse {refused}")
+    ended = command(folder, *RUN)
+    note = "note: out.recording.sqlite lacks 1 call of this run, because writing failed; the log has the cause"
+    assert note in ended.stderr.decode().splitlines()
+
+
+@pytest.mark.parametrize("way", ["--no-recording", "recordings.run"])
+def test_a_run_that_must_not_be_recorded_is_not(way: str, folder: Path) -> None:
+    if way == "recordings.run":
+        write_files(folder, {"gateway.yaml": f"recordings: {{run: off}}\n{CONFIG}"})
+    write_rows(folder, 1)
+    ended = command(folder, *RUN, *([way] if way.startswith("-") else []))
+    assert (ended.returncode, b"run_not_recorded" in ended.stderr) == (0, False)
+    assert not list(folder.glob("*.sqlite"))
+    assert manifest(folder)["runs"][0] | {"run": None, "recording": None} == manifest(folder)["runs"][0]
+
+
+DEMO = f"""\
+recordings: {{run: off}}
+models:
+  demo: {{template: sft-demo, policy: eval, targets: [{{speaks: embedded, path: "{ROOT / "demo/model"}"}}]}}
+  talk: {{template: sft-demo, targets: [{{speaks: scripted, script: hello.yaml}}]}}
+"""
+
+
+def test_evidence_is_in_the_output_and_part_of_the_runs_identity(folder: Path) -> None:
+    write_files(folder, {"gateway.yaml": DEMO, "policies/eval.yaml": "params: {default: {temperature: 0}}\n"})
+    (folder / "data.jsonl").write_text(json.dumps({"messages": [{"role": "user", "content": "7"}]}))
+    evidence = (*RUN, "--model", "demo", "--evidence")
+    assert command(folder, *evidence).returncode == 0
+    (choice,) = output(folder)[0]["response"]["body"]["choices"]
+    assert {len(token["top_logprobs"]) for token in choice["logprobs"]["content"]} == {2}
+    assert len(choice["token_ids"]) > 2
+    assert manifest(folder)["identity"]["evidence"] is True
+    refused = command(folder, *RUN, "--model", "demo")
+    assert b"  evidence: true \xe2\x86\x92 null\n" in refused.stderr
+    hot = ("--param", "temperature=2", "--param", "seed=2")
+    ended = command(folder, *evidence[:3], "hot.jsonl", *evidence[4:], *hot)
+    assert ended.returncode == 0, ended.stderr
+    (found,) = json.loads(command(folder, "why", "out.jsonl", "hot.jsonl", "--json").stdout)["found"]
+    assert found["differences"]["parameters"] == "temperature 0 → 2, seed absent → 2"
+    assert found["remark"] in ("near tie", "wide gap")  # from the output files alone
+
+
+def test_evidence_that_cannot_be_had_is_refused_by_name(folder: Path) -> None:
+    write_rows(folder, 1)
+    ended = command(folder, *RUN, "--evidence")
+    assert ended.returncode == 1
+    assert b"upstream_ignored_parameter: the model's server ignored" in ended.stderr
+    ended = command(folder, *RUN, "--evidence", "--infer", "ppl")
+    assert b"--evidence applies only to --infer gen" in ended.stderr
+
+
+def test_a_floor_needs_log_probabilities_of_both_runs(folder: Path) -> None:
+    write_rows(folder, 1)
+    command(folder, *RUN)
+    ended = command(folder, "why", "out.jsonl", "out.jsonl", "--floor", "out.jsonl")
+    assert ended.returncode == 2
+    assert b"have no log probabilities of the same tokens; run both with gateway run --evidence" in ended.stderr
+
+
+WRONG_COMPARISONS = {
+    "an unknown cause": (("--fail-on", "prompts"), "--fail-on prompts: use failed in one run, dataset row, prompt"),
+    "a row that is equal": (("--row", "row-0"), "row row-0: both runs gave the same answer"),
+    "no kept answer": (("--score", "exact"), 'row row-0 has no column "answer"'),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_COMPARISONS)
+def test_a_comparison_that_cannot_be_made_is_refused(case: str, folder: Path) -> None:
+    write_rows(folder, 1)
+    command(folder, *RUN)
+    arguments, message = WRONG_COMPARISONS[case]
+    ended = command(folder, "why", "out.jsonl", "out.jsonl", *arguments)
+    assert ended.returncode == 2
+    assert message in ended.stderr.decode()

@@ -407,8 +407,8 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     ]
 
 
-VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "import", "templates", "models",
-         "keys", "status", "schema", "docs")  # fmt: skip
+VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "report", "why", "recordings",
+         "import", "templates", "models", "keys", "status", "schema", "docs")  # fmt: skip
 
 
 def test_help_names_every_verb(folder: Path) -> None:
@@ -435,9 +435,10 @@ def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[s
 
 @pytest.mark.parametrize("word", ["--version", "version"])
 def test_the_version_is_the_packages(folder: Path, word: str) -> None:
-    from gateway.version import VERSION
+    from gateway.version import BUILD, VERSION
 
-    expect(command(folder, word), 0, f"gateway {VERSION}\n".encode(), b"")
+    assert BUILD in ("pure", "compiled")
+    expect(command(folder, word), 0, f"gateway {VERSION} ({BUILD})\n".encode(), b"")
 
 
 @pytest.mark.parametrize("words", [(), ("render",)])

@@ -6,6 +6,7 @@ lines, and ``…`` inside a line for any text. The output of a command is standa
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -184,6 +185,8 @@ NOT_RUN: dict[str, str] = {
     "scripts/conformance": "tests/conformance runs the same cases",
     "gateway serve": "serves until it is stopped; tests/journeys runs it",
     "gateway demo": "serves until it is stopped; tests/cli/test_first_verbs.py and tests/deploy/test_wheel.py run it",
+    "gateway why monday.sqlite": "needs recordings of a harness; tests/harnesses/explain makes them",
+    "gateway recordings": "needs recordings; tests/cli/test_recordings.py runs it",
     "gateway ask": "shows times; tests/cli/test_first_verbs.py runs it",
     'echo "1+1=?" | gateway ask': "needs the gateway of the example before it; tests/cli/test_first_verbs.py runs it",
     "gateway init": "asks an engine; tests/cli/test_first_verbs.py runs it",
@@ -215,7 +218,18 @@ def reason_not_to_run(example: Example) -> str | None:
     return next((reason for start, reason in NOT_RUN.items() if example.command.startswith(start)), None)
 
 
+def _sums() -> str:
+    """Twenty sums with their answers, as rows of ``gateway run``."""
+    pairs = [(37 * number % 90 + 10, 26 * number % 90 + 10) for number in range(1, 21)]
+    questions = [[{"role": "user", "content": f"{a}+{b}=?"}] for a, b in pairs]
+    return "".join([
+        json.dumps({"custom_id": f"sum-{at}", "messages": messages, "answer": str(a + b)}) + "\n"
+        for at, ((a, b), messages) in enumerate(zip(pairs, questions, strict=True), 1)
+    ])  # fmt: skip
+
+
 FILES_OF_PAGE = {
+    "docs/why.md": {"sums.jsonl": _sums()},
     "docs/operations.md": {
         "gateway.yaml": f"keys: {{file: keys.yaml}}\n{ONE_MODEL}",
         "keys.yaml": f'laptop: {{sha256: "{"0" * 64}"}}\n',

@@ -10,8 +10,8 @@ from typing import Any
 from click import style
 
 from gateway.cli.comparing.comparison import Comparison
-from gateway.cli.terminal import color_difference, diff_lines, escape, escape_line, format_table
-from gateway.core.words import counted
+from gateway.cli.terminal import color_difference, diff_lines, escape_line, format_table
+from gateway.core.words import counted, escape
 from gateway.parity.causes import CAUSES
 from gateway.parity.compare import DIFFERENT, EQUAL, CaseResult, Verdict
 

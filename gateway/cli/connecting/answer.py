@@ -89,12 +89,12 @@ async def _read(
 ) -> StreamedAnswer:
     answer, events = StreamedAnswer(dict(http.headers())), SseParser()
     while piece := await http.read():
-        for event in events.feed(piece):
-            if event.data == b"[DONE]":
+        for _, data in events.feed(piece):
+            if data == b"[DONE]":
                 continue
-            chunk = orjson.loads(event.data)
+            chunk = orjson.loads(data)
             if "error" in chunk:
-                raise CommandError(_error(event.data), FAILED)
+                raise CommandError(_error(data), FAILED)
             answer.usage = chunk.get("usage") or answer.usage
             for choice in chunk["choices"]:
                 delta = choice["delta"]

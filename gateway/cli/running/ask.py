@@ -72,7 +72,7 @@ async def ask(gateway: GatewayClient, row: DataRow, limits: RetryLimits) -> tupl
     retries = 0
     while True:
         started = time.monotonic()
-        outcome = await send(gateway, row.url, body)
+        outcome = await send(gateway, row.url, body, row.custom_id)
         seconds = time.monotonic() - started
         if retries == limits.retries or not should_repeat(outcome):
             break
@@ -86,10 +86,10 @@ async def ask(gateway: GatewayClient, row: DataRow, limits: RetryLimits) -> tupl
 Outcome = HttpAnswer | NoAnswer | GatewayUnreachable
 
 
-async def send(gateway: GatewayClient, url: str, body: bytes) -> Outcome:
+async def send(gateway: GatewayClient, url: str, body: bytes, row: str) -> Outcome:
     """Send one request, and return the answer or the error."""
     try:
-        return await gateway.post(url, body)
+        return await gateway.post(url, body, row)
     except (NoAnswer, GatewayUnreachable) as error:
         return error
 

@@ -7,22 +7,31 @@ but without sockets. So no port is opened, and no client key is needed.
 from __future__ import annotations
 
 import asyncio
+import math
+import sqlite3
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
+from gateway.backend.embedded.cache import context_length
 from gateway.backend.http_client.client import HttpClient, json_headers, server_root
 from gateway.backend.openai.upstream_request import read_body
+from gateway.calls.admission.access import ROW_HEADER, RUN_HEADER
 from gateway.calls.admission.admit import body_too_large
-from gateway.config.snapshot import Snapshot
+from gateway.cli.options import CommandError
+from gateway.config.schema.backend_kinds import BACKEND_KINDS
+from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, UpstreamError, UpstreamUnreachable
 from gateway.edge.app import App
 from gateway.edge.http_request import HttpRequest
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
+from gateway.storage.recorder import Recorder
 
 HEADER_PREFIX = "x-gateway-"
 NEEDED = ("x-request-id", "x-should-retry", "retry-after")
@@ -56,8 +65,15 @@ class GatewayClient(ABC):
     """Sends requests to a gateway."""
 
     @abstractmethod
-    async def post(self, path: str, body: bytes) -> HttpAnswer:
-        """POST a JSON body and return the answer. Raises ``NoAnswer`` and ``GatewayUnreachable``."""
+    async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
+        """POST a JSON body and return the answer. Raises ``NoAnswer`` and ``GatewayUnreachable``.
+
+        ``row``: the id of the row, for the recording of a gateway in this process.
+        """
+
+    async def not_written(self) -> int:
+        """Return the number of calls so far that should be in the run's own file of recordings, and are not."""
+        return 0
 
 
 # ---------------------------------------------------------------- in this process
@@ -66,12 +82,22 @@ class GatewayClient(ABC):
 class LocalGateway(GatewayClient):
     """The gateway in this process."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, recorder: Recorder | None, run: str = "") -> None:
+        """``recorder``: writes the recordings of the run. None: the run has no file of its own. ``run``: its name."""
         self._app = app
+        self._recorder = recorder
+        self._run = run
 
-    async def post(self, path: str, body: bytes) -> HttpAnswer:
-        """Pass a request to the application, and return the answer. See ``GatewayClient.post``."""
-        request = LocalRequest(path, body)
+    async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
+        """Pass a request to the application, and return the answer. See ``GatewayClient.post``.
+
+        Waits while too many recordings wait to be written, so that none is dropped.
+        """
+        if self._recorder is not None and self._recorder.is_full:
+            await asyncio.wrap_future(self._recorder.flush())
+        request = LocalRequest(path, body, row)
+        if self._run:
+            request.headers[RUN_HEADER] = self._run.encode()
         await self._app(request)
         if not request.complete:
             raise NoAnswer("no_answer", "the gateway ended the call without an answer")
@@ -81,14 +107,20 @@ class LocalGateway(GatewayClient):
             headers[name] = value
         return HttpAnswer(request.status, headers, b"".join(request.parts))
 
+    async def not_written(self) -> int:
+        """Wait for the recordings. See ``GatewayClient.not_written``."""
+        if self._recorder is None:
+            return 0
+        await asyncio.wrap_future(self._recorder.flush())
+        return self._recorder.not_written
+
 
 class LocalRequest(HttpRequest):
     """One request from this process. The answer is kept instead of sent."""
 
-    __slots__ = ("head", "parts")
-
-    def __init__(self, path: str, body: bytes) -> None:
+    def __init__(self, path: str, body: bytes, row: str) -> None:
         super().__init__("POST", path, {b"host": b"localhost", b"content-type": b"application/json"})
+        self.headers[ROW_HEADER] = row.encode()
         self.buffered_body = body
         self.task = asyncio.current_task()
         self.head = b""
@@ -126,22 +158,68 @@ class LocalSource:
 
     config: Path
     snapshot: Snapshot
+    recording: Path | None = None
+    """The file for the recordings of all calls. None: the policies decide what is recorded."""
+    run: str = ""
+    """The name of the run in recordings. Empty: the calls name no run."""
 
     @asynccontextmanager
     async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
         """Yield a gateway with the configured models, and close the models at the end.
 
+        Raises ``CommandError`` if the file of recordings cannot be written.
         ``concurrency``: the number of concurrent calls. A lower ``max_in_flight`` is raised to this number.
         """
         server = self.snapshot.server
         most = max(server.max_in_flight, concurrency)
         server = replace(server, max_in_flight=most, allowed_hosts=("localhost",))
         runtime = Runtime(ConfigLoader(self.config))
-        await asyncio.to_thread(runtime.open, replace(self.snapshot, server=server, keys=()))
+        snapshot = replace(self.snapshot, server=server, keys=())
+        if self.recording is not None:
+            snapshot = _recorded(snapshot, self.recording)
+        await asyncio.to_thread(runtime.open, snapshot)
         try:
-            yield LocalGateway(App(runtime.state))
+            recorder = None if self.recording is None else runtime.state.stack.recorder
+            if recorder is not None:
+                try:
+                    await asyncio.wrap_future(recorder.open())
+                except (OSError, sqlite3.Error) as error:
+                    raise CommandError(
+                        f"{self.recording}: the run cannot be recorded in this file: "
+                        f"{getattr(error, 'strerror', None) or error}; move it away, or add --no-recording"
+                    ) from None
+            yield LocalGateway(App(runtime.state), recorder, self.run)
         finally:
             await runtime.stop()
+
+
+def replayed(
+    snapshot: Snapshot, names: Collection[str], recording: Path, pace: Literal["none", "recorded"]
+) -> Snapshot:
+    """Return the snapshot with only the named models, and a recording in place of their targets.
+
+    They have no fallback models, because no other target may answer. See ``ReplayBackend``.
+    """
+    models = dict[str, ModelSpec]()
+    for name, model in snapshot.models.items():
+        if name not in names:
+            continue
+        first = model.targets[0]
+        if BACKEND_KINDS[first.speaks].in_process:  # its folder has the tokenizer and the context length
+            length = model.max_model_len or context_length(first)
+            model = replace(model, tokenizer=model.tokenizer or first.path, max_model_len=length)
+        target = replace(first, speaks="replay", file=recording, pace=pace, url="", path=None, script=None, key=None)
+        models[name] = replace(model, targets=(target,), fallback=())
+    return replace(snapshot, models=models)
+
+
+def _recorded(snapshot: Snapshot, path: Path) -> Snapshot:
+    """Return the snapshot with all calls recorded in a file, without a limit of time, size or waiting recordings."""
+    spec = replace(snapshot.recordings, path=path, retention=math.inf, max_size=sys.maxsize, keep_all=True)
+    models = {
+        name: replace(model, policy=replace(model.policy, record="full")) for name, model in snapshot.models.items()
+    }
+    return replace(snapshot, recordings=spec, models=models)
 
 
 # ---------------------------------------------------------------- over HTTP
@@ -150,16 +228,16 @@ class LocalSource:
 class RemoteGateway(GatewayClient):
     """A running gateway, reached over HTTP."""
 
-    def __init__(self, base_url: str, key: str | None, timeout: float) -> None:
-        """Store the address, the client key and the timeout. See ``RemoteSource``."""
+    def __init__(self, base_url: str, key: str | None, timeout: float, run: str) -> None:
+        """Store the address, the client key, the timeout and the name of the run. See ``RemoteSource``."""
         self.base_url = base_url
         self._timeout = timeout
         self._root = server_root(base_url)
-        headers = json_headers(key)
+        headers = json_headers(key) | ({RUN_HEADER.decode(): run} if run else {})
         self.client = HttpClient()
         self._endpoint = cache(lambda path: self.client.endpoint(self._root + path, headers))
 
-    async def post(self, path: str, body: bytes) -> HttpAnswer:
+    async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         """Send a request over HTTP, and return the answer. See ``GatewayClient.post``."""
         try:
             async with asyncio.timeout(self._timeout):
@@ -191,11 +269,13 @@ class RemoteSource:
     """The client key; None if the gateway needs no key."""
     timeout: float
     """The timeout of one request, in seconds."""
+    run: str = ""
+    """The name of the run in recordings. Empty: the calls name no run."""
 
     @asynccontextmanager
     async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
         """Yield a client of the gateway, and close the client's connections at the end. ``concurrency`` is not used."""
-        gateway = RemoteGateway(self.base_url, self.key, self.timeout)
+        gateway = RemoteGateway(self.base_url, self.key, self.timeout, self.run)
         try:
             yield gateway
         finally:

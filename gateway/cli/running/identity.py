@@ -50,6 +50,7 @@ async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, li
         "params": dict(form.params),
         "keep": list(form.keep),
         **({"send": list(form.send)} if form.send else {}),
+        **({"evidence": True} if form.evidence else {}),
         "models": models,
     }
 
@@ -61,7 +62,7 @@ async def _render(
 
     ``required``: whether the model must accept chat requests. If not, a refusal returns only the error's code.
     """
-    line, answered = await ask(gateway, replace(row, url=RENDER, body=body), limits)
+    line, answered = await ask(gateway, replace(row, custom_id="", url=RENDER, body=body), limits)
     value = orjson.loads(line)
     response = value["response"] or {"status_code": 0, "body": value}
     if answered:

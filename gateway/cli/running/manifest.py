@@ -15,6 +15,9 @@ from typing import Any
 
 import orjson
 
+from gateway.analysis.answer_class import class_of, has_unchecked_call
+from gateway.analysis.rows import row_of
+from gateway.analysis.tool_check import ToolChecker
 from gateway.cli.options import CommandError
 from gateway.cli.running.output import complete_lines, is_answered, manifest_path
 from gateway.version import VERSION
@@ -108,14 +111,20 @@ def differences(old: Any, new: Any, place: str = "") -> Iterator[str]:
 
 
 def summarise(lines: Iterator[bytes]) -> dict[str, Any]:
-    """Return the results of a run from its output lines."""
+    """Return the results of a run from its output lines.
+
+    These lines do not have the tools of the requests, so ``bad tool call`` counts only calls of a wrong form.
+    """
     total, tokens, seconds = Counter[str](), Counter[str](), list[float]()
-    by = {name: Counter[str]() for name in ("notices", "statuses", "errors", "finish_reasons")}
+    by = {name: Counter[str]() for name in ("notices", "statuses", "errors", "finish_reasons", "classes")}
     models: dict[str, dict[str, Counter[str]]] = {}
-    first_error = ""
+    first_error, checker = "", ToolChecker()
     for line in lines:
         value = orjson.loads(line)
         provenance, response = value["gateway"], value["response"]
+        row = row_of(value)
+        by["classes"][class_of(row, checker)] += 1
+        total["unchecked_tool_calls"] += has_unchecked_call(row, checker)
         total["rows"] += 1
         total["answered"] += is_answered(value)
         total["attempts"] += provenance.get("attempts", 0)
@@ -141,7 +150,8 @@ def summarise(lines: Iterator[bytes]) -> dict[str, Any]:
         "rows": total["rows"], "answered": total["answered"], "failed": total["rows"] - total["answered"],
         "attempts": total["attempts"], "retries": total["retries"],
         "models": models, **{name: dict(counter.most_common()) for name, counter in by.items()},
-        "first_error": first_error, "tokens": dict(tokens), "latency_seconds": quantiles(seconds),
+        "unchecked_tool_calls": total["unchecked_tool_calls"], "first_error": first_error, "tokens": dict(tokens),
+        "latency_seconds": quantiles(seconds),
     }  # fmt: skip
 
 

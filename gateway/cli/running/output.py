@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -19,11 +20,15 @@ from gateway.cli.options import CommandError
 
 
 class OutputFile:
-    """The output file, opened for appending and locked against a second run; a context manager that closes it."""
+    """The output file, opened for appending and locked against a second run; a context manager that closes it.
+
+    A new file is removed if the run is refused before its manifest is written.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open or create the file, and read it. Raises ``CommandError`` if the file cannot be used."""
         self.path = path
+        self._created = not path.exists()
         self._replaced: list[BinaryIO] = []
         """Files that ``drop_failed`` has replaced. They stay open to keep the locks of this run."""
         try:
@@ -43,6 +48,8 @@ class OutputFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._created and error is not None and not manifest_path(self.path).exists():
+            self.path.unlink(missing_ok=True)
         for file in (self._file, *self._replaced):
             file.close()
 
@@ -101,6 +108,19 @@ class OutputFile:
 def manifest_path(output: Path) -> Path:
     """Return the path of an output file's manifest: ``a.manifest.json`` for ``a.jsonl``."""
     return output.with_name(f"{output.name.removesuffix('.jsonl')}.manifest.json")
+
+
+def recording_path(output: Path) -> Path:
+    """Return the path of the recordings of a run: ``a.recording.sqlite`` for ``a.jsonl``."""
+    return output.with_name(f"{output.name.removesuffix('.jsonl')}.recording.sqlite")
+
+
+def run_name(output: Path) -> str:
+    """Return the name of a run in recordings: ``a`` for ``a.jsonl``, with ``-`` in place of characters such as spaces.
+
+    See ``RUN_NAME``.
+    """
+    return re.sub("[^A-Za-z0-9._-]", "-", output.name.removesuffix(".jsonl"))[:64] or "run"
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:

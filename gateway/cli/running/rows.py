@@ -14,9 +14,13 @@ from typing import Any, BinaryIO, get_args
 
 import orjson
 
+from gateway.analysis.rows import RunAnswer, RunRow
+from gateway.analysis.scores import RowScore
 from gateway.backend.engines import ENGINES
+from gateway.calls.admission.access import MAX_ROW, is_row_id
 from gateway.cli.options import CommandError
 from gateway.core.dialogue import EMPTY_MAPPING
+from gateway.core.errors import InvalidValue
 from gateway.core.words import counted, printable, quoted, suggest
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.policy.admit.media import FIELDS, PARTS
@@ -73,6 +77,11 @@ def _objects(place: str, items: object) -> list[tuple[str, dict[str, Any]]]:
 
 CHAT_PATH, COMPLETIONS_PATH, LOGLIKELIHOOD_PATH = "/v1/chat/completions", "/v1/completions", "/v1/loglikelihood"
 
+EVIDENCE: Mapping[str, Mapping[str, Any]] = {
+    CHAT_PATH: {"logprobs": True, "top_logprobs": 2, "return_token_ids": True},
+    COMPLETIONS_PATH: {"logprobs": 2, "return_token_ids": True},
+}
+"""URL → the fields that ask for the two likeliest tokens at each place of the answer, and for all token ids."""
 BATCH_KEYS = {"custom_id", "method", "url", "body"}
 """The keys of a line of OpenAI's batch files."""
 MOST_PROBLEMS = 10
@@ -118,17 +127,21 @@ class RowForm:
     """Columns that are copied to the output line. If the line is a request, the columns are not sent."""
     send: tuple[str, ...] = ()
     """Columns, and keys in messages, that are sent although no request has such a field."""
+    evidence: bool = False
+    """Whether every request asks for log probabilities and token ids (``EVIDENCE``)."""
 
     def row(self, number: int, value: dict[str, Any]) -> DataRow:
         """Return line ``number`` as a request. Raises ``RowProblem``."""
         custom_id = value.get("custom_id", f"line-{number}")
-        if not isinstance(custom_id, str) or not custom_id:
-            raise RowProblem("custom_id must be a text that is not empty")
+        if not isinstance(custom_id, str) or not custom_id or not is_row_id(custom_id):
+            raise RowProblem(f"custom_id must be a text of 1 to {MAX_ROW} printable characters")
         columns = self.columns(value)
         kept = {name: columns[name] for name in self.keep if name in columns}
         url, body = BY_INFERENCE[self.infer](self, value)
         self._check_fields(url, body)
         body = self._with_params(body)
+        if self.evidence:
+            body = _with_evidence(url, body)
         if self.model is not None and body.setdefault("model", self.model) != self.model:
             raise RowProblem(f"the line names another model than --model {self.model}; remove one of them")
         if not isinstance(body.get("model"), str):
@@ -171,6 +184,15 @@ class RowForm:
             raise RowProblem(f"--param {min(clash)} is a field that --prompt or --infer sets; remove this --param")
         extension = {**given, **own}
         return {**self.params, **body, **({"gateway": extension} if extension else {})}
+
+
+def _with_evidence(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the request with the fields of ``EVIDENCE``. Raises ``RowProblem`` if they cannot be added."""
+    if url not in EVIDENCE:
+        raise RowProblem(f"--evidence applies only to {' and '.join(EVIDENCE)}, not to {url}; remove the line")
+    if clash := EVIDENCE[url].keys() & body.keys():
+        raise RowProblem(f'--evidence sets "{min(clash)}", but the line or a --param sets it too; remove one of them')
+    return {**body, **EVIDENCE[url]}
 
 
 def _advice(name: str, url: str) -> str:
@@ -269,8 +291,11 @@ class DataSurvey:
     """(URL, model) → the first row with this URL and model."""
 
 
-def survey(path: Path, form: RowForm) -> DataSurvey:
-    """Read and check a whole data file. Raises ``CommandError`` with the problems found."""
+def survey(path: Path, form: RowForm, score: RowScore | None = None) -> DataSurvey:
+    """Read and check a whole data file. Raises ``CommandError`` with the problems found.
+
+    ``score``: scores the rows after the run. A row whose kept columns it cannot use is a problem.
+    """
     digest, lines, first = hashlib.sha256(), dict[str, int](), dict[tuple[str, str], DataRow]()
     problems: list[str] = []
     columns: set[str] = set()
@@ -284,10 +309,12 @@ def survey(path: Path, form: RowForm) -> DataSurvey:
                     continue
                 columns.update(form.columns(value))
                 row = form.row(number, value)
+                if score is not None:
+                    score(RunRow(row.custom_id, "", answers=(RunAnswer(),), columns=row.kept))
                 inner.update([name for _, name in unknown_in_messages(row.body)])
                 if row.custom_id in lines:
                     raise RowProblem(f'line {lines[row.custom_id]} also has custom_id "{row.custom_id}"; change one')
-            except RowProblem as problem:
+            except (RowProblem, InvalidValue) as problem:
                 problems.append(f"{path}:{number}: {problem}")
                 continue
             lines[row.custom_id] = number

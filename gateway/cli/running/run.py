@@ -10,11 +10,13 @@ Exit code 0: every row has an answer. 1: some rows failed, or the run ended earl
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -30,7 +32,7 @@ from gateway.cli.options import (
     verb,
 )
 from gateway.cli.terminal import progress
-from gateway.core.words import printable
+from gateway.core.words import counted, printable
 
 if TYPE_CHECKING:
     from gateway.cli.running.gateways import GatewaySource
@@ -42,6 +44,8 @@ EXAMPLES = """Examples:
   gateway run batch.jsonl --out answers.jsonl --base-url http://127.0.0.1:8000/v1
   gateway run questions.jsonl --model demo --keep answer --param max_tokens=8 --out answers.jsonl
   gateway run questions.jsonl --model demo --out answers.jsonl --retry-failed
+  gateway run questions.jsonl --model demo --out again.jsonl --replay answers.recording.sqlite
+  gateway run questions.jsonl --model demo --keep answer --score exact --out answers.jsonl
 
 Rows, one JSON object on each line:
   {"messages": [{"role": "user", "content": "1+1=?"}]}
@@ -75,6 +79,13 @@ class RunOptions:
     """Seconds for one request to ``base_url``."""
     retry_failed: bool
     allow_changes: bool
+    recording: bool
+    replay: Path | None
+    """The recording that answers in place of the models' targets."""
+    pace: Literal["none", "recorded"] | None
+    score: str | None
+    answer: str
+    evidence: bool
 
 
 @verb(__doc__, EXAMPLES)
@@ -113,11 +124,25 @@ class RunOptions:
 @click.option("--retry-failed", is_flag=True, help="send again the rows that failed in earlier runs")
 @click.option("--allow-changes", is_flag=True,
               help="keep the rows of an earlier run, even if data, prompt, model or fields have changed")  # fmt: skip
+@click.option("--recording/--no-recording", default=True,
+              help="record the calls of a gateway in this process, in a file beside the output; "
+              "name the run to another gateway, which records it if its policies say so")  # fmt: skip
+@click.option("--replay", type=FILE_PATH, metavar="FILE",
+              help="answer from a recording of an earlier run, in place of the models' targets")  # fmt: skip
+@click.option("--pace", type=click.Choice(["none", "recorded"]), show_default="none",
+              help="how fast --replay answers: at once, or after the recorded times")  # fmt: skip
+@click.option("--score", metavar="exact|contains|choice|regex:PATTERN",
+              help="print the report of the run at its end, with this score: see gateway report")  # fmt: skip
+@click.option("--answer", metavar="COLUMN", default="answer",
+              help="the kept column with the expected text, for --score")  # fmt: skip
+@click.option("--evidence", is_flag=True,
+              help="ask for the two likeliest tokens at each place, and for token ids, for gateway why")  # fmt: skip
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> int:
     """Send all rows that are not in the output yet, and print a summary on standard error."""
     import uvloop
 
+    from gateway.cli.reporting.report import print_report, row_score
     from gateway.cli.running.output import OutputFile
     from gateway.cli.running.rows import RowForm, read_examples, survey
 
@@ -130,6 +155,16 @@ def command(context: click.Context, /, **options: Any) -> int:
         raise CommandError("--examples applies only to a dataset prompt; add --prompt, or remove --examples")
     if chosen.send and chosen.prompt is not None:
         raise CommandError("--send does not apply to --prompt, which has all columns as variables; remove --send")
+    if chosen.score is None and _is_given(context, "answer"):
+        raise CommandError("--answer applies only to --score; add --score, or remove --answer")
+    score = row_score(chosen.score, chosen.answer, None)
+    if chosen.score is not None and chosen.answer not in chosen.keep:
+        raise CommandError(
+            f"--score compares with the column {chosen.answer}; add --keep {chosen.answer}, "
+            "or name another kept column with --answer"
+        )
+    if chosen.evidence and chosen.infer != "gen":
+        raise CommandError("--evidence applies only to --infer gen; remove one of them")
     form = RowForm(
         model=chosen.model,
         prompt=chosen.prompt,
@@ -139,10 +174,14 @@ def command(context: click.Context, /, **options: Any) -> int:
         params=dict(chosen.param),
         keep=chosen.keep,
         send=chosen.send,
+        evidence=chosen.evidence,
     )
-    found = survey(chosen.data, form)
+    found = survey(chosen.data, form, score)
     with OutputFile(chosen.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(chosen, form, found, output))
+        code = runner.run(_run(chosen, form, found, output))
+    if chosen.score is not None:
+        print_report(str(chosen.out), chosen.config, chosen.score, chosen.answer)
+    return code
 
 
 async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: OutputFile) -> int:
@@ -150,15 +189,18 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
     from gateway.cli.running.gateways import GatewayUnreachable
     from gateway.cli.running.identity import identity
     from gateway.cli.running.manifest import Manifest
+    from gateway.cli.running.output import recording_path
     from gateway.cli.running.ray_data import ask_with_ray
     from gateway.cli.running.rows import read_rows
 
     limits = RetryLimits(retries=options.retries)
-    source = _source(options)
+    source = _source(options, {model for _, model in found.first})
     try:
         async with source.open(options.concurrency) as gateway:
             described = await identity(gateway, found, form, limits)
-            manifest = Manifest(options.out, described, {"gateway": options.base_url or str(options.config)})
+            if options.replay is not None:
+                described["replay"] = await asyncio.to_thread(_name_and_hash, options.replay)
+            manifest = Manifest(options.out, described, _facts(options, source))
             manifest.begin(len(output.done), allow_changes=options.allow_changes)
             if options.retry_failed:
                 output.drop_failed()
@@ -183,7 +225,10 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
                 seconds = time.monotonic() - started
                 output.sync()
                 results = manifest.end(seconds, complete=complete)
-                _report(options.out, results, 0 if complete else found.rows - results["rows"])
+                _report(options.out, results, 0 if complete else found.rows - results["rows"], source)
+                if lost := await gateway.not_written():
+                    print_note(f"{recording_path(options.out)} lacks {counted(lost, 'call')} of this run, because "
+                               "writing failed; the log has the cause")  # fmt: skip
     except GatewayUnreachable as error:
         raise CommandError(str(error), 1) from None
     except OSError as error:
@@ -195,30 +240,83 @@ def _count_failed(failed: int | None) -> str | None:
     return f"{failed} failed" if failed else None
 
 
-def _source(options: RunOptions) -> GatewaySource:
-    from gateway.cli.running.gateways import LocalSource, RemoteSource
+def _source(options: RunOptions, models: Collection[str]) -> GatewaySource:
+    """Return the gateway of the run. ``models``: the models that the rows name."""
+    from gateway.cli.running.gateways import LocalSource, RemoteSource, replayed
+    from gateway.cli.running.output import recording_path, run_name
 
+    if options.pace is not None and options.replay is None:
+        raise CommandError("--pace applies only to --replay; add this option, or remove --pace")
+    if options.replay is not None and not options.replay.exists():
+        raise CommandError(f"{options.replay}: no such file; give the recording of an earlier run")
+    name = run_name(options.out) if options.recording else ""
     if options.base_url is None:
         if options.key is not None:
             raise CommandError("--key applies only to --base-url; a gateway in this process needs no key")
-        return LocalSource(options.config, load_snapshot(options.config))
+        snapshot = load_snapshot(options.config)
+        if options.replay is not None:
+            snapshot = replayed(snapshot, models, options.replay, options.pace or "none")
+        if snapshot.recordings.run == "off":
+            name = ""
+        path = recording_path(options.out) if name and options.engine == "local" else None
+        written = path or snapshot.recordings.path
+        if options.replay is not None and written is not None and written.resolve() == options.replay.resolve():
+            raise CommandError(
+                f"--replay {options.replay}: this run would write its own calls to the same file; "
+                f"choose another {'--out' if path else 'recordings.path'}"
+            )
+        return LocalSource(options.config, snapshot, path, name)
+    if options.replay is not None:
+        raise CommandError("--replay and --base-url cannot be used together; remove one of them")
     if not options.base_url.startswith(("http://", "https://")):
         raise CommandError(f"--base-url {options.base_url}: give an address such as http://127.0.0.1:8000/v1")
-    return RemoteSource(options.base_url, read_key(options.key), options.timeout)
+    return RemoteSource(options.base_url, read_key(options.key), options.timeout, name)
 
 
-def _report(out: Path, results: dict[str, Any], missing: int) -> None:
+def _name_and_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"{path.name}@sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _facts(options: RunOptions, source: GatewaySource) -> dict[str, Any]:
+    """Return what the manifest says about this run and may change: its gateway, and where it is recorded."""
+    path = _recording(source)
+    return {
+        "gateway": options.base_url or str(options.config),
+        "run": source.run or None,
+        "recording": None if path is None else path.name,
+    }
+
+
+def _recording(source: GatewaySource) -> Path | None:
+    """Return the run's own file of recordings. None: this run has none."""
+    from gateway.cli.running.gateways import LocalSource
+
+    return source.recording if isinstance(source, LocalSource) else None
+
+
+def _report(out: Path, results: dict[str, Any], missing: int, source: GatewaySource) -> None:
     """Print the result of the run on standard error. ``missing``: the number of rows that were not sent."""
     from gateway.cli.running.output import manifest_path
 
+    recorded = f", {path}" if (path := _recording(source)) else ""
     left = f", {missing} not asked yet" if missing else ""
     print(f"{results['answered']} of {results['rows'] + missing} rows answered, {results['failed']} failed{left}: "
-          f"{out}, {manifest_path(out)}", file=sys.stderr)  # fmt: skip
+          f"{out}, {manifest_path(out)}{recorded}", file=sys.stderr)  # fmt: skip
+    if results["classes"].keys() - {"whole", "failed"}:
+        print(f"answers: {_counts(results['classes'])}; gateway report {out} shows them by model", file=sys.stderr)
+    if number := results["unchecked_tool_calls"]:
+        print(f"tool calls: those of {counted(number, 'row')} were checked only for their form; gateway report {out} "
+              "compares them with the tools of the requests, where these are recorded", file=sys.stderr)  # fmt: skip
     if results["notices"]:
         print(f"notices: {_counts(results['notices'])}", file=sys.stderr)
     if results["errors"]:
         print(f"errors: {_counts(results['errors'])}; {out} contains the error of each failed row\n"
               f"the first error is {printable(results['first_error'])}", file=sys.stderr)  # fmt: skip
+    if number := results["notices"].get("run_not_recorded"):
+        print_note(f"the gateway has not recorded {counted(number, 'row')} of the run {source.run}, so gateway report "
+                   f"and gateway why have only what {out} contains: no prompts, parameters, tools or events. Its "
+                   "notices name what to change")  # fmt: skip
     for name, model in results["models"].items():
         for kind in ("templates", "dataset_prompts"):
             if len(model[kind].keys() - {"none"}) > 1:

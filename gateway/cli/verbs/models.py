@@ -28,7 +28,7 @@ def command(config: Path, as_json: bool) -> int:
             "policy": model.policy.name,
             "target": target.label,
             "speaks": target.speaks,
-            "where": target.url or str(target.file or target.model),
+            "where": target.url or str(target.local_path or target.model),
         }
         for model in load_snapshot(config).models.values()
         for target in model.targets

@@ -27,7 +27,7 @@ class ScriptedGateway(GatewayClient):
         self.posts: list[tuple[str, bytes]] = []
         self.running = self.most = 0
 
-    async def post(self, path: str, body: bytes) -> HttpAnswer:
+    async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         self.posts.append((path, body))
         self.running += 1
         self.most = max(self.most, self.running)

@@ -42,6 +42,8 @@ def test_the_results_are_counted_from_the_output() -> None:
         "errors": {"upstream_error": 1, "no_code": 1, "timeout": 1},
         "first_error": "a: upstream_error: ",
         "finish_reasons": {"stop": 2},
+        "classes": {"failed": 3, "empty": 2},
+        "unchecked_tool_calls": 0,
         "tokens": {"prompt_tokens": 6, "completion_tokens": 4},
         "latency_seconds": {"p50": 0.5, "p90": 1.5, "p99": 1.5, "max": 1.5},
     }  # fmt: skip

@@ -76,6 +76,14 @@ ROWS: dict[str, tuple[RowForm, dict[str, Any], str, dict[str, Any]]] = {
         {"seed": 2, "max_tokens": 8, "gateway": {"explain": True, "turns": {"mode": "every"}}, "messages": ASK,
          "model": "m"},
     ),
+    "evidence of a chat": (
+        RowForm(model="m", evidence=True), {"messages": ASK}, "/v1/chat/completions",
+        {"messages": ASK, "model": "m", "logprobs": True, "top_logprobs": 2, "return_token_ids": True},
+    ),
+    "evidence of a text": (
+        RowForm(model="m", evidence=True), {"prompt": "1+1="}, "/v1/completions",
+        {"prompt": "1+1=", "model": "m", "logprobs": 2, "return_token_ids": True},
+    ),
     "columns that are not sent": (RowForm(model="m", keep=("answer",)), {"messages": ASK, "answer": "2"},
                                   "/v1/chat/completions", {"messages": ASK, "model": "m"}),
     "a kept column called url": (RowForm(model="m", keep=("url",)), {"messages": ASK, "url": "http://x"},
@@ -166,6 +174,14 @@ REFUSED: dict[str, tuple[RowForm, Any, str]] = {
     ),
     "turns of its own": (
         RowForm(model="m", infer="multiturn"), {"gateway": {"turns": {"mode": "last"}}}, "sets gateway.turns, but",
+    ),
+    "evidence of embeddings": (
+        RowForm(evidence=True), {"url": "/v1/embeddings", "body": {"model": "e", "input": "hi"}},
+        "--evidence applies only to /v1/chat/completions and /v1/completions, not to /v1/embeddings",
+    ),
+    "evidence and a field of its own": (
+        RowForm(model="m", evidence=True), {"messages": ASK, "logprobs": False},
+        '--evidence sets "logprobs", but the line or a --param sets it too',
     ),
     "options that are a text": (RowForm(infer="multiturn"), {"gateway": "x"}, '"gateway" must be an object'),
 }  # fmt: skip

@@ -1,0 +1,89 @@
+"""The rows of a run that the command line names: by a file, or by its name in the configured recordings."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
+from pathlib import Path
+
+from gateway.analysis.recordings import NO_ANSWER, RecordingFile, is_recording, read_recording, with_recording
+from gateway.analysis.rows import RunRow, read_output, with_manifest
+from gateway.cli.options import CommandError, load_snapshot, print_note
+from gateway.cli.running.output import manifest_path, recording_path
+from gateway.core.errors import InvalidValue
+from gateway.core.words import counted
+
+
+@contextmanager
+def reading() -> Iterator[ExitStack]:
+    """Keep the files of runs open, and replace errors in them by a ``CommandError``."""
+    try:
+        with ExitStack() as files:
+            yield files
+    except InvalidValue as error:
+        raise CommandError(error.message) from None
+    except sqlite3.Error as error:
+        raise CommandError(f"the recordings cannot be read: {error}") from None
+    except BrokenPipeError:  # ``gateway recordings | head``: ``gateway.cli`` ends the process quietly
+        raise
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+
+
+def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
+    """Return an iterator over the rows of a run. Raises ``CommandError`` if there is no such run.
+
+    ``files``: closes the run's recording. ``run``: an output file of ``gateway run``, a file of recordings, or the name
+    of a run in the recordings of the configuration ``config``.
+    """
+
+    def opened(path: Path) -> RecordingFile:
+        file = files.enter_context(closing(RecordingFile(path)))
+        files.callback(_note_left_out, file)
+        return file
+
+    path = Path(run)
+    if path.exists():
+        if is_recording(path):
+            return read_recording(opened(path))
+        recorded, manifest = recording_path(path), manifest_path(path)
+        rows = with_manifest(read_output(path), manifest) if manifest.exists() else read_output(path)
+        return with_recording(rows, opened(recorded)) if recorded.exists() else rows
+    rows = read_recording(opened(recordings_path(config, f"{run}: no such file")), run)
+    first = next(rows, None)
+    if first is None:
+        raise CommandError(f"{run}: no such file, and no run of this name in the recordings")
+    return chain([first], rows)
+
+
+def run_recording(run: str, config: Path) -> Path:
+    """Return the file with the recordings of a run. Raises ``CommandError`` if the run is not recorded."""
+    path = Path(run)
+    if not path.exists():
+        return recordings_path(config)
+    if is_recording(path):
+        return path
+    if not recording_path(path).exists():
+        raise CommandError(f"{run} has no recording ({recording_path(path)}), so its requests cannot be sent again")
+    return recording_path(path)
+
+
+def recordings_path(config: Path, problem: str = "") -> Path:
+    """Return the file of recordings of a configuration. Raises ``CommandError``, which begins with ``problem``."""
+    begin = f"{problem}, and " if problem else ""
+    if not config.exists():
+        raise CommandError(f"{begin}{config} does not exist; give the configuration with --config")
+    path = load_snapshot(config).recordings.path
+    if path is None:
+        raise CommandError(f"{begin}{config} has no recordings.path")
+    if not path.exists():
+        raise CommandError(f"{begin}{path} does not exist: no call is recorded yet")
+    return path
+
+
+def _note_left_out(file: RecordingFile) -> None:
+    if file.left_out:
+        verb = "is" if file.left_out == 1 else "are"
+        print_note(f"{counted(file.left_out, 'call')} of {file.path} {verb} left out: {NO_ANSWER}")
