@@ -25,14 +25,16 @@ FLOORS = (
     ("policy.access", "policy.markers", "policy.admit", "policy.deliver"),
     ("calls",),
     ("edge", "assembly"),
-    ("server", "importer", "parity", "analysis"),
+    ("importer", "parity", "analysis"),
+    ("viewer",),
+    ("server",),
     ("cli", "asgi"),
 )
 
 LAZY: dict[str, tuple[str, ...]] = {
     # library: the only places that import it
     "litellm": ("backend/litellm/",),
-    "jinja2": ("template/huggingface/",),
+    "jinja2": ("template/huggingface/", "viewer/templating.py"),
     "numpy": ("backend/embedded/llama.py", "backend/embedded/model_folder.py", "backend/embedded/sampling.py"),
     "transformers": ("template/huggingface/transformers_reference.py",),
     "tokenizers": ("backend/embedded/", "backend/tokenizer.py"),
@@ -182,11 +184,11 @@ def test_a_docstring_that_lists_a_folder_lists_all_of_it() -> None:
         assert not listed or listed == entries, f"{path.relative_to(ROOT)} does not list {sorted(entries - listed)}"
 
 
-def test_a_folder_has_at_most_fourteen_entries_and_the_top_nineteen() -> None:
+def test_a_folder_has_at_most_fourteen_entries_and_the_top_twenty() -> None:
     for folder in {path.parent for path in files()}:
         names = [path.name for path in folder.iterdir() if path.suffix != ".so" and not path.name.startswith("__")]
         entries = [name for name in names if name != "py.typed"]
-        assert len(entries) <= (19 if folder.name == "gateway" else 14), (
+        assert len(entries) <= (20 if folder.name == "gateway" else 14), (
             f"{folder.relative_to(ROOT)} has {len(entries)} entries: {sorted(entries)}"
         )
 
@@ -216,7 +218,7 @@ def test_the_picture_in_the_readme_shows_these_floors() -> None:
     assert drawn == shown
 
 
-PICTURE = re.compile(r"^ *│ *(\d) +((?:[a-z/]+(?: +· +)?)+) *│", re.MULTILINE)
+PICTURE = re.compile(r"^ *│ *(\d+) +((?:[a-z/]+(?: +· +)?)+) *│", re.MULTILINE)
 
 
 def test_the_code_names_no_model() -> None:

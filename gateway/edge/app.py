@@ -35,6 +35,8 @@ OTHER = "other"
 """The value of the label ``endpoint`` for a refused request whose path is not in ``ENDPOINTS``."""
 TOKENIZER_PATHS = ("/tokenize", "/detokenize", "/tokenizer_info")
 """The paths that vLLM has outside ``/v1``."""
+VIEWER_PATH = "/viewer"
+"""The path of the viewer, and of all its pages below. A model may have this name: ``/viewer/v1/…`` is its path."""
 RUN_PATH = "/run/"
 """The beginning of the paths that name a run. No model has such a name."""
 OTHER_APIS = {"/v1/messages": "Anthropic", "/api/chat": "Ollama", "/api/generate": "Ollama"}
@@ -48,10 +50,14 @@ Routes = Mapping[str, tuple[str, Handler]]
 class App:
     """Calls the handler for the path of each request. Our own HTTP server and the ASGI adapter call the ``App``."""
 
-    def __init__(self, state: GatewayState, *, admin: bool = False) -> None:
-        """``admin``: True for the second listener, which serves only metrics, status and health."""
+    def __init__(self, state: GatewayState, *, admin: bool = False, viewer: Handler | None = None) -> None:
+        """``admin``: True for the second listener, which serves only metrics, status and health.
+
+        ``viewer``: answers the requests of the pages below ``/viewer``; None: there are no such pages.
+        """
         server = state.stack.snapshot.server
         self._state = state
+        self._viewer = viewer
         self._host_guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
         admin_routes = {**Health(state).routes, **Monitoring(state, keyed=False).routes}
         self.routes: Routes = {**(admin_routes if admin else _public_routes(state)), **ICON_ROUTES}
@@ -110,7 +116,7 @@ class App:
         """
         if request.path.startswith(RUN_PATH):
             _take_run(request)
-        row = self._route(request.path)
+        row = self._route(request.path) or self._viewer_route(request)
         if row is not None:
             return row
         name, slash, rest = request.path[1:].partition("/v1/")
@@ -126,6 +132,12 @@ class App:
 
     def _route(self, path: str) -> tuple[str, Handler] | None:
         return self.routes.get(MODEL_PATH if path.startswith(MODEL_PATH) else path)
+
+    def _viewer_route(self, request: HttpRequest) -> tuple[str, Handler] | None:
+        """Return the route of a page. The viewer itself checks the method."""
+        below = request.path.removeprefix(VIEWER_PATH)
+        is_page = below != request.path and below[:1] in ("", "/") and not below.startswith("/v1/")
+        return (request.method, self._viewer) if is_page and self._viewer is not None else None
 
     def _hint(self, request: HttpRequest) -> str:
         """Return the part of the error message that names the path which was probably meant."""

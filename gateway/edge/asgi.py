@@ -47,6 +47,7 @@ class AsgiRequest(HttpRequest):
         for name, value in scope["headers"]:
             headers[name] = value if name not in headers else headers[name] + b", " + value
         super().__init__(scope["method"], _path(scope), headers)
+        self.query = scope.get("query_string", b"")
         self._root_path = quote(scope.get("root_path", ""))
         self._receive = receive
         self._send = send

@@ -38,6 +38,8 @@ class HttpRequest(Cancellation, ABC):
 
     model: str | None = None
     """The model named by the path (``/{model}/v1/…``); None if the body names the model."""
+    query = b""
+    """What follows ``?`` in the request target, percent-encoded."""
     route_context: tuple[Route, Prepared] | None = None
     """The data for the ``x-gateway-*`` headers; None before the call is prepared."""
     open_stream: tuple[ResponseStream, ResponseWriter] | None = None

@@ -12,6 +12,7 @@ from gateway.edge.app import App
 from gateway.edge.asgi import AsgiAdapter, starlette_app
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
+from gateway.viewer.viewer import Viewer
 
 
 def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Starlette:
@@ -39,4 +40,4 @@ def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Star
             runtime.state.drain()
             await runtime.stop()
 
-    return starlette_app(AsgiAdapter(App(runtime.state)), lifespan)
+    return starlette_app(AsgiAdapter(App(runtime.state, viewer=Viewer(runtime.state))), lifespan)

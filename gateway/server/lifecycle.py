@@ -25,6 +25,7 @@ from gateway.server.signals import handle_signals
 from gateway.server.sockets import bind, bind_admin
 from gateway.telemetry.log_writer import log_to_stderr
 from gateway.telemetry.metrics import Metrics
+from gateway.viewer.viewer import Viewer
 
 LOG = logging.getLogger("gateway.runtime")
 
@@ -78,7 +79,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
     handle_signals(shutdown.handle_signal, runtime.reload)
     lag = asyncio.create_task(_measure_loop_lag(runtime.metrics), name="loop-lag")
     try:
-        app, admin = App(runtime.state), None
+        app, admin = App(runtime.state, viewer=Viewer(runtime.state)), None
         main = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
         await listeners.ready()
         certificate = runtime.certificate.context if runtime.certificate else None

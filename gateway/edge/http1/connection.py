@@ -212,14 +212,18 @@ class ServerConnection(asyncio.Protocol):
             if raw == b"CONNECT":
                 self._stop_parsing(RequestError("the gateway is not a proxy, so it does not support CONNECT"))
             return  # an offer to switch protocols: ``_decline_upgrade`` parses this head again
+        query = b""
         if url[:1] != b"/" or QUERY in url or FRAGMENT in url:
             authority = _authority(url)
             if authority and authority.lower() != headers.get(b"host", b"").lower().removesuffix(b":80"):
                 headers[b"host"] = headers.get(b"host", b"") + b", " + authority  # two hosts: the host guard refuses
-            url = httptools.parse_url(url).path or b"/"
+            parts = httptools.parse_url(url)
+            url, query = parts.path or b"/", parts.query or b""
         if b"transfer-encoding" in headers and headers[b"transfer-encoding"].lower() != b"chunked":
             self._stop_parsing(RequestError("the only supported transfer-encoding is chunked"))
         request = Http1Request(self, METHODS.get(raw) or raw.decode("ascii"), url.decode("ascii"), headers)
+        if query:
+            request.query = query
         keep = parser.should_keep_alive()
         if not keep or b"connection" in headers:
             version = parser.get_http_version()

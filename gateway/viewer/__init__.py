@@ -1,0 +1,7 @@
+"""The pages that people look at: on the gateway below ``/viewer``, and in ``gateway view``.
+
+viewer      answers the requests below ``/viewer``: finds the page, and its values as HTML or JSON
+page        one page: the request for it, its values, and the response
+templating  renders templates and reads assets
+charts      pictures as SVG
+"""

@@ -1,0 +1,99 @@
+"""One page: the request for it, and the values that its template shows.
+
+A page's values are plain JSON data. The address of a page with ``.json`` behind its path is the same values as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from gateway.core.caller import ANONYMOUS, Caller
+from gateway.core.errors import MethodNotAllowed
+from gateway.edge.http_request import HttpRequest
+
+MAX_FORM = 4 * 1024 * 1024
+"""The maximum size of a form, in bytes. Prompts of 200 kB must fit, and their characters percent-encoded."""
+JSON = ".json"
+
+HEADERS = (
+    b"cache-control: no-store\r\n"
+    b"content-security-policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'\r\n"
+    b"referrer-policy: no-referrer\r\nx-content-type-options: nosniff\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """The person who looks, and what this person may see."""
+
+    caller: Caller | None = ANONYMOUS
+    """The client whose key this person has signed in with. None: keys are configured, and nobody is signed in."""
+    may_read: bool = True
+    """True: recorded prompts and answers may be shown: all of them, or with client keys those of ``caller``."""
+    problem: str = ""
+    """If ``may_read`` is false or ``caller`` is None: the reason, and what to do. Pages show this text with status 200.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """What a browser asks for."""
+
+    path: str
+    """The path below the root, percent-encoded: empty, or ``/recordings/7``, without ``.json``."""
+    query: Mapping[str, str]
+    """The query of the address. Of a repeated name, the last value counts."""
+    form: Mapping[str, str] | None
+    """The values of a form that was posted; None for GET."""
+    root: str
+    """The path of the viewer itself, such as ``/viewer``, for links."""
+    visitor: Visitor = Visitor()
+    as_json: bool = False
+    """True: the values are asked for as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: the name of its template, and the values that the template shows, as plain JSON data."""
+
+    template: str
+    values: Mapping[str, Any]
+    status: int = 200
+    headers: bytes = b""
+    """Further headers, such as ``location: …`` and ``set-cookie: …``, each with CRLF."""
+
+
+PageHandler = Callable[[PageRequest], Awaitable[Page]]
+
+
+async def page_request(request: HttpRequest, root: str, below: str, visitor: Visitor) -> PageRequest:
+    """Return the request for a page. ``root``: the path of the viewer; ``below``: the path of the page below it.
+
+    Raises ``MethodNotAllowed`` for a method other than GET, HEAD and POST, and ``BodyTooLarge`` for a large form.
+    """
+    if request.method not in ("GET", "HEAD", "POST"):
+        raise MethodNotAllowed("this path accepts only GET and POST requests")
+    form = None
+    if request.method == "POST":
+        form = _values((await request.body(MAX_FORM)).decode("utf-8", "replace"))
+    query = _values(request.query.decode("latin-1"))
+    return PageRequest(below.removesuffix(JSON), query, form, root, visitor, as_json=below.endswith(JSON))
+
+
+def send_page(request: HttpRequest, asked: PageRequest, page: Page) -> None:
+    """Send a page as HTML, or its values as JSON."""
+    from gateway.viewer.templating import render
+
+    if asked.as_json:
+        request.reply_json(page.status, page.values, HEADERS + page.headers)
+        return
+    content = render(page.template, {**page.values, "root": asked.root, "path": asked.path, "query": asked.query})
+    request.reply(page.status, b"content-type: text/html; charset=utf-8\r\n" + HEADERS + page.headers, content)
+
+
+def _values(text: str) -> dict[str, str]:
+    return dict(parse_qsl(text, keep_blank_values=True))

@@ -1,0 +1,48 @@
+"""Renders the templates of the pages, and reads their assets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gateway.version import VERSION
+from gateway.viewer import charts
+
+ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+@cache
+def _environment() -> Environment:
+    """Return the environment of the templates. Every value is escaped: prompts, answers and names are hostile texts."""
+    environment = Environment(
+        loader=PackageLoader("gateway.viewer"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals.update(charts=charts, version=VERSION)
+    environment.filters.update(seconds=seconds, part=lambda text: quote(text, safe=""))
+    return environment
+
+
+def render(template: str, values: Mapping[str, Any]) -> bytes:
+    """Return a page as HTML in UTF-8."""
+    return _environment().get_template(template).render(values).encode("utf-8", "replace")
+
+
+@cache
+def asset(name: str) -> tuple[str, bytes] | None:
+    """Return the content type and the bytes of an asset, or None if there is no such file."""
+    found = {entry.name: entry for entry in files("gateway.viewer").joinpath("assets").iterdir()}.get(name)
+    kind = ASSET_TYPES.get(name[name.rfind(".") :])
+    return None if found is None or kind is None else (kind, found.read_bytes())
+
+
+def seconds(value: float | None) -> str:
+    """Return seconds as a short text: ``340 ms`` or ``12.3 s``."""
+    if value is None:
+        return "–"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
