@@ -80,6 +80,11 @@ class ServerSpec:
     log_format: Annotated[Literal["text", "json"], WORDS] = "text"
     """The form of the log on standard error; `json`: one object for each line."""
     tls: Section[TlsSpec] = TlsSpec()
+    viewer: Annotated[Literal["on", "off"], WORDS] = "on"
+    """Show the pages below `/viewer`: prompts, recordings and runs; `off` removes them."""
+    viewer_secret: Annotated[SecretStr, kinds.SECRET] | None = None
+    """Signs the sessions of the viewer, as `env:NAME` or `file:PATH`; needed if several gateways share one address,
+    else each start makes its own."""
 
     @property
     def scheme(self) -> str:

@@ -19,6 +19,7 @@ GatewayError                          500 internal_error
 │   ├── NotRecorded                   400 not_recorded
 │   ├── BadHost                       400 bad_host
 │   ├── InvalidApiKey                 401 invalid_api_key
+│   ├── ViewerClosed                  403 viewer_closed
 │   ├── ModelNotFound                 404 model_not_found
 │   ├── RouteNotFound                 404 route_not_found
 │   ├── MethodNotAllowed              405 method_not_allowed
@@ -181,6 +182,10 @@ class NotRecorded(RequestError, code="not_recorded"):
 
 class BadHost(RequestError, code="bad_host"):
     """The Host header names a host that the gateway does not serve."""
+
+
+class ViewerClosed(RequestError, status=403, code="viewer_closed"):
+    """The pages are not shown to this browser, or a request for a page's script did not come from a page."""
 
 
 class InvalidApiKey(RequestError, status=401, code="invalid_api_key", type="authentication_error"):

@@ -13,10 +13,10 @@ from gateway.calls.timeline import UNKNOWN_MODEL
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, InvalidValue, MethodNotAllowed, RouteNotFound
 from gateway.core.words import closest, quoted
-from gateway.edge.about.home import ICON_ROUTES, Home
 from gateway.edge.about.models import MODEL_PATH, Models
 from gateway.edge.about.monitoring import HEALTH_PATHS, Health, Monitoring
 from gateway.edge.about.openapi import openapi
+from gateway.edge.about.version import ICON_ROUTES, version
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.cors import add_extra_headers
 from gateway.edge.endpoints.call import CallHandler
@@ -53,14 +53,15 @@ class App:
     def __init__(self, state: GatewayState, *, admin: bool = False, viewer: Handler | None = None) -> None:
         """``admin``: True for the second listener, which serves only metrics, status and health.
 
-        ``viewer``: answers the requests of the pages below ``/viewer``; None: there are no such pages.
+        ``viewer``: answers the requests for ``/`` and for the pages below ``/viewer``; None: there are no pages.
         """
         server = state.stack.snapshot.server
         self._state = state
         self._viewer = viewer
         self._host_guard = HostGuard(replace(server, allowed_hosts=("*",)) if admin else server)
         admin_routes = {**Health(state).routes, **Monitoring(state, keyed=False).routes}
-        self.routes: Routes = {**(admin_routes if admin else _public_routes(state)), **ICON_ROUTES}
+        pages: Routes = {} if viewer is None else {"/": ("GET", viewer)}
+        self.routes: Routes = {**(admin_routes if admin else _public_routes(state)), **pages, **ICON_ROUTES}
 
     async def __call__(self, request: HttpRequest) -> None:
         """Answer one request; every failure becomes an error response or closes the connection."""
@@ -142,12 +143,14 @@ class App:
     def _hint(self, request: HttpRequest) -> str:
         """Return the part of the error message that names the path which was probably meant."""
         path = request.path
-        if (api := OTHER_APIS.get(path)) is not None and "/" in self.routes:
+        if (api := OTHER_APIS.get(path)) is not None and "/v1/models" in self.routes:
             return f": it belongs to {api}'s API, and this gateway has OpenAI's; use /v1/chat/completions"
         if any(path.endswith(known.removeprefix("/v1")) for known in self.routes if known.startswith("/v1/")):
             return f"; {base_url_hint(self._state.stack, request)}"
         meant = closest(path, self.routes, 0.8)
-        return f' (did you mean "{meant}"?)' if meant else "; GET / lists all paths" if "/" in self.routes else ""
+        return (
+            f' (did you mean "{meant}"?)' if meant else "; GET / lists all paths" if "/v1/models" in self.routes else ""
+        )
 
 
 def _take_run(request: HttpRequest) -> None:
@@ -167,7 +170,7 @@ def _public_routes(state: GatewayState) -> Routes:
         **{path: ("POST", CallHandler(endpoint, state).serve) for endpoint in ENDPOINTS for path in endpoint.paths},
         **TokenizerInfo(state).routes,
         **Models(state).routes,
-        **Home(state).routes,
+        "/version": ("GET", version),
         "/openapi.json": ("GET", openapi),
         **Health(state).routes,
     }

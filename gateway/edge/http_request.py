@@ -19,7 +19,7 @@ import orjson
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
-from gateway.core.caller import ANONYMOUS
+from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import RequestTimeout
 from gateway.core.frozen import mypyc_attr
 from gateway.edge.cancellation import Cancellation
@@ -38,6 +38,8 @@ class HttpRequest(Cancellation, ABC):
 
     model: str | None = None
     """The model named by the path (``/{model}/v1/…``); None if the body names the model."""
+    signed_in: Caller | None = None
+    """The client that has signed in to the viewer; None: the header ``authorization`` names the client."""
     query = b""
     """What follows ``?`` in the request target, percent-encoded."""
     route_context: tuple[Route, Prepared] | None = None

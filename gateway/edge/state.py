@@ -25,6 +25,8 @@ class GatewayState:
     """Returns the body of ``/status`` for all workers together."""
     started_at: int
     """Seconds since the epoch; the same in all workers."""
+    viewer_secret: bytes
+    """Signs the sessions of the viewer unless ``server.viewer_secret`` is set; the same in all workers."""
     ending: bool = False
     """True: the process is about to end, so ``/health/ready`` answers 503. Calls are accepted until ``drain``."""
     draining: bool = False

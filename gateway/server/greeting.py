@@ -9,18 +9,35 @@ import time
 
 from gateway.config.sections.server import is_loopback, local_url
 from gateway.config.snapshot import Snapshot
-from gateway.edge.about.home import curl_command
+from gateway.edge.about.commands import curl_command
 from gateway.server.sockets import split
+from gateway.viewer.session import TOKEN, viewer_signer
 
 LOG = logging.getLogger("gateway.runtime")
 
 
-def announce(snapshot: Snapshot, port: int) -> None:
-    """Print the greeting on standard error. If the log format is JSON, log the greeting instead."""
+def announce(snapshot: Snapshot, port: int, viewer_secret: bytes) -> None:
+    """Print the greeting on standard error. If the log format is JSON, log the greeting instead.
+
+    The address of the viewer may contain a secret token, and is not logged.
+    """
     if snapshot.server.log_format == "json":
         LOG.info(greeting(snapshot, port))
     else:
-        print(greeting(snapshot, port), file=sys.stderr, flush=True)
+        address = viewer_address(snapshot, port, viewer_secret)
+        print(greeting(snapshot, port) + (f"\nlook:\n  {address}" if address else ""), file=sys.stderr, flush=True)
+
+
+def viewer_address(snapshot: Snapshot, port: int, viewer_secret: bytes) -> str:
+    """Return the address of the viewer; without client keys with the token that opens recorded prompts and answers.
+
+    Empty if the viewer is off, or closed because there are no keys and other machines can connect.
+    """
+    server = snapshot.server
+    address = f"{local_url(server, port)}/viewer"
+    if server.viewer == "off" or not (snapshot.keys or is_loopback(server.host)):
+        return ""
+    return address if snapshot.keys else f"{address}?{TOKEN}={viewer_signer(server, viewer_secret).token(TOKEN)}"
 
 
 def greeting(snapshot: Snapshot, port: int) -> str:

@@ -54,12 +54,12 @@ def serve(runtime: Runtime, snapshot: Snapshot, log_level: str, listeners: Liste
         log_level, snapshot.server.log_format, partial(runtime.metrics.count, "gateway_log_lines_dropped_total")
     )
     if listeners is None:
-        listeners = _bind(snapshot)
+        listeners = _bind(snapshot, runtime.viewer_secret)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(runtime, snapshot, listeners))
 
 
-def _bind(snapshot: Snapshot) -> Listeners:
+def _bind(snapshot: Snapshot, viewer_secret: bytes) -> Listeners:
     server = snapshot.server
     main = bind(server.host, server.port)
     admin = bind_admin(server.admin) if server.admin else None
@@ -67,7 +67,7 @@ def _bind(snapshot: Snapshot) -> Listeners:
     async def ready() -> None:
         for bound in filter(None, (main, admin)):
             bound.listen(BACKLOG)  # before the greeting, whose reader may connect at once
-        announce(snapshot, main.getsockname()[1])
+        announce(snapshot, main.getsockname()[1], viewer_secret)
 
     return Listeners(main, admin, ready)
 
@@ -85,7 +85,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         certificate = runtime.certificate.context if runtime.certificate else None
         await main.open([listeners.main], certificate)
         if listeners.admin is not None:
-            admin_app = App(runtime.state, admin=True)
+            admin_app = App(runtime.state, admin=True, viewer=Viewer(runtime.state, admin=True))
             admin = HttpServer(admin_app, refused=admin_app.refused_input)
             await admin.open([listeners.admin], certificate if snapshot.server.tls.admin else None)
         await shutdown.drain_requested.wait()

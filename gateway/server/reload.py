@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ POLL_SECONDS = 1.0
 
 RELOADABLE = frozenset({
     "cors", "insecure_no_keys", "max_body", "max_connections", "max_connections_per_client", "max_in_flight",
-    "tls",
+    "tls", "viewer", "viewer_secret",
 })  # fmt: skip
 """Settings under ``server`` that a reload applies. A change of any other setting under ``server`` needs a restart."""
 
@@ -97,6 +98,8 @@ class ConfigReloader(ABC):
         """The notes on expiring client keys that have been logged."""
         self.started_at = int(time.time())
         """The start of the process, as Unix time in seconds."""
+        self.viewer_secret = secrets.token_bytes(32)
+        """Signs the sessions of the viewer (``GatewayState.viewer_secret``)."""
 
     # ------------------------------------------------ for the subclass
 

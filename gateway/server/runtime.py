@@ -55,6 +55,7 @@ class Runtime(ConfigReloader):
             exposition=self.exposition,
             status=self.status,
             started_at=self.started_at,
+            viewer_secret=self.viewer_secret,
         )
         self.serves_first(snapshot)
         self._prepared: Stack | None = None

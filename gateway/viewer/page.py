@@ -11,18 +11,19 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from gateway.core.caller import ANONYMOUS, Caller
+from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import MethodNotAllowed
 from gateway.edge.http_request import HttpRequest
 
 MAX_FORM = 4 * 1024 * 1024
 """The maximum size of a form, in bytes. Prompts of 200 kB must fit, and their characters percent-encoded."""
-JSON = ".json"
+JSON_SUFFIX = ".json"
 
 HEADERS = (
     b"cache-control: no-store\r\n"
     b"content-security-policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'\r\n"
-    b"referrer-policy: no-referrer\r\nx-content-type-options: nosniff\r\n"
+    b"referrer-policy: same-origin\r\nx-content-type-options: nosniff\r\n"
 )
 
 
@@ -37,6 +38,10 @@ class Visitor:
     problem: str = ""
     """If ``may_read`` is false or ``caller`` is None: the reason, and what to do. Pages show this text with status 200.
     """
+    has_keys: bool = False
+    """True: client keys are configured."""
+    form_token: str = ""
+    """The token that a posted form must contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,10 @@ class PageRequest:
     visitor: Visitor = Visitor()
     as_json: bool = False
     """True: the values are asked for as JSON."""
+    base_url: str = ""
+    """The ``base_url`` for clients, with the host that the browser has used."""
+    navigation: Mapping[str, str] = EMPTY_MAPPING
+    """Path below the root → the name of the page that leads there from every page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,15 @@ class Page:
 PageHandler = Callable[[PageRequest], Awaitable[Page]]
 
 
-async def page_request(request: HttpRequest, root: str, below: str, visitor: Visitor) -> PageRequest:
+async def page_request(
+    request: HttpRequest,
+    root: str,
+    below: str,
+    visitor: Visitor,
+    *,
+    base_url: str = "",
+    navigation: Mapping[str, str] = EMPTY_MAPPING,
+) -> PageRequest:
     """Return the request for a page. ``root``: the path of the viewer; ``below``: the path of the page below it.
 
     Raises ``MethodNotAllowed`` for a method other than GET, HEAD and POST, and ``BodyTooLarge`` for a large form.
@@ -81,17 +98,21 @@ async def page_request(request: HttpRequest, root: str, below: str, visitor: Vis
     if request.method == "POST":
         form = _values((await request.body(MAX_FORM)).decode("utf-8", "replace"))
     query = _values(request.query.decode("latin-1"))
-    return PageRequest(below.removesuffix(JSON), query, form, root, visitor, as_json=below.endswith(JSON))
+    path, as_json = below.removesuffix(JSON_SUFFIX), below.endswith(JSON_SUFFIX)
+    return PageRequest(path, query, form, root, visitor, as_json, base_url, navigation)
 
 
 def send_page(request: HttpRequest, asked: PageRequest, page: Page) -> None:
     """Send a page as HTML, or its values as JSON."""
     from gateway.viewer.templating import render
 
+    if page.status == 303:
+        request.reply(page.status, HEADERS + page.headers, b"")
+        return
     if asked.as_json:
         request.reply_json(page.status, page.values, HEADERS + page.headers)
         return
-    content = render(page.template, {**page.values, "root": asked.root, "path": asked.path, "query": asked.query})
+    content = render(page.template, {**page.values, "root": asked.root, "asked": asked, "visitor": asked.visitor})
     request.reply(page.status, b"content-type: text/html; charset=utf-8\r\n" + HEADERS + page.headers, content)
 
 

@@ -1,4 +1,4 @@
-"""Answers the requests below ``/viewer``."""
+"""Answers the requests for ``/`` and below ``/viewer``."""
 
 from __future__ import annotations
 
@@ -6,26 +6,41 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from gateway.core.errors import RouteNotFound
+from gateway.calls.admission.access import base_url
+from gateway.core.errors import GatewayError, RouteNotFound, ViewerClosed
 from gateway.edge.endpoints.call import CallHandler
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
-from gateway.viewer.page import Page, PageRequest, Visitor, page_request, send_page
+from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
+from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, page_request, send_page
 
 ROOT = "/viewer"
 ASSETS = "/assets/"
 API_ENDPOINTS = ("chat", "render", "tokenize")
 """The names of the endpoints that the scripts of pages call, as ``/viewer/api/NAME``."""
-PAGES: Mapping[str, tuple[str, str]] = {}
+PAGES: Mapping[str, tuple[str, str]] = {
+    "": ("gateway.viewer.home", "HomePage"),
+    "models": ("gateway.viewer.home", "HomePage"),
+}
 """The first part of a path below ``/viewer`` → (module, class) of its pages. They are imported on the first request."""
+NAVIGATION = {"": "Models"}
+"""Path below ``/viewer`` → the name of the page in the navigation."""
+OPEN_PAGES = ("", "models")
+"""The pages that are shown without access. They hide what the visitor may not see."""
+NOBODY = Visitor(None, may_read=False)
+"""The visitor before it is known who looks."""
+OPEN = Visitor(may_read=False)
+"""A visitor who sees the list of the models only: on the second listener, or where the viewer is closed."""
 
 
 class Viewer:
     """The handler of all pages."""
 
-    def __init__(self, state: GatewayState) -> None:
+    def __init__(self, state: GatewayState, *, admin: bool = False) -> None:
+        """``admin``: True for the second listener, which has no keys and shows only the models and their state."""
         self._state = state
+        self._admin = admin
         self._api = {
             f"/api/{endpoint.name}": CallHandler(endpoint, state).serve
             for endpoint in ENDPOINTS
@@ -34,21 +49,63 @@ class Viewer:
         """Path → handler of a call that a page sends: the same as below ``/v1``, for the person who is signed in."""
         self._pages: dict[str, Any] = {}
         """The first part of a path → its pages, once they have been asked for."""
+        self._access: Access | None = None
+        """Finds out who looks, once a page has been asked for."""
 
     async def __call__(self, request: HttpRequest) -> None:
         """Answer one request."""
-        root, below = request.root_path + ROOT, request.path.removeprefix(ROOT)
+        below = request.path.removeprefix(ROOT) if request.path != "/" else ""
         if below.startswith(ASSETS):
             send_asset(request, below.removeprefix(ASSETS))
             return
+        if request.path != "/" and (self._admin or self._state.stack.snapshot.server.viewer == "off"):
+            raise RouteNotFound("the viewer is off (server.viewer)" if not self._admin else "unknown path")
         if below in self._api:
-            await self._api[below](request)
+            await self._serve_call(request, below)
             return
-        asked = await page_request(request, root, below, Visitor())
-        send_page(request, asked, await self._page(asked))
+        visitor, root = NOBODY, request.root_path + ROOT
+        try:
+            visitor = self._visitor(request)
+            asked = await page_request(
+                request,
+                root,
+                below,
+                visitor,
+                base_url=base_url(self._state.stack, request),
+                navigation=self._navigation(visitor),
+            )
+            page = await self._page(request, asked)
+        except GatewayError as error:
+            if below.endswith(JSON_SUFFIX):
+                raise
+            asked = PageRequest("", {}, None, root, visitor, navigation=self._navigation(visitor))
+            page = Page("error.html", {"message": error.message, "code": error.code}, error.status)
+        send_page(request, asked, page)
 
-    async def _page(self, asked: PageRequest) -> Page:
+    def _visitor(self, request: HttpRequest) -> Visitor:
+        if self._admin:
+            return OPEN
+        try:
+            return self._checks().visitor(request)
+        except ViewerClosed:
+            if request.path == "/":
+                return OPEN
+            raise
+
+    def _navigation(self, visitor: Visitor) -> Mapping[str, str]:
+        return NAVIGATION if self._state.stack.snapshot.server.viewer == "on" and visitor not in (OPEN, NOBODY) else {}
+
+    async def _page(self, request: HttpRequest, asked: PageRequest) -> Page:
         name = asked.path.lstrip("/").partition("/")[0]
+        if not self._admin and asked.visitor is not OPEN:
+            access = self._checks()
+            if (entrance := access.entrance(request, asked)) is not None:
+                return entrance
+            access.require_own_form(request, asked)
+            if asked.path in (SIGN_IN, SIGN_OUT):
+                return access.sign_in(request, asked) if asked.path == SIGN_IN else access.sign_out(request, asked)
+            if asked.visitor.caller is None and name in PAGES and name not in OPEN_PAGES:
+                return access.sign_in_page(asked)
         if name not in PAGES:
             raise RouteNotFound("unknown page; GET /viewer leads to all pages")
         if name not in self._pages:
@@ -56,6 +113,18 @@ class Viewer:
             self._pages[name] = getattr(import_module(module), cls)(self._state)
         page: Page = await self._pages[name].page(asked)
         return page
+
+    async def _serve_call(self, request: HttpRequest, path: str) -> None:
+        """Serve the call of a page's script with the rights and the limits of the person who is signed in."""
+        access = self._checks()
+        access.require_own_page(request, json=True)
+        request.signed_in = access.visitor(request).caller
+        await self._api[path](request)
+
+    def _checks(self) -> Access:
+        if self._access is None:
+            self._access = Access(self._state)
+        return self._access
 
 
 def send_asset(request: HttpRequest, name: str) -> None:

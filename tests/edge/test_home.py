@@ -8,6 +8,7 @@ import shlex
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
@@ -16,6 +17,7 @@ from jsonschema import Draft202012Validator
 from gateway.edge.about.models import MODEL_PATH
 from gateway.edge.app import App
 from gateway.version import VERSION
+from gateway.viewer.viewer import Viewer
 from tests.serving import Gateway
 from tests.world import HELLO, gateway_fixture, key_file
 
@@ -48,7 +50,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.addresses += [value for name, value in attrs if name in ("href", "src")]
-        if tag != "meta":
+        if tag not in ("meta", "link", "input", "br"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -56,7 +58,7 @@ class Page(HTMLParser):
 
 
 def models_on(page: str) -> list[str]:
-    return [unescape(name) for name in re.findall(r"<li><code>(.*?)</code></li>", page)]
+    return [unescape(name) for name in re.findall(r'<th scope="row">(?:<a [^>]*>)?<code>(.*?)</code>', page)]
 
 
 def test_the_page_shows_the_version_the_models_and_every_path(served: Gateway) -> None:
@@ -69,17 +71,27 @@ def test_the_page_shows_the_version_the_models_and_every_path(served: Gateway) -
 
 
 def test_the_page_is_well_formed_and_works_without_a_network(served: Gateway) -> None:
-    assert Page(served.http.get("/").text).addresses == ["/openapi.json"]
+    found = Page(served.http.get("/").text).addresses
+    assert {urlsplit(address or "").netloc for address in found} == {""}
+    for address in found:
+        assert served.http.get(str(address)).status_code == 200
 
 
 def test_the_command_on_the_page_works(served: Gateway) -> None:
-    found = re.search(r"<pre[^>]*><code>(.*?)</code></pre>", served.http.get("/").text)
+    found = re.search(r"<code>(curl .*?)</code></pre>", served.http.get("/").text)
     assert found is not None
     program, url, *options = shlex.split(unescape(found[1]))
     assert (program, options[0], options[2]) == ("curl", "-H", "-d")
     name, _, value = options[1].partition(": ")
     answer = served.http.post(url, headers={name: value}, content=options[3])
     assert answer.json()["choices"][0]["message"]["content"] == "Hello"
+
+
+def test_the_python_program_on_the_page_works(served: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    found = re.search(r"<code>(from openai .*?)</code></pre>", served.http.get("/").text, re.DOTALL)
+    assert found is not None
+    exec(unescape(found[1]), {})
+    assert capsys.readouterr().out == "Hello\n"
 
 
 def test_without_a_key_the_page_names_no_models(keyed: Gateway) -> None:
@@ -118,7 +130,7 @@ NAMED = {
 
 def routes(served: Gateway) -> dict[str, str]:
     """Path → method of every path that the gateway serves."""
-    found = App(served.runtime.state).routes
+    found = App(served.runtime.state, viewer=Viewer(served.runtime.state)).routes
     return {NAMED.get(path, path): method for path, (method, _) in found.items()}
 
 

@@ -28,6 +28,7 @@ class IncomingRequest(Protocol):
     headers: dict[bytes, bytes]
     model: str | None
     caller: Caller
+    signed_in: Caller | None
     buffered_body: bytes | None
 
     @property
@@ -54,7 +55,9 @@ def authenticate(stack: Stack, request: IncomingRequest) -> Caller:
     Raises ``InvalidApiKey`` for a missing or invalid key. Raises ``ModelNotFound`` if the path names a model that is
     unknown or that the key does not allow. Raises ``InvalidValue`` for an invalid name of a run or id of a row.
     """
-    caller = stack.keyring.authenticate(request.header("authorization")) if stack.keyring.needed else ANONYMOUS
+    caller = request.signed_in
+    if caller is None:
+        caller = stack.keyring.authenticate(request.header("authorization")) if stack.keyring.needed else ANONYMOUS
     if SESSION in request.headers:
         caller = replace(caller, session=request.headers[SESSION].decode("latin-1"))
     if RUN_HEADER in request.headers:

@@ -1,6 +1,7 @@
 """The paths that run no call. They return facts about the gateway and its models.
 
-home        /, a page for people, its icon, and /version
+version     /version, and the icon
+commands    commands that people copy, for the page / and for the greeting
 models      /v1/models
 monitoring  /health, /metrics and /status
 openapi     /openapi.json

@@ -52,8 +52,12 @@ class Keyring:
         if not self.needed:
             return ANONYMOUS
         scheme, _, token = (authorization or "").partition(" ")
-        found = self._by_digest.get(hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).digest())
-        if scheme.lower() != "bearer" or found is None:
+        return self.owner(key_digest(token.strip()) if scheme.lower() == "bearer" else b"")
+
+    def owner(self, digest: bytes) -> Caller:
+        """Return the owner of the key with a SHA-256 digest. Raises ``InvalidApiKey`` if it is unknown or expired."""
+        found = self._by_digest.get(digest)
+        if found is None:
             raise InvalidApiKey(
                 "the request has no valid client key; send a key of this gateway (made with gateway keys new), not a "
                 "provider's key, as `Authorization: Bearer …`"
@@ -64,6 +68,11 @@ class Keyring:
             error.log_message = expiry_note(key, "expired")
             raise error
         return caller
+
+
+def key_digest(key: str) -> bytes:
+    """Return the SHA-256 of a client key."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
 def _matching(patterns: Sequence[str], models: Sequence[str]) -> frozenset[str] | None:

@@ -128,7 +128,8 @@ class Supervisor(ConfigReloader):
         """Start a worker's process and wait for its end. Returns how the process ended."""
         try:
             snapshot, share = self._snapshot, self._share(self._snapshot, worker)
-            sock = await worker.start(share, self.started_at, self._admin, self.loader.path, self._log_level)
+            facts = (self.started_at, self.viewer_secret)
+            sock = await worker.start(share, facts, self._admin, self.loader.path, self._log_level)
             worker.snapshot = snapshot
         except OSError as error:  # no memory, no descriptors: treated like a process that ended
             return f"could not be started: {error}"
@@ -242,7 +243,7 @@ class Supervisor(ConfigReloader):
             one.sock.listen(BACKLOG)  # before the greeting: its reader may connect at once
         if self._admin is not None:
             self._admin.listen()
-        announce(self._snapshot, self._workers[0].sock.getsockname()[1])
+        announce(self._snapshot, self._workers[0].sock.getsockname()[1], self.viewer_secret)
         self._all_ready.set()
         self.watch()
         self._polling = asyncio.create_task(self._poll_workers())

@@ -1,8 +1,9 @@
 """The process of one worker. It serves like a single process, but receives its configuration from the supervisor.
 
 The supervisor runs ``python -m gateway.server.processes.worker CHANNEL MAIN ADMIN CONFIG LEVEL``. The first three
-arguments are file descriptors. Standard input contains the configuration and the start time of the gateway, as a
-pickle. The worker neither reads nor watches files. When the supervisor ends, the worker drains and ends.
+arguments are file descriptors. Standard input contains the configuration, the start time and the viewer's secret of
+the gateway, as a pickle. The worker neither reads nor watches files. When the supervisor ends, the worker drains and
+ends.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class WorkerRuntime(Runtime):
     _channel: RpcChannel
     """The channel to the supervisor. Set by ``start``."""
 
-    def __init__(self, config: Path, sock: socket.socket, started_at: int) -> None:
+    def __init__(self, config: Path, sock: socket.socket, started_at: int, viewer_secret: bytes) -> None:
         super().__init__(ConfigLoader(config, {}))
-        self.started_at = started_at
+        self.started_at, self.viewer_secret = started_at, viewer_secret
         self.shutdown = WorkerShutdown()
         self._sock = sock
 
@@ -158,10 +159,10 @@ def main(arguments: list[str]) -> int:
     """Serve until the supervisor ends this worker. Returns the exit code."""
     channel, main, admin, config, level = arguments
     try:
-        snapshot, started_at = pickle.load(sys.stdin.buffer)
+        snapshot, started_at, viewer_secret = pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):  # the supervisor has ended already
         return 0
-    worker = WorkerRuntime(Path(config), socket.socket(fileno=int(channel)), started_at)
+    worker = WorkerRuntime(Path(config), socket.socket(fileno=int(channel)), started_at, viewer_secret)
     listeners = Listeners(
         socket.socket(fileno=int(main)), socket.socket(fileno=int(admin)) if admin != "-" else None, worker.ready
     )

@@ -52,9 +52,11 @@ class WorkerHandle:
     """The number of polls in a row at which an earlier request for metrics had no response."""
 
     async def start(
-        self, snapshot: Snapshot, started_at: int, admin: socket.socket | None, config: Path, level: str
+        self, snapshot: Snapshot, facts: tuple[int, bytes], admin: socket.socket | None, config: Path, level: str
     ) -> socket.socket:
         """Start a process, and return the supervisor's end of the socket pair. Raises ``OSError`` if this fails.
+
+        ``facts``: the start time and the viewer's secret, which are the same in all workers.
 
         The new interpreter imports this package, not a package of the same name in the working directory. The process
         has a separate process group, so that Ctrl-C reaches only the supervisor, which then drains the workers.
@@ -75,7 +77,7 @@ class WorkerHandle:
         finally:
             theirs.close()
         assert self.process.stdin is not None
-        self.process.stdin.write(pickle.dumps((snapshot, started_at)))
+        self.process.stdin.write(pickle.dumps((snapshot, *facts)))
         self.process.stdin.close()
         return ours
 

@@ -1,0 +1,61 @@
+"""``/`` and ``/viewer``: the models with their templates and targets, and commands for a first request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.calls.route import Route
+from gateway.edge.about.commands import curl_command, python_command
+from gateway.edge.about.openapi import SUMMARIES
+from gateway.edge.endpoints.table import ENDPOINTS
+from gateway.edge.state import GatewayState
+from gateway.viewer.page import Page, PageRequest
+
+PATHS = [
+    *[{"method": "POST", "path": path, "summary": one.summary} for one in ENDPOINTS for path in one.paths],
+    *[{"method": "GET", "path": path, "summary": summary} for path, summary in SUMMARIES.items()],
+]
+"""The rows of the table of paths."""
+
+
+class HomePage:
+    """The page of the models."""
+
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+
+    async def page(self, asked: PageRequest) -> Page:
+        """Return the page. A visitor who has not signed in sees no model."""
+        stack, caller = self._state.stack, asked.visitor.caller
+        status = await self._state.status()
+        targets = {model["name"]: model["targets"] for model in status["models"]}
+        models = [
+            _model(route, targets.get(name, []))
+            for name, route in stack.routes.items()
+            if caller is not None and caller.may_use(name)
+        ]
+        name = models[0]["name"] if models else "MODEL"
+        return Page(
+            "home.html",
+            {
+                "base_url": asked.base_url,
+                "models": models,
+                "needs_key": caller is None,
+                "curl": curl_command(asked.base_url, name, has_keys=stack.keyring.needed),
+                "python": python_command(asked.base_url, name, has_keys=stack.keyring.needed),
+                "paths": PATHS,
+            },
+        )
+
+
+def _model(route: Route, targets: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": route.spec.name,
+        "description": route.spec.description,
+        "template": route.template_id,
+        "policy": route.spec.policy.name,
+        "context_length": route.context_length,
+        "targets": [
+            {"name": target["name"], "state": "avoided" if target["avoided"] else "in use"} for target in targets
+        ],
+    }
