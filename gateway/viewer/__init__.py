@@ -4,4 +4,5 @@ viewer      answers the requests below ``/viewer``: finds the page, and its valu
 page        one page: the request for it, its values, and the response
 templating  renders templates and reads assets
 charts      pictures as SVG
+runs        the report of a run, and the comparison of two
 """

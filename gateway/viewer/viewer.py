@@ -17,7 +17,9 @@ ROOT = "/viewer"
 ASSETS = "/assets/"
 API_ENDPOINTS = ("chat", "render", "tokenize")
 """The names of the endpoints that the scripts of pages call, as ``/viewer/api/NAME``."""
-PAGES: Mapping[str, tuple[str, str]] = {}
+PAGES: Mapping[str, tuple[str, str]] = {
+    "runs": ("gateway.viewer.runs.pages", "RecordedRunPages"),
+}
 """The first part of a path below ``/viewer`` → (module, class) of its pages. They are imported on the first request."""
 
 
