@@ -50,7 +50,7 @@ class RunPages:
             return _problem(asked.visitor.problem)
         if name == "why" and not asked.query.get("b"):
             there = f"{asked.root}/runs/report?{urlencode({'run': asked.query.get('a', '')})}"
-            return Page("runs/list.html", {"problem": ""}, 303, f"location: {there}\r\n".encode("ascii"))
+            return _problem("choose a second run", 303, f"location: {there}\r\n".encode("ascii"))
         try:
             async with self._one_at_a_time:
                 values = await asyncio.to_thread(self._pages[name], asked, asked.visitor.caller)
@@ -234,8 +234,8 @@ class RecordedRunPages(RunPages):
         super().__init__(RecordedRuns(state))
 
 
-def _problem(text: str, status: int = 200) -> Page:
-    return Page("runs/problem.html", {"problem": text}, status)
+def _problem(text: str, status: int = 200, headers: bytes = b"") -> Page:
+    return Page("runs/problem.html", {"problem": text}, status, headers)
 
 
 def _required(asked: PageRequest, name: str) -> str:

@@ -107,7 +107,7 @@ def test_the_token_signs_in_one_browser_and_is_then_refused(folder: Path) -> Non
 
 
 def test_another_host_or_port_is_refused_even_with_the_cookie(two: httpx.Client) -> None:
-    port = two.base_url.port
+    port = int(two.base_url.port or 0)
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}"):
         assert two.get("/runs", headers={"host": host}).status_code == 403, host
     for host in (f"127.0.0.1:{port}", f"LOCALHOST:{port}"):
