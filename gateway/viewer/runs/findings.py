@@ -18,7 +18,7 @@ from gateway.core.words import printable, quoted
 PREVIEW = 80
 """The number of characters of an answer that a list of rows shows."""
 STEPS = (1, 2, 5)
-SECONDS = (0.0, *[step * 10.0**power for power in range(-2, 4) for step in STEPS])
+SECONDS = (0.0, *[step * 10.0**power for power in range(-3, 4) for step in STEPS])
 CHARACTERS = (0.0, *[step * 10.0**power for power in range(6) for step in STEPS])
 
 

@@ -24,6 +24,8 @@ from gateway.viewer.runs.source import RecordedRuns, RunSource
 
 MOST_ROWS = 50
 """The maximum number of rows, runs, or values of a group on a page."""
+LOWER, HIGHER, ROWS, ALL = 0, 8, 6, 9
+"""The colours of pictures without classes: of a lower score, a higher score, rows, and all."""
 KEPT = 4
 """The number of reports and comparisons that are kept in memory."""
 
@@ -150,13 +152,7 @@ class RunPages:
             "why": {name: value for name, value in found.as_json().items() if name not in ("found", "causes")},
             "causes": causes, "scored": found.scored, "rows": _link(asked, "rows", a=a, b=b),
             "partly": sum([not one.recorded for one in found.found]),
-            "waterfall": [
-                {**cause, "value": cause["score"] if found.scored else cause["rows"], "color": at}
-                for at, cause in enumerate(causes)
-            ] + [{
-                "name": "all", "total": True, "color": 9, "link": _link(asked, "rows", a=a, b=b),
-                "value": found.difference().mean if found.scored else len(found.found),
-            }],
+            "waterfall": _waterfall(causes, _link(asked, "rows", a=a, b=b), scored=found.scored),
             "reports": [_link(asked, "report", run=one) for one in (a, b)],
         }  # fmt: skip
 
@@ -269,9 +265,20 @@ def _histogram(asked: PageRequest, run: str, name: str, found: RunFindings) -> d
     for low, high, number in histogram.buckets(values):
         limits = f"{low:g}-{'' if high is None else f'{high:g}'}"
         buckets.append(
-            {"name": limits, "value": number, "color": 9, "link": _link(asked, "rows", run=run, **{name: limits})}
+            {"name": limits, "value": number, "color": ALL, "link": _link(asked, "rows", run=run, **{name: limits})}
         )
     return {"name": name, "unit": histogram.unit, "buckets": buckets}
+
+
+def _waterfall(causes: Sequence[Mapping[str, Any]], link: str, *, scored: bool) -> list[dict[str, Any]]:
+    """Return the steps of the picture, which are the parts of the score, or else the rows; and their sum."""
+    values = [cause["score" if scored else "rows"] for cause in causes]
+    colors = [LOWER if value < 0 else HIGHER if scored else ROWS for value in values]
+    steps = [
+        {"name": cause["name"], "link": cause["link"], "value": value, "color": color}
+        for cause, value, color in zip(causes, values, colors, strict=True)
+    ]
+    return [*steps, {"name": "all", "link": link, "value": sum(values), "color": ALL, "total": True}]
 
 
 def _place(one: str | None, other: str | None) -> str:

@@ -34,7 +34,7 @@ class RunSource(Protocol):
 class RecordedRuns:
     """The runs in the recordings of this gateway. A client with a key sees only its own runs.
 
-    The name of a run is ``KEY/RUN``, and ``/RUN`` for clients without keys.
+    The name of a run is ``KEY/RUN``, or ``RUN`` for a run of the caller.
     """
 
     score: RowScore | None = None
@@ -50,7 +50,10 @@ class RecordedRuns:
         with closing(RecordingFile(path)) as file:
             found = file.runs(caller.key or None, start, count)
             return [
-                {"run": f"{one['key']}/{one['run']}", **{name: one[name] for name in ("calls", "first", "last")}}
+                {
+                    "run": one["run"] if one["key"] == caller.key else f"{one['key']}/{one['run']}",
+                    **{name: one[name] for name in ("calls", "first", "last")},
+                }
                 for one in found
             ]
 
