@@ -92,6 +92,27 @@ class RecordingFile:
             one for (one,) in self._database.execute("SELECT DISTINCT key FROM calls WHERE run = ? ORDER BY 1", (run,))
         ]
 
+    def runs(self, key: str | None, start: int, count: int) -> list[sqlite3.Row]:
+        """Return the ``key``, ``run``, ``calls``, and the times ``first`` and ``last`` of runs, the latest run first.
+
+        ``key``: only the runs of the client key with this name. ``start``, ``count``: which of the runs.
+        """
+        if self._database.execute("PRAGMA user_version").fetchone()[0] == 1:
+            return []
+        own = "" if key is None else " AND key = ?"
+        listed = (  # The index of the runs has all these columns.
+            f"SELECT key, run, count(*) AS calls, min(id) AS one, max(id) AS other FROM calls WHERE run > ''{own}"
+            " GROUP BY run, key ORDER BY other DESC LIMIT ? OFFSET ?"
+        )
+        times = "(SELECT time FROM calls WHERE id = one) AS first, (SELECT time FROM calls WHERE id = other) AS last"
+        values = (*([] if key is None else [key]), count, start)
+        return self._database.execute(f"SELECT key, run, calls, {times} FROM ({listed})", values).fetchall()
+
+    def state_of(self, run: str, key: str) -> tuple[int, ...]:
+        """Return values that change whenever the calls of a run change: their number, the first and the last one."""
+        query = "SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM calls WHERE run = ? AND key = ?"
+        return tuple(self._database.execute(query, (run, key)).fetchone())
+
     def calls(self, condition: str, *values: str) -> Iterator[sqlite3.Row]:
         """Return the calls that have answers, in the order of their starts. ``condition``: of the statement, in SQL."""
         query = f"SELECT * FROM calls WHERE {HAS_ANSWER} AND {condition} ORDER BY time, id"
@@ -128,11 +149,12 @@ class RecordingFile:
         return facts, tuple([_facts(call, one, orjson.loads(one["answer"])) for one in exchanges if one["answer"]])
 
 
-def read_recording(file: RecordingFile, run: str | None = None) -> Iterator[RunRow]:
+def read_recording(file: RecordingFile, run: str | None = None, row: str | None = None) -> Iterator[RunRow]:
     """Yield the calls of a file as rows, in the order of their starts. Calls without a recorded answer are left out.
 
     ``run``: only the calls of this run; ``KEY/RUN`` names the run of a client key, and ``/RUN`` that of clients without
-    one. Raises ``InvalidValue`` if no answer is recorded, or if several keys have a run with this name.
+    one. ``row``: only the row with this id, or the call with this id. Raises ``InvalidValue`` if no answer is recorded,
+    or if several keys have a run with this name.
     """
     file.check_answers()
     where, values = "", tuple[str, ...]()
@@ -144,6 +166,8 @@ def read_recording(file: RecordingFile, run: str | None = None) -> Iterator[RunR
             raise InvalidValue(f"{file.path}: several client keys have a run {name}; name one of them: {named}")
         # The index of the run is shorter than that of the key.
         where, values = "run = ? AND +key = ? AND", (name, key if slash else "".join(keys))
+    if row is not None:
+        where, values = f"{where} (row = ? OR request_id = ?) AND", (*values, row, row)
     # A row that was sent again has several calls, of which the last one counts.
     same = "later.row = calls.row AND later.run IS calls.run AND later.key IS calls.key AND endpoint = calls.endpoint"
     last = f"coalesce(row, '') = '' OR id = (SELECT max(id) FROM calls AS later WHERE {same})"
@@ -172,6 +196,7 @@ def _row(file: RecordingFile, call: sqlite3.Row, exchanges: Sequence[sqlite3.Row
         model=intern(call["model"]),
         dataset_prompt=intern(call["dataset_prompt"] or ""),
         error=call["outcome"] if failed else "",
+        seconds=call["duration"],
         answers=() if failed else tuple([_answer(choice, cuts) for choice in _choices(call, exchanges)]),
     )
     recorded = exchanges and exchanges[-1]["answer"] is not None

@@ -49,8 +49,15 @@ class RunReport:
         return value
 
 
-def report_of(rows: Iterable[RunRow], score: RowScore | None = None) -> RunReport:
-    """Read the rows once and return their report. ``score``: returns the score of a row."""
+def report_of(
+    rows: Iterable[RunRow],
+    score: RowScore | None = None,
+    visit: Callable[[RunRow, str, float | None], None] = lambda row, found, value: None,
+) -> RunReport:
+    """Read the rows once and return their report. ``score``: returns the score of a row.
+
+    ``visit``: called for each row with its class, and with its score if there is one.
+    """
     report, values, whole, checker = RunReport(), list[float](), list[float](), ToolChecker()
     for row in rows:
         found = class_of(row, checker)
@@ -59,10 +66,13 @@ def report_of(rows: Iterable[RunRow], score: RowScore | None = None) -> RunRepor
         for name, value_of in GROUPS.items():
             report.groups[name].setdefault(value_of(row), Counter())[found] += 1
         report.unchecked_calls += has_unchecked_call(row, checker)
+        value = None
         if score is not None:
-            values.append(score(row))
+            value = score(row)
+            values.append(value)
             if found == "whole":
-                whole.append(values[-1])
+                whole.append(value)
+        visit(row, found, value)
     if score is not None:
         report.all_rows, report.whole_rows = bootstrap(values), bootstrap(whole)
     return report

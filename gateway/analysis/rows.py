@@ -110,6 +110,8 @@ class RunRow:
     """Empty for a row that failed, and for a row whose response has no choices, such as a likelihood."""
     request_id: str = ""
     """The id of the request in recordings. Empty: not known."""
+    seconds: float | None = field(default=None, compare=False)
+    """The duration of the call. None: not known."""
     columns: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     """The columns that were kept for the output (``--keep``)."""
     tools: tuple[Mapping[str, Any], ...] | None = None
@@ -175,6 +177,7 @@ def row_of(value: Mapping[str, Any]) -> RunRow:
         dataset_prompt=provenance.get("dataset_prompt", ""),
         error=error,
         request_id=(response or {}).get("request_id") or "",
+        seconds=provenance.get("seconds"),
         answers=() if error else answers_of(body, provenance.get("notices", ())),
         columns=value.get("row", EMPTY_MAPPING),
         facts=_facts(provenance, body),

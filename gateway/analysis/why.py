@@ -205,7 +205,7 @@ def _request(row: RunRow, counts: Counter[tuple[str | None, int]]) -> tuple[str 
     return (*key, counts[key])
 
 
-def _first_step(a: RunRow, b: RunRow) -> tuple[tuple[RunRow, RunRow], dict[str, str]]:
+def first_different_step(a: RunRow, b: RunRow) -> tuple[tuple[RunRow, RunRow], dict[str, str]]:
     """Return two rows with the facts of the first request to the model that differs, and the differences.
 
     A later turn contains the earlier answers, so its prompt would differ because of them.
@@ -224,7 +224,7 @@ def _compare(a: RunRow, b: RunRow, score: RowScore | None, floor: float) -> RowC
     targets = f"{labels[0]} → {labels[1]}" if all(labels) and labels[0] != labels[1] else ""
     if a.answers == b.answers and a.error == b.error and not change:
         return RowComparison(change, targets)
-    (a, b), differences, remark = *_first_step(a.with_facts(), b.with_facts()), ""
+    (a, b), differences, remark = *first_different_step(a.with_facts(), b.with_facts()), ""
     same = differences.keys().isdisjoint(PROMPT)
     if SAMPLED in differences and (found := remark_of(a, b, floor, same_prompt=same)) is not None:
         differences[SAMPLED] += f", {found.text}"

@@ -11,7 +11,7 @@
 ``comparing/``          ``parity`` and ``diff``
 ``importing/``          ``import``
 ``running/``            ``run``
-``reporting/``          ``report``, ``why``, ``recordings``
+``reporting/``          ``report``, ``why``, ``view``, ``recordings``
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ VERBS = {
     "run": "send every row of a file to a model, or continue such a run",
     "report": "show what the answers of a run are: whole, cut, empty, looping",
     "why": "explain why the answers of two runs differ",
+    "view": "show a run, or why two runs differ, in a browser",
     "recordings": "list recorded calls, or show one",
     "import": "convert a template from another format",
     "templates": "list the templates, or print one",
@@ -59,6 +60,7 @@ FOLDERS = {
     "import": "importing",
     "report": "reporting",
     "why": "reporting",
+    "view": "reporting",
     "recordings": "reporting",
 }
 """Verb → the folder of its module, beside the files that only this verb uses. The others are in ``verbs``."""

@@ -76,7 +76,7 @@ UPGRADES = {1: _added("calls", NEW_CALL_COLUMNS) + _added("exchanges", NEW_EXCHA
 SCHEMA = (
     _table("calls", CALL_COLUMNS | NEW_CALL_COLUMNS)
     + _table("exchanges", EXCHANGE_COLUMNS | NEW_EXCHANGE_COLUMNS)
-    + "CREATE INDEX IF NOT EXISTS calls_by_run ON calls (run, row);"
+    + "CREATE INDEX IF NOT EXISTS calls_by_run ON calls (run, key, row);"
     "CREATE INDEX IF NOT EXISTS calls_by_row ON calls (row);"
     "CREATE INDEX IF NOT EXISTS calls_by_model ON calls (model, time);"
     "CREATE INDEX IF NOT EXISTS calls_by_key ON calls (key, time);"

@@ -7,4 +7,5 @@ home        / and /viewer: the models
 page        one page: the request for it, its values, and the response
 templating  renders templates and reads assets
 charts      pictures as SVG
+runs        the report of a run, and the comparison of two
 """

@@ -1,6 +1,107 @@
 """Pictures as SVG, with presentation attributes only: the content security policy forbids inline styles.
 
-Every picture has a title for screen readers, and the table beside it has the same numbers.
+Every picture has a title for screen readers, and the table beside it has the same numbers. A picture with links is a
+group, because screen readers do not see the links in an image.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from markupsafe import Markup
+
+WIDTH = 360
+"""The width of a picture in its own units. Pictures grow with the page, up to the width in ``runs.css``."""
+LINE = 34
+"""The height of a bar with its label above it."""
+LONGEST_LABEL = 44
+HEIGHT = 120
+"""The height of a histogram without its labels."""
+MOST_LABELS = 6
+"""The maximum number of labels below a histogram."""
+
+ChartPart = Mapping[str, Any]
+"""A part of a picture: ``name``, ``value``, ``color`` (the number of a colour of ``charts.css``), and an optional
+``link``."""
+
+
+def bars(title: str, rows: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return horizontal bars, each with its ``label`` above it and its ``parts`` beside each other."""
+    longest = max([sum([part["value"] for part in row["parts"]]) for row in rows], default=0) or 1
+    lines = []
+    for at, row in enumerate(rows):
+        ends = list(accumulate([part["value"] for part in row["parts"]], initial=0))
+        pieces = [_bar(at, part, ends[n] / longest, ends[n + 1] / longest) for n, part in enumerate(row["parts"])]
+        lines.append(_label(at, f"{row['label']}: {_shown(ends[-1])}") + Markup().join(pieces))
+    return _svg(title, len(rows) * LINE, lines)
+
+
+def waterfall(title: str, steps: Sequence[ChartPart]) -> Markup:
+    """Return a bar for each step, which begins where the step before it ends. A step with ``total`` begins at 0."""
+    places, at = [], 0.0
+    for step in steps:
+        start = 0.0 if step.get("total") else at
+        at = start + step["value"]
+        places.append((min(start, at), max(start, at)))
+    low = min([start for start, _ in places], default=0.0)
+    span = max([end for _, end in places], default=0.0) - low or 1
+    lines = [
+        _label(n, f"{step['name']}: {_shown(step['value'])}") + _bar(n, step, (start - low) / span, (end - low) / span)
+        for n, (step, (start, end)) in enumerate(zip(steps, places, strict=True))
+    ]
+    return _svg(title, len(steps) * LINE, lines)
+
+
+def histogram(title: str, buckets: Sequence[ChartPart]) -> Markup:
+    """Return vertical bars beside each other, with the names of some of them below."""
+    highest = max([bucket["value"] for bucket in buckets], default=0) or 1
+    width, every = WIDTH / max(len(buckets), 1), -(-len(buckets) // MOST_LABELS)
+    lines = []
+    for at, bucket in enumerate(buckets):
+        height = HEIGHT * bucket["value"] / highest
+        lines.append(_linked(bucket, at * width, HEIGHT - height, width - 1, height))
+        if at % every == 0:
+            label = Markup('<text x="{:.1f}" y="{}">{}</text>').format(at * width, HEIGHT + 15, bucket["name"])
+            lines.append(label)
+    return _svg(title, HEIGHT + 20, lines)
+
+
+def swatch(color: int) -> Markup:
+    """Return a small square in a colour, for the name of a part in a table."""
+    return Markup(
+        '<svg width="12" height="12" aria-hidden="true"><rect width="12" height="12" fill="var(--color-{})"/></svg>'
+    ).format(int(color))
+
+
+def _svg(title: str, height: int, lines: Iterable[Markup]) -> Markup:
+    content = Markup().join(lines)
+    role = "group" if "<a " in content else "img"
+    return Markup('<svg class="chart" role="{}" aria-label="{}" viewBox="0 0 {} {}"><title>{}</title>{}</svg>').format(
+        role, title, WIDTH, height, title, content
+    )
+
+
+def _label(at: int, text: str) -> Markup:
+    short = text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL // 2]}…{text[-LONGEST_LABEL // 2 :]}"
+    return Markup('<text x="0" y="{}">{}</text>').format(at * LINE + 12, short)
+
+
+def _bar(at: int, part: ChartPart, start: float, end: float) -> Markup:
+    """Return a part of the bar number ``at``. ``start``, ``end``: shares of the width."""
+    return _linked(part, start * WIDTH, at * LINE + 16, max((end - start) * WIDTH, 0.5), LINE - 20)
+
+
+def _linked(part: ChartPart, x: float, y: float, width: float, height: float) -> Markup:
+    text = f"{part['name']}: {_shown(part['value'])}"
+    rect = Markup(
+        '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="var(--color-{})"><title>{}</title></rect>'
+    ).format(x, y, width, height, int(part.get("color", 0)), text)
+    if not part.get("link") or not part["value"]:
+        return rect
+    return Markup('<a href="{}" aria-label="{}">{}</a>').format(part["link"], text, rect)
+
+
+def _shown(value: float) -> str:
+    return f"{value:+.3f}" if isinstance(value, float) else str(value)

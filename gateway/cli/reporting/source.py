@@ -58,6 +58,13 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
     return chain([first], rows)
 
 
+def run_files(run: str, config: Path) -> list[Path]:
+    """Return the files from which a run is read; those beside its output may not exist. Raises ``CommandError``."""
+    path = Path(run) if Path(run).exists() else recordings_path(config)
+    beside = [Path(f"{path}-wal")] if is_recording(path) else [recording_path(path), manifest_path(path)]
+    return [path, *beside]
+
+
 def run_recording(run: str, config: Path) -> Path:
     """Return the file with the recordings of a run. Raises ``CommandError`` if the run is not recorded."""
     path = Path(run)

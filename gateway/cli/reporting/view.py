@@ -1,0 +1,83 @@
+"""Show a run in a browser: what its answers are, and the rows behind each number; or why two runs differ.
+
+A and B are output files of gateway run, files of recordings, or names of runs in the recordings of gateway.yaml. The
+pages are served on 127.0.0.1 until Ctrl-C. They need no running gateway, and show only these runs. The printed address
+works once: it signs in one browser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import FILE_PATH, CommandError, config_option, verb
+from gateway.core.errors import CONFIG_FAILED
+
+if TYPE_CHECKING:
+    from gateway.cli.reporting.view_server import ViewServer
+
+EXAMPLES = """Examples:
+  gateway view answers.jsonl
+  gateway view answers.jsonl --score exact                compare with the kept column "answer"
+  gateway view monday.jsonl tuesday.jsonl --score exact   why the answers differ
+  gateway view nightly-7 --no-browser --port 8002         a run in the recordings of gateway.yaml
+"""
+
+
+@verb(__doc__, EXAMPLES)
+@click.argument("a", metavar="A", help="a run")
+@click.argument("b", required=False, metavar="[B]", help="a second run, to compare with A")
+@click.option("--score", metavar="exact|contains|choice|regex:PATTERN", help="compare answers with a kept column")
+@click.option("--answer", metavar="COLUMN", default="answer", help="the kept column with the expected text")
+@click.option("--scores", type=FILE_PATH, metavar="FILE", help="a score for each row of A, as for gateway report")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", show_default="a free port",
+              help="the port on 127.0.0.1")  # fmt: skip
+@click.option("--no-browser", is_flag=True, help="only print the address")
+@config_option()
+def command(
+    a: str,
+    b: str | None,
+    score: str | None,
+    answer: str,
+    scores: Path | None,
+    port: int,
+    no_browser: bool,
+    config: Path,
+) -> int:
+    """Serve the pages until a signal ends the process."""
+    from gateway.cli.reporting.report import row_score
+    from gateway.cli.reporting.source import read_run, reading
+    from gateway.cli.reporting.view_server import RunFiles, ViewServer
+    from gateway.server.sockets import PortBusy, bind
+
+    if scores is not None and (score is not None or b is not None):
+        raise CommandError("--scores cannot be used with --score or with a second run; remove one of them")
+    runs = [a] if b is None else [a, b]
+    for run in runs:
+        with reading() as files:
+            if next(read_run(files, run, config), None) is None:
+                raise CommandError(f"{run} has no rows, so there is nothing to show")
+    try:
+        bound = bind("127.0.0.1", port, choose="another port with --port")
+    except PortBusy as error:
+        raise CommandError(str(error), CONFIG_FAILED) from None
+    with bound:
+        asyncio.run(_serve(ViewServer(RunFiles(runs, config, row_score(score, answer, scores)), bound), not no_browser))
+    return 0
+
+
+async def _serve(server: ViewServer, browser: bool) -> None:
+    """Print the address, open a browser, and serve until SIGINT or SIGTERM."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with server:
+        click.echo(f"the pages are at {server.url}  (Ctrl-C ends)", err=True)
+        if browser:
+            await asyncio.to_thread(webbrowser.open, server.url)
+        await ended.wait()

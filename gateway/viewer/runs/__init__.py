@@ -1,0 +1,6 @@
+"""The pages about runs: the report of one run, and the differences of two. They show what ``gateway.analysis`` finds.
+
+pages     the pages
+source    where the rows come from: the recordings of this gateway, or for ``gateway view`` files
+findings  the report of a run, and the comparison of two, with the rows behind each number
+"""

@@ -1,0 +1,88 @@
+"""Where the rows of runs come from."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, Protocol
+
+from gateway.analysis.recordings import RecordingFile, read_recording
+from gateway.analysis.rows import RunRow
+from gateway.analysis.scores import RowScore
+from gateway.core.caller import Caller
+from gateway.core.errors import InvalidValue
+from gateway.edge.state import GatewayState
+
+
+class RunSource(Protocol):
+    """Reads runs. The methods block, so they are called in threads. They raise ``InvalidValue`` and ``OSError``."""
+
+    score: RowScore | None
+    """The score of a row. None: no score was requested."""
+
+    def runs(self, caller: Caller, start: int, count: int) -> list[dict[str, Any]]:
+        """Return the runs of a client, the latest first: ``run``, and if known ``calls``, ``first`` and ``last``."""
+
+    def state(self, run: str, caller: Caller) -> Hashable:
+        """Return a value that changes whenever the run changes. Raises ``InvalidValue`` if there is no such run."""
+
+    def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
+        """Return the rows of a run. ``files``: closes what is opened. ``row``: only the row with this id."""
+
+
+class RecordedRuns:
+    """The runs in the recordings of this gateway. A client with a key sees only its own runs.
+
+    The name of a run is ``KEY/RUN``, or ``RUN`` for a run of the caller.
+    """
+
+    score: RowScore | None = None
+
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+
+    def runs(self, caller: Caller, start: int, count: int) -> list[dict[str, Any]]:
+        """See ``RunSource``. There are none before the first call is recorded."""
+        path = self._path()
+        if not path.exists():
+            return []
+        with closing(RecordingFile(path)) as file:
+            found = file.runs(caller.key or None, start, count)
+            return [
+                {
+                    "run": one["run"] if one["key"] == caller.key else f"{one['key']}/{one['run']}",
+                    **{name: one[name] for name in ("calls", "first", "last")},
+                }
+                for one in found
+            ]
+
+    def state(self, run: str, caller: Caller) -> Hashable:
+        """See ``RunSource``."""
+        key, name = _own(run, caller)
+        with closing(RecordingFile(self._path())) as file:
+            state = file.state_of(name, key)
+        if not state[0]:
+            raise InvalidValue("the recordings have no run of this name")
+        return state
+
+    def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
+        """See ``RunSource``."""
+        file = files.enter_context(closing(RecordingFile(self._path())))
+        return read_recording(file, "/".join(_own(run, caller)), row)
+
+    def _path(self) -> Path:
+        path = self._state.stack.snapshot.recordings.path
+        if path is None:
+            raise InvalidValue("this gateway records no calls; set recordings.path and a policy with record: full")
+        return path
+
+
+def _own(run: str, caller: Caller) -> tuple[str, str]:
+    """Return the key and the name of a run. Raises ``InvalidValue`` for a run of another client."""
+    key, slash, name = run.rpartition("/")
+    if not slash:
+        key = caller.key
+    if caller.key and key != caller.key:
+        raise InvalidValue("the recordings have no run of this name")
+    return key, name

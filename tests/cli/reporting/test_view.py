@@ -1,0 +1,228 @@
+"""``gateway view``: a real process, asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cli.command import command
+from tests.journeys.process import environment
+from tests.serving import WAIT_SECONDS
+
+HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
+RUN_A, RUN_B = "a<b>&'\".jsonl", "b.jsonl"
+ROWS = 120
+
+
+def line(number: int, text: str, model: str, finish: str = "stop", error: str = "") -> str:
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
+    response = {"status_code": 200, "request_id": f"req_{number}", "body": {"choices": [choice]}}
+    return json.dumps({
+        "custom_id": f"row-{number}{HOSTILE}",
+        "response": None if error else response,
+        "error": {"code": error, "message": "failed"} if error else None,
+        "gateway": {"line": number, "seconds": 0.01 * number, "model": model, "prompt_sha256": "p"},
+        "row": {"answer": "42"},
+    })  # fmt: skip
+
+
+def write_runs(folder: Path) -> None:
+    """Two runs. In the second one, every fourth row has another answer."""
+    a = [line(n, f"{HOSTILE}" if n % 3 else "42", f"m{n % 2}{HOSTILE}") for n in range(ROWS)]
+    a += [line(ROWS, "", "m0"), line(ROWS + 1, "4", "m0", "length"), line(ROWS + 2, "", "m1", error="timeout")]
+    b = [line(n, f"{HOSTILE}!" if n % 4 == 0 or n % 3 else "42", f"m{n % 2}") for n in range(ROWS)]
+    for name, lines in ((RUN_A, a), (RUN_B, b)):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def viewing(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running ``gateway view``, and the address that it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "view", *arguments, "--no-browser"],
+        cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        printed = process.stderr.readline()
+        found = re.search(r"http://\S+", printed)
+        assert found, printed
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT_SECONDS)
+
+
+def client(url: str, **headers: str) -> httpx.Client:
+    return httpx.Client(base_url=url.partition("/?")[0], headers=headers, timeout=60, trust_env=False, verify=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("view")
+    write_runs(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two(folder: Path) -> Iterator[httpx.Client]:
+    """A browser that has opened the address of two runs."""
+    with viewing(folder, RUN_A, RUN_B, "--score", "exact") as (_, url), client(url) as browser:
+        assert browser.get(url).status_code == 303
+        yield browser
+
+
+def links(page: str) -> Sequence[str]:
+    return re.findall(r'href="(/runs[^"]*)"', page.replace("&amp;", "&"))
+
+
+def test_the_token_signs_in_one_browser_and_is_then_refused(folder: Path) -> None:
+    with viewing(folder, RUN_A) as (_, url), client(url) as browser, client(url) as stranger:
+        assert stranger.get("/runs").status_code == 403
+        assert stranger.get("/?token=guessed").status_code == 403
+        first = browser.get(url)
+        assert first.status_code == 303
+        assert first.headers["location"].startswith("/runs/report?run=")
+        assert re.fullmatch(
+            r"gateway-view-\d+=[\w-]{43}; Path=/; HttpOnly; SameSite=Strict", first.headers["set-cookie"]
+        )
+        assert browser.get(first.headers["location"]).status_code == 200
+        assert browser.get(url).status_code == 303, "a browser with the cookie may open the address again"
+        refused = stranger.get(url)
+        assert (refused.status_code, refused.headers["content-type"]) == (403, "text/plain; charset=utf-8")
+        assert "works in one browser" in refused.text
+        name = first.headers["set-cookie"].partition("=")[0]
+        assert stranger.get("/runs", headers={"cookie": f"{name}=guessed"}).status_code == 403
+
+
+def test_another_host_or_port_is_refused_even_with_the_cookie(two: httpx.Client) -> None:
+    port = int(two.base_url.port or 0)
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}"):
+        assert two.get("/runs", headers={"host": host}).status_code == 403, host
+    for host in (f"127.0.0.1:{port}", f"LOCALHOST:{port}"):
+        assert two.get("/runs", headers={"host": host}).status_code == 200, host
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_exit_code_0(folder: Path, number: int) -> None:
+    with viewing(folder, RUN_B) as (process, url), client(url) as browser:
+        assert browser.get(url).status_code == 303
+        os.kill(process.pid, number)
+        _, rest = process.communicate(timeout=WAIT_SECONDS)
+        assert (process.returncode, rest) == (0, "")
+
+
+def test_every_page_is_reached_and_escapes_hostile_texts(two: httpx.Client) -> None:
+    why = two.get("/runs/why.json", params={"a": RUN_A, "b": RUN_B}).json()
+    row = two.get(why["rows"].replace("?", ".json?", 1)).json()["rows"][0]["link"]
+    seen, waiting = dict[str, str](), ["/runs", f"/runs/why?{httpx.QueryParams({'a': RUN_A, 'b': RUN_B})}", row]
+    while waiting and len(seen) < 60:
+        path = waiting.pop(0)
+        answer = two.get(path)
+        assert answer.status_code == 200, path
+        assert "<script>" not in answer.text
+        assert not re.search(r"\son\w+=|\sstyle=|javascript:", answer.text), path
+        assert answer.text.count('<tr><td><a href="/runs/row?') <= 50
+        seen[path] = answer.text
+        waiting += [link for link in dict.fromkeys(links(answer.text)) if link not in seen and link not in waiting]
+    assert any("&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;{{7*7}}" in page for page in seen.values())
+    kinds = {path.partition("?")[0] for path in seen}
+    assert kinds == {"/runs", "/runs/report", "/runs/why", "/runs/rows", "/runs/row"}
+
+
+def test_the_report_has_the_numbers_of_gateway_report(folder: Path, two: httpx.Client) -> None:
+    wanted = json.loads(command(folder, "report", RUN_A, "--score", "exact", "--json").stdout)
+    page = two.get("/runs/report.json", params={"run": RUN_A}).json()
+    assert page["report"] == {name: value for name, value in wanted.items() if name != "by"}
+    assert {one["name"]: one["value"] for one in page["classes"]} == {k: n for k, n in wanted["classes"].items() if n}
+    for group in page["groups"]:
+        counts = {row["label"]: {one["name"]: one["value"] for one in row["parts"]} for row in group["values"]}
+        assert counts == wanted["by"][group["name"]]
+    answered = wanted["rows"] - wanted["classes"]["failed"]
+    totals = [sum(one["value"] for one in histogram["buckets"]) for histogram in page["histograms"]]
+    assert totals == [wanted["rows"], answered]
+
+
+def test_every_number_of_the_report_leads_to_as_many_rows(two: httpx.Client) -> None:
+    page = two.get("/runs/report.json", params={"run": RUN_A}).json()
+    counted = [*page["classes"], *[one for histogram in page["histograms"] for one in histogram["buckets"]]]
+    counted += [one for group in page["groups"] for row in group["values"] for one in (row, *row["parts"])]
+    for one in counted:
+        assert two.get(one["link"].replace("?", ".json?", 1)).json()["total"] == one["value"], one["link"]
+
+
+def test_the_comparison_has_the_numbers_of_gateway_why(folder: Path, two: httpx.Client) -> None:
+    wanted = json.loads(command(folder, "why", RUN_A, RUN_B, "--score", "exact", "--json").stdout)
+    page = two.get("/runs/why.json", params={"a": RUN_A, "b": RUN_B}).json()
+    assert page["why"] == {name: value for name, value in wanted.items() if name not in ("found", "causes")}
+    assert {one["name"]: {"rows": one["rows"], "score": one["score"]} for one in page["causes"]} == wanted["causes"]
+    for one in page["causes"]:
+        assert two.get(one["link"].replace("?", ".json?", 1)).json()["total"] == one["rows"]
+
+
+def test_rows_have_at_most_fifty_on_a_page_and_every_row_on_one(two: httpx.Client) -> None:
+    address, ids = f"/runs/rows.json?{httpx.QueryParams({'run': RUN_A})}", list[str]()
+    sizes = []
+    while address:
+        page: dict[str, Any] = two.get(address).json()
+        sizes.append(len(page["rows"]))
+        ids += [row["row"] for row in page["rows"]]
+        address = page["next"].replace("?", ".json?", 1)
+    assert sizes == [50, 50, 23]
+    assert len(set(ids)) == ROWS + 3
+
+
+def test_a_row_of_two_runs_marks_the_first_different_character(two: httpx.Client) -> None:
+    page = two.get("/runs/row.json", params={"a": RUN_A, "b": RUN_B, "row": f"row-1{HOSTILE}"}).json()
+    texts = [column["answers"][0]["text"] for column in page["columns"]]
+    assert texts == [
+        {"same": HOSTILE, "different": "end of the text", "rest": ""},
+        {"same": HOSTILE, "different": "!", "rest": ""},
+    ]
+    assert next(iter(page["differences"])) == "sampled tokens"
+
+
+def test_other_files_and_unknown_rows_are_refused(folder: Path, two: httpx.Client) -> None:
+    (folder / "secret.jsonl").write_text((folder / RUN_B).read_text())
+    for address in ("/runs/report?run=secret.jsonl", f"/runs/why?a={RUN_B}&b=secret.jsonl", "/runs/row?run=../x&row=1"):
+        answer = two.get(address)
+        assert answer.status_code == 404
+        assert "shows only the runs that its command line names" in answer.text
+    assert "no such row" in two.get(f"/runs/row?run={RUN_B}&row=nosuch").text
+    for address in ("/runs/nosuch", "/runs/report", f"/runs/rows?run={RUN_B}&duration=x"):
+        assert two.get(address).status_code == 404
+
+
+def test_a_changed_file_is_read_again(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "c.jsonl"
+    file.write_text(line(0, "42", "m") + "\n")
+    with viewing(tmp_path, "c.jsonl") as (_, url), client(url) as browser:
+        browser.get(url)
+        assert browser.get("/runs/report.json?run=c.jsonl").json()["report"]["rows"] == 1
+        file.write_text(f"{line(0, '42', 'm')}\n{line(1, '42', 'm')}\n")
+        assert browser.get("/runs/report.json?run=c.jsonl").json()["report"]["rows"] == 2
+
+
+def test_wrong_arguments_are_errors_of_the_command_line(folder: Path) -> None:
+    (folder / "empty.jsonl").write_text("")
+    cases = {
+        ("nosuch.jsonl",): "nosuch.jsonl: no such file",
+        ("empty.jsonl",): "empty.jsonl has no rows",
+        (RUN_B, "--score", "exakt"): "use exact, contains, choice or regex:PATTERN",
+        (RUN_A, RUN_B, "--scores", "s.jsonl"): "--scores cannot be used",
+    }
+    for arguments, message in cases.items():
+        ended = command(folder, "view", *arguments, "--no-browser")
+        assert ended.returncode == 2
+        assert message in ended.stderr.decode()

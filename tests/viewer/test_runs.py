@@ -1,0 +1,247 @@
+"""``/viewer/runs``: the runs in the recordings of a real gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.core.caller import ANONYMOUS, Caller
+from gateway.viewer import charts
+from gateway.viewer.page import Page, PageRequest, Visitor
+from gateway.viewer.runs.findings import HISTOGRAMS
+from gateway.viewer.runs.pages import RecordedRunPages
+from tests.cli.command import command
+from tests.serving import Gateway, bearer, gateway
+
+HOSTILE = "<script>alert(1)</script>\"'&"
+FILES = {
+    "policies/full.yaml": "record: full\ndelivery: {retry: {attempts: 1}}\n",
+    "hello.yaml": f"[{json.dumps('Hello ' + HOSTILE)}, {{finish: stop}}]\n",
+    "bye.yaml": "[Bye, {finish: length}]\n",
+    "error.yaml": "[{error: upstream_error}]\n",
+}
+CONFIG = """\
+recordings: {path: calls.sqlite}
+models:
+  talk: {template: chatml, policy: full, targets: [{speaks: scripted, script: hello.yaml}]}
+  short: {template: sft-demo, policy: full, targets: [{speaks: scripted, script: bye.yaml}]}
+  broken: {template: chat, policy: full, targets: [{speaks: scripted, script: error.yaml}]}
+"""
+ROWS = 60
+
+
+def send(served: Gateway, run: str, row: str, model: str, key: str = "") -> None:
+    body = {"model": model, "messages": [{"role": "user", "content": f"hi {HOSTILE}"}]}
+    headers = {"x-gateway-run": run, "x-gateway-row": row, **(bearer(key) if key else {})}
+    served.http.post("/v1/chat/completions", json=body, headers=headers)
+
+
+def flush(served: Gateway) -> None:
+    """Wait until all calls so far are in the file."""
+    assert served.wait_until_idle()
+    for recorder in served.runtime.resources.recorders.values():
+        recorder.flush().result()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway with two recorded runs of the same rows."""
+    with gateway(tmp_path_factory.mktemp("runs"), CONFIG, files=FILES) as running:
+        for number in range(ROWS):
+            send(running, "monday", f"row-{number}", "talk")
+            send(running, "tuesday", f"row-{number}", "talk" if number % 2 else "short")
+        send(running, "tuesday", "failed", "broken")
+        flush(running)
+        yield running
+
+
+def values(served: Gateway, path: str, **query: str) -> Any:
+    answer = served.http.get(f"/viewer/runs{path}.json", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def page(served: Gateway, path: str, visitor: Visitor, **query: str) -> Page:
+    """The page for a visitor, without HTTP."""
+    pages = RecordedRunPages(served.runtime.state)
+    return asyncio.run(pages.page(PageRequest(path, query, None, "/viewer", visitor)))
+
+
+def test_the_list_has_the_latest_run_first(served: Gateway) -> None:
+    listed = values(served, "")["runs"]
+    assert [(one["run"], one["calls"]) for one in listed[:2]] == [("tuesday", ROWS + 1), ("monday", ROWS)]
+    shown = served.http.get("/viewer/runs").text
+    assert 'href="/viewer/runs/report?run=tuesday"' in shown
+    assert '<form method="get" action="/viewer/runs/why">' in shown
+
+
+def test_the_list_has_at_most_fifty_runs(tmp_path: Path) -> None:
+    with gateway(tmp_path, CONFIG, files=FILES) as running:
+        assert values(running, "")["runs"] == []
+        for number in range(60):
+            send(running, f"run-{number}", "a", "talk")
+        flush(running)
+        first = values(running, "")
+        assert len(first["runs"]) == 50
+        rest = running.http.get(first["next"].replace("?", ".json?", 1)).json()
+        assert (len(rest["runs"]), rest["next"]) == (10, "")
+        assert {one["run"] for one in first["runs"] + rest["runs"]} == {f"run-{number}" for number in range(60)}
+
+
+def test_the_report_has_the_numbers_of_gateway_report(served: Gateway) -> None:
+    wanted = json.loads(command(served.folder, "report", "tuesday", "--json").stdout)
+    found = values(served, "/report", run="/tuesday")
+    assert found["report"] == {name: value for name, value in wanted.items() if name != "by"}
+    assert {one["name"]: one["value"] for one in found["classes"]} == {
+        "failed": 1, "cut by length": ROWS // 2, "whole": ROWS // 2,
+    }  # fmt: skip
+    assert values(served, "/report", run="tuesday")["report"] == found["report"]
+
+
+def test_the_comparison_has_the_numbers_of_gateway_why(served: Gateway) -> None:
+    wanted = json.loads(command(served.folder, "why", "monday", "tuesday", "--json").stdout)
+    found = values(served, "/why", a="/monday", b="/tuesday")
+    assert found["why"] == {name: value for name, value in wanted.items() if name not in ("found", "causes")}
+    assert [(one["name"], one["rows"]) for one in found["causes"]] == [("prompt", ROWS // 2)]
+    rows = values(served, "/rows", a="/monday", b="/tuesday", cause="prompt")
+    assert (rows["total"], len(rows["rows"])) == (ROWS // 2, ROWS // 2)
+    assert values(served, "/rows", a="/monday", b="/tuesday", cause="route")["total"] == 0
+
+
+def test_two_prompts_stand_side_by_side_with_the_first_difference_marked(served: Gateway) -> None:
+    query = {"a": "/monday", "b": "/tuesday", "row": "row-0"}
+    found = values(served, "/row", **query)
+    one, other = [column["prompt"] for column in found["columns"]]
+    assert one["same"] == other["same"]
+    assert one["different"] != other["different"]
+    assert found["place"].startswith(f"first difference: byte {len(one['same'].encode())} (line 1, ")
+    assert next(iter(found["differences"])) == "prompt"
+    shown = served.http.get("/viewer/runs/row", params=query).text
+    assert '<mark id="prompt-1">' in shown
+    assert '<mark id="prompt-2">' in shown
+    assert '<mark id="answer-1-1">H</mark>ello &lt;script&gt;' in shown
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("", {}), ("/report", {"run": "/tuesday"}), ("/rows", {"run": "/tuesday"}),
+        ("/why", {"a": "/monday", "b": "/tuesday"}), ("/rows", {"a": "/monday", "b": "/tuesday"}),
+        ("/row", {"run": "/monday", "row": "row-1"}), ("/row", {"a": "/monday", "b": "/tuesday", "row": "row-0"}),
+    ],
+)  # fmt: skip
+def test_a_page_has_no_markup_of_the_data_and_no_inline_style(
+    served: Gateway, path: str, query: dict[str, str]
+) -> None:
+    answer = served.http.get(f"/viewer/runs{path}", params=query)
+    assert answer.status_code == 200
+    for forbidden in ("<script>", " style=", "onclick", "javascript:"):
+        assert forbidden not in answer.text
+    assert "unsafe-inline" not in answer.headers["content-security-policy"]
+    assert answer.text.count("<h1") == 1
+
+
+def test_a_row_without_a_second_run_leads_to_its_report(served: Gateway) -> None:
+    answer = served.http.get("/viewer/runs/why", params={"a": "/monday", "b": ""})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/viewer/runs/report?run=%2Fmonday")
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "message"),
+    [
+        ("/report", {"run": "/nosuch"}, "no run of this name"), ("/report", {}, "a value for run"),
+        ("/row", {"run": "/monday", "row": "nosuch"}, "no such row"), ("/nosuch", {}, "no such page"),
+        ("/report", {"run": HOSTILE}, "no run of this name"),
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_is_status_404(served: Gateway, path: str, query: dict[str, str], message: str) -> None:
+    answer = served.http.get(f"/viewer/runs{path}.json", params=query)
+    assert answer.status_code == 404
+    assert message in answer.json()["problem"]
+
+
+def test_a_gateway_without_recordings_says_how_to_record(tmp_path: Path) -> None:
+    config = CONFIG.partition("\n")[2].replace("policy: full, ", "")
+    with gateway(tmp_path, config, files=FILES) as running:
+        answer = running.http.get("/viewer/runs")
+        assert answer.status_code == 200
+        assert "set recordings.path" in answer.text
+
+
+def test_a_visitor_who_may_not_read_sees_only_the_reason(served: Gateway) -> None:
+    for visitor in (Visitor(None, False, "sign in"), Visitor(ANONYMOUS, False, "sign in"), Visitor(None, True, "x")):
+        found = page(served, "/runs/report", visitor, run="/monday")
+        assert (found.status, found.values) == (200, {"problem": visitor.problem})
+
+
+def test_a_client_sees_only_its_own_runs(tmp_path: Path) -> None:
+    names = ("ann", "bob")
+    keys = [f'{name}: {{sha256: "{hashlib.sha256(name.encode()).hexdigest()}"}}\n' for name in names]
+    config = f"keys: {{file: keys.yaml}}\n{CONFIG}"
+    with gateway(tmp_path, config, files={**FILES, "keys.yaml": "".join(keys)}) as running:
+        for name in names:
+            send(running, "nightly", f"row-of-{name}", "talk", key=name)
+        send(running, "only-bob", "row", "talk", key="bob")
+        flush(running)
+        ann = Visitor(Caller("ann"))
+        assert [one["run"] for one in page(running, "/runs", ann).values["runs"]] == ["nightly"]
+        for run in ("nightly", "ann/nightly"):
+            rows = page(running, "/runs/rows", ann, run=run).values["rows"]
+            assert [row["row"] for row in rows] == ["row-of-ann"]
+        foreign = [("report", {"run": run}) for run in ("bob/nightly", "only-bob", "bob/only-bob", "/nightly")]
+        foreign += [("rows", {"run": "bob/nightly"}), ("row", {"run": "nightly", "row": "row-of-bob"})]
+        foreign += [("why", {"a": "nightly", "b": "bob/nightly"})]
+        for path, query in foreign:
+            found = page(running, f"/runs/{path}", ann, **query)
+            assert (found.status, list(found.values)) == (404, ["problem"]), query
+
+
+def test_a_run_is_read_again_after_further_calls(tmp_path: Path) -> None:
+    with gateway(tmp_path, CONFIG, files=FILES) as running:
+        for number in (1, 2):
+            send(running, "growing", f"row-{number}", "talk")
+            flush(running)
+            assert values(running, "/report", run="growing")["report"]["rows"] == number
+
+
+def test_a_picture_is_an_image_or_a_group_of_links_and_escapes_its_texts() -> None:
+    part = {"name": HOSTILE, "value": 2, "color": 1}
+    for picture in (
+        charts.bars(HOSTILE, [{"label": HOSTILE, "parts": [part, part]}]),
+        charts.histogram(HOSTILE, [part]),
+        charts.waterfall(HOSTILE, [part]),
+    ):
+        assert 'role="img"' in picture
+        assert "<title>&lt;script&gt;" in picture
+        assert "<script>" not in picture
+        assert "style=" not in picture
+    linked = charts.histogram("t", [{**part, "link": f"/x?{HOSTILE}"}])
+    assert 'role="group"' in linked
+    assert 'href="/x?&lt;script&gt;' in linked
+    for empty in (charts.bars("t", []), charts.histogram("t", []), charts.waterfall("t", [])):
+        assert empty.startswith("<svg")
+
+
+def test_a_waterfall_begins_each_step_at_the_end_of_the_step_before() -> None:
+    steps = [{"name": name, "value": value} for name, value in (("a", 0.5), ("b", -0.25), ("c", 0.25))]
+    picture = charts.waterfall("t", [*steps, {"name": "all", "value": 0.5, "total": True}])
+    places = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', picture)
+    assert places == [("0.0", "360.0"), ("180.0", "180.0"), ("180.0", "180.0"), ("0.0", "360.0")]
+
+
+def test_each_value_is_in_the_bucket_with_its_limits() -> None:
+    for histogram in HISTOGRAMS.values():
+        edges = [*histogram.limits, 10.0**9]
+        found = histogram.buckets([edges[0], edges[3], edges[3], edges[-1]])
+        assert sum(number for _, _, number in found) == 4
+        assert found[0][:2] == (0.0, edges[1])
+        assert found[3] == (edges[3], edges[4], 2)
+        assert found[-1][1] is None
+        assert histogram.buckets([]) == []
