@@ -219,6 +219,7 @@ def test_wrong_arguments_are_errors_of_the_command_line(folder: Path) -> None:
     cases = {
         ("nosuch.jsonl",): "nosuch.jsonl: no such file",
         ("empty.jsonl",): "empty.jsonl has no rows",
+        (RUN_B, "--score", "exact", "--answer", "nosuch"): 'has no column "nosuch"',
         (RUN_B, "--score", "exakt"): "use exact, contains, choice or regex:PATTERN",
         (RUN_A, RUN_B, "--scores", "s.jsonl"): "--scores cannot be used",
     }
