@@ -107,7 +107,8 @@ class RunPages:
             "run": run, "report": _without_groups(report.as_json()), "classes": counts(report.classes),
             "groups": groups,
             "histograms": [_histogram(asked, run, name, found) for name in HISTOGRAMS],
-            "rows": _link(asked, "rows", run=run), "compare": _link(asked, "", a=run),
+            "rows": _link(asked, "rows", run=run),
+            "compare": _link(asked, "", a=run) if len(self._source.runs(caller, 0, 2)) > 1 else "",
         }  # fmt: skip
 
     def _rows(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
