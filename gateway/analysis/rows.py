@@ -168,7 +168,7 @@ def row_of(value: Mapping[str, Any]) -> RunRow:
     """Return the row of an output line. Raises ``KeyError``, ``TypeError`` or ``AttributeError`` for another object."""
     provenance, response = value["gateway"], value["response"]
     body = response["body"] if response is not None and isinstance(response["body"], dict) else {}
-    error = ""
+    error, seconds = "", provenance.get("seconds")
     if response is None or response["status_code"] != 200:
         error = (value["error"] or body.get("error") or {}).get("code") or "no_code"
     return RunRow(
@@ -177,7 +177,7 @@ def row_of(value: Mapping[str, Any]) -> RunRow:
         dataset_prompt=provenance.get("dataset_prompt", ""),
         error=error,
         request_id=(response or {}).get("request_id") or "",
-        seconds=provenance.get("seconds"),
+        seconds=max(0.0, seconds) if isinstance(seconds, int | float) else None,
         answers=() if error else answers_of(body, provenance.get("notices", ())),
         columns=value.get("row", EMPTY_MAPPING),
         facts=_facts(provenance, body),

@@ -17,8 +17,8 @@ WIDTH = 360
 LINE = 34
 """The height of a bar with its label above it."""
 LONGEST_LABEL = 44
-HEIGHT = 120
-"""The height of a histogram without its labels."""
+TOP, HEIGHT = 18, 120
+"""The height above the bars of a histogram, and that of the highest bar."""
 MOST_LABELS = 6
 """The maximum number of labels below a histogram."""
 
@@ -55,17 +55,16 @@ def waterfall(title: str, steps: Sequence[ChartPart]) -> Markup:
 
 
 def histogram(title: str, buckets: Sequence[ChartPart]) -> Markup:
-    """Return vertical bars beside each other, with the names of some of them below."""
+    """Return vertical bars beside each other, with the ``label`` of some of them below."""
     highest = max([bucket["value"] for bucket in buckets], default=0) or 1
-    width, every = WIDTH / max(len(buckets), 1), -(-len(buckets) // MOST_LABELS)
+    width, every, bottom = WIDTH / max(len(buckets), 1), -(-len(buckets) // MOST_LABELS), TOP + HEIGHT
     lines = []
     for at, bucket in enumerate(buckets):
         height = HEIGHT * bucket["value"] / highest
-        lines.append(_linked(bucket, at * width, HEIGHT - height, width - 1, height))
+        lines.append(_linked(bucket, at * width, bottom - height, width - 1, height, 12))
         if at % every == 0:
-            label = Markup('<text x="{:.1f}" y="{}">{}</text>').format(at * width, HEIGHT + 15, bucket["name"])
-            lines.append(label)
-    return _svg(title, HEIGHT + 20, lines)
+            lines.append(Markup('<text x="{:.1f}" y="{}">{}</text>').format(at * width, bottom + 15, bucket["label"]))
+    return _svg(title, bottom + 20, lines)
 
 
 def swatch(color: int) -> Markup:
@@ -84,23 +83,31 @@ def _svg(title: str, height: int, lines: Iterable[Markup]) -> Markup:
 
 
 def _label(at: int, text: str) -> Markup:
-    short = text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL // 2]}…{text[-LONGEST_LABEL // 2 :]}"
-    return Markup('<text x="0" y="{}">{}</text>').format(at * LINE + 12, short)
+    return Markup('<text x="0" y="{}">{}</text>').format(at * LINE + 12, _short(text))
 
 
 def _bar(at: int, part: ChartPart, start: float, end: float) -> Markup:
     """Return a part of the bar number ``at``. ``start``, ``end``: shares of the width."""
-    return _linked(part, start * WIDTH, at * LINE + 16, max((end - start) * WIDTH, 0.5), LINE - 20)
+    return _linked(part, start * WIDTH, at * LINE + 16, max((end - start) * WIDTH, 0.5), LINE - 20, at * LINE + 12)
 
 
-def _linked(part: ChartPart, x: float, y: float, width: float, height: float) -> Markup:
-    text = f"{part['name']}: {_shown(part['value'])}"
+def _linked(part: ChartPart, x: float, y: float, width: float, height: float, hint: float) -> Markup:
+    """Return a rectangle, with its link. ``hint``: the height of the text that is shown while the link has the focus.
+
+    The mouse shows the title of the rectangle.
+    """
+    text = _short(f"{part['name']}: {_shown(part['value'])}")
     rect = Markup(
         '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="var(--color-{})"><title>{}</title></rect>'
     ).format(x, y, width, height, int(part.get("color", 0)), text)
     if not part.get("link") or not part["value"]:
         return rect
-    return Markup('<a href="{}" aria-label="{}">{}</a>').format(part["link"], text, rect)
+    shown = Markup('<text x="{}" y="{:.1f}" text-anchor="end">{}</text>').format(WIDTH, hint, text)
+    return Markup('<a href="{}" aria-label="{}">{}{}</a>').format(part["link"], text, rect, shown)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL // 2]}…{text[-LONGEST_LABEL // 2 :]}"
 
 
 def _shown(value: float) -> str:

@@ -407,8 +407,8 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     ]
 
 
-VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "report", "why", "recordings",
-         "import", "templates", "models", "keys", "status", "schema", "docs")  # fmt: skip
+VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "report", "why", "view",
+         "recordings", "import", "templates", "models", "keys", "status", "schema", "docs")  # fmt: skip
 
 
 def test_help_names_every_verb(folder: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_run_is_read_again_after_further_calls(tmp_path: Path) -> None:
 
 
 def test_a_picture_is_an_image_or_a_group_of_links_and_escapes_its_texts() -> None:
-    part = {"name": HOSTILE, "value": 2, "color": 1}
+    part = {"name": HOSTILE, "label": HOSTILE, "value": 2, "color": 1}
     for picture in (
         charts.bars(HOSTILE, [{"label": HOSTILE, "parts": [part, part]}]),
         charts.histogram(HOSTILE, [part]),
@@ -227,6 +227,14 @@ def test_a_picture_is_an_image_or_a_group_of_links_and_escapes_its_texts() -> No
     assert 'href="/x?&lt;script&gt;' in linked
     for empty in (charts.bars("t", []), charts.histogram("t", []), charts.waterfall("t", [])):
         assert empty.startswith("<svg")
+
+
+def test_the_focus_shows_the_text_that_the_mouse_shows(served: Gateway) -> None:
+    for path, query in (("/report", {"run": "tuesday"}), ("/why", {"a": "monday", "b": "tuesday"})):
+        shown = served.http.get(f"/viewer/runs{path}", params=query).text
+        linked = re.findall(r'aria-label="([^"]+)"><rect[^>]*><title>([^<]+)</title></rect><text[^>]*>([^<]+)', shown)
+        assert linked
+        assert all(name == title == text for name, title, text in linked)
 
 
 def test_a_waterfall_begins_each_step_at_the_end_of_the_step_before() -> None:

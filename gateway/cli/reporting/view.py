@@ -57,17 +57,20 @@ def command(
 
     if scores is not None and (score is not None or b is not None):
         raise CommandError("--scores cannot be used with --score or with a second run; remove one of them")
-    runs = [a] if b is None else [a, b]
-    for run in runs:
+    runs, row_value = [a] if b is None else [a, b], row_score(score, answer, scores)
+    for run in runs:  # problems of the command line are found before the first page
         with reading() as files:
-            if next(read_run(files, run, config), None) is None:
+            row = next(read_run(files, run, config), None)
+            if row is None:
                 raise CommandError(f"{run} has no rows, so there is nothing to show")
+            if row_value is not None:
+                row_value(row)
     try:
         bound = bind("127.0.0.1", port, choose="another port with --port")
     except PortBusy as error:
         raise CommandError(str(error), CONFIG_FAILED) from None
     with bound:
-        asyncio.run(_serve(ViewServer(RunFiles(runs, config, row_score(score, answer, scores)), bound), not no_browser))
+        asyncio.run(_serve(ViewServer(RunFiles(runs, config, row_value), bound), not no_browser))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,6 +26,8 @@ MOST_ROWS = 50
 """The maximum number of rows, runs, or values of a group on a page."""
 LOWER, HIGHER, ROWS, ALL = 0, 8, 6, 9
 """The colours of pictures without classes: of a lower score, a higher score, rows, and all."""
+ANALYSES = ("report", "rows", "why")
+"""The pages that read whole runs."""
 KEPT = 4
 """The number of reports and comparisons that are kept in memory."""
 
@@ -36,7 +38,7 @@ class RunPages:
     def __init__(self, source: RunSource) -> None:
         self._source = source
         self._one_at_a_time = asyncio.Lock()
-        """Held while a run is read, so that equal requests read it once."""
+        """Held while whole runs are read, so that equal requests read them once."""
         self._found: dict[tuple[Any, ...], Any] = {}
         """The key of the client, the runs and their states → what was found, the latest last."""
         self._pages: Mapping[str, Callable[[PageRequest, Caller], dict[str, Any]]] = {
@@ -54,12 +56,12 @@ class RunPages:
             there = f"{asked.root}/runs/report?{urlencode({'run': asked.query.get('a', '')})}"
             return _problem("choose a second run", 303, f"location: {there}\r\n".encode("ascii"))
         try:
-            async with self._one_at_a_time:
+            async with self._one_at_a_time if name in ANALYSES else nullcontext():
                 values = await asyncio.to_thread(self._pages[name], asked, asked.visitor.caller)
         except InvalidValue as error:
             return _problem(error.message, 404 if name else 200)
         except (OSError, sqlite3.Error) as error:
-            return _problem(f"the runs cannot be read: {error}", 500)
+            return _problem(f"the runs cannot be read: {getattr(error, 'strerror', error)}", 500)
         return Page(f"runs/{name or 'list'}.html", {"problem": "", **values})
 
     def _list(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
@@ -105,7 +107,8 @@ class RunPages:
             "run": run, "report": _without_groups(report.as_json()), "classes": counts(report.classes),
             "groups": groups,
             "histograms": [_histogram(asked, run, name, found) for name in HISTOGRAMS],
-            "rows": _link(asked, "rows", run=run), "compare": _link(asked, "", a=run),
+            "rows": _link(asked, "rows", run=run),
+            "compare": _link(asked, "", a=run) if len(self._source.runs(caller, 0, 2)) > 1 else "",
         }  # fmt: skip
 
     def _rows(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
@@ -264,9 +267,8 @@ def _histogram(asked: PageRequest, run: str, name: str, found: RunFindings) -> d
     buckets = []
     for low, high, number in histogram.buckets(values):
         limits = f"{low:g}-{'' if high is None else f'{high:g}'}"
-        buckets.append(
-            {"name": limits, "value": number, "color": ALL, "link": _link(asked, "rows", run=run, **{name: limits})}
-        )
+        link = _link(asked, "rows", run=run, **{name: limits})
+        buckets.append({"name": limits, "label": f"{low:g}", "value": number, "color": ALL, "link": link})
     return {"name": name, "unit": histogram.unit, "buckets": buckets}
 
 

@@ -14,6 +14,8 @@ from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
 from gateway.edge.state import GatewayState
 
+NO_RUN = "the recordings have no run of this name"
+
 
 class RunSource(Protocol):
     """Reads runs. The methods block, so they are called in threads. They raise ``InvalidValue`` and ``OSError``."""
@@ -44,10 +46,9 @@ class RecordedRuns:
 
     def runs(self, caller: Caller, start: int, count: int) -> list[dict[str, Any]]:
         """See ``RunSource``. There are none before the first call is recorded."""
-        path = self._path()
-        if not path.exists():
+        if not self._path().exists():
             return []
-        with closing(RecordingFile(path)) as file:
+        with closing(self._open()) as file:
             found = file.runs(caller.key or None, start, count)
             return [
                 {
@@ -60,16 +61,23 @@ class RecordedRuns:
     def state(self, run: str, caller: Caller) -> Hashable:
         """See ``RunSource``."""
         key, name = _own(run, caller)
-        with closing(RecordingFile(self._path())) as file:
+        if not self._path().exists():
+            raise InvalidValue(NO_RUN)
+        with closing(self._open()) as file:
             state = file.state_of(name, key)
         if not state[0]:
-            raise InvalidValue("the recordings have no run of this name")
+            raise InvalidValue(NO_RUN)
         return state
 
     def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
         """See ``RunSource``."""
-        file = files.enter_context(closing(RecordingFile(self._path())))
+        file = files.enter_context(closing(self._open()))
         return read_recording(file, "/".join(_own(run, caller)), row)
+
+    def _open(self) -> RecordingFile:
+        file = RecordingFile(self._path())
+        file.path = Path(file.path.name)  # errors do not show the folders of the server to clients
+        return file
 
     def _path(self) -> Path:
         path = self._state.stack.snapshot.recordings.path
@@ -84,5 +92,5 @@ def _own(run: str, caller: Caller) -> tuple[str, str]:
     if not slash:
         key = caller.key
     if caller.key and key != caller.key:
-        raise InvalidValue("the recordings have no run of this name")
+        raise InvalidValue(NO_RUN)
     return key, name

@@ -18,7 +18,7 @@ import pytest
 
 from tests.cli.command import command
 from tests.journeys.process import environment
-from tests.serving import WAIT_SECONDS
+from tests.serving import WAIT_SECONDS, eventually
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
 RUN_A, RUN_B = "a<b>&'\".jsonl", "b.jsonl"
@@ -47,11 +47,11 @@ def write_runs(folder: Path) -> None:
 
 
 @contextmanager
-def viewing(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A running ``gateway view``, and the address that it prints."""
+def viewing(folder: Path, *arguments: str, browser: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running ``gateway view``, and the address that it prints. ``browser``: the command that opens an address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "gateway", "view", *arguments, "--no-browser"],
-        cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "gateway", "view", *arguments, *([] if browser else ["--no-browser"])],
+        cwd=folder, env=environment(BROWSER=browser), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
         assert process.stderr is not None
@@ -104,6 +104,16 @@ def test_the_token_signs_in_one_browser_and_is_then_refused(folder: Path) -> Non
         assert "works in one browser" in refused.text
         name = first.headers["set-cookie"].partition("=")[0]
         assert stranger.get("/runs", headers={"cookie": f"{name}=guessed"}).status_code == 403
+
+
+def test_a_browser_opens_the_printed_address(folder: Path, tmp_path: Path) -> None:
+    opened = tmp_path / "opened"
+    script = tmp_path / "browser"
+    script.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.partial && mv {opened}.partial {opened}\n')
+    script.chmod(0o755)
+    with viewing(folder, RUN_B, browser=str(script)) as (_, url):
+        assert eventually(opened.exists)
+        assert opened.read_text() == url
 
 
 def test_another_host_or_port_is_refused_even_with_the_cookie(two: httpx.Client) -> None:
@@ -219,6 +229,7 @@ def test_wrong_arguments_are_errors_of_the_command_line(folder: Path) -> None:
     cases = {
         ("nosuch.jsonl",): "nosuch.jsonl: no such file",
         ("empty.jsonl",): "empty.jsonl has no rows",
+        (RUN_B, "--score", "exact", "--answer", "nosuch"): 'has no column "nosuch"',
         (RUN_B, "--score", "exakt"): "use exact, contains, choice or regex:PATTERN",
         (RUN_A, RUN_B, "--scores", "s.jsonl"): "--scores cannot be used",
     }
