@@ -3,8 +3,9 @@ PYTHON ?= python3
 PORT ?=
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS_VENV := .venv-docs
 
-.PHONY: run test test-quick extras coverage check compiled pure bench bench-smoke lock clean
+.PHONY: run test test-quick extras coverage check compiled pure docs docs-serve bench bench-smoke lock clean
 
 ## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
 run: $(VENV)/.run-ready
@@ -56,6 +57,21 @@ $(VENV)/.test-ready: requirements-dev.lock $(VENV)/.run-ready
 extras: $(VENV)/.run-ready
 	@$(BIN)/python scripts/install-packages requirements-all.lock
 
+## Build the documentation site into site/. Fails on a warning, a broken link, or an API reference that is not up to date.
+docs: $(DOCS_VENV)/.ready
+	@$(DOCS_VENV)/bin/python scripts/api-reference --check
+	@$(DOCS_VENV)/bin/zensical build --clean --strict
+	@$(DOCS_VENV)/bin/python scripts/check-site site
+## Serve the site; a change of a page is shown at once. PORT=9000 make docs-serve changes the port.
+docs-serve: $(DOCS_VENV)/.ready
+	@exec $(DOCS_VENV)/bin/zensical serve --dev-addr 127.0.0.1:$(or $(PORT),8001)
+
+$(DOCS_VENV)/.ready: requirements-docs.lock
+	@echo "installing what the documentation site needs into $(DOCS_VENV) (once)" >&2
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
 ## Benchmark the gateway and its peers (more than an hour); BENCH="--only nonstream" make bench measures one group.
 bench: $(VENV)/.test-ready
 	@$(BIN)/python -m bench $(BENCH)
@@ -65,12 +81,12 @@ bench-smoke: $(VENV)/.test-ready
 	@$(BIN)/python -m bench --smoke --out .bench/smoke.json
 
 ## Write the lock files anew (hashes, no index address). The smaller ones have the versions of the largest.
-COMPILE := $(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 \
-	--generate-hashes --no-emit-index-url --no-header
+COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock: $(VENV)/.test-ready
-	@$(COMPILE) --all-extras --group dev -o requirements-dev.lock
-	@$(COMPILE) --all-extras -c requirements-dev.lock -o requirements-all.lock
-	@$(COMPILE) -c requirements-dev.lock -o requirements.lock
+	@$(COMPILE) pyproject.toml --all-extras --group dev -o requirements-dev.lock
+	@$(COMPILE) pyproject.toml --all-extras -c requirements-dev.lock -o requirements-all.lock
+	@$(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
+	@$(COMPILE) --group docs -o requirements-docs.lock
 
 clean:
-	@rm -rf $(VENV) .coverage* .pytest_cache .mypy_cache .ruff_cache dist build
+	@rm -rf $(VENV) $(DOCS_VENV) site .cache .coverage* .pytest_cache .mypy_cache .ruff_cache dist build

@@ -1,4 +1,4 @@
-"""The lock files: what the demo needs, what the gateway can use, and what the tests need."""
+"""The lock files: what the demo needs, what the gateway can use, what the tests need, and the documentation site's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-FILES = {"run": "requirements.lock", "all": "requirements-all.lock", "dev": "requirements-dev.lock"}
+FILES = {"run": "requirements.lock", "all": "requirements-all.lock", "dev": "requirements-dev.lock",
+         "docs": "requirements-docs.lock"}  # fmt: skip
 LOCKS = {name: (ROOT / file).read_text(encoding="utf-8") for name, file in FILES.items()}
 
 

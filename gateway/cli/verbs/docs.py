@@ -15,7 +15,6 @@ from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
-from posixpath import dirname, join, normpath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -142,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def page_html(name: str, files: Mapping[str, Path]) -> str:
-    """Return a page as HTML. A link to a file outside the documentation becomes plain text."""
+    """Return a page as HTML."""
     from markdown_it import MarkdownIt
 
     markdown = MarkdownIt("commonmark").enable("table")
@@ -152,8 +151,4 @@ def page_html(name: str, files: Mapping[str, Path]) -> str:
         if opening.type == "heading_open":
             title = text.content if opening.tag == "h1" else title
             opening.attrSet("id", re.sub(r"[^\w\- ]", "", text.content.lower()).strip().replace(" ", "-"))
-    for link in [child for token in tokens for child in token.children or () if child.type == "link_open"]:
-        target = urlsplit(str(link.attrs["href"]))
-        if not target.scheme and target.path and normpath(join(dirname(name), unquote(target.path))) not in files:
-            del link.attrs["href"]
     return HTML.format(title=escape(title), body=markdown.renderer.render(tokens, markdown.options, {}))

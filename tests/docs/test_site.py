@@ -1,0 +1,77 @@
+"""``scripts/check-site`` finds broken links and what is loaded from elsewhere, and the site has every page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.serving import ROOT
+
+HEAD = '<link rel="stylesheet" href="a.css"><link rel="canonical" href="https://example.com/">'
+BODY = '<h2 id="here">Here</h2><a href="sub/">sub</a><a href="https://example.com/">other</a><img src="data:,">'
+
+
+def check(site: Path, added: str = "", style: str = "") -> tuple[int, list[str]]:
+    """The exit code and the printed lines for a site whose first page has something added."""
+    (site / "sub").mkdir()
+    (site / "index.html").write_text(f"{HEAD}{BODY}{added}", encoding="utf-8")
+    (site / "sub/index.html").write_text('<a href="../index.html#here">up</a><a href="/">first</a>', encoding="utf-8")
+    (site / "a.css").write_text(f"p {{ background: url(data:image/png,) }} {style}", encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "scripts/check-site", str(site)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return ended.returncode, ended.stdout.splitlines()
+
+
+def test_a_site_without_problems_passes(tmp_path: Path) -> None:
+    assert check(tmp_path) == (0, ["pages: 2, problems: 0"])
+
+
+@pytest.mark.parametrize(
+    ("added", "problem"),
+    [
+        ('<a href="gone.html">', "gone.html has no target"),
+        ('<a href="../outside.md">', "../outside.md has no target"),
+        ('<a href="/gone/">', "/gone/ has no target"),
+        ('<a href="#gone">', "#gone has no such anchor"),
+        ('<a href="sub/index.html#gone">', "sub/index.html#gone has no such anchor"),
+        ('<img src="gone.svg">', "gone.svg has no target"),
+        ('<img srcset="gone.png 2x">', "gone.png has no target"),
+        ('<script src="https://example.com/a.js">', "loads https://example.com/a.js from elsewhere"),
+        ('<script src="//example.com/a.js">', "loads //example.com/a.js from elsewhere"),
+        ('<link rel="preconnect" href="https://example.com">', "loads https://example.com from elsewhere"),
+        ("<style>@import 'https://example.com/a.css'</style>", "loads https://example.com/a.css from elsewhere"),
+        ('<p style="background: url(http://example.com/a)">', "loads http://example.com/a from elsewhere"),
+    ],
+)
+def test_a_problem_of_a_page_is_found(added: str, problem: str, tmp_path: Path) -> None:
+    assert check(tmp_path, added) == (1, [f"index.html: {problem}", "pages: 2, problems: 1"])
+
+
+def test_a_font_from_elsewhere_and_a_missing_file_are_found_in_a_stylesheet(tmp_path: Path) -> None:
+    code, lines = check(tmp_path, style='@font-face { src: url("https://example.com/f.woff2"), url(gone.woff2) }')
+    assert code == 1
+    assert lines[:2] == ["a.css: loads https://example.com/f.woff2 from elsewhere", "a.css: gone.woff2 has no target"]
+
+
+def test_a_folder_without_pages_is_a_problem(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "scripts/check-site", str(tmp_path)], cwd=ROOT, check=False)
+    assert ended.returncode == 1
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    navigation = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+    named = re.findall(r"[\w/-]+\.md", str(navigation))
+    assert sorted(named) == sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+
+
+def test_no_link_leaves_the_documentation() -> None:
+    """A file elsewhere is named by its path in code font: the site and ``gateway docs`` have the pages alone."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).resolve().is_relative_to(ROOT / "docs"), f"{page.name}: {target}"
