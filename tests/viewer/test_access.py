@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from gateway.policy.access.api_keys import key_digest
 from gateway.server.greeting import viewer_address
 from gateway.viewer.session import OPERATOR, SESSION_SECONDS, Signer, viewer_signer
 from tests.serving import Gateway, bearer, gateway
+from tests.viewer.browsing import Browser, form_token, token_of
 from tests.world import HELLO, gateway_fixture, key_file
 
 MODELS = """
@@ -33,41 +32,8 @@ keyed = gateway_fixture("keys: {file: keys.yaml}\n" + MODELS, KEYED_FILES)
 """A gateway whose key ``gk_some`` may not use the model ``secret``."""
 
 
-class Browser:
-    """What a browser does: it keeps cookies, follows redirects, and names its origin with each form."""
-
-    def __init__(self, root: str, headers: Mapping[str, str] | None = None) -> None:
-        self.http = httpx.Client(base_url=root, trust_env=False, follow_redirects=True, timeout=60, headers=headers)
-        self.root = root
-
-    def get(self, path: str, **headers: str) -> httpx.Response:
-        return self.http.get(path, headers=headers)
-
-    def post(self, path: str, form: Mapping[str, str], **headers: str) -> httpx.Response:
-        """Post a form of this site."""
-        return self.http.post(
-            path, data=form, headers={"origin": self.root, "sec-fetch-site": "same-origin", **headers}
-        )
-
-    def sign_in(self, key: str, path: str = "/viewer/sign-in") -> httpx.Response:
-        """Fill in the form for signing in."""
-        return self.post(path, {"key": key, "form_token": form_token(self.get(path))})
-
-
-def form_token(page: httpx.Response) -> str:
-    found = re.search(r'name="form_token" value="([^"]+)"', page.text)
-    assert found is not None
-    return found[1]
-
-
 def models_of(browser: Browser) -> list[str]:
     return [model["name"] for model in browser.get("/viewer/models.json").json()["models"]]
-
-
-def token_of(served: Gateway) -> str:
-    address = viewer_address(served.runtime.state.stack.snapshot, served.port, served.runtime.state.viewer_secret)
-    assert address.startswith("http://127.0.0.1:8000/viewer?token=".replace("8000", str(served.port)))
-    return address.partition("?token=")[2]
 
 
 # ---------------------------------------------------------------- with client keys

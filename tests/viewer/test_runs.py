@@ -19,6 +19,7 @@ from gateway.viewer.runs.findings import HISTOGRAMS
 from gateway.viewer.runs.pages import RecordedRunPages
 from tests.cli.command import command
 from tests.serving import Gateway, bearer, gateway
+from tests.viewer.browsing import open_recordings
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 FILES = {
@@ -59,6 +60,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
             send(running, "tuesday", f"row-{number}", "talk" if number % 2 else "short")
         send(running, "tuesday", "failed", "broken")
         flush(running)
+        open_recordings(running)
         yield running
 
 
@@ -84,6 +86,7 @@ def test_the_list_has_the_latest_run_first(served: Gateway) -> None:
 
 def test_the_list_has_at_most_fifty_runs(tmp_path: Path) -> None:
     with gateway(tmp_path, CONFIG, files=FILES) as running:
+        open_recordings(running)
         assert values(running, "")["runs"] == []
         for number in range(60):
             send(running, f"run-{number}", "a", "talk")
@@ -170,6 +173,7 @@ def test_what_does_not_exist_is_status_404(served: Gateway, path: str, query: di
 def test_a_gateway_without_recordings_says_how_to_record(tmp_path: Path) -> None:
     config = CONFIG.partition("\n")[2].replace("policy: full, ", "")
     with gateway(tmp_path, config, files=FILES) as running:
+        open_recordings(running)
         answer = running.http.get("/viewer/runs")
         assert answer.status_code == 200
         assert "set recordings.path" in answer.text
@@ -205,6 +209,7 @@ def test_a_client_sees_only_its_own_runs(tmp_path: Path) -> None:
 
 def test_a_run_is_read_again_after_further_calls(tmp_path: Path) -> None:
     with gateway(tmp_path, CONFIG, files=FILES) as running:
+        open_recordings(running)
         for number in (1, 2):
             send(running, "growing", f"row-{number}", "talk")
             flush(running)
