@@ -84,6 +84,9 @@ SCHEMA = (
     "CREATE INDEX IF NOT EXISTS calls_by_request ON calls (request_id);"
     "CREATE INDEX IF NOT EXISTS exchanges_of_call ON exchanges (call);"
     "CREATE INDEX IF NOT EXISTS calls_by_time ON calls (time);"
+    "CREATE INDEX IF NOT EXISTS calls_of_run ON calls (run, time);"
+    "CREATE INDEX IF NOT EXISTS calls_cut ON calls (time, id, answers_cut) WHERE answers_cut != '[]';"
+    "CREATE INDEX IF NOT EXISTS calls_noticed ON calls (time, id, notices) WHERE notices != '[]';"
     "CREATE TRIGGER IF NOT EXISTS exchanges_end AFTER DELETE ON calls"
     " BEGIN DELETE FROM exchanges WHERE call = old.id; END;"
 )

@@ -15,10 +15,13 @@ from gateway.wire.stored_events import make_events
 VERSIONS = (1, 2)
 
 
-def open_recording(path: Path) -> sqlite3.Connection:
-    """Open a file of recordings for reading. Rows have names. Raises ``InvalidValue`` for another file."""
+def open_recording(path: Path, busy_seconds: float = 5.0) -> sqlite3.Connection:
+    """Open a file of recordings for reading. Rows have names. Raises ``InvalidValue`` for another file.
+
+    ``busy_seconds``: how long a statement waits while another process has locked the file.
+    """
     try:
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", busy_seconds, uri=True)
     except sqlite3.Error as error:
         raise InvalidValue(f"{path}: {error}") from None
     database.row_factory = sqlite3.Row

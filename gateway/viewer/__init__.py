@@ -4,6 +4,7 @@ viewer      answers the requests below ``/viewer``: finds the page, and its valu
 access      finds out who looks: sign-in with a client key, or with the printed token
 session     signed cookies and tokens
 home        / and /viewer: the models
+recordings  /viewer/recordings: the recorded calls
 page        one page: the request for it, its values, and the response
 templating  renders templates and reads assets
 charts      pictures as SVG

@@ -13,7 +13,8 @@ from urllib.parse import parse_qsl
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import MethodNotAllowed
-from gateway.edge.http_request import HttpRequest
+from gateway.edge.http_request import JSON_HEADER, HttpRequest
+from gateway.wire.stored_events import dump_json
 
 MAX_FORM = 4 * 1024 * 1024
 """The maximum size of a form, in bytes. Prompts of 200 kB must fit, and their characters percent-encoded."""
@@ -110,7 +111,8 @@ def send_page(request: HttpRequest, asked: PageRequest, page: Page) -> None:
         request.reply(page.status, HEADERS + page.headers, b"")
         return
     if asked.as_json:
-        request.reply_json(page.status, page.values, HEADERS + page.headers)
+        # Recorded texts may contain lone surrogates, and numbers of any size.
+        request.reply(page.status, JSON_HEADER + HEADERS + page.headers, dump_json(page.values).encode("ascii"))
         return
     content = render(page.template, {**page.values, "root": asked.root, "asked": asked, "visitor": asked.visitor})
     request.reply(page.status, b"content-type: text/html; charset=utf-8\r\n" + HEADERS + page.headers, content)

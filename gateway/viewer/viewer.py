@@ -22,9 +22,10 @@ API_ENDPOINTS = ("chat", "render", "tokenize")
 PAGES: Mapping[str, tuple[str, str]] = {
     "": ("gateway.viewer.home", "HomePage"),
     "models": ("gateway.viewer.home", "HomePage"),
+    "recordings": ("gateway.viewer.recordings.pages", "RecordingPages"),
 }
 """The first part of a path below ``/viewer`` → (module, class) of its pages. They are imported on the first request."""
-NAVIGATION = {"": "Models"}
+NAVIGATION = {"": "Models", "/recordings": "Recordings"}
 """Path below ``/viewer`` → the name of the page in the navigation."""
 OPEN_PAGES = ("", "models")
 """The pages that are shown without access. They hide what the visitor may not see."""

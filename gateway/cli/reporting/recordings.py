@@ -6,7 +6,6 @@ The calls are those of the file recordings.path in gateway.yaml, or of --file.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -29,11 +28,6 @@ LISTED = (
     "time", "request_id", "endpoint", "model", "key", "run", "outcome", "duration", "prompt_tokens",
     "completion_tokens",
 )  # fmt: skip
-JSON_COLUMNS = frozenset({
-    "failed_attempts", "notices", "answers_cut", "stop_cuts", "prompts", "messages", "params", "stops",
-    "stop_token_ids", "events", "answer", "prompt_ids",
-})  # fmt: skip
-"""The columns whose text is JSON, in calls of the mode ``full``."""
 
 
 @verb(__doc__, EXAMPLES)
@@ -50,7 +44,7 @@ def command(
     request_id: str | None, failed: bool, last: int, file: Path | None, config: Path, as_json: bool, **columns: str
 ) -> int:
     """Print the calls, or one call with its exchanges."""
-    from gateway.analysis.recordings import exchanges_of, find_calls
+    from gateway.analysis.recordings import exchanges_of, find_calls, plain_row
     from gateway.cli.reporting.source import reading, recordings_path
     from gateway.storage.recordings import open_recording
 
@@ -61,7 +55,7 @@ def command(
     if not path.exists():
         raise CommandError(f"{path}: no such file")
     with reading(), closing(open_recording(path)) as database:
-        calls = find_calls(database, filters, failed=failed, last=last)
+        calls = [plain_row(call) for call in find_calls(database, filters, failed=failed, last=last)]
         if request_id is None:
             _print_list(calls, as_json=as_json)
             return 0
@@ -70,28 +64,19 @@ def command(
         for call in calls:
             exchanges = exchanges_of(database, call["id"])
             if as_json:
-                print(json.dumps({**_plain(call), "exchanges": [_plain(one) for one in exchanges]}))
+                print(json.dumps({**call, "exchanges": [plain_row(one) for one in exchanges]}))
             else:
-                print(*_call_lines(_plain(call), [_plain(one) for one in exchanges]), sep="\n")
+                print(*_call_lines(call, [plain_row(one) for one in exchanges]), sep="\n")
     return 0
 
 
-def _print_list(calls: list[sqlite3.Row], *, as_json: bool) -> None:
+def _print_list(calls: list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         for call in calls:
-            print(json.dumps(_plain(call)))
+            print(json.dumps(call))
         return
-    rows = [[_cell(name, dict(call).get(name)) for name in LISTED] for call in calls]
+    rows = [[_cell(name, call.get(name)) for name in LISTED] for call in calls]
     print(*format_table([LISTED, *rows]), sep="\n")
-
-
-def _plain(row: sqlite3.Row) -> dict[str, Any]:
-    """Return a row as a dictionary. Columns with JSON are parsed; a hash in their place is kept as it is."""
-    values = dict(row)
-    for name in JSON_COLUMNS & values.keys():
-        if isinstance(values[name], str) and values[name][:1] in ("[", "{"):
-            values[name] = json.loads(values[name])
-    return values
 
 
 def _cell(name: str, value: Any) -> str:

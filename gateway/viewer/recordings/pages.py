@@ -1,0 +1,123 @@
+"""``/viewer/recordings``: the recorded calls, the latest first, and the page of one call.
+
+All reading happens in threads, on connections that cannot write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlencode
+
+from gateway.analysis.recordings import exchanges_of, find_calls, plain_row
+from gateway.core.errors import InvalidValue
+from gateway.edge.state import GatewayState
+from gateway.storage.recordings import open_recording
+from gateway.telemetry.metric_definitions import LABEL_VALUES
+from gateway.viewer.page import Page, PageRequest, Visitor
+from gateway.viewer.recordings.call_view import call_values, listed_call
+
+ROWS = 50
+"""The maximum number of calls on a page."""
+BUSY_SECONDS = 1.0
+"""How long a page waits while another process has locked the file."""
+READ_SECONDS = 5.0
+"""How long a page may read."""
+FILTERS = ("model", "key", "outcome", "notice", "cut", "run")
+CUTS = [one for one in LABEL_VALUES["reason (answers cut)"] if one != "looping"]
+"""The reasons that a recording has. Loops are found after the call."""
+OFF = (
+    "Recordings are off. To record calls, name a file in gateway.yaml (recordings: {path: recordings.sqlite}) and set "
+    "record: full or record: metadata in the policy of a model; gateway docs recordings describes both."
+)
+NO_FILE = "No call has been recorded yet: the file recordings.path does not exist. The first recorded call creates it."
+
+
+class RecordingPages:
+    """The list of calls, and the page of one call."""
+
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+
+    async def page(self, asked: PageRequest) -> Page:
+        """Return the list, or one call: ``/recordings/REQUEST_ID``."""
+        visitor, name = asked.visitor, unquote(asked.path.removeprefix("/recordings").strip("/"))
+        path = self._state.stack.snapshot.recordings.path
+        template = "recordings/call.html" if name else "recordings/list.html"
+        if not visitor.may_read or visitor.caller is None or path is None:
+            return Page(template, {"problem": visitor.problem or OFF})
+        try:
+            if name:
+                return await asyncio.to_thread(_call_page, path, name, asked)
+            values = await asyncio.to_thread(_list_values, path, asked)
+        except FileNotFoundError:
+            return Page(template, {"problem": NO_FILE}, 404 if name else 200)
+        except (InvalidValue, sqlite3.Error) as error:
+            return Page(template, {"problem": f"The recordings cannot be read now: {error}"})
+        return Page(template, {**values, "models": [one for one in self._state.stack.routes if _may_use(visitor, one)]})
+
+
+def _may_use(visitor: Visitor, model: str) -> bool:
+    return visitor.caller is not None and visitor.caller.may_use(model)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the file for a page. A statement that takes too long is interrupted, which is an ``OperationalError``."""
+    if not path.exists():
+        raise FileNotFoundError(path)
+    with closing(open_recording(path, BUSY_SECONDS)) as database:
+        end = time.monotonic() + READ_SECONDS
+        database.set_progress_handler(lambda: time.monotonic() > end, 100_000)
+        yield database
+
+
+def _own(visitor: Visitor) -> dict[str, str]:
+    """Return the filter for the calls that a visitor may see."""
+    return {"key": visitor.caller.key} if visitor.has_keys and visitor.caller is not None else {}
+
+
+def _list_values(path: Path, asked: PageRequest) -> dict[str, Any]:
+    own = _own(asked.visitor)
+    chosen = {name: asked.query[name] for name in FILTERS if asked.query.get(name) and name not in own}
+    before = _number(asked.query.get("before", ""))
+    with _reading(path) as database:
+        calls = find_calls(database, {**chosen, **own}, last=ROWS + 1, before=before)
+    older = {**chosen, "before": calls[ROWS - 1]["id"]} if len(calls) > ROWS else None
+    return {
+        "problem": "",
+        "filters": {name: chosen.get(name, "") for name in FILTERS if name not in own},
+        "cuts": CUTS,
+        "notices": LABEL_VALUES["rule"],
+        "outcomes": LABEL_VALUES["outcome"],
+        "calls": [listed_call(plain_row(call)) for call in calls[:ROWS]],
+        "older": older and "?" + urlencode(older),
+        "newest": None if before is None else "?" + urlencode(chosen),
+    }
+
+
+def _call_page(path: Path, name: str, asked: PageRequest) -> Page:
+    """Return the page of a call. Calls of other clients are not found."""
+    own = _own(asked.visitor)
+    with _reading(path) as database:
+        found = find_calls(database, {"request_id": name, **own}, last=ROWS)
+        if not found and _number(name) is not None:
+            found = find_calls(database, {"id": name, **own}, last=1)
+        wanted = _number(asked.query.get("id", ""))
+        call = next((one for one in found if wanted in (None, one["id"])), None)
+        if call is None:
+            problem = f"No recorded call has the id {name}. It may have been removed because of its age."
+            return Page("recordings/call.html", {"problem": problem}, 404)
+        exchanges = [plain_row(one) for one in exchanges_of(database, call["id"])]
+    others: list[Mapping[str, Any]] = [listed_call(plain_row(one)) for one in found if one is not call]
+    return Page("recordings/call.html", {"problem": "", "others": others, **call_values(plain_row(call), exchanges)})
+
+
+def _number(text: str) -> int | None:
+    """Return an SQLite integer, or None for another text."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None

@@ -1,0 +1,241 @@
+"""``/viewer/recordings``: filters, pages, one call, and who sees which calls."""
+
+from __future__ import annotations
+
+import sqlite3
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.analysis.recordings import CALL_FILTERS, calls_query
+from gateway.core.caller import Caller
+from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION, Recorder
+from gateway.viewer.page import PageRequest, Visitor
+from gateway.viewer.recordings.pages import ROWS, RecordingPages
+from gateway.viewer.viewer import ROOT
+from tests.serving import Gateway, bearer, gateway
+from tests.upstream.server import FaultyUpstream
+from tests.viewer.test_access import Browser, token_of
+from tests.world import gateway_fixture, key_file
+
+SCRIPTS = {
+    "policies/full.yaml": "record: full\ndelivery: {retry: {attempts: 1}}\n",
+    "policies/metadata.yaml": "record: metadata\n",
+    "hello.yaml": "[Hel, {pause: 0.01}, lo, {finish: stop}, {usage: [10, 5]}]\n",
+    "cut.yaml": "[Hel, {finish: length}]\n",
+    "error.yaml": "[{error: upstream_error}]\n",
+}
+MODELS = """
+recordings: {path: calls.sqlite}
+models:
+  talk: {template: chatml, policy: full, targets: [{speaks: scripted, script: hello.yaml}]}
+  short: {template: chatml, policy: full, targets: [{speaks: scripted, script: cut.yaml}]}
+  broken: {template: chatml, policy: full, targets: [{speaks: scripted, script: error.yaml}]}
+  hashed: {template: chatml, policy: metadata, targets: [{speaks: scripted, script: hello.yaml}]}
+"""
+served = gateway_fixture(MODELS, SCRIPTS)
+keyed = gateway_fixture(
+    "keys: {file: keys.yaml}\n" + MODELS,
+    {**SCRIPTS, "keys.yaml": key_file({"ann": "models: ['*']", "bob": "models: ['*']"})},
+)
+
+
+def written(served: Gateway) -> None:
+    """Wait until all recordings are in the file."""
+    recorder = served.runtime.state.stack.recorder
+    assert recorder is not None
+    recorder.flush().result()
+
+
+def ask(served: Gateway, model: str, key: str = "", headers: Mapping[str, str] | None = None, **fields: Any) -> str:
+    """Send a call, and return its id once it is recorded."""
+    body = {"model": model, "messages": [{"role": "user", "content": "hi <b>"}], **fields}
+    sent = {**(bearer(key) if key else {}), **(headers or {})}
+    answer = served.http.post("/v1/chat/completions", json=body, headers=sent)
+    written(served)
+    return answer.headers["x-request-id"]
+
+
+def operator(served: Gateway) -> Browser:
+    """The browser of the person who has started a gateway without keys."""
+    browser = Browser(served.root)
+    browser.get(f"/viewer?token={token_of(served)}")
+    return browser
+
+
+def values(browser: Browser, query: str = "") -> dict[str, Any]:
+    path, mark, rest = query.partition("?")
+    return browser.get(f"/viewer/recordings{path}.json{mark}{rest}").json()
+
+
+def ids(browser: Browser, query: str = "") -> list[str]:
+    return [call["request_id"] for call in values(browser, query)["calls"]]
+
+
+def test_the_list_has_the_latest_call_first_and_each_filter_finds_its_calls(served: Gateway) -> None:
+    talk = ask(served, "talk", headers={"x-gateway-run": "night-1"})
+    short, broken = ask(served, "short"), ask(served, "broken")
+    noticed = ask(served, "hashed", headers={"x-gateway-run": "night-2"})
+    browser = operator(served)
+    assert ids(browser)[:4] == [noticed, broken, short, talk]
+    assert ids(browser, "?model=short") == [short]
+    assert ids(browser, "?cut=length") == [short]
+    assert ids(browser, "?cut=thinking") == []
+    assert ids(browser, "?outcome=upstream_error&model=broken") == [broken]
+    assert ids(browser, "?run=night-1&cut=") == [talk]
+    assert ids(browser, "?notice=run_not_recorded") == [noticed]
+    assert ids(browser, "?key=ann") == []
+    page = browser.get("/viewer/recordings?model=short").text
+    assert 'value="short"' in page
+    assert f'href="/viewer/recordings/{short}?id=' in page
+    assert talk not in page
+
+
+def test_the_links_older_and_newest_keep_the_filters(served: Gateway) -> None:
+    sent = [ask(served, "talk", headers={"x-gateway-run": "long"}) for _ in range(ROWS + 2)]
+    browser = operator(served)
+    first = values(browser, "?run=long")
+    assert [call["request_id"] for call in first["calls"]] == sent[:1:-1]
+    assert first["newest"] is None
+    second = values(browser, first["older"])
+    assert [call["request_id"] for call in second["calls"]] == sent[1::-1]
+    assert (second["older"], second["newest"]) == (None, "?run=long")
+
+
+def test_a_call_shows_its_prompt_answer_events_and_facts(served: Gateway) -> None:
+    number = ask(served, "talk", max_tokens=5)
+    found = values(operator(served), f"/{number}")
+    facts, (exchange,) = dict(found["facts"]), found["exchanges"]
+    assert (facts["model"], facts["outcome"], facts["status"]) == ("talk", "ok", "200")
+    assert "hi <b>" in "".join(one["text"] for one in exchange["segments"])
+    assert [(one["text"], one["end"]) for one in exchange["answers"]] == [("Hello", "stop, by the engine")]
+    assert [one["text"] for one in exchange["events"] if one["type"] == "Delta"] == ["Hel", "lo"]
+    assert exchange["first"] is not None
+    assert dict(exchange["facts"])["params"] == '{"max_tokens": 5}'
+    page = operator(served).get(f"/viewer/recordings/{number}")
+    assert page.status_code == 200
+    assert "hi &lt;b&gt;" in page.text
+    assert "<svg" in page.text
+    assert "style=" not in page.text
+
+
+def test_a_call_without_texts_shows_its_sizes(served: Gateway) -> None:
+    number = ask(served, "hashed")
+    assert "Recorded as metadata" in operator(served).get(f"/viewer/recordings/{number}").text
+
+
+def test_a_call_is_found_by_its_number_and_two_calls_with_one_id_link_to_each_other(served: Gateway) -> None:
+    browser = operator(served)
+    for _ in range(2):
+        ask(served, "talk", headers={"x-request-id": "twice"})
+    found = values(browser, "/twice")
+    (other,) = found["others"]
+    assert values(browser, f"/twice?id={other['id']}")["id"] == other["id"]
+    assert values(browser, f"/{other['id']}")["id"] == other["id"]
+
+
+def test_messages_open_in_the_page_prompt(tmp_path: Path) -> None:
+    with FaultyUpstream() as up:
+        config = f"""
+recordings: {{path: calls.sqlite}}
+models:
+  m: {{template: api, policy: full, targets: [{{speaks: chat, url: "{up.url("ok")}", model: m}}]}}
+"""
+        with gateway(tmp_path, config, files=SCRIPTS) as served:
+            number = ask(served, "m", temperature=0.5)
+            (exchange,) = values(operator(served), f"/{number}")["exchanges"]
+    mark, text = exchange["prompt_link"].split("#c=")
+    request = orjson.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    assert (mark, request["model"], request["temperature"]) == ("", "m", 0.5)
+    assert request["messages"] == [{"role": "user", "content": "hi <b>"}]
+
+
+def test_with_keys_a_visitor_sees_the_calls_of_the_own_key_only(keyed: Gateway) -> None:
+    anns, bobs = ask(keyed, "talk", "ann"), ask(keyed, "talk", "bob")
+    ann = Browser(keyed.root)
+    ann.sign_in("ann")
+    assert ids(ann) == [anns]
+    assert ids(ann, "?key=bob") == [anns]
+    assert "key" not in values(ann)["filters"]
+    number = values(ann)["calls"][0]["id"]
+    for guess in (f"/{bobs}", f"/{number + 1}", f"/{anns}?id={number + 1}"):
+        guessed = guess[1:].partition("?")[0]
+        assert ann.get(f"/viewer/recordings{guess}").status_code == 404
+        assert values(ann, guess)["problem"].replace(guessed, "req_none") == values(ann, "/req_none")["problem"]
+
+
+def test_without_a_session_a_key_is_asked_for(keyed: Gateway) -> None:
+    page = Browser(keyed.root).get("/viewer/recordings")
+    assert "Client key" in page.text
+
+
+def test_without_the_printed_token_the_reason_is_shown(served: Gateway) -> None:
+    page = Browser(served.root).get("/viewer/recordings")
+    assert page.status_code == 200
+    assert "contains a token" in page.text
+    assert "talk" not in page.text
+
+
+def test_recordings_that_are_off_are_explained(tmp_path: Path) -> None:
+    config = "models: {talk: {template: chatml, targets: [{speaks: scripted, script: hello.yaml}]}}"
+    with gateway(tmp_path, config, files=SCRIPTS) as served:
+        page = operator(served).get("/viewer/recordings")
+    assert page.status_code == 200
+    assert "Recordings are off" in page.text
+
+
+def test_a_missing_a_foreign_and_a_locked_file_are_explained(tmp_path: Path) -> None:
+    with gateway(tmp_path, MODELS, files=SCRIPTS) as served:
+        browser, path = operator(served), tmp_path / "calls.sqlite"
+        assert "No call has been recorded yet" in browser.get("/viewer/recordings").text
+        path.write_bytes(b"no database, but a text of some length")
+        assert "cannot be read now" in browser.get("/viewer/recordings").text
+        path.unlink()
+        with closing(sqlite3.connect(path)) as locked:
+            locked.executescript(f"PRAGMA user_version = {SCHEMA_VERSION}; {SCHEMA} BEGIN EXCLUSIVE;")
+            page = browser.get("/viewer/recordings")
+    assert page.status_code == 200
+    assert "locked" in page.text
+
+
+async def test_a_visitor_who_may_not_read_sees_the_problem(served: Gateway) -> None:
+    visitor = Visitor(Caller(), may_read=False, problem="Ask the operator.")
+    page = await RecordingPages(served.runtime.state).page(PageRequest("/recordings", {}, None, ROOT, visitor))
+    assert (page.status, page.values) == (200, {"problem": "Ask the operator."})
+
+
+FILTERED = [*[[name] for name in CALL_FILTERS if name not in ("id", "request_id")], [], ["model", "cut", "key"]]
+
+
+@pytest.mark.parametrize("before", [None, 7], ids=["newest", "older"])
+@pytest.mark.parametrize("names", FILTERED, ids="+".join)
+def test_every_filter_reads_one_index_in_its_order(tmp_path: Path, names: list[str], before: int | None) -> None:
+    recorder = Recorder(tmp_path / "calls.sqlite", pytest.fail)
+    recorder.open().result()
+    with closing(sqlite3.connect(tmp_path / "calls.sqlite")) as database:
+        database.row_factory = sqlite3.Row
+        query, given = calls_query(database, dict.fromkeys(names, "x"), before=before)
+        plan = [row["detail"] for row in database.execute(f"EXPLAIN QUERY PLAN {query} LIMIT 51", given)]
+    recorder.close()
+    assert " USING INDEX " in plan[0]
+    assert plan[0].startswith("SEARCH") or names in (["cut"], ["notice"], [], ["model", "cut", "key"])
+    assert [step for step in plan if "TEMP B-TREE" in step or step == "SCAN calls"] == []
+
+
+def test_a_file_without_the_new_indexes_is_read_and_gets_them_when_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    older = SCHEMA.split("CREATE INDEX IF NOT EXISTS calls_of_run")[0]
+    with closing(sqlite3.connect(path)) as database:
+        database.row_factory = sqlite3.Row
+        database.executescript(f"PRAGMA user_version = {SCHEMA_VERSION}; {older}")
+        query, given = calls_query(database, {"run": "x"})
+        assert database.execute(query, given).fetchall() == []
+        recorder = Recorder(path, pytest.fail)
+        recorder.open().result()
+        assert "INDEXED BY calls_of_run" in calls_query(database, {"run": "x"})[0]
+    recorder.close()
