@@ -144,7 +144,7 @@ def test_messages_open_in_the_page_prompt(tmp_path: Path) -> None:
         config = f"""
 recordings: {{path: calls.sqlite}}
 models:
-  m: {{template: api, policy: full, targets: [{{speaks: chat, url: {up.base_url}, model: m}}]}}
+  m: {{template: api, policy: full, targets: [{{speaks: chat, url: "{up.url("ok")}", model: m}}]}}
 """
         with gateway(tmp_path, config, files=SCRIPTS) as served:
             number = ask(served, "m", temperature=0.5)
