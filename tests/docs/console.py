@@ -176,6 +176,7 @@ NOT_RUN: dict[str, str] = {
     "make run": "installs and serves until it is stopped; tests/journeys/test_demo.py runs what it serves",
     "make test": "runs this test",
     "make check": "runs before the tests",
+    "make docs": "installs packages, and runs in CI",
     "make bench": "takes more than an hour",
     "BENCH=": "takes an hour",
     "python -m bench": "takes minutes; tests/bench runs the smoke test",
