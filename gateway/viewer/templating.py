@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gateway.version import VERSION
 from gateway.viewer import charts
+from gateway.viewer.exact_text import exact
 
 ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -24,7 +25,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.globals.update(charts=charts, version=VERSION)
-    environment.filters.update(seconds=seconds, part=lambda text: quote(text, safe=""))
+    environment.filters.update(exact=exact, seconds=seconds, part=lambda text: quote(text, safe=""))
     return environment
 
 

@@ -17,7 +17,10 @@ ROOT = "/viewer"
 ASSETS = "/assets/"
 API_ENDPOINTS = ("chat", "render", "tokenize")
 """The names of the endpoints that the scripts of pages call, as ``/viewer/api/NAME``."""
-PAGES: Mapping[str, tuple[str, str]] = {}
+PAGES: Mapping[str, tuple[str, str]] = {
+    "prompt": ("gateway.viewer.prompt_pages", "PromptPages"),
+    "compare": ("gateway.viewer.prompt_pages", "ComparePages"),
+}
 """The first part of a path below ``/viewer`` → (module, class) of its pages. They are imported on the first request."""
 
 
