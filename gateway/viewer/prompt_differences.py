@@ -1,51 +1,61 @@
-"""The differences of two prompts, to the byte. The first one is the same as in ``gateway diff``."""
+"""The differences of two prompts, to the byte. The first one is the same as in ``gateway diff``.
+
+The prompts are compared by segments. Changed segments are compared by lines, and changed lines by characters. A text
+that has too many parts is one difference, between its equal beginning and its equal end.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Any
 
 from gateway.core.words import excerpts
 from gateway.template.registry import first_difference
 from gateway.viewer.exact_text import MAX_MARKED
 
-MAX_LINES = 300
-"""The number of lines that are compared one by one, in the part between the equal beginning and the equal end."""
-MAX_CHARACTERS = 200
-"""The number of characters of a changed block that are compared one by one."""
+SPLITS: tuple[Callable[[str], list[str]], ...] = (lambda text: list(io.StringIO(text, newline="\n")), list)
+"""How changed segments are split, and then changed lines."""
+LIMITS = (400, 300, 200)
+"""The number of segments, lines and characters that are compared one by one."""
+MAX_TEXT = 200
+"""The number of characters of a difference in the list of differences."""
 MAX_ROWS = 50
-"""The number of differences that the page lists."""
+"""The number of differences that the page lists, and the number of changed segments that are compared by lines."""
 
 Block = tuple[bool, tuple[str, str]]
 """Whether two texts are equal, and the texts."""
 
 
-def differences(one: str, other: str) -> dict[str, Any]:
-    """Return both prompts as parts that are equal or not, and a list of the differences with their bytes."""
-    blocks = list(_blocks(one, other))
-    first = list(excerpts(one, other, first_difference(one, other))) if one != other else []
-    rows: list[dict[str, Any]] = []
-    at = [0, 0]
-    for is_equal, (a, b) in blocks:
-        if not is_equal and len(rows) < MAX_ROWS:
-            rows.append({"byte_a": at[0], "byte_b": at[1], "a": a[:MAX_CHARACTERS], "b": b[:MAX_CHARACTERS]})
-        at = [at[0] + size(a), at[1] + size(b)]
+def differences(one: Sequence[str], other: Sequence[str]) -> dict[str, Any]:
+    """Return two prompts, given as segments, as parts that are equal or not, and a list of the differences."""
+    texts = "".join(one), "".join(other)
+    blocks = [
+        (is_equal, ("".join([a for _, (a, _) in group]), "".join([b for _, (_, b) in group])))
+        for is_equal, found in groupby(_blocks(one, other, 0), key=lambda block: block[0])
+        for group in [list(found)]
+    ]
+    rows = list(_rows(blocks))
     return {
-        "is_equal": one == other,
-        "first": first,
-        "differences": rows,
-        "count": sum(not is_equal for is_equal, _ in blocks),
+        "is_equal": texts[0] == texts[1],
+        "first": list(excerpts(*texts, first_difference(*texts))) if texts[0] != texts[1] else [],
+        "differences": rows[:MAX_ROWS],
+        "count": len(rows),
         "sides": [
-            {
-                "bytes": size(text),
-                "characters": len(text),
-                "parts": list(_parts(blocks, side)),
-            }
-            for side, text in enumerate((one, other))
+            {"bytes": _size(text), "characters": len(text), "parts": list(_parts(blocks, side))}
+            for side, text in enumerate(texts)
         ],
     }
+
+
+def _rows(blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+    byte_a = byte_b = 0
+    for is_equal, (a, b) in blocks:
+        if not is_equal:
+            yield {"byte_a": byte_a, "byte_b": byte_b, "a": a[:MAX_TEXT], "b": b[:MAX_TEXT]}
+        byte_a, byte_b = byte_a + _size(a), byte_b + _size(b)
 
 
 def _parts(blocks: Sequence[Block], side: int) -> Iterator[dict[str, Any]]:
@@ -57,34 +67,35 @@ def _parts(blocks: Sequence[Block], side: int) -> Iterator[dict[str, Any]]:
             left = max(0, left - len(text))
 
 
-def size(text: str) -> int:
-    """Return the number of bytes of a text in UTF-8."""
+def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _blocks(one: str, other: str) -> Iterator[Block]:
-    """Yield the blocks of both texts in order: equal beginning, changed lines and equal lines, equal end."""
-    start = first_difference(one, other)
-    rest = first_difference(one[start:][::-1], other[start:][::-1])
-    a, b = one[start : len(one) - rest], other[start : len(other) - rest]
-    if start:
-        yield True, (one[:start], other[:start])
-    lines_a, lines_b = list(io.StringIO(a, newline="\n")), list(io.StringIO(b, newline="\n"))
-    if max(len(lines_a), len(lines_b)) > MAX_LINES:
-        yield False, (a, b)
+def _blocks(one: Sequence[str], other: Sequence[str], level: int) -> Iterator[Block]:
+    """Yield the blocks of two texts, which are given as pieces. ``level``: the position of the pieces in ``LIMITS``."""
+    a, b = "".join(one), "".join(other)
+    start = first_difference(a, b)
+    end = first_difference(a[start:][::-1], b[start:][::-1])
+    yield True, (a[:start], b[:start])
+    pieces = list(_cut(one, start, len(a) - end)), list(_cut(other, start, len(b) - end))
+    if max(map(len, pieces)) > LIMITS[level]:
+        yield False, (a[start : len(a) - end], b[start : len(b) - end])
     else:
-        codes = SequenceMatcher(None, lines_a, lines_b, autojunk=False).get_opcodes()
+        codes = SequenceMatcher(None, *pieces, autojunk=False).get_opcodes()
         for number, (tag, a1, a2, b1, b2) in enumerate(codes):
-            is_whole = tag == "equal" or number > MAX_ROWS
-            yield from _characters(tag == "equal", is_whole, "".join(lines_a[a1:a2]), "".join(lines_b[b1:b2]))
-    if rest:
-        yield True, (one[len(one) - rest :], other[len(other) - rest :])
+            texts = "".join(pieces[0][a1:a2]), "".join(pieces[1][b1:b2])
+            if tag != "replace" or level == len(SPLITS) or (level == 0 and number > MAX_ROWS):
+                yield tag == "equal", texts
+            else:
+                split = SPLITS[level]
+                yield from _blocks(split(texts[0]), split(texts[1]), level + 1)
+    yield True, (a[len(a) - end :], b[len(b) - end :])
 
 
-def _characters(is_equal: bool, is_whole: bool, a: str, b: str) -> Iterator[Block]:
-    """Yield a whole block, or the blocks of characters in changed lines that are short enough."""
-    if is_whole or max(len(a), len(b)) > MAX_CHARACTERS:
-        yield is_equal, (a, b)
-        return
-    for tag, a1, a2, b1, b2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        yield tag == "equal", (a[a1:a2], b[b1:b2])
+def _cut(pieces: Sequence[str], start: int, end: int) -> Iterator[str]:
+    """Yield the pieces of the text between two characters."""
+    at = 0
+    for piece in pieces:
+        if part := piece[max(0, start - at) : max(0, end - at)]:
+            yield part
+        at += len(piece)

@@ -73,8 +73,8 @@ class ComparePages:
                 one = await self._render(asked.visitor.caller, request_body(typed, models[0]))
                 field = "model_b"
                 other = await self._render(asked.visitor.caller, request_body(typed, models[1]))
-                texts = [single_prompt(body) for body in (one, other)]
-                compared = {"models": models, **await asyncio.to_thread(differences, *texts)}
+                prompts = [single_prompt(body) for body in (one, other)]
+                compared = {"models": models, **await asyncio.to_thread(differences, *prompts)}
             except CallRefused as refused:
                 error = refused.values
                 values["error"] = error | ({"field": field} if error["field"] == "model" else {})
@@ -172,13 +172,11 @@ def _error(error: GatewayError) -> dict[str, Any]:
     return values
 
 
-def single_prompt(body: Mapping[str, Any]) -> str:
-    """Return the prompt of an answer as one text. Raises ``CallRefused`` for a prompt of several turns or labels."""
+def single_prompt(body: Mapping[str, Any]) -> list[str]:
+    """Return the prompt of an answer as segments. Raises ``CallRefused`` for a prompt of several turns or labels."""
     if "turns" in body or "labels" in body:
-        raise _invalid(
-            "dataset_prompt", "it has several prompts, one for each turn or label; show it on the page Prompt"
-        )
-    return prompt_text(body)
+        raise _invalid("dataset_prompt", "it has several prompts, for turns or labels; show them on the page Prompt")
+    return [one["text"] for one in body.get("segments") or ()] or [prompt_text(body)]
 
 
 def tokenizer_of(state: GatewayState, model: str) -> Tokenizer | None:

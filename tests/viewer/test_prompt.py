@@ -250,7 +250,7 @@ PAIRS = {
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_parts_of_each_side_are_its_text(name: str) -> None:
-    found = differences(*PAIRS[name])
+    found = differences(*[[text[:2], text[2:]] for text in PAIRS[name]])
     for side, text in zip(found["sides"], PAIRS[name], strict=True):
         assert "".join(part["text"] for part in side["parts"]) == text
     equal = ["".join(part["text"] for part in side["parts"] if part["is_equal"]) for side in found["sides"]]
@@ -259,6 +259,18 @@ def test_the_parts_of_each_side_are_its_text(name: str) -> None:
     one, other = (text.encode()[first[key] :] for text, key in zip(PAIRS[name], ("byte_a", "byte_b"), strict=True))
     assert one.startswith(first["a"].encode())
     assert other.startswith(first["b"].encode())
+
+
+def test_a_long_text_in_both_prompts_is_no_difference(served: Gateway) -> None:
+    typed = "".join(f"line {number} of the text\n" for number in range(2000))
+    found = values(served, "compare", model_b="long", conversation=typed)["compared"]
+    assert max(len(part["text"]) for part in found["sides"][0]["parts"] if part["is_equal"]) >= len(typed)
+    assert sum(len(part["text"]) for part in found["sides"][0]["parts"] if not part["is_equal"]) < 50
+
+
+def test_the_first_difference_begins_where_the_prompts_differ_first() -> None:
+    row = differences(["xab"], ["xxab"])["differences"][0]
+    assert (row["byte_a"], row["byte_b"]) == (1, 1)
 
 
 def test_marks_of_white_space_are_attributes_so_that_the_text_can_be_copied() -> None:
