@@ -42,6 +42,17 @@ class Tokenizer:
         """Return the token ids of a text."""
         return list(self.encode(text, add_special_tokens).ids)
 
+    def borders(self, text: str, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the first and the last character (exclusive) of each token of a text. The tokens must be ``ids``.
+
+        A token that the tokenizer adds has no characters. Returns an empty list if the text has other tokens.
+        """
+        for special in (True, False):
+            found = self._tokenizer.encode_batch([text], add_special_tokens=special)[0]
+            if list(found.ids) == list(ids):
+                return list(found.offsets)
+        return []
+
     def detokenize(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         """Return the text of token ids."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))

@@ -11,6 +11,7 @@ error_response  error responses in OpenAI's form
 host_header     the check of the Host header, against DNS rebinding
 http1/          our own HTTP/1.1 server
 http_request    one HTTP request as the handlers see it
+local_request   a request that this process itself makes
 provenance      the x-gateway headers
 state           the state that all handlers share: configuration, metrics, draining
 """

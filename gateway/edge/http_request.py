@@ -1,9 +1,9 @@
 """One HTTP request as the handlers see it.
 
-Our own server (``http1/request.py``), the ASGI adapter (``asgi.py``) and ``gateway run`` (``cli/running/gateways.py``)
-implement ``HttpRequest``. A handler sends a whole answer (``reply``) or a stream (``start``, ``write``, ``end``). The
-headers of an answer are bytes, with ``name: value`` and CRLF for each field. The server adds ``date``,
-``x-request-id``, lengths and ``connection``.
+Our own server (``http1/request.py``), the ASGI adapter (``asgi.py``) and requests of this process
+(``local_request.py``) implement ``HttpRequest``. A handler sends a whole answer (``reply``) or a stream (``start``,
+``write``, ``end``). The headers of an answer are bytes, with ``name: value`` and CRLF for each field. The server adds
+``date``, ``x-request-id``, lengths and ``connection``.
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
 viewer      answers the requests below ``/viewer``: finds the page, and its values as HTML or JSON
 access      finds out who looks: sign-in with a client key, or with the printed token
 session     signed cookies and tokens
-home        / and /viewer: the models
-recordings  /viewer/recordings: the recorded calls
 page        one page: the request for it, its values, and the response
-templating  renders templates and reads assets
-charts      pictures as SVG
+home        / and /viewer: the models
+prompt      the exact prompt of a conversation, and the differences of two
+recordings  the recorded calls
 runs        the report of a run, and the comparison of two
+templating  renders templates and reads assets
+exact_text  a text as HTML that shows white space and special tokens, and that can be copied exactly
+charts      pictures as SVG
 """

@@ -114,7 +114,9 @@ def send_page(request: HttpRequest, asked: PageRequest, page: Page) -> None:
         # Recorded texts may contain lone surrogates, and numbers of any size.
         request.reply(page.status, JSON_HEADER + HEADERS + page.headers, dump_json(page.values).encode("ascii"))
         return
-    content = render(page.template, {**page.values, "root": asked.root, "asked": asked, "visitor": asked.visitor})
+    content = render(
+        page.template, {**page.values, "root": asked.root, "path": asked.path, "asked": asked, "visitor": asked.visitor}
+    )
     request.reply(page.status, b"content-type: text/html; charset=utf-8\r\n" + HEADERS + page.headers, content)
 
 

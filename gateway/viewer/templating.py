@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -12,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gateway.version import VERSION
 from gateway.viewer import charts
+from gateway.viewer.exact_text import exact
 
 ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -23,14 +25,22 @@ def _environment() -> Environment:
         loader=PackageLoader("gateway.viewer"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.globals.update(charts=charts, version=VERSION)
-    environment.filters.update(seconds=seconds, part=lambda text: quote(text, safe=""))
+    environment.globals.update(charts=charts, version=VERSION, build=_build())
+    environment.filters.update(exact=exact, seconds=seconds, part=lambda text: quote(text, safe=""))
     return environment
 
 
 def render(template: str, values: Mapping[str, Any]) -> bytes:
     """Return a page as HTML in UTF-8."""
     return _environment().get_template(template).render(values).encode("utf-8", "replace")
+
+
+def _build() -> str:
+    """Return the value in the addresses of assets. It changes with their content, because browsers keep them."""
+    digest = hashlib.sha256()
+    for entry in sorted(files("gateway.viewer").joinpath("assets").iterdir(), key=lambda one: one.name):
+        digest.update(entry.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 @cache

@@ -22,11 +22,13 @@ API_ENDPOINTS = ("chat", "render", "tokenize")
 PAGES: Mapping[str, tuple[str, str]] = {
     "": ("gateway.viewer.home", "HomePage"),
     "models": ("gateway.viewer.home", "HomePage"),
+    "prompt": ("gateway.viewer.prompt.pages", "PromptPages"),
+    "compare": ("gateway.viewer.prompt.pages", "ComparePages"),
     "recordings": ("gateway.viewer.recordings.pages", "RecordingPages"),
     "runs": ("gateway.viewer.runs.pages", "RecordedRunPages"),
 }
 """The first part of a path below ``/viewer`` → (module, class) of its pages. They are imported on the first request."""
-NAVIGATION = {"": "Models", "/recordings": "Recordings", "/runs": "Runs"}
+NAVIGATION = {"": "Models", "/prompt": "Prompt", "/compare": "Compare", "/recordings": "Recordings", "/runs": "Runs"}
 """Path below ``/viewer`` → the name of the page in the navigation."""
 OPEN_PAGES = ("", "models")
 """The pages that are shown without access. They hide what the visitor may not see."""
@@ -130,7 +132,7 @@ class Viewer:
 
 
 def send_asset(request: HttpRequest, name: str) -> None:
-    """Send a style sheet or a script. Their addresses contain the version, so browsers may keep them."""
+    """Send a style sheet or a script. Their addresses change with their content, so browsers may keep them."""
     from gateway.viewer.templating import asset
 
     found = asset(name)

@@ -20,7 +20,7 @@ from gateway.viewer.recordings.pages import ROWS, RecordingPages
 from gateway.viewer.viewer import ROOT
 from tests.serving import Gateway, bearer, gateway
 from tests.upstream.server import FaultyUpstream
-from tests.viewer.test_access import Browser, token_of
+from tests.viewer.browsing import Browser, token_of
 from tests.world import gateway_fixture, key_file
 
 SCRIPTS = {
@@ -70,7 +70,8 @@ def operator(served: Gateway) -> Browser:
 
 def values(browser: Browser, query: str = "") -> dict[str, Any]:
     path, mark, rest = query.partition("?")
-    return browser.get(f"/viewer/recordings{path}.json{mark}{rest}").json()
+    found: dict[str, Any] = browser.get(f"/viewer/recordings{path}.json{mark}{rest}").json()
+    return found
 
 
 def ids(browser: Browser, query: str = "") -> list[str]:
@@ -151,8 +152,8 @@ models:
             (exchange,) = values(operator(served), f"/{number}")["exchanges"]
     mark, text = exchange["prompt_link"].split("#c=")
     request = orjson.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    assert (mark, request["model"], request["temperature"]) == ("", "m", 0.5)
-    assert request["messages"] == [{"role": "user", "content": "hi <b>"}]
+    assert (mark, request["model"], orjson.loads(request["parameters"])) == ("", "m", {"temperature": 0.5})
+    assert orjson.loads(request["conversation"]) == [{"role": "user", "content": "hi <b>"}]
 
 
 def test_with_keys_a_visitor_sees_the_calls_of_the_own_key_only(keyed: Gateway) -> None:

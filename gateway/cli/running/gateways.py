@@ -22,13 +22,12 @@ from gateway.backend.embedded.cache import context_length
 from gateway.backend.http_client.client import HttpClient, json_headers, server_root
 from gateway.backend.openai.upstream_request import read_body
 from gateway.calls.admission.access import ROW_HEADER, RUN_HEADER
-from gateway.calls.admission.admit import body_too_large
 from gateway.cli.options import CommandError
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, UpstreamError, UpstreamUnreachable
 from gateway.edge.app import App
-from gateway.edge.http_request import HttpRequest
+from gateway.edge.local_request import LocalRequest
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.storage.recorder import Recorder
@@ -95,7 +94,8 @@ class LocalGateway(GatewayClient):
         """
         if self._recorder is not None and self._recorder.is_full:
             await asyncio.wrap_future(self._recorder.flush())
-        request = LocalRequest(path, body, row)
+        request = LocalRequest(path, body)
+        request.headers[ROW_HEADER] = row.encode()
         if self._run:
             request.headers[RUN_HEADER] = self._run.encode()
         await self._app(request)
@@ -113,43 +113,6 @@ class LocalGateway(GatewayClient):
             return 0
         await asyncio.wrap_future(self._recorder.flush())
         return self._recorder.not_written
-
-
-class LocalRequest(HttpRequest):
-    """One request from this process. The answer is kept instead of sent."""
-
-    def __init__(self, path: str, body: bytes, row: str) -> None:
-        super().__init__("POST", path, {b"host": b"localhost", b"content-type": b"application/json"})
-        self.headers[ROW_HEADER] = row.encode()
-        self.buffered_body = body
-        self.task = asyncio.current_task()
-        self.head = b""
-        self.parts: list[bytes] = []
-
-    async def body(self, limit: int) -> bytes:
-        """Raise ``BodyTooLarge``. The application calls this method only if ``buffered_body`` is too long."""
-        raise body_too_large(limit)
-
-    def reply(self, status: int, headers: bytes, body: bytes) -> None:
-        """Keep a whole answer. See ``HttpRequest.reply``."""
-        self.start(status, headers)
-        self.end(body)
-
-    def start(self, status: int, headers: bytes) -> None:
-        """Keep the status and headers of a stream. See ``HttpRequest.start``."""
-        self.status, self.head = status, self.extra_headers + headers
-
-    async def write(self, frames: bytes, seconds: float) -> None:
-        """Keep a part of a stream. See ``HttpRequest.write``."""
-        self.parts.append(frames)
-
-    def end(self, last: bytes = b"") -> None:
-        """Keep the last part of a stream. See ``HttpRequest.end``."""
-        self.parts.append(last)
-        self.complete = True
-
-    def abort(self) -> None:
-        """Do nothing, because there is no connection to close."""
 
 
 @dataclass(frozen=True, slots=True)

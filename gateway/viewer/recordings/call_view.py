@@ -139,6 +139,10 @@ def _prompt_link(call: Mapping[str, Any], exchange: Mapping[str, Any]) -> str:
     """Return the part of an address that opens the same request on the page Prompt. Empty without the messages."""
     if not exchange["messages"] or call["endpoint"] != "chat":
         return ""
-    request = {"model": call["model"], "messages": exchange["messages"], **exchange["params"]}
-    text = json.dumps(request, separators=(",", ":")).encode("ascii")
+    values = {
+        "model": call["model"],
+        "conversation": json.dumps(exchange["messages"], ensure_ascii=False, indent=1),
+        "parameters": json.dumps(exchange["params"]) if exchange["params"] else "",
+    }
+    text = json.dumps(values, separators=(",", ":")).encode("ascii")
     return "" if len(text) > MAX_REQUEST else f"#c={urlsafe_b64encode(text).decode('ascii').rstrip('=')}"
