@@ -195,7 +195,9 @@ def test_a_missing_a_foreign_and_a_locked_file_are_explained(tmp_path: Path) -> 
         browser, path = operator(served), tmp_path / "calls.sqlite"
         assert "No call has been recorded yet" in browser.get("/viewer/recordings").text
         path.write_bytes(b"no database, but a text of some length")
-        assert "cannot be read now" in browser.get("/viewer/recordings").text
+        foreign = browser.get("/viewer/recordings").text
+        assert "cannot be read now" in foreign
+        assert str(tmp_path) not in foreign
         path.unlink()
         with closing(sqlite3.connect(path)) as locked:
             locked.executescript(f"PRAGMA user_version = {SCHEMA_VERSION}; {SCHEMA} BEGIN EXCLUSIVE;")

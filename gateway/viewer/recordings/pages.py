@@ -36,6 +36,7 @@ OFF = (
     "record: full or record: metadata in the policy of a model; gateway docs recordings describes both."
 )
 NO_FILE = "No call has been recorded yet: the file recordings.path does not exist. The first recorded call creates it."
+TOO_LONG = f"reading took more than {READ_SECONDS:g} seconds; use other filters"
 
 
 class RecordingPages:
@@ -58,7 +59,8 @@ class RecordingPages:
         except FileNotFoundError:
             return Page(template, {"problem": NO_FILE}, 404 if name else 200)
         except (InvalidValue, sqlite3.Error) as error:
-            return Page(template, {"problem": f"The recordings cannot be read now: {error}"})
+            reason = TOO_LONG if "interrupted" in str(error) else str(error).replace(str(path), path.name)
+            return Page(template, {"problem": f"The recordings cannot be read now: {reason}"})
         return Page(template, {**values, "models": [one for one in self._state.stack.routes if _may_use(visitor, one)]})
 
 
