@@ -14,7 +14,7 @@ from markupsafe import Markup
 MAX_MARKED = 20_000
 """The number of characters of a page that get marks. Each mark is an element, and many elements make a page slow."""
 UNSEEN = r"\n| +|\t|\r|[^\S ]|[\x00-\x08\x0e-\x1f\x7f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
-SYMBOLS = {"\n": "␊", "\t": "→", "\r": "␍", "\0": "␀"}
+SYMBOLS = {"\n": "↵", "\t": "→", "\r": "CR"}
 
 
 def exact(text: str, marked: int = MAX_MARKED, special_tokens: Sequence[str] = ()) -> Markup:

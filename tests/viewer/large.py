@@ -20,7 +20,7 @@ from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.storage.recorder import CallFacts, Recorder
 from gateway.telemetry.record import Record
 from tests.serving import gateway
-from tests.viewer.test_access import Browser, token_of
+from tests.viewer.browsing import Browser, token_of
 
 EVENTS = 200
 CONFIG = (

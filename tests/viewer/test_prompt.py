@@ -278,6 +278,6 @@ def test_the_first_difference_begins_where_the_prompts_differ_first() -> None:
 
 
 def test_marks_of_white_space_are_attributes_so_that_the_text_can_be_copied() -> None:
-    assert exact("a  b\n\t<", 99) == 'a<i data-mark="··">  </i>b<i data-mark="␊">\n</i><i data-mark="→">\t</i>&lt;'
+    assert exact("a  b\n\t<", 99) == 'a<i data-mark="··">  </i>b<i data-mark="↵">\n</i><i data-mark="→">\t</i>&lt;'
     assert exact("a \r", 0) == "a &#13;"
     assert exact("x<s>\u202e", 99, ["<s>"]) == 'x<b>&lt;s&gt;</b><i data-mark="U+202E">\u202e</i>'

@@ -19,8 +19,8 @@ MAX_REQUEST = 32 * 1024
 TICKS = 600
 """The width of a time line. Events less than 1/600 of the time apart share a tick."""
 FACTS = (
-    "request_id", "endpoint", "model", "key", "run", "row", "outcome", "status", "mode", "stream", "duration",
-    "first_token", "target", "attempts", "failed_attempts", "cache", "prompt_tokens", "completion_tokens",
+    "request_id", "model", "key", "run", "row", "outcome", "status", "duration", "first_token", "endpoint", "mode",
+    "stream", "target", "attempts", "failed_attempts", "cache", "prompt_tokens", "completion_tokens",
     "usage_source", "answers_cut", "stop_cuts", "notices", "dataset_prompt", "template", "template_sha256", "policy",
     "policy_sha256", "request_sha256", "target_settings", "version",
 )  # fmt: skip
@@ -79,6 +79,8 @@ def _facts(row: Mapping[str, Any], names: Sequence[str]) -> list[list[str]]:
 def _shown(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return _cut("; ".join(value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
     return _cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 

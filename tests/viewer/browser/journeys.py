@@ -1,0 +1,370 @@
+"""What a person does on the pages, in Chromium. Run by ``tests/viewer/test_browser.py`` in ``.venv-browser``.
+
+Usage: journeys.py ADDRESSES [FOLDER]. ADDRESSES is JSON with the addresses of the gateways; screenshots are written to
+FOLDER. Prints one line of JSON for each journey: its name, and its error or null.
+"""
+
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+AXE = (Path(__file__).resolve().parents[3] / ".venv-browser/axe.js").read_text(encoding="utf-8")
+QUESTION = "1+1=?"
+CONVERSATION = [
+    {"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "47+36=?"},
+]  # fmt: skip
+PROMPT = "<HUMAN>: 1+1=?<eoh>\n<BOT>: "
+expect.set_options(timeout=20_000)
+
+
+class Visit:
+    """One person with a browser. Records what must not happen: messages on the console, and requests elsewhere."""
+
+    def __init__(self, browser: Browser, given: dict, **options) -> None:
+        self.given = given
+        self.context = browser.new_context(viewport={"width": 1200, "height": 900}, **options)
+        self.problems: list[str] = []
+        self.context.on("request", self._request)
+        self.context.on("console", self._console)
+        self.context.on("weberror", lambda error: self.problems.append(str(error.error)))
+        self.page = self.context.new_page()
+
+    def _request(self, request) -> None:
+        if urlsplit(request.url).hostname not in ("127.0.0.1", None):
+            self.problems.append(f"a request to {request.url}")
+
+    def _console(self, message) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(f"console: {message.text}")
+
+    def open(self, path: str, gateway: str = "open") -> Page:
+        """Open a page of a gateway."""
+        self.page.goto(self.given[gateway] + path)
+        return self.page
+
+    def check(self) -> None:
+        """Fail for an accessibility violation on the page, and for what must not happen."""
+        self.page.evaluate(AXE)
+        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        nodes = [
+            (one["id"], node["target"], node["failureSummary"]) for one in found["violations"] for node in one["nodes"]
+        ]
+        assert not nodes, nodes
+        assert not self.problems, self.problems
+
+    def take(self, name: str, folder: Path | None, height: int = 900) -> None:
+        """Write a screenshot."""
+        if folder is not None:
+            self.page.set_viewport_size({"width": 1200, "height": height})
+            self.page.evaluate("scrollTo(0, 0)")
+            self.page.screenshot(path=folder / f"{name}.png")
+
+
+def text_of(page: Page, selector: str) -> str:
+    return page.eval_on_selector(selector, "one => one.textContent")
+
+
+# ---------------------------------------------------------------- the journeys
+
+
+def models(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/")
+    expect(page.locator("tbody th").first).to_have_text("demo")
+    visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("[data-copy=curl]").click()
+    expect(page.locator("#copy-status")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("curl http://127.0.0.1:")
+    visit.check()
+    page.keyboard.press("Home")
+    page.reload()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.locator("tbody th a").first.click()
+    expect(page.locator("h1")).to_have_text("Prompt")
+    assert page.locator("#model").input_value() == "demo"
+
+
+def prompt(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/viewer/prompt")
+    visit.check()
+    page.locator("#model").select_option("demo")
+    page.locator("#messages").fill(QUESTION)
+    page.get_by_role("button", name="Show the prompt").click()
+    expect(page.locator("pre.prompt")).to_be_visible()
+    assert text_of(page, "pre.prompt") == PROMPT, text_of(page, "pre.prompt")
+    for summary in page.locator("summary").all():
+        summary.click()
+    visit.check()
+
+
+def send(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/viewer/prompt")
+    visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#model").select_option("demo")
+    page.locator("#messages").fill(json.dumps(CONVERSATION))
+    page.get_by_role("button", name="Show the prompt").click()
+    page.locator("#logprobs").check()
+    page.locator("#send").click()
+    expect(page.locator("#answer")).to_have_text("83")
+    expect(page.locator("#timing svg")).to_be_visible()
+    expect(page.locator("#answer [class^=lp-]").first).to_be_visible()
+    visit.check()
+    visit.take("viewer-prompt", folder)
+    page.locator("#copy-curl").click()
+    expect(page.locator("#copied")).not_to_be_empty()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("curl "), copied
+    assert "47+36=?" in copied, copied
+    page.locator("#copy-python").click()
+    page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('from openai import OpenAI'))")
+    page.locator("#copy-link").click()
+    page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('#c='))")
+    link = page.evaluate("navigator.clipboard.readText()")
+    other = visit.context.new_page()
+    other.goto(link)
+    expect(other.locator("#messages")).to_have_value(json.dumps(CONVERSATION))
+    assert other.locator("#model").input_value() == "demo"
+    with page.expect_download() as saved:
+        page.locator("#save").click()
+    third = visit.context.new_page()
+    third.goto(visit.given["open"] + "/viewer/prompt")
+    third.locator("#open").set_input_files(
+        {"name": "c.json", "mimeType": "application/json", "buffer": saved.value.path().read_bytes()}
+    )
+    expect(third.locator("#messages")).to_have_value(json.dumps(CONVERSATION))
+    assert not visit.problems, visit.problems
+
+
+def errors(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/viewer/prompt")
+    page.locator("#messages").fill(QUESTION)
+    page.locator("summary").first.click()
+    page.locator("#tools").fill("[{")
+    page.get_by_role("button", name="Show the prompt").click()
+    expect(page.locator("#error")).to_contain_text("tools: not valid JSON")
+    assert page.locator("#tools").get_attribute("aria-describedby") == "error"
+    assert page.locator("#messages").input_value() == QUESTION
+    visit.check()
+    page.locator("#tools").fill("")
+    page.locator("#model").select_option("broken")
+    page.locator("#send").click()
+    expect(page.locator("#failure")).to_contain_text("upstream_error")
+    visit.problems.clear()  # Chromium reports the status 502 of the call
+    page.goto(visit.given["open"] + "/viewer/nothing")
+    expect(page.locator("h1")).to_have_text("This page cannot be shown")
+    visit.problems.clear()  # and the status 404 of the page
+    visit.check()
+
+
+def compare(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/viewer/compare")
+    page.locator("#model").select_option("demo")
+    page.locator("#model-b").select_option("wrong-template")
+    page.locator("#messages").fill(QUESTION)
+    page.get_by_role("button", name="Compare the prompts").click()
+    expect(page.locator("main")).to_contain_text("first difference: byte 1 (line 1, column 2)")
+    page.locator("#send").click()
+    expect(page.locator("#answer")).to_have_text("2")
+    expect(page.locator("#answer-b")).not_to_be_empty()
+    visit.check()
+
+
+def recordings(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/viewer/recordings")
+    expect(page.locator("main")).to_contain_text("contains a token")
+    visit.check()
+    page = visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
+    assert "token" not in page.url, page.url
+    page.get_by_role("link", name="Recordings").click()
+    page.get_by_label("Model").fill("messages")
+    page.get_by_role("button", name="Filter").click()
+    assert "model=messages" in page.url
+    visit.check()
+    page.locator("tbody a").first.click()
+    expect(page.locator("h1")).to_have_text("Recorded call")
+    visit.take("viewer-recording", folder)
+    for summary in page.locator("summary").all():
+        summary.click()
+    visit.check()
+    page.get_by_role("link", name="Open in Prompt").click()
+    expect(page.locator("#messages")).to_have_value('[\n {\n  "role": "user",\n  "content": "hello"\n }\n]')
+    page.get_by_role("link", name="Recordings").click()
+    page.get_by_label("Outcome").fill("upstream_error")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("tbody tr").first).to_contain_text("broken")
+
+
+def runs(visit: Visit, folder: Path | None) -> None:
+    visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
+    page = visit.open("/viewer/runs")
+    visit.check()
+    page.get_by_label("monday as A").check()
+    page.get_by_label("tuesday as B").check()
+    page.get_by_role("button", name="Compare A and B").click()
+    expect(page.locator("h1")).to_have_text("Why monday and tuesday differ")
+    visit.check()
+    page.locator("tbody a").first.click()
+    visit.check()
+    page.locator("tbody a").first.click()
+    expect(page.locator("#prompt-1")).to_be_visible()
+    visit.check()
+    page = visit.open("/viewer/runs/report?run=tuesday")
+    visit.check()
+    page.locator("table a").first.click()
+    expect(page.locator("h1")).to_have_text("Rows of tuesday")
+    visit.check()
+
+
+def view_two_files(visit: Visit, folder: Path | None) -> None:
+    page = visit.page
+    page.goto(visit.given["view"])
+    expect(page.locator("h1")).to_contain_text("differ")
+    expect(page.locator("main")).to_contain_text("parameters")
+    assert page.locator("nav a").count() == 0
+    visit.check()
+    visit.take("viewer-why", folder, 400)
+    page.locator("tbody a").first.click()
+    page.locator("tbody a").first.click()
+    expect(page.locator("h1")).to_contain_text("Row ")
+    visit.check()
+
+
+def sign_in(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/viewer/recordings", "keyed")
+    visit.check()
+    page.get_by_label("Client key").fill("gk_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("no valid key")
+    page.get_by_label("Client key").fill("gk_some")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("nav")).to_contain_text("gk_some")
+    page = visit.open("/viewer", "keyed")
+    expect(page.locator("tbody").first).to_contain_text("open-a")
+    assert "secret" not in page.content()
+    visit.check()
+    page = visit.open("/viewer/prompt", "keyed")
+    page.locator("#messages").fill("hi")
+    page.get_by_role("button", name="Show the prompt").click()
+    expect(page.locator("main")).to_contain_text("sha256")
+    page.locator("#send").click()
+    expect(page.locator("#answer")).to_have_text("Hello")
+    page.get_by_role("button", name="Sign out").click()
+    page = visit.open("/viewer/recordings", "keyed")
+    expect(page.get_by_label("Client key")).to_be_visible()
+    assert not visit.problems, visit.problems
+
+
+PAGES = (
+    "/", "/viewer/prompt", "/viewer/compare", "/viewer/recordings", "/viewer/runs", "/viewer/runs/report?run=tuesday",
+    "/viewer/runs/why?a=monday&b=tuesday", "/viewer/runs/row?a=monday&b=tuesday&row=row-0",
+)  # fmt: skip
+
+
+def dark_and_narrow(visit: Visit, folder: Path | None) -> None:
+    page = visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 380, "height": 800})
+    links = []
+    for path in PAGES:
+        visit.open(path)
+        if path == "/viewer/recordings":
+            links = [page.locator("tbody a").first.get_attribute("href")]
+        fits_and_passes(visit)
+    for path in links:
+        visit.open(path)
+        fits_and_passes(visit)
+    for path, button in (("/viewer/prompt", "Show the prompt"), ("/viewer/compare", "Compare the prompts")):
+        visit.open(path)
+        page.locator("#messages").fill("a very long line of words without a break " * 8)
+        page.get_by_role("button", name=button).click()
+        page.wait_for_selector("pre.prompt")
+        fits_and_passes(visit)
+
+
+def fits_and_passes(visit: Visit) -> None:
+    width = visit.page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 380, (visit.page.url, width)
+    visit.check()
+
+
+def hostile_texts(visit: Visit, folder: Path | None) -> None:
+    page = visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
+    page.evaluate("localStorage.clear()")
+    for path in (*visit.given["hostile"], "/viewer/recordings?model=%22%3E%3Cimg%20src%3Dx%20onerror%3Dran()%3E"):
+        visit.open(path)
+        assert page.locator("main img, main iframe, main script, main object, main a[href^='javascript']").count() == 0
+    page = visit.open("/viewer/prompt")
+    page.locator("#model").select_option("hostile")
+    for text in ("<img src=x onerror=document.title='ran'>", "</textarea><script>document.title='ran'</script>"):
+        page.locator("#messages").fill(text)
+        page.locator("#send").click()
+        expect(page.locator("#answer")).to_contain_text("<script>")
+        page.get_by_role("button", name="Show the prompt").click()
+        page.wait_for_selector("pre.prompt")
+        assert text in text_of(page, "pre.prompt")
+    assert page.title() == "Prompt · meta-gateway"
+    assert not visit.problems, visit.problems
+
+
+def without_scripts(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/viewer/prompt")
+    page.locator("#messages").fill(QUESTION)
+    page.get_by_role("button", name="Show the prompt").click()
+    expect(page.locator("pre.prompt")).to_contain_text("<HUMAN>: 1+1=?<eoh>")
+    expect(page.locator("#send")).to_be_hidden()
+
+
+def large_texts(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/viewer/prompt")
+    page.locator("#model").select_option("long")
+    page.locator("#messages").fill("hello, world! " * 14_300)
+    started = time.monotonic()
+    page.get_by_role("button", name="Show the prompt").click()
+    page.wait_for_selector("pre.prompt")
+    shown = time.monotonic() - started
+    page.locator("#send").click()
+    expect(page.locator("#answer")).to_contain_text("word 19999 ", timeout=50_000)
+    answered = time.monotonic() - started - shown
+    started = time.monotonic()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    frame = time.monotonic() - started
+    assert max(shown, frame) < 20, (shown, answered, frame)
+    print(
+        json.dumps({"seconds": {"200 kB shown": shown, "20 000 tokens": answered, "then a frame": frame}}),
+        file=sys.stderr,
+    )
+    assert not visit.problems, visit.problems
+
+
+JOURNEYS = (
+    models, prompt, send, errors, compare, recordings, runs, view_two_files, sign_in, dark_and_narrow, hostile_texts,
+    without_scripts, large_texts,
+)  # fmt: skip
+
+
+def main() -> None:
+    given, folder = json.loads(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=given["chromium"], args=["--no-sandbox"])
+        for journey in JOURNEYS:
+            visit, error = Visit(browser, given, java_script_enabled=journey is not without_scripts), None
+            started = time.monotonic()
+            try:
+                journey(visit, folder)
+            except Exception:
+                error = f"{visit.page.url}\n{traceback.format_exc()}\n{visit.problems}"
+            visit.context.close()
+            print(
+                json.dumps({"journey": journey.__name__, "error": error, "seconds": time.monotonic() - started}),
+                flush=True,
+            )
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

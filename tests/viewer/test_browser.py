@@ -1,0 +1,173 @@
+"""The pages in Debian's Chromium, driven by Playwright, with axe-core. See ``tests/viewer/browser``.
+
+``GATEWAY_SCREENSHOTS=docs/images make test`` writes the pictures of the documentation anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.server.greeting import viewer_address
+from tests.journeys.process import environment
+from tests.serving import ROOT, Files, Gateway, gateway, write_files
+from tests.world import key_file
+
+BROWSER = ROOT / "tests/viewer/browser"
+PYTHON = ROOT / ".venv-browser/bin/python"
+CHROMIUM = shutil.which("chromium")
+MISSING = [str(path) for path in (PYTHON, ROOT / ".venv-browser/.ready") if not path.exists()]
+JOURNEYS = re.findall(r"^def (\w+)\(visit: Visit, folder", (BROWSER / "journeys.py").read_text("utf-8"), re.MULTILINE)
+SECONDS = 240
+"""The limit for all journeys, which take less than 60 on a quiet machine."""
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or bool(MISSING),
+    reason=f"tests/viewer/browser/install installs Chromium and Playwright (missing: {MISSING or 'chromium'})",
+)
+
+HOSTILE = "<img src=x onerror=ran()><script>document.title='ran'</script>"
+FILES: Files = {
+    "prompts": ROOT / "prompts",
+    "hello.yaml": "[Hello, {finish: stop}]",
+    "hostile.yaml": json.dumps([HOSTILE, {"finish": "stop"}]),
+    "broken.yaml": "[{error: upstream_error}]",
+    "many.yaml": json.dumps([*[f"word {number} " for number in range(20_000)], {"finish": "stop"}]),
+    "policies/full.yaml": "record: full\n",
+    "keys.yaml": key_file({"gk_some": "models: [open-*]", "gk_all": "models: ['*']"}),
+}
+DEMO = f"policy: full, targets: [{{speaks: embedded, path: {json.dumps(str(ROOT / 'demo/model'))}}}]"
+OPEN = f"""
+recordings: {{path: calls.sqlite}}
+models:
+  demo: {{template: sft-demo, description: Adds numbers., {DEMO}}}
+  wrong-template: {{template: chatml, {DEMO}}}
+  messages: {{template: chat, policy: full, targets: [{{speaks: scripted, script: hello.yaml}}]}}
+  hostile: {{template: chatml, policy: full, targets: [{{speaks: scripted, script: hostile.yaml}}]}}
+  broken: {{template: chatml, policy: full, targets: [{{speaks: scripted, script: broken.yaml}}]}}
+  long: {{template: chatml, targets: [{{speaks: scripted, script: many.yaml}}]}}
+"""
+KEYED = """
+keys: {file: keys.yaml}
+recordings: {path: calls.sqlite}
+models:
+  open-a: {template: chatml, policy: full, targets: [{speaks: scripted, script: hello.yaml}]}
+  secret: {template: chatml, policy: full, targets: [{speaks: scripted, script: hello.yaml}]}
+"""
+SUMS = [(one, other) for one in range(1, 9) for other in (2, 35, 61)]
+
+
+def record(served: Gateway) -> None:
+    """Record two runs of the same rows, and calls with hostile texts."""
+    for run, model in (("monday", "demo"), ("tuesday", "wrong-template")):
+        for number, (one, other) in enumerate(SUMS):
+            headers = {"x-gateway-run": run, "x-gateway-row": f"row-{number}"}
+            body = {"model": model, "messages": [{"role": "user", "content": f"{one}+{other}=?"}], "max_tokens": 8}
+            assert served.http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+    headers = {"x-gateway-run": "hostile", "x-gateway-row": HOSTILE}
+    body = {"model": "hostile", "messages": [{"role": "user", "content": HOSTILE}], "user": HOSTILE}
+    assert served.http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+    assert served.chat("broken", "hello").status_code == 502
+    assert served.chat("messages", "hello").status_code == 200
+    assert served.wait_until_idle()
+    for recorder in served.runtime.resources.recorders.values():
+        recorder.flush().result()
+
+
+@contextmanager
+def viewed(folder: Path) -> Iterator[str]:
+    """The address of ``gateway view`` for two runs: the second has other questions, and fewer tokens."""
+    targets = DEMO.partition(", ")[2]
+    config = f"models:\n  demo: {{template: sft-demo, {targets}}}\n"
+    write_files(folder, {"gateway.yaml": config})
+    for name, more, options in (("monday", 0, []), ("tuesday", 1, ["--param", "max_tokens=1"])):
+        rows = [
+            {
+                "custom_id": f"sum-{at}",
+                "messages": [{"role": "user", "content": f"{one + (more if at % 4 == 0 else 0)}+{other}=?"}],
+                "answer": str(one + other),
+            }
+            for at, (one, other) in enumerate(SUMS)
+        ]
+        (folder / f"{name}-rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+        arguments = [
+            "run",
+            f"{name}-rows.jsonl",
+            "--model",
+            "demo",
+            "--keep",
+            "answer",
+            "--out",
+            f"{name}.jsonl",
+            *options,
+        ]
+        subprocess.run(
+            [sys.executable, "-m", "gateway", *arguments],
+            cwd=folder,
+            env=environment(),
+            check=True,
+            capture_output=True,
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "gateway",
+        "view",
+        "monday.jsonl",
+        "tuesday.jsonl",
+        "--score",
+        "exact",
+        "--no-browser",
+    ]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if found := re.search(rb"http://\S+", line):
+                    yield found[0].decode("ascii")
+                    break
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Journey → its error, or None."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("open", "keyed", "view")]
+    with (
+        gateway(folders[0], OPEN, files=FILES) as served,
+        gateway(folders[1], KEYED, files=FILES) as keyed,
+        viewed(folders[2]) as view,
+    ):
+        record(served)
+        state = served.runtime.state
+        given = {
+            "chromium": CHROMIUM, "open": served.root, "keyed": keyed.root, "view": view,
+            "entrance": viewer_address(state.stack.snapshot, served.port, state.viewer_secret),
+            "hostile": ["/viewer/recordings?model=hostile", "/viewer/runs/rows?run=hostile", "/viewer/runs",
+                        *[f"/viewer/recordings/{number}" for number in (len(SUMS) * 2 + 1, len(SUMS) * 2 + 2)]],
+        }  # fmt: skip
+        pictures = os.environ.get("GATEWAY_SCREENSHOTS")
+        command = [str(PYTHON), str(BROWSER / "journeys.py"), json.dumps(given), *([pictures] if pictures else [])]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    found = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert found, ended.stderr
+    print(ended.stderr, *[f"{one['journey']}: {one['seconds']:.1f} s" for one in found], sep="\n")
+    return {one["journey"]: one["error"] for one in found}
+
+
+@pytest.mark.parametrize("journey", JOURNEYS)
+def test_a_person_can(journey: str, results: dict[str, str | None]) -> None:
+    assert results[journey] is None, results[journey]
