@@ -41,13 +41,17 @@ class Structure(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "i":
+            assert [name for name, _ in attrs] == ["data-mark"]  # the mark of an invisible character
+            return
         self.found.append((tag, [(name, "" if name in ADDRESSES else value) for name, value in attrs]))
         for name, value in attrs:
             assert not name.startswith("on")
             assert name not in ("href", "src", "action") or (value or "").startswith(("/viewer", "#main"))
 
     def handle_endtag(self, tag: str) -> None:
-        self.found.append(f"/{tag}")
+        if tag != "i":
+            self.found.append(f"/{tag}")
 
     def handle_comment(self, data: str) -> None:
         self.found.append("comment")

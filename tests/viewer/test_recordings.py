@@ -120,7 +120,7 @@ def test_a_call_shows_its_prompt_answer_events_and_facts(served: Gateway) -> Non
     assert dict(exchange["facts"])["params"] == '{"max_tokens": 5}'
     page = operator(served).get(f"/viewer/recordings/{number}")
     assert page.status_code == 200
-    assert "hi &lt;b&gt;" in page.text
+    assert 'hi<i data-mark="·"> </i>&lt;b&gt;' in page.text
     assert "<svg" in page.text
     assert "style=" not in page.text
 

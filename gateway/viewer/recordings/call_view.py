@@ -97,7 +97,7 @@ def _segments(exchange: Mapping[str, Any]) -> list[dict[str, str]]:
     if exchange["messages"]:
         return [
             {
-                "text": _cut(f"{_shown(one.get('content'))}\n"),
+                "text": _shown(one.get("content")),
                 "role": str(one.get("role", "")),
                 "origin": f"messages[{at}]",
             }
