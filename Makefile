@@ -81,7 +81,7 @@ bench-smoke: $(VENV)/.test-ready
 	@$(BIN)/python -m bench --smoke --out .bench/smoke.json
 
 ## Write the lock files anew (hashes, no index address). The smaller ones have the versions of the largest.
-COMPILE := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+COMPILE := $(BIN)/uv pip compile -q --universal --no-strip-extras --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock: $(VENV)/.test-ready
 	@$(COMPILE) pyproject.toml --all-extras --group dev -o requirements-dev.lock
 	@$(COMPILE) pyproject.toml --all-extras -c requirements-dev.lock -o requirements-all.lock

@@ -61,7 +61,7 @@ class PageRequest:
     as_json: bool = False
     """True: the values are asked for as JSON."""
     base_url: str = ""
-    """The ``base_url`` for clients, with the host that the browser has used."""
+    """The ``base_url`` for clients, with the host that the browser has used. Empty on the second listener."""
     navigation: Mapping[str, str] = EMPTY_MAPPING
     """Path below the root → the name of the page that leads there from every page."""
 

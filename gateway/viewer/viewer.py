@@ -53,8 +53,7 @@ class Viewer:
         """Path → handler of a call that a page sends: the same as below ``/v1``, for the person who is signed in."""
         self._pages: dict[str, Any] = {}
         """The first part of a path → its pages, once they have been asked for."""
-        self._access: Access | None = None
-        """Finds out who looks, once a page has been asked for."""
+        self._access = Access(state)
 
     async def __call__(self, request: HttpRequest) -> None:
         """Answer one request."""
@@ -75,7 +74,7 @@ class Viewer:
                 root,
                 below,
                 visitor,
-                base_url=base_url(self._state.stack, request),
+                base_url="" if self._admin else base_url(self._state.stack, request),
                 navigation=self._navigation(visitor),
             )
             page = await self._page(request, asked)
@@ -90,7 +89,7 @@ class Viewer:
         if self._admin:
             return OPEN
         try:
-            return self._checks().visitor(request)
+            return self._access.visitor(request)
         except ViewerClosed:
             if request.path == "/":
                 return OPEN
@@ -102,7 +101,7 @@ class Viewer:
     async def _page(self, request: HttpRequest, asked: PageRequest) -> Page:
         name = asked.path.lstrip("/").partition("/")[0]
         if not self._admin and asked.visitor is not OPEN:
-            access = self._checks()
+            access = self._access
             if (entrance := access.entrance(request, asked)) is not None:
                 return entrance
             access.require_own_form(request, asked)
@@ -120,15 +119,9 @@ class Viewer:
 
     async def _serve_call(self, request: HttpRequest, path: str) -> None:
         """Serve the call of a page's script with the rights and the limits of the person who is signed in."""
-        access = self._checks()
-        access.require_own_page(request, json=True)
-        request.signed_in = access.visitor(request).caller
+        self._access.require_own_page(request, json=True)
+        request.signed_in = self._access.visitor(request).caller
         await self._api[path](request)
-
-    def _checks(self) -> Access:
-        if self._access is None:
-            self._access = Access(self._state)
-        return self._access
 
 
 def send_asset(request: HttpRequest, name: str) -> None:
