@@ -291,8 +291,8 @@ def test_a_file_without_a_playable_answer_is_refused(tmp_path: Path) -> None:
 def test_a_file_of_version_1_is_played_by_its_requests(tmp_path: Path) -> None:
     file = record(tmp_path / "a.sqlite", exchange(), said("2"), "a")
     with closing(sqlite3.connect(file)) as database, database:
-        for index in ("run", "row"):
-            database.execute(f"DROP INDEX calls_by_{index}")
+        for index in ("by_run", "by_row", "of_run"):
+            database.execute(f"DROP INDEX calls_{index}")
         database.execute("ALTER TABLE calls DROP COLUMN run")
         database.execute("ALTER TABLE calls DROP COLUMN row")
         database.execute("PRAGMA user_version = 1")
