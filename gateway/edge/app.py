@@ -36,7 +36,10 @@ OTHER = "other"
 TOKENIZER_PATHS = ("/tokenize", "/detokenize", "/tokenizer_info")
 """The paths that vLLM has outside ``/v1``."""
 VIEWER_PATH = "/viewer"
-"""The path of the viewer, and of all its pages below. A model may have this name: ``/viewer/v1/…`` is its path."""
+"""The path of the viewer, and of all its pages below.
+
+A model's name may begin so: ``/viewer/v1/…`` and ``/viewer/tokenize`` are paths of the model.
+"""
 RUN_PATH = "/run/"
 """The beginning of the paths that name a run. No model has such a name."""
 OTHER_APIS = {"/v1/messages": "Anthropic", "/api/chat": "Ollama", "/api/generate": "Ollama"}
@@ -137,7 +140,9 @@ class App:
     def _viewer_route(self, request: HttpRequest) -> tuple[str, Handler] | None:
         """Return the route of a page. The viewer itself checks the method."""
         below = request.path.removeprefix(VIEWER_PATH)
-        is_page = below != request.path and below[:1] in ("", "/") and not below.startswith("/v1/")
+        is_page = (
+            below != request.path and below[:1] in ("", "/") and "/v1/" not in below and below not in TOKENIZER_PATHS
+        )
         return (request.method, self._viewer) if is_page and self._viewer is not None else None
 
     def _hint(self, request: HttpRequest) -> str:

@@ -11,7 +11,7 @@ from gateway.config.sections.server import is_loopback, local_url
 from gateway.config.snapshot import Snapshot
 from gateway.edge.about.commands import curl_command
 from gateway.server.sockets import split
-from gateway.viewer.session import TOKEN, viewer_signer
+from gateway.viewer.session import TOKEN, Signer
 
 LOG = logging.getLogger("gateway.runtime")
 
@@ -37,7 +37,7 @@ def viewer_address(snapshot: Snapshot, port: int, viewer_secret: bytes) -> str:
     address = f"{local_url(server, port)}/viewer"
     if server.viewer == "off" or not (snapshot.keys or is_loopback(server.host)):
         return ""
-    return address if snapshot.keys else f"{address}?{TOKEN}={viewer_signer(server, viewer_secret).token(TOKEN)}"
+    return address if snapshot.keys else f"{address}?{TOKEN}={Signer(viewer_secret).token(TOKEN)}"
 
 
 def greeting(snapshot: Snapshot, port: int) -> str:

@@ -8,28 +8,30 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from gateway.calls.admission.access import authenticate
 from gateway.calls.stack import Stack
 from gateway.config.sections.server import is_loopback
-from gateway.core.errors import BadHost, InvalidApiKey, UnsupportedMediaType, ViewerClosed
+from gateway.core.errors import BadHost, InvalidApiKey, MethodNotAllowed, UnsupportedMediaType, ViewerClosed
 from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
 from gateway.policy.access.api_keys import key_digest
-from gateway.viewer.page import Page, PageRequest, Visitor
-from gateway.viewer.session import OPERATOR, SESSION_SECONDS, TOKEN, Signer, viewer_signer
+from gateway.viewer.page import Page, PageRequest, Visitor, redirect
+from gateway.viewer.session import OPERATOR, SESSION_SECONDS, TOKEN, Signer, cookie_value, viewer_signer
+
+LOG = logging.getLogger("gateway.viewer")
 
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 FORM = "form_token"
 """The name of the token in forms that are posted."""
-A_PATH_BELOW = re.compile(r"/[A-Za-z0-9][^\s\\]*")
+A_PATH_BELOW = re.compile(r"/[A-Za-z0-9][!-\[\]-~]*")
 """The path of a page below the viewer, with its query."""
 PROXY_HEADERS = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via")
 
@@ -98,13 +100,12 @@ class Access:
     def entrance(self, request: HttpRequest, asked: PageRequest) -> Page | None:
         """Return the redirect that follows the printed token in an address. None if the address has no valid token."""
         given = asked.query.get(TOKEN)
-        signer = self._signer()
-        if given is None or asked.form is not None or not signer.is_token(given, TOKEN):
+        if given is None or asked.form is not None or not Signer(self._state.viewer_secret).is_token(given, TOKEN):
             return None
         query = urlencode({name: value for name, value in asked.query.items() if name != TOKEN})
         return redirect(
             asked.root + asked.path + (f"?{query}" if query else ""),
-            self._set_cookie(request, signer.session(OPERATOR, self._now())),
+            self._set_cookie(request, self._signer().session(OPERATOR, self._now())),
         )
 
     def _signer(self) -> Signer:
@@ -122,42 +123,53 @@ class Access:
         if not A_PATH_BELOW.fullmatch(target):
             target = ""
         problem = "" if asked.visitor.has_keys else "This gateway has no client keys."
-        if asked.form is not None:
+        if asked.form is not None and asked.visitor.has_keys:
             try:
                 key = asked.form.get("key", "").strip()
                 self._state.stack.keyring.authenticate(f"Bearer {key}")
                 session = self._signer().session(key_digest(key), self._now())
                 return redirect(asked.root + target, self._set_cookie(request, session))
             except InvalidApiKey:
+                LOG.warning("request %s to sign in to the viewer has no valid key", request.request_id)
                 problem = "This is no valid key of the gateway. The operator makes keys with: gateway keys new NAME"
         return Page("sign_in.html", {"problem": problem, "next": target})
 
     def sign_out(self, request: HttpRequest, asked: PageRequest) -> Page:
-        """End the session in this browser."""
-        return redirect(asked.root, self._set_cookie(request, "", 0))
+        """Remove the session from this browser, if a form asks for it."""
+        return redirect(asked.root, b"" if asked.form is None else self._set_cookie(request, "", 0))
 
     def require_own_form(self, request: HttpRequest, asked: PageRequest) -> None:
         """Raise ``ViewerClosed`` if a form was not posted by a page of this viewer to this visitor."""
-        self.require_own_page(request)
-        if request.method == "POST":
-            given = (asked.form or {}).get(FORM, "")
-            if b"authorization" not in request.headers and not self._signer().is_token(given, FORM, _cookie(request)):
-                raise ViewerClosed("the form is older than the session; load the page again, and send it once more")
-
-    def require_own_page(self, request: HttpRequest, *, json: bool = False) -> None:
-        """Raise ``ViewerClosed`` if a POST does not come from a page of this host. ``json``: its body must be JSON."""
-        if request.method != "POST":
+        if asked.form is None or self._has_key(request):
             return
+        if not self._signer().is_token(asked.form.get(FORM, ""), FORM, _cookie(request)):
+            raise ViewerClosed("the form is older than the session; load the page again, and send it once more")
+
+    def require_own_page(self, request: HttpRequest) -> None:
+        """Raise ``ViewerClosed`` if a POST does not come from a page of this host."""
         site, origin = request.header("sec-fetch-site"), request.header("origin")
         own = site == "same-origin" if site is not None else origin is not None
-        if origin is not None and urlsplit(origin).netloc != request.header("host"):
+        if origin is not None and origin.partition("://")[2] != request.header("host"):
             own = False
-        if not own and b"authorization" not in request.headers:
+        if request.method == "POST" and not own and not self._has_key(request):
             raise ViewerClosed(
                 "this request does not come from a page of this gateway; programs use the paths below /v1"
             )
-        if json and (request.header("content-type") or "").partition(";")[0].strip().lower() != "application/json":
+
+    def require_own_call(self, request: HttpRequest) -> None:
+        """Raise ``ViewerClosed`` if a call does not come from a page of this host.
+
+        Raises ``MethodNotAllowed`` unless it is a POST, and ``UnsupportedMediaType`` unless its body is JSON.
+        """
+        if request.method != "POST":
+            raise MethodNotAllowed("this path accepts only POST requests")
+        self.require_own_page(request)
+        if (request.header("content-type") or "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMediaType("the body of this request must be sent as application/json")
+
+    def _has_key(self, request: HttpRequest) -> bool:
+        """Return whether a program sends its key with the request. No other site can send it."""
+        return self._state.stack.keyring.needed and b"authorization" in request.headers
 
     def _set_cookie(self, request: HttpRequest, value: str, seconds: int = SESSION_SECONDS) -> bytes:
         is_tls = self._state.stack.snapshot.server.scheme == "https" or request.header("x-forwarded-proto") == "https"
@@ -169,19 +181,10 @@ class Access:
         ).encode("latin-1")
 
 
-def redirect(address: str, headers: bytes = b"") -> Page:
-    """Return the response that leads the browser to another page with GET."""
-    return Page("", {}, 303, b"location: %b\r\n" % address.encode("ascii", "replace") + headers)
-
-
 def _cookie_name(request: HttpRequest) -> str:
     """Return the name of the cookie. Browsers send cookies to every port of a host, so the name contains the port."""
     return "gateway-session-" + re.sub(r"[^A-Za-z0-9]+", "-", request.header("host") or "").strip("-")
 
 
 def _cookie(request: HttpRequest) -> str:
-    try:
-        found = SimpleCookie(request.header("cookie") or "").get(_cookie_name(request))
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+    return cookie_value(request.header("cookie"), _cookie_name(request))

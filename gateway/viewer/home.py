@@ -43,6 +43,7 @@ class HomePage:
                 "needs_key": caller is None,
                 "curl": curl_command(asked.base_url, name, has_keys=stack.keyring.needed),
                 "python": python_command(asked.base_url, name, has_keys=stack.keyring.needed),
+                "mount": asked.root.removesuffix("/viewer"),
                 "paths": PATHS,
             },
         )

@@ -5,19 +5,24 @@ A page's values are plain JSON data. The address of a page with ``.json`` behind
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.errors import MethodNotAllowed
+from gateway.core.errors import InvalidValue, MethodNotAllowed
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.wire.stored_events import dump_json
 
 MAX_FORM = 4 * 1024 * 1024
 """The maximum size of a form, in bytes. Prompts of 200 kB must fit, and their characters percent-encoded."""
+MAX_SMALL_FORM = 16 * 1024
+"""The maximum size of a form of a visitor who has not signed in, in bytes."""
+MAX_FIELDS = 32
+"""The maximum number of fields of a form or a query."""
 JSON_SUFFIX = ".json"
 
 HEADERS = (
@@ -77,9 +82,6 @@ class Page:
     """Further headers, such as ``location: …`` and ``set-cookie: …``, each with CRLF."""
 
 
-PageHandler = Callable[[PageRequest], Awaitable[Page]]
-
-
 async def page_request(
     request: HttpRequest,
     root: str,
@@ -91,34 +93,46 @@ async def page_request(
 ) -> PageRequest:
     """Return the request for a page. ``root``: the path of the viewer; ``below``: the path of the page below it.
 
-    Raises ``MethodNotAllowed`` for a method other than GET, HEAD and POST, and ``BodyTooLarge`` for a large form.
+    Raises ``MethodNotAllowed`` for a method other than GET, HEAD and POST, ``BodyTooLarge`` for a large form, and
+    ``InvalidValue`` for too many fields.
     """
     if request.method not in ("GET", "HEAD", "POST"):
         raise MethodNotAllowed("this path accepts only GET and POST requests")
     form = None
     if request.method == "POST":
-        form = _values((await request.body(MAX_FORM)).decode("utf-8", "replace"))
+        content = await request.body(MAX_SMALL_FORM if visitor.caller is None else MAX_FORM)
+        form = await asyncio.to_thread(_values, content.decode("utf-8", "replace"))
     query = _values(request.query.decode("latin-1"))
     path, as_json = below.removesuffix(JSON_SUFFIX), below.endswith(JSON_SUFFIX)
     return PageRequest(path, query, form, root, visitor, as_json, base_url, navigation)
 
 
-def send_page(request: HttpRequest, asked: PageRequest, page: Page) -> None:
-    """Send a page as HTML, or its values as JSON."""
-    from gateway.viewer.templating import render
-
+async def send_page(request: HttpRequest, asked: PageRequest, page: Page) -> None:
+    """Send a page as HTML, or its values as JSON. Long pages are written in a thread."""
     if page.status == 303:
         request.reply(page.status, HEADERS + page.headers, b"")
         return
-    if asked.as_json:
-        # Recorded texts may contain lone surrogates, and numbers of any size.
-        request.reply(page.status, JSON_HEADER + HEADERS + page.headers, dump_json(page.values).encode("ascii"))
-        return
-    content = render(
-        page.template, {**page.values, "root": asked.root, "path": asked.path, "asked": asked, "visitor": asked.visitor}
-    )
-    request.reply(page.status, b"content-type: text/html; charset=utf-8\r\n" + HEADERS + page.headers, content)
+    content = await asyncio.to_thread(_content, asked, page)
+    kind = JSON_HEADER if asked.as_json else b"content-type: text/html; charset=utf-8\r\n"
+    request.reply(page.status, kind + HEADERS + page.headers, content)
+
+
+def _content(asked: PageRequest, page: Page) -> bytes:
+    from gateway.viewer.templating import render
+
+    if asked.as_json:  # recorded texts may contain lone surrogates, and numbers of any size
+        return dump_json(page.values).encode("ascii")
+    facts = {"root": asked.root, "path": asked.path, "asked": asked, "visitor": asked.visitor}
+    return render(page.template, {**page.values, **facts})
+
+
+def redirect(address: str, headers: bytes = b"") -> Page:
+    """Return the response that leads the browser to another page with GET."""
+    return Page("", {}, 303, b"location: %b\r\n" % address.encode("ascii", "replace") + headers)
 
 
 def _values(text: str) -> dict[str, str]:
-    return dict(parse_qsl(text, keep_blank_values=True))
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise InvalidValue(f"a form or a query may have at most {MAX_FIELDS} fields") from None

@@ -60,6 +60,15 @@ class Signer:
         return hmac.digest(self.secret, content, "sha256")
 
 
+def cookie_value(header: str | None, name: str) -> str:
+    """Return the value of a cookie; empty if there is none. Other cookies of this host may have any form."""
+    for one in (header or "").split(";"):
+        found, _, value = one.strip().partition("=")
+        if found == name:
+            return value
+    return ""
+
+
 def viewer_signer(server: ServerSpec, secret: bytes) -> Signer:
     """Return the signer with the configured secret (``server.viewer_secret``), else with ``secret`` of this start."""
     if server.viewer_secret is None:

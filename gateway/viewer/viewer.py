@@ -69,6 +69,8 @@ class Viewer:
         visitor, root = NOBODY, request.root_path + ROOT
         try:
             visitor = self._visitor(request)
+            if visitor is not OPEN:
+                self._access.require_own_page(request)
             asked = await page_request(
                 request,
                 root,
@@ -83,7 +85,9 @@ class Viewer:
                 raise
             asked = PageRequest("", {}, None, root, visitor, navigation=self._navigation(visitor))
             page = Page("error.html", {"message": error.message, "code": error.code}, error.status)
-        send_page(request, asked, page)
+            await send_page(request, asked, page)
+            raise  # for the log and the metrics
+        await send_page(request, asked, page)
 
     def _visitor(self, request: HttpRequest) -> Visitor:
         if self._admin:
@@ -119,7 +123,7 @@ class Viewer:
 
     async def _serve_call(self, request: HttpRequest, path: str) -> None:
         """Serve the call of a page's script with the rights and the limits of the person who is signed in."""
-        self._access.require_own_page(request, json=True)
+        self._access.require_own_call(request)
         request.signed_in = self._access.visitor(request).caller
         await self._api[path](request)
 

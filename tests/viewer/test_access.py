@@ -164,8 +164,15 @@ def test_a_session_is_no_key_for_the_api(keyed: Gateway) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [OTHER_SITE, {"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}, {}],
-    ids=["other site", "other origin", "no origin", "same site", "no header"],
+    [
+        OTHER_SITE,
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://[x"},
+        {"sec-fetch-site": "same-site"},
+        {},
+    ],
+    ids=["other site", "other origin", "no origin", "malformed", "same site", "no header"],
 )
 def test_a_post_that_is_not_from_a_page_is_refused(served: Gateway, keyed: Gateway, headers: dict[str, str]) -> None:
     for one in (served, keyed):
@@ -175,6 +182,35 @@ def test_a_post_that_is_not_from_a_page_is_refused(served: Gateway, keyed: Gatew
         answer = browser.http.post("/viewer/api/chat", json=CHAT, headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "viewer_closed")
         assert browser.http.post("/viewer/sign-in", data={"key": "gk_all"}, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD"])
+def test_a_call_of_a_page_must_be_a_post(served: Gateway, method: str) -> None:
+    answer = served.http.request(method, "/viewer/api/chat", json=CHAT, headers=OTHER_SITE)
+    assert answer.status_code == 405
+
+
+def test_without_keys_a_header_with_a_key_replaces_no_check(served: Gateway) -> None:
+    headers = {"authorization": "Bearer x", **OTHER_SITE}
+    assert served.http.post("/viewer/api/chat", json=CHAT, headers=headers).status_code == 403
+    assert served.http.post("/viewer/models", data={"a": "b"}, headers=headers).status_code == 403
+
+
+def test_a_form_has_few_fields_and_before_signing_in_few_bytes(keyed: Gateway) -> None:
+    browser = Browser(keyed.root)
+    own = {"origin": keyed.root, "content-type": "application/x-www-form-urlencoded"}
+    assert browser.http.post("/viewer/sign-in", content=b"a&" * 100, headers=own).status_code == 400
+    assert browser.http.post("/viewer/sign-in", content=b"a" * 20_000, headers=own).status_code == 413
+
+
+def test_other_cookies_of_the_host_do_not_end_a_session(keyed: Gateway) -> None:
+    browser = Browser(keyed.root)
+    browser.sign_in("gk_some")
+    (cookie,) = [f"{one.name}={one.value}" for one in browser.http.cookies.jar]
+    for other in ('x={"a":1}', "theme=a b", "path=1", "a[b]=1", 'open="'):
+        headers = {"cookie": f"{other}; {cookie}; {other}"}
+        answer = httpx.get(f"{keyed.root}/viewer/models.json", headers=headers, trust_env=False)
+        assert [model["name"] for model in answer.json()["models"]] == ["open-a"]
 
 
 def test_a_call_of_a_page_must_be_json(served: Gateway) -> None:

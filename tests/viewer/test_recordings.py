@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
@@ -93,7 +94,7 @@ def test_the_list_has_the_latest_call_first_and_each_filter_finds_its_calls(serv
     assert ids(browser, "?key=ann") == []
     page = browser.get("/viewer/recordings?model=short").text
     assert 'value="short"' in page
-    assert f'href="/viewer/recordings/{short}?id=' in page
+    assert f">{short}</a>" in page
     assert talk not in page
 
 
@@ -136,6 +137,10 @@ def test_a_call_is_found_by_its_number_and_two_calls_with_one_id_link_to_each_ot
         ask(served, "talk", headers={"x-request-id": "twice"})
     found = values(browser, "/twice")
     (other,) = found["others"]
+    ask(served, "talk", headers={"x-request-id": "ends-in.json"})
+    link = re.search(r'href="(\S+)">ends-in.json</a>', browser.get("/viewer/recordings").text)
+    assert link is not None
+    assert "ends-in.json" in browser.get(link[1]).text
     assert values(browser, f"/twice?id={other['id']}")["id"] == other["id"]
     assert values(browser, f"/{other['id']}")["id"] == other["id"]
 

@@ -8,7 +8,6 @@ import secrets
 import socket
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,6 +25,7 @@ from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest
 from gateway.viewer.page import HEADERS, Visitor, page_request, send_page
 from gateway.viewer.runs.pages import RunPages
+from gateway.viewer.session import cookie_value
 from gateway.viewer.viewer import ASSETS, send_asset
 
 LOG = logging.getLogger("gateway.view")
@@ -120,7 +120,7 @@ class ViewServer:
             return
         if not self._has_cookie(request):
             token = parse_qs(request.query.decode("latin-1")).get("token", [""])[0]
-            if self._token_used or not _equal(token, self._token):
+            if request.method != "GET" or self._token_used or not _equal(token, self._token):
                 _refuse(request, "this page needs the address that gateway view has printed; it works in one browser")
                 return
             self._token_used = True
@@ -132,14 +132,10 @@ class ViewServer:
             send_asset(request, request.path.removeprefix(ASSETS))
         else:
             asked = await page_request(request, "", request.path, Visitor())
-            send_page(request, asked, await self._pages.page(asked))
+            await send_page(request, asked, await self._pages.page(asked))
 
     def _has_cookie(self, request: HttpRequest) -> bool:
-        try:
-            found = SimpleCookie(request.header("cookie")).get(self._cookie)
-        except CookieError:
-            return False
-        return found is not None and _equal(found.value, self._session)
+        return _equal(cookie_value(request.header("cookie"), self._cookie), self._session)
 
     def _redirect(self, request: HttpRequest, headers: bytes = b"") -> None:
         """Lead to the first page. Its address has no token."""

@@ -8,8 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from gateway.viewer.exact_text import MAX_MARKED
+
 MAX_TEXT = 300_000
-"""The maximum number of characters of a text on the page."""
+"""The maximum number of characters of an answer, and of all prompts of a request to the model."""
+MAX_EXCHANGES = 20
+"""The maximum number of requests to the model on the page."""
 MAX_EVENTS = 200
 """The maximum number of rows of the table of events."""
 MAX_EVENT = 200
@@ -49,7 +53,8 @@ def call_values(call: Mapping[str, Any], exchanges: Sequence[Mapping[str, Any]])
         "id": call["id"],
         "request_id": call["request_id"],
         "facts": [["time", _time(call["time"])], *_facts(call, FACTS)],
-        "exchanges": [_exchange(call, one, stops) for one in exchanges],
+        "exchanges": [_exchange(call, one, stops) for one in exchanges[:MAX_EXCHANGES]],
+        "exchange_count": len(exchanges),
     }
 
 
@@ -92,21 +97,19 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _segments(exchange: Mapping[str, Any]) -> list[dict[str, str]]:
+def _segments(exchange: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what was sent: messages, each with its role, or prompts. Recordings do not divide a prompt further."""
-    if exchange["messages"]:
-        return [
-            {
-                "text": _shown(one.get("content")),
-                "role": str(one.get("role", "")),
-                "origin": f"messages[{at}]",
-            }
-            for at, one in enumerate(exchange["messages"])
-        ]
-    return [
-        {"text": _shown(one), "role": f"prompt {at}", "origin": f"prompts[{at - 1}]"}
-        for at, one in enumerate(exchange["prompts"] or (), 1)
+    parts = [
+        (one.get("content"), one.get("role", ""), f"messages[{at}]")
+        for at, one in enumerate(exchange["messages"] or ())
     ]
+    parts = parts or [(one, f"prompt {at + 1}", f"prompts[{at}]") for at, one in enumerate(exchange["prompts"] or ())]
+    segments, shown, marked = [], MAX_TEXT, MAX_MARKED
+    for content, role, origin in parts:
+        text = _cut(_shown(content), shown)
+        segments.append({"text": text, "role": str(role), "origin": origin, "marked": min(marked, len(text))})
+        shown, marked = max(0, shown - len(text)), max(0, marked - len(text))
+    return segments
 
 
 def _answer(choice: Mapping[str, Any], stops: Iterator[str]) -> dict[str, Any]:

@@ -107,16 +107,17 @@ def _call_page(path: Path, name: str, asked: PageRequest) -> Page:
     """Return the page of a call. Calls of other clients are not found."""
     own = _own(asked.visitor)
     with _reading(path) as database:
-        found = find_calls(database, {"request_id": name, **own}, last=ROWS)
-        if not found and _number(name) is not None:
-            found = find_calls(database, {"id": name, **own}, last=1)
         wanted = _number(asked.query.get("id", ""))
-        call = next((one for one in found if wanted in (None, one["id"])), None)
-        if call is None:
+        found = [] if wanted else find_calls(database, {"request_id": name, **own}, last=1)
+        if not found and (number := wanted or _number(name)):
+            found = find_calls(database, {"id": str(number), **own}, last=1)
+        if not found:
             problem = f"No recorded call has the id {name}. It may have been removed because of its age."
             return Page("recordings/call.html", {"problem": problem}, 404)
+        call = found[0]
+        same = find_calls(database, {"request_id": call["request_id"], **own}, last=ROWS)
         exchanges = [plain_row(one) for one in exchanges_of(database, call["id"])]
-    others: list[Mapping[str, Any]] = [listed_call(plain_row(one)) for one in found if one is not call]
+    others: list[Mapping[str, Any]] = [listed_call(plain_row(one)) for one in same if one["id"] != call["id"]]
     return Page("recordings/call.html", {"problem": "", "others": others, **call_values(plain_row(call), exchanges)})
 
 

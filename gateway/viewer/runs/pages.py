@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +19,7 @@ from gateway.core.errors import InvalidValue
 from gateway.core.words import excerpts, printable, utc
 from gateway.edge.state import GatewayState
 from gateway.template.registry import first_difference
-from gateway.viewer.page import Page, PageRequest
+from gateway.viewer.page import Page, PageRequest, redirect
 from gateway.viewer.runs.findings import HISTOGRAMS, PairFindings, RunFindings, findings_of, pair_findings
 from gateway.viewer.runs.source import RecordedRuns, RunSource
 
@@ -37,8 +38,9 @@ class RunPages:
 
     def __init__(self, source: RunSource) -> None:
         self._source = source
-        self._one_at_a_time = asyncio.Lock()
-        """Held while whole runs are read, so that equal requests read them once."""
+        self._analyses, self._rest = ThreadPoolExecutor(1, "runs"), ThreadPoolExecutor(1, "rows")
+        """One thread reads whole runs, so that equal requests read them once, also if a browser does not wait. Another
+        thread reads what other pages need."""
         self._found: dict[tuple[Any, ...], Any] = {}
         """The key of the client, the runs and their states → what was found, the latest last."""
         self._pages: Mapping[str, Callable[[PageRequest, Caller], dict[str, Any]]] = {
@@ -53,11 +55,10 @@ class RunPages:
         if not asked.visitor.may_read or asked.visitor.caller is None:
             return _problem(asked.visitor.problem)
         if name == "why" and not asked.query.get("b"):
-            there = f"{asked.root}/runs/report?{urlencode({'run': asked.query.get('a', '')})}"
-            return _problem("choose a second run", 303, f"location: {there}\r\n".encode("ascii"))
+            return redirect(_link(asked, "report", run=asked.query.get("a", "")))
         try:
-            async with self._one_at_a_time if name in ANALYSES else nullcontext():
-                values = await asyncio.to_thread(self._pages[name], asked, asked.visitor.caller)
+            thread = self._analyses if name in ANALYSES else self._rest
+            values = await asyncio.wrap_future(thread.submit(self._pages[name], asked, asked.visitor.caller))
         except InvalidValue as error:
             return _problem(error.message, 404 if name else 200)
         except (OSError, sqlite3.Error) as error:
@@ -233,8 +234,8 @@ class RecordedRunPages(RunPages):
         super().__init__(RecordedRuns(state))
 
 
-def _problem(text: str, status: int = 200, headers: bytes = b"") -> Page:
-    return Page("runs/problem.html", {"problem": text}, status, headers)
+def _problem(text: str, status: int = 200) -> Page:
+    return Page("runs/problem.html", {"problem": text}, status)
 
 
 def _required(asked: PageRequest, name: str) -> str:

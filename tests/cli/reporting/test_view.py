@@ -91,6 +91,7 @@ def test_the_token_signs_in_one_browser_and_is_then_refused(folder: Path) -> Non
     with viewing(folder, RUN_A) as (_, url), client(url) as browser, client(url) as stranger:
         assert stranger.get("/runs").status_code == 403
         assert stranger.get("/?token=guessed").status_code == 403
+        assert browser.head(url).status_code == 403  # what previews links does not use up the token
         first = browser.get(url)
         assert first.status_code == 303
         assert first.headers["location"].startswith("/runs/report?run=")
