@@ -41,4 +41,4 @@ class LocalRequest(HttpRequest):
         self.complete = True
 
     def abort(self) -> None:
-        """Do nothing, because there is no connection to close."""
+        """Do nothing: a request without a socket has no connection."""

@@ -37,7 +37,7 @@ PROXY_HEADERS = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forw
 
 
 class Access:
-    """Finds out who looks at a page, and answers the pages for signing in and out."""
+    """Identifies the visitor of a page, and answers the pages for signing in and out."""
 
     def __init__(self, state: GatewayState, now: Callable[[], float] = time.time) -> None:
         """``now``: returns Unix time in seconds."""
@@ -46,7 +46,7 @@ class Access:
         self._loopback = HostGuard(replace(state.stack.snapshot.server, allowed_hosts=()))
 
     def visitor(self, request: HttpRequest) -> Visitor:
-        """Return who looks. Raises ``ViewerClosed`` if the viewer is closed to this request.
+        """Return the visitor. Raises ``ViewerClosed`` if the viewer is closed to this request.
 
         Raises ``InvalidApiKey`` for an ``Authorization`` header without a valid key.
         """
@@ -131,7 +131,9 @@ class Access:
                 return redirect(asked.root + target, self._set_cookie(request, session))
             except InvalidApiKey:
                 LOG.warning("request %s to sign in to the viewer has no valid key", request.request_id)
-                problem = "This is no valid key of the gateway. The operator makes keys with: gateway keys new NAME"
+                problem = (
+                    "The gateway has no valid key with this value. The operator makes keys with: gateway keys new NAME"
+                )
         return Page("sign_in.html", {"problem": problem, "next": target})
 
     def sign_out(self, request: HttpRequest, asked: PageRequest) -> Page:

@@ -17,8 +17,8 @@ from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, page_re
 
 ROOT = "/viewer"
 ASSETS = "/assets/"
-API_ENDPOINTS = ("chat", "render", "tokenize")
-"""The names of the endpoints that the scripts of pages call, as ``/viewer/api/NAME``."""
+CHAT = "/api/chat"
+"""The path of the call that the scripts of pages send: the same as ``/v1/chat/completions``."""
 PAGES: Mapping[str, tuple[str, str]] = {
     "": ("gateway.viewer.home", "HomePage"),
     "models": ("gateway.viewer.home", "HomePage"),
@@ -33,7 +33,7 @@ NAVIGATION = {"": "Models", "/prompt": "Prompt", "/compare": "Compare", "/record
 OPEN_PAGES = ("", "models")
 """The pages that are shown without access. They hide what the visitor may not see."""
 NOBODY = Visitor(None, may_read=False)
-"""The visitor before it is known who looks."""
+"""The visitor of a request that has not been checked yet: no client, and nothing may be read."""
 OPEN = Visitor(may_read=False)
 """A visitor who sees the list of the models only: on the second listener, or where the viewer is closed."""
 
@@ -45,12 +45,8 @@ class Viewer:
         """``admin``: True for the second listener, which has no keys and shows only the models and their state."""
         self._state = state
         self._admin = admin
-        self._api = {
-            f"/api/{endpoint.name}": CallHandler(endpoint, state).serve
-            for endpoint in ENDPOINTS
-            if endpoint.name in API_ENDPOINTS
-        }
-        """Path → handler of a call that a page sends: the same as below ``/v1``, for the person who is signed in."""
+        [chat] = [one for one in ENDPOINTS if one.name == "chat"]
+        self._chat = CallHandler(chat, state).serve
         self._pages: dict[str, Any] = {}
         """The first part of a path → its pages, once they have been asked for."""
         self._access = Access(state)
@@ -63,8 +59,8 @@ class Viewer:
             return
         if request.path != "/" and (self._admin or self._state.stack.snapshot.server.viewer == "off"):
             raise RouteNotFound("the viewer is off (server.viewer)" if not self._admin else "unknown path")
-        if below in self._api:
-            await self._serve_call(request, below)
+        if below == CHAT:
+            await self._serve_call(request)
             return
         visitor, root = NOBODY, request.root_path + ROOT
         try:
@@ -121,11 +117,11 @@ class Viewer:
         page: Page = await self._pages[name].page(asked)
         return page
 
-    async def _serve_call(self, request: HttpRequest, path: str) -> None:
+    async def _serve_call(self, request: HttpRequest) -> None:
         """Serve the call of a page's script with the rights and the limits of the person who is signed in."""
         self._access.require_own_call(request)
         request.signed_in = self._access.visitor(request).caller
-        await self._api[path](request)
+        await self._chat(request)
 
 
 def send_asset(request: HttpRequest, name: str) -> None:

@@ -160,7 +160,7 @@ def test_a_row_without_a_second_run_leads_to_its_report(served: Gateway) -> None
     ("path", "query", "message"),
     [
         ("/report", {"run": "/nosuch"}, "no run of this name"), ("/report", {}, "a value for run"),
-        ("/row", {"run": "/monday", "row": "nosuch"}, "no such row"), ("/nosuch", {}, "no such page"),
+        ("/row", {"run": "/monday", "row": "nosuch"}, "no such row"), ("/nosuch", {}, "unknown page"),
         ("/report", {"run": HOSTILE}, "no run of this name"),
     ],
 )  # fmt: skip

@@ -51,7 +51,7 @@ class RunPages:
         """Return the page for a path below ``/runs``."""
         name = asked.path.removeprefix("/runs").strip("/")
         if name not in self._pages:
-            return _problem("there is no such page", 404)
+            return _problem("unknown page; /runs lists the runs", 404)
         if not asked.visitor.may_read or asked.visitor.caller is None:
             return _problem(asked.visitor.problem)
         if name == "why" and not asked.query.get("b"):

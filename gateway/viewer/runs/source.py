@@ -27,7 +27,7 @@ class RunSource(Protocol):
         """Return the runs of a client, the latest first: ``run``, and if known ``calls``, ``first`` and ``last``."""
 
     def state(self, run: str, caller: Caller) -> Hashable:
-        """Return a value that changes whenever the run changes. Raises ``InvalidValue`` if there is no such run."""
+        """Return a value that changes with each change of the run. Raises ``InvalidValue`` for an unknown run."""
 
     def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
         """Return the rows of a run. ``files``: closes what is opened. ``row``: only the row with this id."""
