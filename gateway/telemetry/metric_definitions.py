@@ -46,6 +46,7 @@ LABEL_VALUES = {
         "default_prompt",
         "dropped_turn",
         "fallback_role",
+        "filled_content",
         "frozen_clock",
         "ignored_field",
         "merged_turns",

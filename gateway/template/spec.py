@@ -204,11 +204,13 @@ class JinjaSpec:
     """Notes on differences between ``files``. Each note names the file that is used."""
     choice: tuple[str, ...] = ()
     """A note on the chat template that is used, if the folder has several and the template file does not select one."""
+    failures: tuple[str, ...] = ()
+    """Notes on conversations that a chat template cannot render."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """All notes on the files, for ``gateway check``."""
-        return (*self.disagreements, *self.choice)
+        return (*self.disagreements, *self.choice, *self.failures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -407,6 +407,23 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     ]
 
 
+def test_check_names_a_chat_template_that_renders_no_call_without_content(tmp_path: Path) -> None:
+    calls = "{% for m in messages if m.tool_calls %}{{ m.content + OTHER }}{% endfor %}"
+    write_files(tmp_path, {
+        "gateway.yaml": "models:\n  mine:\n    template: mine\n    targets: [{speaks: scripted, script: hello.yaml}]\n",
+        "hello.yaml": HELLO,
+        "meta_templates/mine.yaml": "kind: jinja\nfile: mine/chat_template.jinja\n",
+        "meta_templates/mine/chat_template.jinja": calls.replace("OTHER", "1"),
+        "meta_templates/spare.yaml": "kind: jinja\nfile: spare.jinja\n",
+        "meta_templates/spare.jinja": calls.replace("OTHER", "'!'"),
+    })  # fmt: skip
+    ended = command(tmp_path, "check")
+    assert ended.returncode == 0, ended.stderr.decode()
+    (line,) = ended.stderr.decode().splitlines()
+    assert line.startswith("note: meta_templates/mine.yaml:2 file: default: no tool call without content, as clients")
+    assert line.endswith('(line 1 of the template: TypeError: can only concatenate str (not "int") to str)')
+
+
 VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "report", "why", "view",
          "recordings", "import", "templates", "models", "keys", "status", "schema", "docs")  # fmt: skip
 

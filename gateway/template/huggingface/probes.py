@@ -5,11 +5,11 @@ A chat template may put a text together, such as ``<|user|>`` of the role, so it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.core.errors import GatewayError
+from gateway.template.huggingface.call_content import tool_call_messages, tool_options
 from gateway.template.huggingface.renderer import JinjaTemplate
 
 PROBE_TEXTS = ("7031948265", "2846157039")
@@ -46,10 +46,6 @@ def _conversations(probe: str) -> Iterator[Dialogue]:
     for roles in ROLES:
         messages = tuple([Message(role, probe) for role in roles])
         yield Dialogue(messages, RenderOptions(whole=roles[-1] == "assistant"))
-    called = {"id": probe, "type": "function", "function": {"name": probe, "arguments": f'{{"{probe}": "{probe}"}}'}}
-    raw: Mapping[str, Any] = {"role": "assistant", "content": "", "tool_calls": [called]}
-    result: Mapping[str, Any] = {"role": "tool", "tool_call_id": probe, "content": probe}
-    call = (Message("user", probe), Message("assistant", "", (), raw), Message("tool", probe, (), result))
+    call = tool_call_messages(probe, "")
     yield Dialogue(call)
-    function = {"name": probe, "description": probe, "parameters": {"type": "object", "properties": {}}}
-    yield Dialogue(call, RenderOptions(tools=({"type": "function", "function": function},)))
+    yield Dialogue(call, tool_options(probe))

@@ -9,22 +9,33 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, PlainMessages
-from gateway.core.errors import ForbiddenParameter, InvalidValue
+from gateway.core.errors import ForbiddenParameter, GatewayError, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
 from gateway.core.words import in_ascii
 from gateway.template.chat.messages import check_dialogue, check_open_turn, refuse_variables
 from gateway.template.huggingface.attribution import Keeps, segments_of, without_texts
+from gateway.template.huggingface.call_content import (
+    CONTENT_FORMS,
+    EMPTY_TEXT,
+    FORM_NAMES,
+    LEFT_OUT,
+    round_trips,
+    with_content_form,
+    without_content,
+)
 from gateway.template.huggingface.folder import TOOL_USE
 from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, message_limits
-from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate, RenderedText
+from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate, RenderedText, RenderingFailed
 from gateway.template.huggingface.sandbox.limits import LimitedEnvironment, LimitReached, size_of
 from gateway.template.huggingface.sandbox.subprocess_renderer import SubprocessRenderer
 from gateway.template.huggingface.variables import (
+    MAX_CHANGED,
     changed_messages,
     check_call_fields,
     ignored_fields,
@@ -36,6 +47,12 @@ from gateway.template.tools import choice_of, forced, tools_of
 
 ATTRIBUTED_BY_NAME = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 """The variables whose texts get the variable's name as origin, also if the request sets the variable."""
+ALL_FORMS_FAIL = (
+    "{template}: no tool call without content, as clients send it, can be rendered: not with the key content left out, "
+    "not with null and not with an empty text ({message})"
+)
+PROBE_TEXT = "7031948265"
+"""The texts of the conversations that are rendered at load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,10 @@ class _Job:
     """The names of the variables that the request has set."""
     end_mark: str = ""
     """A mark at the end of the message that the model continues. The prompt is cut at this mark."""
+    without_content: tuple[int, ...] = ()
+    """The indexes of the messages that have tool calls and no content."""
+    content_form: int = LEFT_OUT
+    """The index in ``CONTENT_FORMS`` of the content of these messages."""
 
 
 class JinjaTemplate:
@@ -79,19 +100,29 @@ class JinjaTemplate:
         self._subprocess = SubprocessRenderer(spec.name, sources, self._jinja.clock)
         self._stops = tuple(dict.fromkeys([*self._jinja.ends, *spec.stop]))
         self._stop_token_ids = tuple(dict.fromkeys([*stop_token_ids(spec), *self._jinja.end_ids]))
+        self._content_forms = [LEFT_OUT] * len(sources)
+        """For each template, the index in ``CONTENT_FORMS`` of the form that is tried first."""
+        self.notes = self._choose_content_forms()
+        """Notes on conversations that the templates cannot render."""
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt. This call blocks while the subprocess renders. A server awaits ``render_async``.
 
         See ``base.Template``.
         """
-        job = self._job(dialogue)
-        return self._prompt(dialogue, job, self._rendered(job))
+        *others, last = self._jobs(dialogue)
+        for job in others:
+            with suppress(RenderingFailed):  # then the next form of a missing content is tried
+                return self._prompt(dialogue, job, self._rendered(job))
+        return self._prompt(dialogue, last, self._rendered(last))
 
     async def render_async(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt without blocking the event loop. See ``render``. Also raises Overloaded."""
-        job = self._job(dialogue)
-        return self._prompt(dialogue, job, await self._rendered_async(job))
+        *others, last = self._jobs(dialogue)
+        for job in others:
+            with suppress(RenderingFailed):  # then the next form of a missing content is tried
+                return self._prompt(dialogue, job, await self._rendered_async(job))
+        return self._prompt(dialogue, last, await self._rendered_async(last))
 
     def _rendered(self, job: _Job) -> RenderedText:
         return self._rendered_here(job) or self._subprocess.render(job.template, job.variables)
@@ -108,6 +139,49 @@ class JinjaTemplate:
         except LimitReached:
             return None
 
+    # ------------------------------------------------------------ the content beside tool calls
+
+    def _choose_content_forms(self) -> tuple[str, ...]:
+        """Choose for each template the first form that renders a round trip of a tool call.
+
+        Returns a note for each template that fails with every form.
+        """
+        forms: dict[int, int] = {}
+        failures: dict[int, str] = {}
+        for dialogue in round_trips(PROBE_TEXT):
+            with suppress(GatewayError):  # the template does not support tools or tool calls
+                for job in self._jobs(dialogue):
+                    try:
+                        self._rendered(job)
+                    except InvalidValue:  # the template refuses the conversation
+                        continue
+                    except RenderingFailed as error:
+                        failures[job.template] = error.message
+                        continue
+                    forms[job.template] = min(job.content_form, forms.get(job.template, job.content_form))
+                    break
+        for index, form in forms.items():
+            self._content_forms[index] = form
+        failed = [(self._names[index], message) for index, message in failures.items() if index not in forms]
+        return tuple([ALL_FORMS_FAIL.format(template=name, message=message) for name, message in failed])
+
+    def _jobs(self, dialogue: Dialogue) -> list[_Job]:
+        """Return the job, or the jobs to try one after the other if the content of a message may have several forms."""
+        job = self._job(dialogue)
+        if type(dialogue.messages) is PlainMessages or not (numbers := without_content(job.variables["messages"])):
+            return [job]
+        first = self._content_forms[job.template]
+        others = [form for form in range(len(CONTENT_FORMS)) if form != first]
+        return [
+            replace(
+                job,
+                variables={**job.variables, "messages": with_content_form(job.variables["messages"], numbers, form)},
+                without_content=tuple(numbers),
+                content_form=form,
+            )
+            for form in (first, *others)
+        ]
+
     # ------------------------------------------------------------ the variables
 
     def _job(self, dialogue: Dialogue) -> _Job:
@@ -116,7 +190,7 @@ class JinjaTemplate:
         tools, forced_call = self._tools(dialogue) if options.tools or options.tool_choice else ((), ())
         index = self._names.index(TOOL_USE) if tools and TOOL_USE in self._names else 0
         check_call_fields(dialogue, self.compiled[index])
-        messages = template_messages(dialogue, self._jinja, self.compiled[index])
+        messages = template_messages(dialogue, self._jinja)
         request_variables = self._request_variables(dialogue)
         end_mark = ""
         if dialogue.options.continue_final:
@@ -192,6 +266,11 @@ class JinjaTemplate:
             notices.append(Notice("template_variant", self._names[job.template]))
         if not self._jinja.clock_given and "strftime_now" in template.names:
             notices.append(Notice("frozen_clock", self._jinja.clock))
+        if job.content_form == EMPTY_TEXT or job.content_form != self._content_forms[job.template]:
+            notices += [
+                Notice("filled_content", f"messages[{number}].content={FORM_NAMES[job.content_form]}")
+                for number in job.without_content[:MAX_CHANGED]
+            ]
         notices += [Notice("undefined_variable", in_ascii(name, 40)) for name in rendered.undefined]
         if self._jinja.content == "text":
             notices += changed_messages(dialogue, text)

@@ -7,6 +7,7 @@ the same requests are refused before the render.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -16,6 +17,12 @@ from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.template.chat.messages import check_dialogue, check_open_turn
+from gateway.template.huggingface.call_content import (
+    EMPTY_TEXT,
+    LEFT_OUT,
+    with_content_form,
+    without_content,
+)
 from gateway.template.huggingface.folder import TOOL_USE
 from gateway.template.huggingface.renderer import JinjaTemplate
 from gateway.template.huggingface.sandbox.compiled_template import error_text, refusal
@@ -65,12 +72,20 @@ class TransformersTemplate:
         default = next(iter(self._templates.values()))
         template = self._templates.get(TOOL_USE, default) if tools else default
         check_call_fields(dialogue, template)
-        messages = template_messages(dialogue, self._jinja, template)
+        messages = template_messages(dialogue, self._jinja)
+        numbers = without_content(messages)
+        last = EMPTY_TEXT if numbers else LEFT_OUT
+        for form in range(last):
+            with suppress(TemplateError):
+                return self._prompt(dialogue, with_content_form(messages, numbers, form), tools, template.source)
+        return self._prompt(dialogue, with_content_form(messages, numbers, last), tools, template.source)
+
+    def _prompt(self, dialogue: Dialogue, messages: Any, tools: Any, source: str) -> Prompt:
         try:
             (text,), _ = self._render(
                 conversations=[messages],
                 tools=tools,
-                chat_template=template.source,
+                chat_template=source,
                 add_generation_prompt=not (dialogue.options.continue_final or dialogue.options.whole),
                 continue_final_message=dialogue.options.continue_final,
                 **self._fixed,

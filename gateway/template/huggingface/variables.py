@@ -1,10 +1,8 @@
 """The messages of a request as a chat template gets them from ``apply_chat_template`` of ``transformers`` 5.
 
-Fields that are null are left out. In one case the gateway differs from ``transformers``, where templates such as
-DeepSeek's fail: beside tool calls, a missing content is null if the template tests the content for null. Reasoning is
-given under each field name that templates read. The template file chooses the form of two fields: ``tool_arguments``
-for the arguments of a tool call, which are JSON text in a request, and ``content`` for the content, which may be a list
-of parts.
+Fields that are null are left out (but see ``call_content.py``). Reasoning is given under each field name that templates
+read. The template file chooses the form of two fields: ``tool_arguments`` for the arguments of a tool call, which are
+JSON text in a request, and ``content`` for the content, which may be a list of parts.
 """
 
 from __future__ import annotations
@@ -29,17 +27,14 @@ MAX_CHANGED = 8
 """The largest number of notices about changed messages in one answer."""
 
 
-def template_messages(dialogue: Dialogue, spec: JinjaSpec, template: CompiledTemplate) -> list[Mapping[str, Any]]:
+def template_messages(dialogue: Dialogue, spec: JinjaSpec) -> list[Mapping[str, Any]]:
     """Return the messages for the template, as a new list.
 
     Raises ``MediaNotSupported``, or ``InvalidValue`` for arguments of a tool call that are not a JSON object.
     """
     if type(dialogue.messages) is PlainMessages:
         return dialogue.messages.raws.copy()
-    messages = [_template_message(message, number, spec) for number, message in enumerate(dialogue.messages)]
-    if template.tests_null_content:
-        messages = [{"content": None, **fields} if fields.get("tool_calls") else fields for fields in messages]
-    return messages
+    return [_template_message(message, number, spec) for number, message in enumerate(dialogue.messages)]
 
 
 def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping[str, Any]:

@@ -188,4 +188,5 @@ def check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Probl
             if writes_bos
             else "the template does not begin with its bos_token: set bos to none or engine, or remove bos",
         )
-    return replace(spec, bos=chosen, bos_text=bos if chosen == "text" else "")
+    jinja = replace(spec.jinja, failures=template.notes)
+    return replace(spec, bos=chosen, bos_text=bos if chosen == "text" else "", jinja=jinja)

@@ -73,18 +73,74 @@ def test_calls_of_a_message_without_a_content_get_to_the_template() -> None:
     assert said("{{ messages[-1].tool_calls[0].function.name }}{{ messages[-1].content is defined }}", body) == "fFalse"
 
 
-IS_NULL = "{% set m = messages[-1] %}{{ 'null' if m.content is none else m.content + '!' }}{{ m.tool_calls | length }}"
+NO_CONTENT = {  # name: (how the template writes a content beside calls, text, notices)
+    "any form": ("{{ m.content }}", "", ["undefined_variable: content"]),
+    "only a key that is left out": ("{% if m.content is defined %}{{ m.content | length }}{% endif %}", "", []),
+    "a test for null, and the key": ("{{ 'null' if m['content'] is none else m['content'] + '!' }}", "null", []),
+    "a test of a variable": ("{% set content = m.content %}{{ 'null' if content is none else content + '!' }}", "null", []),
+    "a test for null that does not need the key": ("{{ 'null' if m.content is none else 'text' }}", "text", []),
+    "the length of a text": ("{{ m.content | string | length if m.content is none else m.content + '!' }}", "4", []),
+    "only a text": ("{{ m['content'] + '!' }}", "!", ['filled_content: messages[1].content=""']),
+    "a text that is not null": ("{{ m.content.strip() + '!' }}", "!", ['filled_content: messages[1].content=""']),
+    "what it refuses": (
+        "{% if m.content is not string %}{{ raise_exception('no text') }}{% endif %}{{ m.content }}!", "!",
+        ['filled_content: messages[1].content=""'],
+    ),
+}  # fmt: skip
+CALLS = "{% for m in messages %}{% if m.tool_calls %}TEXT{{ m.tool_calls | length }}{% endif %}{% endfor %}"
+IN_A_SUBPROCESS = "{{ 2 ** 3 }}"  # an operation that is never rendered in the gateway's process
 
 
-@pytest.mark.parametrize(
-    ("content", "text"), [({"content": None}, "null1"), ({}, "null1"), ({"content": ""}, "!1"), ({"content": "a"}, "a!1")],
-    ids=["null", "absent", "empty", "a text"],
-)  # fmt: skip
-@pytest.mark.parametrize("test", ["m.content is none", "m['content'] is none", "content is none"])
-def test_a_template_that_tests_the_content_for_null_gets_null(content: dict[str, Any], text: str, test: str) -> None:
-    body = {"messages": [*HELLO["messages"], {"role": "assistant", **content, "tool_calls": [CALL]}]}
-    source = IS_NULL.replace("m.content is none", test).replace(" %}", " %}{% set content = m.content %}", 1)
-    assert said(source, body) == text
+def called(**content: Any) -> list[dict[str, Any]]:
+    answer = {"role": "tool", "tool_call_id": "c1", "content": "1"}
+    return [*HELLO["messages"], {"role": "assistant", **content, "tool_calls": [CALL]}, answer]
+
+
+def filled(source: str, messages: list[dict[str, Any]]) -> tuple[str, list[str]]:
+    prompt = jinja(source).render(dialogue({"messages": messages}))
+    notices = [str(notice) for notice in prompt.metadata.notices]
+    return prompt.text, [notice for notice in notices if notice.startswith(("filled", "undefined"))]
+
+
+@pytest.mark.parametrize("place", ["", IN_A_SUBPROCESS], ids=["in this process", "in a subprocess"])
+@pytest.mark.parametrize("content", [{"content": None}, {}], ids=["null", "absent"])
+@pytest.mark.parametrize(("written", "text", "notices"), NO_CONTENT.values(), ids=NO_CONTENT)
+def test_a_call_without_content_has_the_first_form_that_renders(
+    written: str, text: str, notices: list[str], content: dict[str, Any], place: str
+) -> None:
+    source = CALLS.replace("TEXT", written) + place
+    assert filled(source, called(**content)) == (text + "1" + ("8" if place else ""), notices)
+
+
+def test_a_content_beside_calls_is_unchanged() -> None:
+    source = CALLS.replace("TEXT", "{{ m['content'] + '!' }}")
+    assert filled(source, called(content="")) == ("!1", [])
+    assert filled(source, called(content="a")) == ("a!1", [])
+
+
+@pytest.mark.parametrize("place", ["", IN_A_SUBPROCESS], ids=["in this process", "in a subprocess"])
+async def test_a_form_that_fails_in_a_call_is_followed_by_the_next(place: str) -> None:
+    at_end = (
+        "{% if loop.last %}{{ m['content'] + '!' }}{% endif %}"  # the calls of the probe are never the last message
+    )
+    template = jinja(CALLS.replace("TEXT", at_end) + place)
+    body = dialogue({"messages": called(content=None)[:2]})
+    for prompt in (template.render(body), await template.render_async(body)):
+        assert prompt.text == "!1" + ("8" if place else "")
+        assert 'filled_content: messages[1].content=""' in map(str, prompt.metadata.notices)
+        assert prompt.segments is not None
+        assert "".join([segment.text for segment in prompt.segments]) == prompt.text
+
+
+def test_a_null_that_was_not_chosen_has_a_notice() -> None:
+    at_end = "{% if loop.last %}{{ 'null' if m.content is none else m.content + 1 }}{% endif %}"
+    text, notices = filled(CALLS.replace("TEXT", at_end), called(content=None)[:2])
+    assert (text, notices) == ("null1", ["filled_content: messages[1].content=null"])
+
+
+def test_a_call_that_no_form_renders_fails() -> None:
+    with pytest.raises(TemplateError, match="TypeError"):
+        filled(CALLS.replace("TEXT", "{{ m.content + 1 }}"), called(content=None))
 
 
 def test_arguments_may_nest_as_deep_as_a_body() -> None:

@@ -41,6 +41,10 @@ INSERTING = frozenset({"join", "replace"})
 """The filters and methods whose texts are listed in ``CompiledTemplate.inserted``."""
 
 
+class RenderingFailed(TemplateError):
+    """The template cannot render these variables: one of its expressions failed, or the text is too long."""
+
+
 @dataclass(frozen=True, slots=True)
 class RenderedText:
     """The result of one render."""
@@ -87,8 +91,6 @@ class CompiledTemplate:
         """The constant texts that the template may write inside a text of the client."""
         self.adds_characters = _adds_characters(tree)
         """Whether an operation of the template may add other characters inside a text of the client."""
-        self.tests_null_content = any(map(_is_null_test, tree.find_all(nodes.Test)))
-        """Whether the template asks if a message's content is null."""
         self.has_known_operations = has_known_operations(tree)
         """Whether the template may be rendered in the gateway's process, with a ``LimitedEnvironment``."""
 
@@ -99,7 +101,7 @@ class CompiledTemplate:
     def render(self, variables: Mapping[str, Any]) -> RenderedText:
         """Render the template with these variables.
 
-        Raises ``InvalidValue`` if the template refuses the conversation, ``TemplateError`` if rendering fails, and
+        Raises ``InvalidValue`` if the template refuses the conversation, ``RenderingFailed`` if it fails, and
         ``LimitReached`` beyond a limit of a ``LimitedEnvironment``.
         """
         template = self._template
@@ -112,9 +114,9 @@ class CompiledTemplate:
         except ConversationRefused as error:
             raise refusal(error_text(error)) from None
         except Exception as error:  # an expression may raise any error, for example ``+`` a TypeError
-            raise TemplateError(_located(error, template)) from None
+            raise RenderingFailed(_located(error, template)) from None
         if len(text) > MAX_OUTPUT:
-            raise TemplateError(f"the rendered text has {len(text)} characters; at most {MAX_OUTPUT} are allowed")
+            raise RenderingFailed(f"the rendered text has {len(text)} characters; at most {MAX_OUTPUT} are allowed")
         return RenderedText(text, tuple(context.undefined))
 
 
@@ -153,16 +155,6 @@ def _keys(tree: nodes.Template) -> Iterator[str]:
         if filter_.name in ("selectattr", "rejectattr"):
             yield from _texts(filter_.args[:1])
         yield from _texts([pair.value for pair in filter_.kwargs if pair.key == "attribute"])
-
-
-def _is_null_test(test: nodes.Test) -> bool:
-    """Return whether a test is ``… is none`` of a value that is named ``content``."""
-    match test.name, test.node:
-        case "none", nodes.Getattr(attr="content") | nodes.Name(name="content"):
-            return True
-        case "none", nodes.Getitem(arg=nodes.Const(value="content")):
-            return True
-    return False
 
 
 def _searched(tree: nodes.Template) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.core.errors import InvalidValue, TemplateError
 from gateway.core.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, Reply
-from gateway.template.huggingface.sandbox.compiled_template import RenderedText
+from gateway.template.huggingface.sandbox.compiled_template import RenderedText, RenderingFailed
 
 RENDER_CPU = 0.8
 """The limit of processor time for one render, in seconds."""
@@ -64,14 +64,14 @@ class SubprocessRenderer(LimitedProcess):
     def render(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
         """Render the conversation. ``template`` is an index into ``sources``.
 
-        Raises ``InvalidValue`` if the template refuses the conversation, and ``TemplateError`` if rendering fails or
-        exceeds a limit.
+        Raises ``InvalidValue`` if the template refuses the conversation, ``RenderingFailed`` if rendering fails, and
+        ``TemplateError`` if rendering exceeds a limit.
         """
         reply, text = self._reply(template, variables)
         if "refused" in reply:
             raise InvalidValue(reply["refused"], param="messages")
         if "failed" in reply:
-            raise TemplateError(reply["failed"])
+            raise RenderingFailed(reply["failed"])
         return RenderedText(text, tuple(reply["undefined"]))
 
     def _reply(self, template: int, variables: Mapping[str, Any]) -> Reply:
