@@ -73,7 +73,7 @@ class PromptSpec:
     """The first 12 hex digits of the file's SHA-256."""
     description: str = ""
     input_columns: tuple[NonEmpty, ...] = ()
-    """The variables that a request must have."""
+    """The variables that a request must have: a list, or one text with the names, separated by blanks."""
     output_column: NonEmpty = ""
     """The variable of the answer. The value is left out of a prompt that the model continues."""
     gen_field_replace_token: str = ""

@@ -45,6 +45,8 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     """
     problems = Problems()
     keys = problems.mapping(raw, ())
+    if isinstance(columns := keys.get("input_columns"), str):
+        keys = {**keys, "input_columns": columns.split()}  # as OpenCompass's DatasetReader does
     for key in keys.keys() & ELSEWHERE.keys():
         problems.add((key,), ELSEWHERE[key])
     spec = PromptSpec(name=name, **problems.read(PROMPT_FILE, {key: keys[key] for key in keys if key not in ELSEWHERE}))

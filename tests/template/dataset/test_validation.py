@@ -27,3 +27,9 @@ def test_rows_come_from_a_file_too() -> None:
     file |= {"retriever": {"kind": "fixed", "ids": [1]}}
     file |= {"prompt_template": {"template": "</E>{a}", "ice_token": "</E>"}}
     assert parse_prompt(file, name="p", rows=lambda name: rows if name == "rows.jsonl" else ()).train == rows
+
+
+@pytest.mark.parametrize("columns", ["anything question", " anything  question ", ["anything", "question"]])
+def test_input_columns_in_one_text_are_split_at_blanks(columns: Any) -> None:
+    file = {"prompt_template": {"template": "{anything}: {question}"}, "input_columns": columns}
+    assert parse_prompt(file, name="p", rows=lambda name: ()).input_columns == ("anything", "question")
