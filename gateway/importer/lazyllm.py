@@ -5,16 +5,22 @@ The source is JSON or YAML with the class and its arguments, or Python with call
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gateway.core.errors import GatewayError
 from gateway.importer.draft import Draft
 from gateway.importer.python.values import CallExpression
 from gateway.importer.python_file import PythonFile
 from gateway.importer.source import Source
-from gateway.template.lazyllm.instruction import slots_of
+from gateway.template.lazyllm.api_messages import for_messages
+from gateway.template.lazyllm.filler import slots_in
+from gateway.template.lazyllm.instruction import TOOL_NAMES, slots_of
 from gateway.template.lazyllm.tokens import family, family_names, family_of_model, online_system
+from gateway.template.registry import build, dialogue_of
+from gateway.template.spec import Example, TemplateSpec
+from gateway.template.validation.template import SpecError, parse_spec
 
 LAZYLLM_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AlpacaPrompter": ("alpaca", ("instruction", "extra_keys", "show", "tools")),
@@ -34,6 +40,15 @@ INPUT = "input"
 """The name that LazyLLM's examples give to the slot for the user's text."""
 LOCAL, ONLINE = "TrainableModule", "OnlineChatModule"
 """LazyLLM's model classes. Their method ``prompt`` sets the tokens or the system sentence of a prompter."""
+TARGETS: Mapping[str, Callable[[TemplateSpec], TemplateSpec]] = {
+    "models that take a string": lambda spec: spec,
+    "API models": for_messages,
+}
+PROBE_TOOLS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "without tools": (),
+    "with tools": ({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},),
+}
+"""The requests in which a template is compared with LazyLLM's exact prompts."""
 MISSPELT = {"extro_keys": "extra_keys"}
 """Misspelt argument name of early LazyLLM releases → correct name."""
 
@@ -132,8 +147,15 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, model: _M
                 notes.append(f"{key}: {NOT_CARRIED[key]}")
         elif key != "tools" and value not in (None, "", [], ()):
             keys[key] = value
+    if any(isinstance(one, dict) for one in keys.get("history", ())):
+        if model.marks_of and not model.online:
+            raise source.refuse(line, "history has mappings, which only API models can get: for a model that takes a "
+                                "string, LazyLLM writes the words role and content; write pairs of texts")  # fmt: skip
+        keys["history_messages"] = list(_history_messages(keys.pop("history")))
+        notes.append("history: only API models get these messages; models that take a string are refused")
     _add_tools(arguments.get("tools"), keys, model, notes)
     _add_input_slot(keys, notes)
+    _compare_with_exact(keys, notes)
     if not model.marks_of and not model.online and word != "empty":
         notes.append("special tokens are missing; give the model's family with --marks-of, or write them under marks")
     return Draft(
@@ -165,16 +187,70 @@ def _add_tools(tools: Any, keys: dict[str, Any], model: _Model, notes: list[str]
         notes.append(f"tools: in LazyLLM, {tools} makes the list of tools; clients must send the list themselves")
 
 
+def _history_messages(history: list[Any]) -> Iterator[Any]:
+    """Yield the messages of a history with mappings, as LazyLLM sends them: a pair of texts is two messages."""
+    for item in history:
+        if isinstance(item, (list, tuple)):
+            yield from (
+                {"role": role, "content": text} for role, text in zip(("user", "assistant"), item, strict=False)
+            )
+        else:
+            yield item
+
+
 def _add_input_slot(keys: dict[str, Any], notes: list[str]) -> None:
-    """Let the user message fill the slot ``input`` if there are several slots, as in LazyLLM's own examples."""
+    """Let the user message fill the slot ``input`` if there are several slots, as in LazyLLM's own examples.
+
+    In a prompter of class ``alpaca`` it fills the only slot of the instruction, if the other slots are extra keys.
+    """
     instruction, extra = keys.get("instruction", ""), keys.get("extra_keys", [])
     texts = [instruction] if isinstance(instruction, str) else list(instruction.values())
-    slots = slots_of("".join([one for one in texts if isinstance(one, str)])) + tuple(
-        [extra] if isinstance(extra, str) else extra
-    )
-    others = [slot for slot in dict.fromkeys(slots) if slot != INPUT]
-    if INPUT in slots and others:
-        keys["input_slot"] = INPUT
+    found = slots_of("".join([one for one in texts if isinstance(one, str)]))
+    own = [slot for slot in found if slot != TOOL_NAMES]  # LazyLLM fills this slot
+    extra = [extra] if isinstance(extra, str) else list(extra)
+    slots = tuple(dict.fromkeys([*own, *extra]))
+    only = [slot for slot in own if slot not in extra] if keys["class"] == "alpaca" else []
+    slot = INPUT if INPUT in slots else only[0] if len(only) == 1 else ""
+    others = [one for one in slots if one != slot]
+    if slot and others:
+        keys["input_slot"] = slot
         notes.append(
-            f"input_slot: the user message fills {INPUT}; gateway.variables fills the other slots: {', '.join(others)}"
+            f"input_slot: the user message fills {slot}; gateway.variables fills the other slots: {', '.join(others)}"
         )
+
+
+def _compare_with_exact(keys: Mapping[str, Any], notes: list[str]) -> None:
+    """Add a note if LazyLLM writes other prompts, as the template does with ``exact: true``."""
+    try:
+        own, exact = (parse_spec({**keys, "exact": value}, name="import") for value in (False, True))
+    except SpecError:
+        return  # the problems are reported when the file is checked
+    different: list[str] = []
+    for target, form in TARGETS.items():
+        found = [
+            words
+            for words, tools in PROBE_TOOLS.items()
+            if _probe_prompts(form(own), tools) != _probe_prompts(form(exact), tools)
+        ]
+        if found:
+            different.append(f"{target} (requests {' and '.join(found)})")
+    if different:
+        notes.append(
+            f"LazyLLM's prompts are different from those of this file for {', '.join(different)}; write `exact: true` "
+            "for LazyLLM's bytes (gateway docs prompters, Safe and exact)"
+        )
+
+
+def _probe_prompts(spec: TemplateSpec, tools: tuple[Mapping[str, Any], ...]) -> list[Any]:
+    """Return the prompt of a question without and with variables; None for a refused request."""
+    assert spec.prompter is not None
+    named = {slot: f"(the {slot})" for slot in slots_in(spec.prompter) if slot != spec.prompter.input_slot}
+    found: list[Any] = []
+    for variables in ({}, named):
+        question = Example(({"role": "user", "content": "1+1=?"},), tools=tools, variables=variables)
+        try:
+            prompt = build(spec).render(dialogue_of(question))
+            found.append((prompt.text, prompt.messages))
+        except GatewayError:
+            found.append(None)
+    return found

@@ -116,6 +116,8 @@ class PrompterSpec:
     """The slot that the last user message fills; empty if the last user message is a separate turn."""
     history: tuple[tuple[str, str], ...] = ()
     """Pairs of a user's and an assistant's text that are written before every conversation."""
+    history_messages: tuple[Mapping[str, Any], ...] = ()
+    """Messages that an API model gets before every conversation, after ``history``."""
     tools: bool = False
     """Whether the tools of a request are written into the prompt."""
     default_tools: tuple[Mapping[str, Any], ...] = ()

@@ -11,17 +11,29 @@ from gateway.core.dialogue import Dialogue, Message, RenderOptions, plain_messag
 from gateway.core.errors import ConfigError, UnsupportedParameter
 from gateway.importer.lazyllm import read_lazyllm
 from gateway.template.lazyllm.api_messages import for_messages
+from gateway.template.lazyllm.tokens import family
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
 from tests.importer.files import source
-from tests.reference.lazyllm.prompter import chat
+from tests.reference.lazyllm.prompter import alpaca, chat
 
 READ: dict[str, tuple[str, str, dict[str, Any]]] = {
     "json": ("p.json", '{"class": "ChatPrompter", "instruction": "Say {x}."}',
              {"class": "chat", "instruction": "Say {x}."}),
     "yaml": ("p.yaml", "class: alpaca\ninstruction: 'Do {x}'\n", {"class": "alpaca", "instruction": "Do {x}"}),
     "python": ("p.py", "p = AlpacaPrompter('Do {x}', extra_keys=['k'])",
-               {"class": "alpaca", "instruction": "Do {x}", "extra_keys": ["k"]}),
+               {"class": "alpaca", "instruction": "Do {x}", "extra_keys": ["k"], "input_slot": "x"}),
+    "one slot and a text of keys": ("p.py", "p = AlpacaPrompter({'user': 'Do {x}'}, 'k')",
+                                    {"class": "alpaca", "instruction": {"user": "Do {x}"}, "extra_keys": "k",
+                                     "input_slot": "x"}),
+    "a slot that is the key": ("p.py", "p = AlpacaPrompter('Do {k} {tool_names}', ['k'])",
+                               {"class": "alpaca", "instruction": "Do {k} {tool_names}", "extra_keys": ["k"]}),
+    "a history of messages": (
+        "p.py", "p = ChatPrompter('I', history=[{'role': 'user', 'content': 'u'}, ['a', 'b'], ['c']])",
+        {"class": "chat", "instruction": "I", "history_messages": [
+            {"role": "user", "content": "u"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "c"}]},
+    ),
     "python by name": ("p.py", "p = lazyllm.ChatPrompter(instruction='I', history=[['a', 'b'], ('c', 'd')])",
                        {"class": "chat", "instruction": "I", "history": [["a", "b"], ["c", "d"]]}),
     "two parts": ("p.py", "p = ChatPrompter(dict(system='S', user='U {x}'))",
@@ -44,8 +56,6 @@ def test_a_setting_becomes_the_keys_of_a_file(name: str, text: str, keys: dict[s
 def test_the_template_writes_what_the_prompter_writes() -> None:
     (draft,) = read_lazyllm(source("p.json", '{"class": "ChatPrompter", "instruction": "Be brief."}'), marks_of="qwen")
     template = build(parse_spec(draft.keys, name="p"))
-    from gateway.template.lazyllm.tokens import family
-
     marks = {key: text for key, text in family("qwen").items() if isinstance(text, str)}
     wanted = chat("Be brief.").bound(marks).generate_prompt("hi")
     assert template.render(Dialogue((Message("user", "hi"),))).text == wanted
@@ -152,6 +162,81 @@ def test_the_quick_start_of_the_documentation_is_sent_as_by_lazyllm() -> None:
 def test_no_slot_is_chosen_for_the_user_message_without_a_slot_input_beside_others(arguments: str) -> None:
     (draft,) = read_lazyllm(source("p.py", f"p = ChatPrompter({arguments})"))
     assert "input_slot" not in draft.keys
+
+
+def test_an_alpaca_prompter_with_extra_keys_is_written_as_by_lazyllm() -> None:
+    (draft,) = read_lazyllm(source("p.py", "p = AlpacaPrompter('Do {x}', extra_keys=['k'])"))
+    assert "input_slot: the user message fills x; gateway.variables fills the other slots: k" in draft.notes
+    said = Dialogue((Message("user", "this"),), RenderOptions(variables={"k": "K"}))
+    wanted = alpaca("Do {x}", ["k"]).generate_prompt({"x": "this", "k": "K"})
+    assert build(parse_spec(draft.keys, name="p")).render(said).text == wanted
+
+
+HISTORY = "ChatPrompter('I', history=[{'role': 'user', 'content': 'u'}, {'role': 'assistant', 'content': 'a'}])"
+
+
+def test_a_history_of_messages_is_sent_to_an_api_model() -> None:
+    (draft,) = read_lazyllm(source("p.py", f"m = OnlineChatModule('openai').prompt({HISTORY})"))
+    template = build(for_messages(parse_spec(draft.keys, name="p")))
+    assert template.render(Dialogue((Message("user", "q", raw={"role": "user", "content": "q"}),))).messages == (
+        {"role": "system", "content": f"{OPENAI}\nI\n\n"},
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "q"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "marks_of"),
+    [(f"m = TrainableModule('internlm2-chat-7b').prompt({HISTORY})", ""), (f"p = {HISTORY}", "qwen")],
+    ids=["of the file", "of the command line"],
+)
+def test_a_history_of_messages_is_refused_for_a_model_that_takes_a_string(text: str, marks_of: str) -> None:
+    with pytest.raises(ConfigError, match=r"p\.py:1: history has mappings, which only API models can get"):
+        read_lazyllm(source("p.py", text), marks_of=marks_of)
+
+
+EXACT = "LazyLLM's prompts are different from those of this file for {}; write `exact: true`"
+PARTS = "{'system': 'S', 'user': 'Answer. {context}'}"
+STRING, API = "models that take a string", "API models"
+BOTH = "(requests without tools and with tools)"
+DIFFERENT = {  # name: (arguments, models and requests whose prompts differ)
+    "tools and two parts": (f"{PARTS}, tools=[{TOOL}]", f"{STRING} {BOTH}"),
+    "tools of a function and two parts": (f"{PARTS}, tools=make", f"{STRING} (requests with tools)"),
+    "tools and one part": ("{'user': 'Answer.'}, tools=make", f"{STRING} (requests with tools)"),
+    "tools and a text": (f"'Answer.', tools=[{TOOL}]", ""),
+    "tools and a text with slots": (f"'Answer {{q}}. {{context}}', tools=[{TOOL}]", ""),
+    "tools and the braces of their explanation": (
+        f"'Answer. {{context}}', tools=[{TOOL}]", f"{STRING} {BOTH}",
+    ),
+    "tools and a place for their explanation": (
+        "{'system': 'S <!lazyllm-fc-prompt!>', 'user': 'Answer.'}, tools=make", "",
+    ),
+    "two parts": (PARTS, ""),
+    "braces that LazyLLM reads": (
+        "'{{ }} {q}'", f"{STRING} (requests without tools), {API} {BOTH}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "requests"), DIFFERENT.values(), ids=DIFFERENT)
+def test_a_prompter_that_differs_from_lazyllm_has_a_note(arguments: str, requests: str) -> None:
+    (draft,) = read_lazyllm(source("p.py", f"p = ChatPrompter({arguments})"), marks_of="qwen")
+    notes = [note.partition(" for LazyLLM's bytes")[0] for note in draft.notes if "exact: true" in note]
+    assert notes == ([EXACT.format(requests)] if requests else [])
+
+
+def test_the_key_that_the_note_names_gives_the_bytes_of_lazyllm() -> None:
+    (draft,) = read_lazyllm(source("p.py", f"p = ChatPrompter({PARTS}, tools=[{TOOL}])"), marks_of="qwen")
+    marks = {key: text for key, text in family("qwen").items() if isinstance(text, str)}
+    wanted = chat({"system": "S", "user": "Answer. {context}"}, tools=[TOOL]).bound(marks).generate_prompt("q")
+    texts = {
+        exact: build(parse_spec({**draft.keys, "exact": exact}, name="p"))
+        .render(Dialogue((Message("user", "q"),)))
+        .text
+        for exact in (True, False)
+    }
+    assert texts[True] == wanted != texts[False]
 
 
 def test_what_is_not_carried_over_is_told() -> None:

@@ -164,6 +164,12 @@ def _check_forms(
                 f"{quoted(template.name)} has default_tools and no `tools`, so its targets must accept messages; "
                 f"add `tools: {{parser: lazyllm}}` to the template, or write `speaks: chat` at the targets",
             )
+        if first.form == "text" and template.prompter.history_messages:
+            document.refuse(
+                (*path, "template"),
+                f"{quoted(template.name)} has history_messages, so its targets must accept messages; "
+                "write pairs under `history` in the template, or write `speaks: chat` at the targets",
+            )
         return
     if template is None or output_form(template) == first.form:
         return

@@ -53,11 +53,12 @@ class ApiPrompterTemplate:
         self._prompter = spec.prompter
         self._filler = InstructionFiller(spec.prompter)
         self._metadata = prompt_metadata(spec)
-        self._history = [
+        pairs = [
             {"role": role, "content": text}
             for pair in spec.prompter.history
             for role, text in zip(("user", "assistant"), pair, strict=True)
         ]
+        self._history = (*pairs, *spec.prompter.history_messages)
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``. The caller sends the tools."""

@@ -74,6 +74,11 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
     Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. The error's ``param`` names the
     field.
     """
+    if spec.history_messages:
+        raise UnsupportedParameter(
+            "this model's template has history_messages, which only API models get; write pairs under history",
+            param="model",
+        )
     if dialogue.options.tools and not spec.tools:
         if dialogue.options.tools is spec.default_tools:
             raise UnsupportedParameter(

@@ -31,21 +31,21 @@ from gateway.template.validation.problems import Problems
 
 PARTS = ("system", "user")
 PROMPTER_KEYS = (
-    "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "tools", "default_tools",
-    "marks", "marks_of", "dialect", "exact", "get_response", "thinking", "stop", "eos_token_id", "bos", "bos_text",
-    "examples", "markers",
+    "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "history_messages", "tools",
+    "default_tools", "marks", "marks_of", "dialect", "exact", "get_response", "thinking", "stop", "eos_token_id", "bos",
+    "bos_text", "examples", "markers",
 )  # fmt: skip
 PROMPTER_FILE = file_type(
     "prompter", PROMPTER_KEYS, PrompterSpec, TemplateSpec,
     **{"class": Literal["alpaca", "chat", "empty"]}, marks_of=str, marks=file_type("marks", TOKEN_NAMES, SpecialTokens),
     dialect=Any, instruction=str | file_type("instruction", PARTS, **dict.fromkeys(PARTS, str)),
 )  # fmt: skip
-OWN = ("extra_keys", "input_slot", "history", "exact", "get_response", "default_tools")
+OWN = ("extra_keys", "input_slot", "history", "history_messages", "exact", "get_response", "default_tools")
 """The keys that are fields of ``PrompterSpec``."""
 WITHOUT_EFFECT = {
-    "alpaca": {"history": "a prompt of this class has only one turn"},
+    "alpaca": dict.fromkeys(("history", "history_messages"), "a prompt of this class has only one turn"),
     "empty": dict.fromkeys(
-        ("instruction", "extra_keys", "input_slot", "history", "tools", "default_tools"),
+        ("instruction", "extra_keys", "input_slot", "history", "history_messages", "tools", "default_tools"),
         "this class sends the user message unchanged",
     ),
 }
@@ -87,6 +87,11 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
     for number, pair in enumerate(spec.history):
         if len(pair) != 2:
             problems.add(("history", number), "must be a pair of texts, user and assistant")
+    for number, message in enumerate(spec.history_messages):
+        if not isinstance(message.get("role"), str):
+            problems.add(
+                ("history_messages", number), "must be a message with a role, such as {role: user, content: hi}"
+            )
     try:
         tools_of(Dialogue((), RenderOptions(tools=spec.default_tools)))
     except RequestError as error:

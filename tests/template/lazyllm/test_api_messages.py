@@ -87,6 +87,11 @@ MESSAGES: dict[str, tuple[dict[str, Any], Dialogue, list[dict[str, Any]]]] = {  
         dialogue((U, "q")),
         talk((S, OWN), (U, "h"), (A, "a"), (U, "q")),
     ),
+    "a history of messages": (
+        {**CHAT, "history": [["h", "a"]], "history_messages": [{"role": A, **CALLING}, {"role": S, "content": "s"}]},
+        dialogue((U, "q")),
+        [*talk((S, OWN), (U, "h"), (A, "a")), {"role": A, **CALLING}, *talk((S, "s"), (U, "q"))],
+    ),
     "the system sentence of a model": ({**CHAT, "marks": {"system": "Be."}}, dialogue((U, "q")),
                                        talk((S, "Be."), (U, "q"))),
     "tokens and stops stay with the target": ({**CHAT, "marks_of": "qwen", "tools": {"parser": "lazyllm"}},

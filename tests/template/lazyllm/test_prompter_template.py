@@ -440,6 +440,11 @@ def test_templates_without_slots_refuse_variables(raw: dict[str, Any]) -> None:
     assert error.param == "gateway.variables"
 
 
+def test_messages_before_a_conversation_are_refused_in_a_string() -> None:
+    with pytest.raises(UnsupportedParameter, match="history_messages, which only API models get"):
+        template({**CHAT, "history_messages": [{"role": "user", "content": "a"}]}).render(dialogue((U, "q")))
+
+
 def test_a_prompter_has_no_whole_conversation() -> None:
     with pytest.raises(InvalidValue, match="cannot render the complete conversation"):
         full_segments(template(CHAT).spec, dialogue((U, "q")))
@@ -462,6 +467,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "an input slot that is none": ({**RAG, "input_slot": "x"}, ("input_slot",), "its slots: context"),
     "a history that is no pair": ({**CHAT, "history": [["a"]]}, ("history", 0), "must be a pair"),
     "alpaca with a history": ({**ALPACA, "history": [["a", "b"]]}, ("history",), "has only one turn"),
+    "a message without a role": ({**CHAT, "history_messages": [{"content": "a"}]}, ("history_messages", 0),
+                                 "must be a message with a role"),
+    "alpaca with messages": ({**ALPACA, "history_messages": [{"role": "user"}]}, ("history_messages",),
+                             "has only one turn"),
     "alpaca without a slot": ({**ALPACA, "instruction": "x"}, ("class",), "write a slot"),
     "alpaca with two slots": ({**ALPACA, "instruction": "{a} {b}"}, ("class",), "set input_slot"),
     "empty with an instruction": ({**EMPTY, "instruction": "x"}, ("instruction",), "user message unchanged"),
