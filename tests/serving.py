@@ -173,7 +173,7 @@ def gateway(
     async def serve() -> None:
         await runtime.start(snapshot)
         loop, leave = asyncio.get_running_loop(), asyncio.Event()
-        app = App(runtime.state, viewer=Viewer(runtime.state))
+        app = App(runtime.state, viewer=Viewer(runtime.state, runtime.page_threads))
         server = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
         await server.open([bound], runtime.certificate.context if runtime.certificate else None)
         loops.append(loop)

@@ -53,9 +53,12 @@ class CallFilter:
     index: str
 
 
+OWNER = "owner"
+"""The filter of a visitor who may see the calls of one client key only."""
 CALL_FILTERS = {
     "id": CallFilter("id", "calls.id = ?", ""),
     "request_id": CallFilter("request_id", "request_id = ?", "calls_by_request"),
+    OWNER: CallFilter("key", "key = ?", "calls_by_key"),
     "run": CallFilter("run", "run = ?", "calls_of_run"),
     "cut": CallFilter("answers_cut", "answers_cut != '[]' AND instr(answers_cut, '\"' || ? || '\"')", "calls_cut"),
     "notice": CallFilter("notices", "notices != '[]' AND instr(notices, '\"' || ?)", "calls_noticed"),
@@ -65,6 +68,7 @@ CALL_FILTERS = {
 }
 """The conditions of a list of calls, by name. The index of the first one given is used: probably it finds the fewest.
 
+The index of ``OWNER`` comes before those of most filters, so a visitor's list does not read the calls of other keys.
 ``notice`` is the beginning of a notice, such as its rule.
 """
 
@@ -86,7 +90,8 @@ def find_calls(
     """Return the calls that match all ``filters`` (a name in ``CALL_FILTERS`` → its value), the latest first.
 
     ``failed``: only calls without an answer. ``last``: the maximum number of calls. ``before``: the ``id`` of a call;
-    only calls that began before it. Raises ``InvalidValue`` if the file does not have a column.
+    only calls that began before it, and none if this call is not there or belongs to another client than ``OWNER``.
+    Raises ``InvalidValue`` if the file does not have a column.
     """
     query, values = calls_query(database, filters, failed=failed, before=before)
     return database.execute(f"{query} LIMIT ?", (*values, last)).fetchall()
@@ -103,8 +108,9 @@ def calls_query(
     conditions = [found.condition for found in used.values()] + (["outcome != 'ok'"] if failed else [])
     values: list[str | float] = [filters[name] for name in used]
     if before is not None:
-        conditions.append("(time, calls.id) < (SELECT time, id FROM calls WHERE id = ?)")
-        values.append(before)
+        of_owner = " AND key = ?" if OWNER in filters else ""
+        conditions.append(f"(time, calls.id) < (SELECT time, id FROM calls WHERE id = ?{of_owner})")
+        values += [before, filters[OWNER]] if of_owner else [before]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     indexes = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
     index = next((found.index for found in used.values()), "calls_by_time")
@@ -130,12 +136,12 @@ def exchanges_of(database: sqlite3.Connection, call: int) -> list[sqlite3.Row]:
 class RecordingFile:
     """An open file of recordings, for ``contextlib.closing``. Its rows read their facts from it while it is open."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises ``InvalidValue`` if the file has no recordings."""
+    def __init__(self, path: Path, busy_seconds: float = 5.0, read_seconds: float | None = None) -> None:
+        """Raises ``InvalidValue`` if the file has no recordings. The limits are those of ``open_recording``."""
         self.path = path
         self.left_out = 0
         """The number of calls that were left out because their answers are not recorded."""
-        self._database = open_recording(path)
+        self._database = open_recording(path, busy_seconds, read_seconds)
 
     def close(self) -> None:
         """Close the file."""

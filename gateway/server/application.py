@@ -40,4 +40,5 @@ def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Star
             runtime.state.drain()
             await runtime.stop()
 
-    return starlette_app(AsgiAdapter(App(runtime.state, viewer=Viewer(runtime.state))), lifespan)
+    viewer = Viewer(runtime.state, runtime.page_threads)
+    return starlette_app(AsgiAdapter(App(runtime.state, viewer=viewer)), lifespan)

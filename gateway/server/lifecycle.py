@@ -79,13 +79,14 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
     handle_signals(shutdown.handle_signal, runtime.reload)
     lag = asyncio.create_task(_measure_loop_lag(runtime.metrics), name="loop-lag")
     try:
-        app, admin = App(runtime.state, viewer=Viewer(runtime.state)), None
+        app, admin = App(runtime.state, viewer=Viewer(runtime.state, runtime.page_threads)), None
         main = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
         await listeners.ready()
         certificate = runtime.certificate.context if runtime.certificate else None
         await main.open([listeners.main], certificate)
         if listeners.admin is not None:
-            admin_app = App(runtime.state, admin=True, viewer=Viewer(runtime.state, admin=True))
+            admin_viewer = Viewer(runtime.state, runtime.page_threads, admin=True)
+            admin_app = App(runtime.state, admin=True, viewer=admin_viewer)
             admin = HttpServer(admin_app, refused=admin_app.refused_input)
             await admin.open([listeners.admin], certificate if snapshot.server.tls.admin else None)
         await shutdown.drain_requested.wait()

@@ -15,6 +15,7 @@ from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
 from gateway.server.tls import LoadedCertificate, ServerCertificate, load
 from gateway.version import VERSION
+from gateway.viewer.page_threads import PageThreads
 
 PROBE_SECONDS = 1.0
 """Seconds to wait for an answer of the store, for ``/status``."""
@@ -35,6 +36,8 @@ class Runtime(ConfigReloader):
     def __init__(self, loader: ConfigLoader) -> None:
         super().__init__(loader)
         self.shutdown = Shutdown()
+        self.page_threads = PageThreads()
+        """Make the pages of the viewer on all listeners. The default threads of the event loop are left to calls."""
         self._tasks: list[asyncio.Task[None]] = []
         """The tasks of the active stack: its health checks, and the connection to the store of the rate limits."""
         self._probing = asyncio.Lock()
@@ -86,6 +89,7 @@ class Runtime(ConfigReloader):
             await store.aclose()
         await self.resources.client.aclose()
         await self.resources.caches.aclose()
+        self.page_threads.close()
         for recorder in self.resources.recorders.values():
             await asyncio.to_thread(recorder.close)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ from gateway.core.exchange import Exchange
 from gateway.wire.stored_events import make_events
 
 VERSIONS = (1, 2)
+STEPS = 100_000
+"""The number of SQLite's steps, some milliseconds, between two looks at the time."""
 
 
-def open_recording(path: Path, busy_seconds: float = 5.0) -> sqlite3.Connection:
+def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | None = None) -> sqlite3.Connection:
     """Open a file of recordings for reading. Rows have names. Raises ``InvalidValue`` for another file.
 
-    ``busy_seconds``: how long a statement waits while another process has locked the file.
+    ``busy_seconds``: how long a statement waits while another process has locked the file. ``read_seconds``: the time
+    from now after which statements are interrupted, which is an ``OperationalError``; see ``is_interrupted``.
     """
     try:
         database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", busy_seconds, uri=True)
@@ -34,7 +38,15 @@ def open_recording(path: Path, busy_seconds: float = 5.0) -> sqlite3.Connection:
     if version not in VERSIONS or not {"calls", "exchanges"} <= tables:
         database.close()
         raise InvalidValue(f"{path}: this file has no recordings of the gateway")
+    if read_seconds is not None:
+        end = time.monotonic() + read_seconds
+        database.set_progress_handler(lambda: time.monotonic() > end, STEPS)
     return database
+
+
+def is_interrupted(error: Exception) -> bool:
+    """Return whether reading ended because it took longer than ``read_seconds`` of ``open_recording``."""
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
 
 
 def exchange_of(row: sqlite3.Row) -> Exchange:

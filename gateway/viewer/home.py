@@ -10,6 +10,7 @@ from gateway.edge.about.openapi import SUMMARIES
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.state import GatewayState
 from gateway.viewer.page import Page, PageRequest
+from gateway.viewer.page_threads import PageThreads
 
 PATHS = [
     *[{"method": "POST", "path": path, "summary": one.summary} for one in ENDPOINTS for path in one.paths],
@@ -21,7 +22,7 @@ PATHS = [
 class HomePage:
     """The page of the models."""
 
-    def __init__(self, state: GatewayState) -> None:
+    def __init__(self, state: GatewayState, _: PageThreads) -> None:
         self._state = state
 
     async def page(self, asked: PageRequest) -> Page:

@@ -5,7 +5,6 @@ A page's values are plain JSON data. The address of a page with ``.json`` behind
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, MethodNotAllowed
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
+from gateway.viewer.page_threads import PageThreads
 from gateway.wire.stored_events import dump_json
 
 MAX_FORM = 4 * 1024 * 1024
@@ -48,6 +48,11 @@ class Visitor:
     """True: client keys are configured."""
     form_token: str = ""
     """The token that a posted form must contain."""
+
+    @property
+    def key(self) -> str | None:
+        """The name of this person's client key; empty without client keys, None if nobody is signed in."""
+        return None if self.caller is None else self.caller.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ async def page_request(
     root: str,
     below: str,
     visitor: Visitor,
+    threads: PageThreads,
     *,
     base_url: str = "",
     navigation: Mapping[str, str] = EMPTY_MAPPING,
@@ -101,18 +107,18 @@ async def page_request(
     form = None
     if request.method == "POST":
         content = await request.body(MAX_SMALL_FORM if visitor.caller is None else MAX_FORM)
-        form = await asyncio.to_thread(_values, content.decode("utf-8", "replace"))
+        form = await threads.run(visitor.key, _values, content.decode("utf-8", "replace"))
     query = _values(request.query.decode("latin-1"))
     path, as_json = below.removesuffix(JSON_SUFFIX), below.endswith(JSON_SUFFIX)
     return PageRequest(path, query, form, root, visitor, as_json, base_url, navigation)
 
 
-async def send_page(request: HttpRequest, asked: PageRequest, page: Page) -> None:
-    """Send a page as HTML, or its values as JSON. Long pages are written in a thread."""
+async def send_page(request: HttpRequest, asked: PageRequest, page: Page, threads: PageThreads) -> None:
+    """Send a page as HTML, or its values as JSON. It is written in a thread."""
     if page.status == 303:
         request.reply(page.status, HEADERS + page.headers, b"")
         return
-    content = await asyncio.to_thread(_content, asked, page)
+    content = await threads.run(asked.visitor.key, _content, asked, page)
     kind = JSON_HEADER if asked.as_json else b"content-type: text/html; charset=utf-8\r\n"
     request.reply(page.status, kind + HEADERS + page.headers, content)
 

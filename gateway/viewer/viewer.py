@@ -7,13 +7,14 @@ from importlib import import_module
 from typing import Any
 
 from gateway.calls.admission.access import base_url
-from gateway.core.errors import GatewayError, RouteNotFound, ViewerClosed
+from gateway.core.errors import GatewayError, Overloaded, RouteNotFound, ViewerClosed
 from gateway.edge.endpoints.call import CallHandler
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
 from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
 from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, page_request, send_page
+from gateway.viewer.page_threads import PageThreads
 
 ROOT = "/viewer"
 ASSETS = "/assets/"
@@ -41,9 +42,13 @@ OPEN = Visitor(may_read=False)
 class Viewer:
     """The handler of all pages."""
 
-    def __init__(self, state: GatewayState, *, admin: bool = False) -> None:
-        """``admin``: True for the second listener, which has no keys and shows only the models and their state."""
+    def __init__(self, state: GatewayState, threads: PageThreads, *, admin: bool = False) -> None:
+        """``threads``: make the pages.
+
+        ``admin``: True for the second listener, which has no keys and shows only the models and their state.
+        """
         self._state = state
+        self._threads = threads
         self._admin = admin
         [chat] = [one for one in ENDPOINTS if one.name == "chat"]
         self._chat = CallHandler(chat, state).serve
@@ -67,23 +72,30 @@ class Viewer:
             visitor = self._visitor(request)
             if visitor is not OPEN:
                 self._access.require_own_page(request)
-            asked = await page_request(
-                request,
-                root,
-                below,
-                visitor,
-                base_url="" if self._admin else base_url(self._state.stack, request),
-                navigation=self._navigation(visitor),
-            )
-            page = await self._page(request, asked)
+            with self._threads.page(visitor.key):
+                await self._answer(request, below, visitor)
+        except Overloaded:  # this page would wait for the threads too
+            raise
         except GatewayError as error:
             if below.endswith(JSON_SUFFIX):
                 raise
             asked = PageRequest("", {}, None, root, visitor, navigation=self._navigation(visitor))
             page = Page("error.html", {"message": error.message, "code": error.code}, error.status)
-            await send_page(request, asked, page)
+            await send_page(request, asked, page, self._threads)
             raise  # for the log and the metrics
-        await send_page(request, asked, page)
+
+    async def _answer(self, request: HttpRequest, below: str, visitor: Visitor) -> None:
+        """Make and send a page. ``below``: its path below the root."""
+        asked = await page_request(
+            request,
+            request.root_path + ROOT,
+            below,
+            visitor,
+            self._threads,
+            base_url="" if self._admin else base_url(self._state.stack, request),
+            navigation=self._navigation(visitor),
+        )
+        await send_page(request, asked, await self._page(request, asked), self._threads)
 
     def _visitor(self, request: HttpRequest) -> Visitor:
         if self._admin:
@@ -113,7 +125,7 @@ class Viewer:
             raise RouteNotFound("unknown page; GET /viewer leads to all pages")
         if name not in self._pages:
             module, cls = PAGES[name]
-            self._pages[name] = getattr(import_module(module), cls)(self._state)
+            self._pages[name] = getattr(import_module(module), cls)(self._state, self._threads)
         page: Page = await self._pages[name].page(asked)
         return page
 

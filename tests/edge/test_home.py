@@ -130,7 +130,7 @@ NAMED = {
 
 def routes(served: Gateway) -> dict[str, str]:
     """Path → method of every path that the gateway serves."""
-    found = App(served.runtime.state, viewer=Viewer(served.runtime.state)).routes
+    found = App(served.runtime.state, viewer=Viewer(served.runtime.state, served.runtime.page_threads)).routes
     return {NAMED.get(path, path): method for path, (method, _) in found.items()}
 
 

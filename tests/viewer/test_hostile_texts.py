@@ -99,7 +99,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordingPages]:
         record(recorder, text, number)
     recorder.close()
     with gateway(folder, CONFIG, files={"s.yaml": "[Hello, {finish: stop}]"}) as served:
-        yield RecordingPages(served.runtime.state)
+        yield RecordingPages(served.runtime.state, served.runtime.page_threads)
 
 
 def shown(pages: RecordingPages, path: str, query: dict[str, str]) -> list[Any]:

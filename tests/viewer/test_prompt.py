@@ -14,6 +14,7 @@ import pytest
 from gateway.core.caller import Caller
 from gateway.viewer.exact_text import exact
 from gateway.viewer.page import PageRequest, Visitor
+from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.prompt.differences import differences
 from gateway.viewer.prompt.pages import PromptPages
 from tests.cli.command import command
@@ -196,7 +197,7 @@ def test_the_first_page_is_an_empty_form_with_the_models(served: Gateway) -> Non
 def test_a_visitor_sees_only_the_models_of_the_key(served: Gateway) -> None:
     def models(visitor: Visitor) -> Any:
         asked = PageRequest("/prompt", {}, None, "/viewer", visitor)
-        return asyncio.run(PromptPages(served.runtime.state).page(asked)).values
+        return asyncio.run(PromptPages(served.runtime.state, PageThreads()).page(asked)).values
 
     assert models(Visitor(Caller(key="k", models=frozenset({"wrong"}))))["models"] == ["wrong"]
     nobody = models(Visitor(None, may_read=False, problem="sign in"))

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.analysis.recordings import CALL_FILTERS, calls_query
+from gateway.analysis.recordings import CALL_FILTERS, OWNER, calls_query
 from gateway.core.caller import Caller
 from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION, Recorder
 from gateway.viewer.page import PageRequest, Visitor
@@ -175,6 +175,17 @@ def test_with_keys_a_visitor_sees_the_calls_of_the_own_key_only(keyed: Gateway) 
         assert values(ann, guess)["problem"].replace(guessed, "req_none") == values(ann, "/req_none")["problem"]
 
 
+def test_another_keys_call_is_no_place_in_the_list(keyed: Gateway) -> None:
+    for key in ("ann", "bob", "ann"):
+        ask(keyed, "talk", key)
+    ann, bob = Browser(keyed.root), Browser(keyed.root)
+    ann.sign_in("ann")
+    bob.sign_in("bob")
+    own, others = values(ann)["calls"][0]["id"], values(bob)["calls"][0]["id"]
+    assert values(ann, f"?before={own}")["calls"] != []
+    assert values(ann, f"?before={others}")["calls"] == values(ann, "?before=99999")["calls"] == []
+
+
 def test_without_a_session_a_key_is_asked_for(keyed: Gateway) -> None:
     page = Browser(keyed.root).get("/viewer/recordings")
     assert "Client key" in page.text
@@ -213,11 +224,13 @@ def test_a_missing_a_foreign_and_a_locked_file_are_explained(tmp_path: Path) -> 
 
 async def test_a_visitor_who_may_not_read_sees_the_problem(served: Gateway) -> None:
     visitor = Visitor(Caller(), may_read=False, problem="Ask the operator.")
-    page = await RecordingPages(served.runtime.state).page(PageRequest("/recordings", {}, None, ROOT, visitor))
+    pages = RecordingPages(served.runtime.state, served.runtime.page_threads)
+    page = await pages.page(PageRequest("/recordings", {}, None, ROOT, visitor))
     assert (page.status, page.values) == (200, {"problem": "Ask the operator."})
 
 
-FILTERED = [*[[name] for name in CALL_FILTERS if name not in ("id", "request_id")], [], ["model", "cut", "key"]]
+MANY = [["model", "cut", "key"], *[[OWNER, name] for name in ("run", "cut", "notice", "outcome", "model")]]
+FILTERED = [*[[name] for name in CALL_FILTERS if name not in ("id", "request_id")], [], *MANY]
 
 
 @pytest.mark.parametrize("before", [None, 7], ids=["newest", "older"])
@@ -232,6 +245,7 @@ def test_every_filter_reads_one_index_in_its_order(tmp_path: Path, names: list[s
     recorder.close()
     assert " USING INDEX " in plan[0]
     assert plan[0].startswith("SEARCH") or names in (["cut"], ["notice"], [], ["model", "cut", "key"])
+    assert OWNER not in names or "calls_by_key (key=?" in plan[0]
     assert [step for step in plan if "TEMP B-TREE" in step or step == "SCAN calls"] == []
 
 

@@ -15,6 +15,7 @@ import pytest
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.viewer import charts
 from gateway.viewer.page import Page, PageRequest, Visitor
+from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.findings import HISTOGRAMS
 from gateway.viewer.runs.pages import RecordedRunPages
 from tests.cli.command import command
@@ -72,7 +73,7 @@ def values(served: Gateway, path: str, **query: str) -> Any:
 
 def page(served: Gateway, path: str, visitor: Visitor, **query: str) -> Page:
     """The page for a visitor, without HTTP."""
-    pages = RecordedRunPages(served.runtime.state)
+    pages = RecordedRunPages(served.runtime.state, PageThreads())
     return asyncio.run(pages.page(PageRequest(path, query, None, "/viewer", visitor)))
 
 

@@ -24,6 +24,7 @@ from gateway.edge.host_header import LOOPBACK
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest
 from gateway.viewer.page import HEADERS, Visitor, page_request, send_page
+from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.pages import RunPages
 from gateway.viewer.session import cookie_value
 from gateway.viewer.viewer import ASSETS, send_asset
@@ -78,7 +79,8 @@ class ViewServer:
         """The name of the cookie. Cookies of one host are shared by all its ports."""
         self._token, self._session = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._token_used = False
-        self._pages = RunPages(source)
+        self._threads = PageThreads()
+        self._pages = RunPages(source, self._threads)
         names = source.names
         self._first_page = (
             f"/runs/report?{urlencode({'run': names[0]})}"
@@ -97,6 +99,7 @@ class ViewServer:
     ) -> None:
         self._server.drain()
         await self._server.wait_closed(CLOSE_SECONDS)
+        self._threads.close()
 
     async def _answer(self, request: HttpRequest) -> None:
         """Answer one request."""
@@ -131,8 +134,10 @@ class ViewServer:
         elif request.path.startswith(ASSETS):
             send_asset(request, request.path.removeprefix(ASSETS))
         else:
-            asked = await page_request(request, "", request.path, Visitor())
-            await send_page(request, asked, await self._pages.page(asked))
+            visitor = Visitor()
+            with self._threads.page(visitor.key):
+                asked = await page_request(request, "", request.path, visitor, self._threads)
+                await send_page(request, asked, await self._pages.page(asked), self._threads)
 
     def _has_cookie(self, request: HttpRequest) -> bool:
         return _equal(cookie_value(request.header("cookie"), self._cookie), self._session)

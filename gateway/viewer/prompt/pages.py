@@ -5,7 +5,6 @@ Both pages call ``/v1/render`` in this process, with the same admission, rights 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.local_request import LocalRequest
 from gateway.edge.state import GatewayState
 from gateway.viewer.page import Page, PageRequest
+from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.prompt.differences import differences
 from gateway.viewer.prompt.view import prompt_text, result_views
 from gateway.wire.error_object import error_object
@@ -38,8 +38,9 @@ FIELD_OF = {
 class PromptPages:
     """The page ``/viewer/prompt``: the exact prompt of a conversation."""
 
-    def __init__(self, state: GatewayState) -> None:
+    def __init__(self, state: GatewayState, threads: PageThreads) -> None:
         self._state = state
+        self._threads = threads
         self._render = RenderCall(state)
 
     async def page(self, asked: PageRequest) -> Page:
@@ -50,7 +51,7 @@ class PromptPages:
             try:
                 body = await self._render(asked.visitor.caller, request_body(values["typed"]))
                 tokens = tokenizer_of(self._state, body["model"])
-                results = await asyncio.to_thread(result_views, body, tokens)
+                results = await self._threads.run(asked.visitor.key, result_views, body, tokens)
             except CallRefused as refused:
                 values["error"] = refused.values
         return Page("prompt/prompt.html", {**values, "results": results})
@@ -59,8 +60,9 @@ class PromptPages:
 class ComparePages:
     """The page ``/viewer/compare``: the prompts of two models for one conversation."""
 
-    def __init__(self, state: GatewayState) -> None:
+    def __init__(self, state: GatewayState, threads: PageThreads) -> None:
         self._state = state
+        self._threads = threads
         self._render = RenderCall(state)
 
     async def page(self, asked: PageRequest) -> Page:
@@ -73,8 +75,9 @@ class ComparePages:
                 one = await self._render(asked.visitor.caller, request_body(typed, models[0]))
                 field = "model_b"
                 other = await self._render(asked.visitor.caller, request_body(typed, models[1]))
-                prompts = [single_prompt(body) for body in (one, other)]
-                compared = {"models": models, **await asyncio.to_thread(differences, *prompts)}
+                prompts = single_prompt(one), single_prompt(other)
+                found = await self._threads.run(asked.visitor.key, differences, *prompts)
+                compared = {"models": models, **found}
             except CallRefused as refused:
                 error = refused.values
                 values["error"] = error | ({"field": field} if error["field"] == "model" else {})

@@ -5,21 +5,20 @@ All reading happens in threads, on connections that cannot write.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlencode
 
-from gateway.analysis.recordings import exchanges_of, find_calls, plain_row
+from gateway.analysis.recordings import OWNER, exchanges_of, find_calls, plain_row
 from gateway.core.errors import InvalidValue
 from gateway.edge.state import GatewayState
-from gateway.storage.recordings import open_recording
+from gateway.storage.recordings import is_interrupted, open_recording
 from gateway.telemetry.metric_definitions import LABEL_VALUES
 from gateway.viewer.page import Page, PageRequest, Visitor
+from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.call_view import call_values, listed_call
 
 ROWS = 50
@@ -42,8 +41,9 @@ TOO_LONG = f"reading took more than {READ_SECONDS:g} seconds; use other filters"
 class RecordingPages:
     """The list of calls, and the page of one call."""
 
-    def __init__(self, state: GatewayState) -> None:
+    def __init__(self, state: GatewayState, threads: PageThreads) -> None:
         self._state = state
+        self._threads = threads
 
     async def page(self, asked: PageRequest) -> Page:
         """Return the list, or one call: ``/recordings/REQUEST_ID``."""
@@ -54,12 +54,12 @@ class RecordingPages:
             return Page(template, {"problem": visitor.problem or OFF})
         try:
             if name:
-                return await asyncio.to_thread(_call_page, path, name, asked)
-            values = await asyncio.to_thread(_list_values, path, asked)
+                return await self._threads.run(visitor.key, _call_page, path, name, asked)
+            values = await self._threads.run(visitor.key, _list_values, path, asked)
         except FileNotFoundError:
             return Page(template, {"problem": NO_FILE}, 404 if name else 200)
         except (InvalidValue, sqlite3.Error) as error:
-            reason = TOO_LONG if "interrupted" in str(error) else str(error).replace(str(path), path.name)
+            reason = TOO_LONG if is_interrupted(error) else str(error).replace(str(path), path.name)
             return Page(template, {"problem": f"The recordings cannot be read now: {reason}"})
         return Page(template, {**values, "models": [one for one in self._state.stack.routes if _may_use(visitor, one)]})
 
@@ -68,32 +68,29 @@ def _may_use(visitor: Visitor, model: str) -> bool:
     return visitor.caller is not None and visitor.caller.may_use(model)
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file for a page. A statement that takes too long is interrupted, which is an ``OperationalError``."""
+def _reading(path: Path) -> closing[sqlite3.Connection]:
+    """Open the file for a page. Raises ``FileNotFoundError`` if no call has been recorded yet."""
     if not path.exists():
         raise FileNotFoundError(path)
-    with closing(open_recording(path, BUSY_SECONDS)) as database:
-        end = time.monotonic() + READ_SECONDS
-        database.set_progress_handler(lambda: time.monotonic() > end, 100_000)
-        yield database
+    return closing(open_recording(path, BUSY_SECONDS, READ_SECONDS))
 
 
 def _own(visitor: Visitor) -> dict[str, str]:
-    """Return the filter for the calls that a visitor may see."""
-    return {"key": visitor.caller.key} if visitor.has_keys and visitor.caller is not None else {}
+    """Return the filter for the calls that a visitor may see: with client keys, those of the own key."""
+    return {OWNER: visitor.caller.key} if visitor.has_keys and visitor.caller is not None else {}
 
 
 def _list_values(path: Path, asked: PageRequest) -> dict[str, Any]:
     own = _own(asked.visitor)
-    chosen = {name: asked.query[name] for name in FILTERS if asked.query.get(name) and name not in own}
+    names = [name for name in FILTERS if name != "key" or not own]
+    chosen = {name: asked.query[name] for name in names if asked.query.get(name)}
     before = _number(asked.query.get("before", ""))
     with _reading(path) as database:
         calls = find_calls(database, {**chosen, **own}, last=ROWS + 1, before=before)
     older = {**chosen, "before": calls[ROWS - 1]["id"]} if len(calls) > ROWS else None
     return {
         "problem": "",
-        "filters": {name: chosen.get(name, "") for name in FILTERS if name not in own},
+        "filters": {name: chosen.get(name, "") for name in names},
         "cuts": CUTS,
         "notices": LABEL_VALUES["rule"],
         "outcomes": LABEL_VALUES["outcome"],

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,8 +17,10 @@ from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
 from gateway.core.words import excerpts, printable, utc
 from gateway.edge.state import GatewayState
+from gateway.storage.recordings import is_interrupted
 from gateway.template.registry import first_difference
 from gateway.viewer.page import Page, PageRequest, redirect
+from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.findings import HISTOGRAMS, PairFindings, RunFindings, findings_of, pair_findings
 from gateway.viewer.runs.source import RecordedRuns, RunSource
 
@@ -27,8 +28,7 @@ MOST_ROWS = 50
 """The maximum number of rows, runs, or values of a group on a page."""
 LOWER, HIGHER, ROWS, ALL = 0, 8, 6, 9
 """The colours of pictures without classes: of a lower score, a higher score, rows, and all."""
-ANALYSES = ("report", "rows", "why")
-"""The pages that read whole runs."""
+TOO_LONG = "reading took too long; gateway report and gateway why read runs of any length"
 KEPT = 4
 """The number of reports and comparisons that are kept in memory."""
 
@@ -36,13 +36,14 @@ KEPT = 4
 class RunPages:
     """The pages about the runs of a source."""
 
-    def __init__(self, source: RunSource) -> None:
+    def __init__(self, source: RunSource, threads: PageThreads) -> None:
         self._source = source
-        self._analyses, self._rest = ThreadPoolExecutor(1, "runs"), ThreadPoolExecutor(1, "rows")
-        """One thread reads whole runs, so that equal requests read them once, also if a browser does not wait. Another
-        thread reads what other pages need."""
+        self._threads = threads
         self._found: dict[tuple[Any, ...], Any] = {}
-        """The key of the client, the runs and their states → what was found, the latest last."""
+        """The key of the client, the runs and their states → what was found, the latest last. The pages of a key are
+        made one after another, so equal requests read the runs once, also if a browser does not wait."""
+        self._changing = Lock()
+        """Held while a thread changes ``_found``."""
         self._pages: Mapping[str, Callable[[PageRequest, Caller], dict[str, Any]]] = {
             "": self._list, "report": self._report, "rows": self._rows, "why": self._why, "row": self._row,
         }  # fmt: skip
@@ -57,12 +58,12 @@ class RunPages:
         if name == "why" and not asked.query.get("b"):
             return redirect(_link(asked, "report", run=asked.query.get("a", "")))
         try:
-            thread = self._analyses if name in ANALYSES else self._rest
-            values = await asyncio.wrap_future(thread.submit(self._pages[name], asked, asked.visitor.caller))
+            values = await self._threads.run(asked.visitor.key, self._pages[name], asked, asked.visitor.caller)
         except InvalidValue as error:
             return _problem(error.message, 404 if name else 200)
         except (OSError, sqlite3.Error) as error:
-            return _problem(f"the runs cannot be read: {getattr(error, 'strerror', error)}", 500)
+            reason = TOO_LONG if is_interrupted(error) else getattr(error, "strerror", error)
+            return _problem(f"the runs cannot be read: {reason}", 500)
         return Page(f"runs/{name or 'list'}.html", {"problem": "", **values})
 
     def _list(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
@@ -215,10 +216,13 @@ class RunPages:
 
     def _kept(self, name: tuple[Any, ...], read: Callable[[], Any]) -> Any:
         """Return what was found before about unchanged runs, or read them."""
-        found = self._found.pop(name, None) or read()
-        self._found[name] = found
-        while len(self._found) > KEPT:
-            del self._found[next(iter(self._found))]
+        with self._changing:
+            found = self._found.pop(name, None)
+        found = found or read()
+        with self._changing:
+            self._found[name] = found
+            while len(self._found) > KEPT:
+                del self._found[next(iter(self._found))]
         return found
 
     @staticmethod
@@ -230,8 +234,8 @@ class RunPages:
 class RecordedRunPages(RunPages):
     """The pages about the runs in the recordings of this gateway."""
 
-    def __init__(self, state: GatewayState) -> None:
-        super().__init__(RecordedRuns(state))
+    def __init__(self, state: GatewayState, threads: PageThreads) -> None:
+        super().__init__(RecordedRuns(state), threads)
 
 
 def _problem(text: str, status: int = 200) -> Page:

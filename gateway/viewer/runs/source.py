@@ -13,8 +13,11 @@ from gateway.analysis.scores import RowScore
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
 from gateway.edge.state import GatewayState
+from gateway.viewer.recordings.pages import BUSY_SECONDS, READ_SECONDS
 
 NO_RUN = "the recordings have no run of this name"
+READ_RUN_SECONDS = 60.0
+"""How long a page may read whole runs."""
 
 
 class RunSource(Protocol):
@@ -71,11 +74,11 @@ class RecordedRuns:
 
     def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
         """See ``RunSource``."""
-        file = files.enter_context(closing(self._open()))
+        file = files.enter_context(closing(self._open(READ_RUN_SECONDS if row is None else READ_SECONDS)))
         return read_recording(file, "/".join(_own(run, caller)), row)
 
-    def _open(self) -> RecordingFile:
-        file = RecordingFile(self._path())
+    def _open(self, read_seconds: float = READ_SECONDS) -> RecordingFile:
+        file = RecordingFile(self._path(), BUSY_SECONDS, read_seconds)
         file.path = Path(file.path.name)  # errors do not show the folders of the server to clients
         return file
 
