@@ -53,6 +53,7 @@ from gateway.policy.access.api_keys import Keyring
 from gateway.policy.access.limits import Concurrency, Limiter
 from gateway.policy.access.rates import MemoryRates, RateStore
 from gateway.policy.admit.media import MediaRule
+from gateway.policy.admit.media_files import InlineBudget
 from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.deliver.cache import Cache
@@ -95,6 +96,8 @@ class SharedResources:
     rates: RateStore
     """The request and token rates that all workers of this gateway share. Not used if the configuration has a store."""
     concurrency: Concurrency
+    inlined: InlineBudget = field(default_factory=InlineBudget)
+    """The bytes of the media files that calls send inline."""
     schemas: SchemaChecker = field(default_factory=SchemaChecker)
     stores: dict[StoreSpec, RateStore] = field(default_factory=dict)
     """The rate stores that configurations have named so far."""
@@ -252,7 +255,7 @@ def _route(
             schemas=shared.schemas,
             engine_tokenizer=_engine_tokenizer(model, shared),
             tokenizer_client=_tokenizer_client(model, shared),
-            media=MediaRule(media),
+            media=MediaRule(media, shared.inlined, snapshot.server.max_inlined_media),
         )
     return None
 

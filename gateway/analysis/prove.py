@@ -22,6 +22,7 @@ from gateway.analysis.rows import RowFacts, RunAnswer, RunRow
 from gateway.analysis.scores import Mean, RowScore, bootstrap
 from gateway.core.exchange import Exchange
 from gateway.storage.recordings import exchange_of, open_recording
+from gateway.wire.inlined_file import PLACEHOLDER
 
 STOPS = frozenset({"stop", "stop_token_ids"})
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -168,7 +169,8 @@ def _different_parts(a: RowFacts, b: RowFacts) -> tuple[str, ...]:
 
 def _can_be_sent(row: RunRow) -> bool:
     is_plain = not row.steps and not row.tools and not (row.facts.params or {}).keys() & {"tools", "response_format"}
-    return row.facts.exchange is not None and is_plain
+    has_files = f'"{PLACEHOLDER}' in (row.facts.prompt or "")  # their contents are not recorded
+    return row.facts.exchange is not None and is_plain and not has_files
 
 
 def _calls_of(

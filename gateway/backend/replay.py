@@ -37,6 +37,7 @@ from gateway.storage.recordings import (
     request_facts,
 )
 from gateway.template.registry import first_difference
+from gateway.wire.inlined_file import without_files
 from gateway.wire.stored_events import dump_json
 
 MOST_NEIGHBOURS = 100
@@ -247,7 +248,7 @@ def _request_hash(exchange: Exchange) -> bytes:
 
 
 def _input_json(exchange: Exchange) -> str:
-    return "".join(map(dump_json, (exchange.prompts, exchange.messages, exchange.params)))
+    return "".join(map(dump_json, (exchange.prompts, without_files(exchange.messages), exchange.params)))
 
 
 def _answer_text(moments: Moments) -> str:

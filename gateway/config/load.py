@@ -13,7 +13,7 @@ from typing import Any
 from gateway.config.files.reader import ENVIRONMENT, Files
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
-from gateway.config.schema.kinds import INVALID
+from gateway.config.schema.kinds import INVALID, SIZE
 from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import check, is_whole
 from gateway.config.sections.keys import read_keys
@@ -145,6 +145,7 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         _note_open_files(document, files, models)
     if server is None:
         return None
+    _check_inlined_media(document, models, server)
     cache = _cache(document, settings, files)
     _note_separate_caches(document, files, models, cache, server.workers)
     for path, value, package, extra in (
@@ -178,6 +179,19 @@ def _note_open_files(document: YamlDocument, files: Files, models: Mapping[str, 
                 "model; write `keys: {file: keys.yaml}`"
             )
             files.notes.append(document.problem(("models", name, "policy"), note))
+
+
+def _check_inlined_media(document: YamlDocument, models: Mapping[str, ModelSpec], server: ServerSpec) -> None:
+    """Add a problem for each model whose policy accepts more media in one request than all calls may have."""
+    for name, model in models.items():
+        media, most = model.policy.media, server.max_inlined_media
+        if media.file == "inline" and media.max_size > most:
+            message = (
+                f"policy {model.policy.name} accepts {SIZE.write(media.max_size)} of media files in one request "
+                f"(media.max_size), and all calls together may have {SIZE.write(most)} (server.max_inlined_media); "
+                "raise server.max_inlined_media, or lower media.max_size"
+            )
+            document.refuse(("models", name, "policy"), message)
 
 
 def _note_separate_caches(

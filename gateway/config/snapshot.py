@@ -63,6 +63,9 @@ class ServerSpec:
     """How long a worker process may be unresponsive before it is killed and replaced."""
     max_body: Annotated[int, kinds.SIZE] = 4 * 1024 * 1024
     """The largest request body that is accepted; a larger body is refused with 413."""
+    max_inlined_media: Annotated[int, kinds.SIZE] = 64 * 1024 * 1024
+    """The largest size of the media files that all running calls of a worker send inline (`media.file: inline`);
+    further calls are refused with 503 `overloaded`."""
     max_in_flight: Annotated[int, integer(1)] = 1024
     """The maximum number of concurrent calls in all workers; further calls are refused with 503 `overloaded`."""
     max_connections: Annotated[int, integer(1)] = 8192

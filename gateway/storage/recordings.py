@@ -11,6 +11,7 @@ from typing import Any
 from gateway.core.errors import InvalidValue
 from gateway.core.events import Event
 from gateway.core.exchange import Exchange
+from gateway.wire.inlined_file import without_files
 from gateway.wire.stored_events import make_events
 
 VERSIONS = (1, 2)
@@ -94,7 +95,7 @@ def request_facts(exchange: Exchange) -> dict[str, Any]:
     """
     return {
         **exchange.params,
-        "endpoint": exchange.endpoint, "prompt": exchange.prompts, "messages": exchange.messages, "n": exchange.n,
-        "stop": exchange.stops, "stop_token_ids of the template": exchange.stop_token_ids, "bos": exchange.bos,
-        "bos_text": exchange.bos_text, "gateway.repeat": exchange.repeat,
+        "endpoint": exchange.endpoint, "prompt": exchange.prompts, "messages": without_files(exchange.messages),
+        "n": exchange.n, "stop": exchange.stops, "stop_token_ids of the template": exchange.stop_token_ids,
+        "bos": exchange.bos, "bos_text": exchange.bos_text, "gateway.repeat": exchange.repeat,
     }  # fmt: skip

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
@@ -20,7 +21,7 @@ from typing import Any, Final
 from gateway.config.snapshot import MediaPolicy
 from gateway.core.dialogue import Message
 from gateway.core.errors import MediaNotAllowed
-from gateway.policy.admit.media_files import MediaFiles, path_of
+from gateway.policy.admit.media_files import InlineBudget, MediaFiles, path_of
 
 HTTPS = re.compile(
     r"https://(\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?)\.?(?::[0-9]{1,5})?(?:[/?#]|$)"
@@ -89,10 +90,11 @@ FIELDS: Final[Mapping[str, Slot]] = {
 class MediaRule:
     """A policy's rule for media in messages."""
 
-    def __init__(self, policy: MediaPolicy) -> None:
+    def __init__(self, policy: MediaPolicy, budget: InlineBudget | None = None, limit: int = sys.maxsize) -> None:
+        """``budget``, ``limit``: for the files that all calls send inline; see ``MediaFiles``."""
         self._https = policy.https == "allow"
         self._data = policy.data == "allow"
-        self._files = None if policy.file == "refuse" else MediaFiles(policy)
+        self._files = None if policy.file == "refuse" else MediaFiles(policy, budget or InlineBudget(), limit)
 
     @property
     def takes_files(self) -> bool:
@@ -117,7 +119,8 @@ class MediaRule:
     async def with_files(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
         """Return the messages with the final address of each file. Files are read in a thread.
 
-        Raises ``MediaNotAllowed`` for a file that may not be sent, and if all files together are too large.
+        Raises ``MediaNotAllowed`` for a file that may not be sent, and if all files together are too large; and
+        ``Overloaded`` if those of all calls are.
         """
         parts = [part for message in messages for part in _parts(message)]
         if self._files is None or not any(next(_files_in(part), None) for part in parts):

@@ -15,14 +15,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-from base64 import b64encode
+import weakref
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from threading import RLock
 from typing import Final
 from urllib.parse import quote, unquote
 
 from gateway.config.snapshot import MediaPolicy
-from gateway.core.errors import MediaNotAllowed
+from gateway.core.errors import MediaNotAllowed, Overloaded
+from gateway.wire.inlined_file import InlinedFile
 
 TYPES: Final = {
     ".png": "image/png",
@@ -52,10 +54,40 @@ def path_of(address: str) -> str | None:
     return None if found is None else unquote(found[1], errors="surrogateescape")
 
 
+class InlineBudget:
+    """The bytes of the files that all calls of this process hold inline.
+
+    A file counts until its text is freed, which is when its call has ended in any way.
+    """
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._lock = RLock()
+        """Held while a thread changes ``used``. Texts are freed anywhere, also in the thread that holds it."""
+
+    def take(self, size: int, limit: int, where: str) -> None:
+        """Count the bytes of a file. Raises ``Overloaded`` if ``limit`` bytes are too few for all."""
+        with self._lock:
+            if self.used + size > limit:
+                raise Overloaded(
+                    f"{where}: the media files of running calls are too large together "
+                    f"(server.max_inlined_media={limit}); retry later"
+                )
+            self.used += size
+
+    def free(self, size: int) -> None:
+        """Stop counting the bytes of a file."""
+        with self._lock:
+            self.used -= size
+
+
 class MediaFiles:
     """The media files in the folders of a policy."""
 
-    def __init__(self, policy: MediaPolicy) -> None:
+    def __init__(self, policy: MediaPolicy, budget: InlineBudget, limit: int) -> None:
+        """``limit``: the maximum number of bytes of all files in ``budget``."""
+        self._budget = budget
+        self._limit = limit
         self._folders = policy.folders
         self._inline = policy.file == "inline"
         self.max_size = policy.max_size
@@ -64,16 +96,26 @@ class MediaFiles:
         """Return the address that is sent in place of a path, and the size of the file in bytes.
 
         The address is a ``data:`` URI with the file's content, or the ``file:`` URI of the resolved path.
-        ``left``: the largest size that is accepted. Raises ``MediaNotAllowed`` if the file is not accepted.
+        ``left``: the largest size that is accepted. Raises ``MediaNotAllowed`` if the file is not accepted, and
+        ``Overloaded`` if the files of all calls are too large together.
         """
         media_type = TYPES.get(os.path.splitext(path)[1].lower(), "")
+        if media_type not in types:  # checked before the file is looked for: the error must not tell whether it exists
+            endings = ", ".join([ending for ending, known in TYPES.items() if known in types])
+            raise MediaNotAllowed(f"{where} must name a file that ends in one of: {endings}", param=where)
         try:
             descriptor, real = self._open(path)
         except (OSError, ValueError):  # one error for every path, so that it does not tell which files exist
             message = f"{where} names no file in the folders that the model's policy allows (media.folders)"
             raise MediaNotAllowed(message, param=where) from None
         try:
-            return self._read(descriptor, real, media_type, types, left, where)
+            size = os.fstat(descriptor).st_size
+            if size > left:
+                limit = f"the files of a request may have {self.max_size} bytes together (the policy's media.max_size)"
+                raise MediaNotAllowed(f"{where} is too large: {limit}", param=where)
+            if not self._inline:
+                return f"file://{quote(os.fsencode(real))}", size
+            return self._content(descriptor, media_type, os.path.basename(path), size, where), size
         except OSError as error:
             raise MediaNotAllowed(f"{where}: the file cannot be read ({error.strerror})", param=where) from None
         finally:
@@ -86,28 +128,26 @@ class MediaFiles:
             real = os.path.realpath(os.path.join(start, path))
             for folder in folders:
                 if Path(real).is_relative_to(folder) and os.path.exists(real):
-                    return open_beneath(folder, Path(real).relative_to(folder).parts), real
+                    descriptor = open_beneath(folder, Path(real).relative_to(folder).parts)
+                    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                        return descriptor, real
+                    os.close(descriptor)
         raise FileNotFoundError(path)
 
-    def _read(
-        self, descriptor: int, real: str, media_type: str, types: Collection[str], left: int, where: str
-    ) -> tuple[str, int]:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            raise MediaNotAllowed(f"{where} names something other than a regular file", param=where)
-        if media_type not in types:
-            endings = ", ".join([ending for ending, known in TYPES.items() if known in types])
-            raise MediaNotAllowed(f"{where} must name a file that ends in one of: {endings}", param=where)
-        if self._inline and state.st_size <= left:
+    def _content(self, descriptor: int, media_type: str, name: str, size: int, where: str) -> InlinedFile:
+        """Return the content of a file, which counts in the budget until it is freed."""
+        self._budget.take(size, self._limit, where)
+        try:
             with open(descriptor, "rb", closefd=False) as file:
-                data = file.read(left + 1)
-            size, address = len(data), f"data:{media_type};base64,{b64encode(data).decode('ascii')}"
-        else:
-            size, address = state.st_size, f"file://{quote(os.fsencode(real))}"
-        if size > left:
-            limit = f"the files of a request may have {self.max_size} bytes together (the policy's media.max_size)"
-            raise MediaNotAllowed(f"{where} is too large: {limit}", param=where)
-        return address, size
+                content = file.read(size + 1)
+            if len(content) != size:
+                raise MediaNotAllowed(f"{where}: the file has changed while it was read", param=where)
+            made = InlinedFile.of(media_type, name, content)
+        except BaseException:
+            self._budget.free(size)
+            raise
+        weakref.finalize(made, self._budget.free, size)
+        return made
 
 
 def open_beneath(folder: str, names: Sequence[str]) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
 from gateway.core.events import Delta, Event, delta_size
 from gateway.core.exchange import Events, Exchange, RecordedExchange
 from gateway.policy.deliver.layer import Layer, LayerStream
+from gateway.wire.inlined_file import without_files
 
 MAX_RECORDED = 4 * 1024 * 1024
 """The maximum size of a recorded answer, in characters as counted by ``delta_size``. Later events are not recorded."""
@@ -34,6 +36,8 @@ class _RecordedStream(LayerStream):
     ) -> None:
         super().__init__(inner)
         self._exchange = exchange
+        if exchange.messages:  # the contents of files are not recorded, and not kept until the end of the call
+            self._exchange = replace(exchange, messages=without_files(exchange.messages))
         self._recorded = recorded
         self._room = MAX_RECORDED
         self._moments: list[tuple[float, Event]] = []
