@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.errors import InvalidValue
+from gateway.core.errors import InvalidValue, UpstreamInvalidResponse
 from gateway.wire.logprobs import from_chat, from_completions
 
 ANSWER_CUT = "answer_cut: choices["
@@ -142,8 +142,10 @@ def read_output(path: Path) -> Iterator[RunRow]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield row_of(orjson.loads(line))
-            except (ValueError, TypeError, KeyError, AttributeError):
+                row = row_of(orjson.loads(line))
+                _require_types(row)
+                yield row
+            except (ValueError, TypeError, KeyError, AttributeError, UpstreamInvalidResponse):
                 raise InvalidValue(f"{path}:{number}: this line is not from `gateway run`") from None
 
 
@@ -165,12 +167,15 @@ def with_manifest(rows: Iterable[RunRow], path: Path) -> Iterator[RunRow]:
 
 
 def row_of(value: Mapping[str, Any]) -> RunRow:
-    """Return the row of an output line. Raises ``KeyError``, ``TypeError`` or ``AttributeError`` for another object."""
+    """Return the row of an output line.
+
+    Raises ``KeyError``, ``TypeError``, ``AttributeError`` or ``UpstreamInvalidResponse`` for another object.
+    """
     provenance, response = value["gateway"], value["response"]
     body = response["body"] if response is not None and isinstance(response["body"], dict) else {}
     error, seconds = "", provenance.get("seconds")
     if response is None or response["status_code"] != 200:
-        error = (value["error"] or body.get("error") or {}).get("code") or "no_code"
+        error = str((value["error"] or body.get("error") or {}).get("code") or "no_code")  # some servers send numbers
     return RunRow(
         custom_id=value["custom_id"],
         model=provenance.get("model", "unknown"),
@@ -182,6 +187,19 @@ def row_of(value: Mapping[str, Any]) -> RunRow:
         columns=value.get("row", EMPTY_MAPPING),
         facts=_facts(provenance, body),
     )
+
+
+def _require_types(row: RunRow) -> None:
+    """Raise ``TypeError`` if a value of an output line has another type than that of its field."""
+    facts = row.facts
+    texts = [row.custom_id, row.model, row.dataset_prompt, row.error, row.request_id, facts.dataset_prompt]
+    texts += [one for one in (facts.template, facts.prompt_sha256, facts.target) if one is not None]
+    texts += facts.ends or ()
+    for answer in row.answers:
+        texts += [answer.text, answer.reasoning, answer.refusal, answer.finish_reason, answer.cut]
+        texts += [text for call in answer.tool_calls for text in (call.name, call.arguments)]
+    if not all(isinstance(text, str) for text in texts) or not isinstance(row.columns, Mapping):
+        raise TypeError("a value has another type than that of its field")
 
 
 def _facts(provenance: Mapping[str, Any], body: Mapping[str, Any]) -> RowFacts:
@@ -260,9 +278,9 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
 
 
 def tool_calls_of(message: Mapping[str, Any]) -> tuple[RunToolCall, ...]:
-    """Return the tool calls in a message or in the fields of a choice."""
+    """Return the tool calls in a message or in the fields of a choice. Some servers send arguments that are no text."""
     calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
-    return tuple([RunToolCall(call.get("name") or "", call.get("arguments") or "") for call in calls])
+    return tuple([RunToolCall(str(call.get("name") or ""), str(call.get("arguments") or "")) for call in calls])
 
 
 def _text(content: str | Sequence[Mapping[str, Any]] | None) -> str:
