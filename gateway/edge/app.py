@@ -44,6 +44,16 @@ RUN_PATH = "/run/"
 """The beginning of the paths that name a run. No model has such a name."""
 OTHER_APIS = {"/v1/messages": "Anthropic", "/api/chat": "Ollama", "/api/generate": "Ollama"}
 """Path of another API → the name of the API."""
+NOT_SERVED = {
+    "/v1/responses/": "the gateway stores no responses; keep the answer of POST /v1/responses",
+    **dict.fromkeys(("/v1/files", "/v1/batches"), "the gateway stores no files; gateway run sends a file of requests"),
+    **dict.fromkeys(
+        ("/v1/images/", "/v1/audio/", "/v1/moderations", "/v1/fine_tuning/", "/v1/assistants", "/v1/threads",
+         "/v1/vector_stores", "/v1/realtime"),
+        "this gateway does not have this part of OpenAI's API; GET / lists all paths",
+    ),
+}  # fmt: skip
+"""Beginning of a path of OpenAI's API that the gateway does not have → what to do."""
 
 Handler = Callable[[HttpRequest], Awaitable[None]]
 Routes = Mapping[str, tuple[str, Handler]]
@@ -148,14 +158,15 @@ class App:
     def _hint(self, request: HttpRequest) -> str:
         """Return the part of the error message that names the path which was probably meant."""
         path = request.path
-        if (api := OTHER_APIS.get(path)) is not None and "/v1/models" in self.routes:
+        is_main = "/v1/models" in self.routes
+        if is_main and (api := OTHER_APIS.get(path)) is not None:
             return f": it belongs to {api}'s API, and this gateway has OpenAI's; use /v1/chat/completions"
+        if is_main and (advice := next((NOT_SERVED[start] for start in NOT_SERVED if path.startswith(start)), "")):
+            return f": {advice}"
         if any(path.endswith(known.removeprefix("/v1")) for known in self.routes if known.startswith("/v1/")):
             return f"; {base_url_hint(self._state.stack, request)}"
         meant = closest(path, self.routes, 0.8)
-        return (
-            f' (did you mean "{meant}"?)' if meant else "; GET / lists all paths" if "/v1/models" in self.routes else ""
-        )
+        return f' (did you mean "{meant}"?)' if meant else "; GET / lists all paths" if is_main else ""
 
 
 def _take_run(request: HttpRequest) -> None:

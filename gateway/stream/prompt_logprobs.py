@@ -71,7 +71,10 @@ def prompt_entries(completion: Completion, choice: Choice, expected: int | None)
     fields = completion.begun.fields if completion.begun is not None else EMPTY_MAPPING
     entries = choice.extras.get(PROMPT_LOGPROBS, fields.get(PROMPT_LOGPROBS))
     if not entries:
-        message = f"the model's server ignored {PROMPT_LOGPROBS}, and scores would be wrong; {CHECK_ENGINE}"
+        message = (
+            f"the model's server ignored {PROMPT_LOGPROBS}, and scores would be wrong; {CHECK_ENGINE}; "
+            "more servers have it behind speaks: completions than behind speaks: chat"
+        )
         raise UpstreamIgnoredParameter(message, param=PROMPT_LOGPROBS)
     if not isinstance(entries, list) or not all(map(_is_entry, entries[entries[0] is None :])):
         raise UpstreamInvalidResponse(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Segment
+from gateway.core.words import suggest
 from gateway.template.spec import ForceForm, ToolsSpec
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -55,7 +56,7 @@ def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
         name = _checked_name(tool, f"tools[{number}]")
         if name in names:
             param = f"tools[{number}].function.name"
-            raise InvalidValue(f"{param} is used by two tools", param=param)
+            raise InvalidValue(f"{param} is used by two tools; give each tool its own name", param=param)
         names.add(name)
     return dialogue.options.tools
 
@@ -71,6 +72,9 @@ def _checked_name(raw: Mapping[str, Any], place: str) -> str:
         param = f"{place}.type"
         raise UnsupportedParameter(f"{param}: this model accepts only tools of type function", param=param)
     name, param = _name_in(raw), f"{place}.function.name"
+    if name is None:
+        message = f'{param} is missing; write {{"type": "function", "function": {{"name": "add", …}}}}'
+        raise InvalidValue(message, param=param)
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InvalidValue(f"{param} must be 1 to 64 letters, digits, underscores, dots or dashes", param=param)
     return name
@@ -87,7 +91,10 @@ def choice_of(dialogue: Dialogue) -> ToolChoice:
     choice = AUTO if raw is None else _choice(raw)
     if not dialogue.options.tools:
         if choice.mode not in ("auto", "none"):
-            raise InvalidValue("tool_choice forces a call, but the request has no tools", param="tool_choice")
+            raise InvalidValue(
+                "tool_choice forces a call, but the request has no tools; add tools, or leave tool_choice out",
+                param="tool_choice",
+            )
         return NONE
     if dialogue.options.whole and choice.mode in ("required", "named"):
         raise InvalidValue(
@@ -95,7 +102,8 @@ def choice_of(dialogue: Dialogue) -> ToolChoice:
             param="tool_choice",
         )
     if choice.mode == "named" and choice.name not in map(name_of, tools_of(dialogue)):
-        raise InvalidValue("tool_choice names a function that is not in tools", param="tool_choice")
+        known = suggest(choice.name, map(name_of, dialogue.options.tools))
+        raise InvalidValue(f"tool_choice names a function that is not in tools{known}", param="tool_choice")
     return choice
 
 

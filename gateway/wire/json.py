@@ -158,8 +158,14 @@ def _explain(error: orjson.JSONDecodeError, body: bytes) -> Exception:
     if body[:3] == b"\xef\xbb\xbf":
         return InvalidJson("the request body starts with a byte order mark; send UTF-8 without this mark")
     place = f"line {error.lineno}, column {error.colno}: {error.msg}"
-    hint = "; write names and texts in double quotes" if error.doc[error.pos : error.pos + 1] == "'" else ""
-    return InvalidJson(f"the request body is not valid JSON ({place}){hint}")
+    return InvalidJson(f"the request body is not valid JSON ({place}){_hint(error.doc[error.pos : error.pos + 5])}")
+
+
+def _hint(wrong: str) -> str:
+    """Return how JSON differs from what Python prints. ``wrong``: the first characters that are not valid."""
+    if wrong.startswith("'"):
+        return "; write names and texts in double quotes"
+    return "; write true, false and null in small letters" if wrong.startswith(("True", "False", "None")) else ""
 
 
 def _too_deep() -> JsonTooDeep:

@@ -5,6 +5,7 @@ Each field has a validator for its value. Only if a value is not valid, a pydant
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
@@ -124,9 +125,25 @@ EXPECTED: Mapping[str, str] = {
 HINTS: Mapping[str, str] = {
     "model": "; GET /v1/models lists the models",
     "messages": '; write a list such as [{"role": "user", "content": "hello"}]',
+    "messages[]": '; write an object such as {"role": "user", "content": "hello"}',
+    "messages[].role": "; write user, assistant or system",
+    "messages[].content": '; write a text, or a list of parts such as [{"type": "text", "text": "hello"}]',
+    "messages[].content[].type": '; write a part such as {"type": "text", "text": "hello"}',
     "candidates": '; write an object of labels and texts, such as {"A": "first answer", "B": "second answer"}',
+    "prompt": "; write a text, or a list of texts",
+    "input": "; write a text, or a list of texts",
+    "tools": '; write a list such as [{"type": "function", "function": {"name": "add", "parameters": {…}}}]',
+    "response_format": '; write an object such as {"type": "json_object"}',
+    "logit_bias": '; write an object of token ids and numbers, such as {"50256": -100}',
+    "gateway": '; write an object such as {"explain": true}',
+    "gateway.turns.questions": '; write a list such as ["1+1=?", "2+2=?"]',
 }
-"""Field → what to write if the field is missing or has a wrong type."""
+"""Field, with ``[]`` for each place in a list → what to write if the field is missing, empty or has a wrong type."""
+
+
+def hint(param: str) -> str:
+    """Return what to write for a field, or an empty text if its name is enough."""
+    return HINTS.get(re.sub(r"\[\d+\]", "[]", param), "")
 
 
 def first_problem(error: ValidationError, model: type[BaseModel], where: str = "") -> RequestError:
@@ -144,16 +161,16 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
     path = "".join(f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in keys)
     param = f"{where}{path}".lstrip(".")
     if first["type"] == "missing":
-        return InvalidValue(f"{param} is missing{HINTS.get(param, '')}", param=param)
+        return InvalidValue(f"{param} is missing{hint(param)}", param=param)
     if is_unknown:
         known = part(_json_schema(model), keys[:-1]).get("properties", ())
         message = f"{param} is not a known key{suggest(keys[-1], known)}"
     elif first["type"] in EXPECTED:
         rivals = [one["type"] for one in errors if one["loc"] == first["loc"] or _is_member(one, first)]
         forms = dict.fromkeys([EXPECTED[kind] for kind in rivals if kind in EXPECTED])
-        message = f"{param} must be {' or '.join(forms)}, not {JSON_TYPES[type(first['input'])]}{HINTS.get(param, '')}"
+        message = f"{param} must be {' or '.join(forms)}, not {JSON_TYPES[type(first['input'])]}{hint(param)}"
     elif first["type"] in ("too_short", "string_too_short"):
-        message = f"{param} is empty"
+        message = f"{param} is empty{hint(param)}"
     else:
         message = first["msg"].removeprefix("Value error, ")
         should = "Input should "

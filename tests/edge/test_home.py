@@ -217,7 +217,10 @@ PATHS = {
     "/v1/chat/completions/chat/completions": f"unknown path; {BASE_URL}",
     "/v1/chat/completion": 'unknown path (did you mean "/v1/chat/completions"?)',
     "/v1/chat/completions/": 'unknown path (did you mean "/v1/chat/completions"?)',
-    "/v1/assistants": "unknown path; GET / lists all paths",
+    "/v1/assistants": "unknown path: this gateway does not have this part of OpenAI's API; GET / lists all paths",
+    "/v1/files": "unknown path: the gateway stores no files; gateway run sends a file of requests",
+    "/v1/responses/resp_1": "unknown path: the gateway stores no responses; keep the answer of POST /v1/responses",
+    "/v1/engines": "unknown path; GET / lists all paths",
     "/v1/messages": f"unknown path{OTHER_API.format('Anthropic')}",
     "/api/generate": f"unknown path{OTHER_API.format('Ollama')}",
 }

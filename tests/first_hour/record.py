@@ -49,8 +49,9 @@ def main() -> None:
 
 def _entry(mistake: Mistake, shown: str) -> dict[str, Any]:
     """The fields that are not empty, with the input first and the rating last."""
-    order = [field.name for field in fields(Mistake) if field.name not in ("area", "shows", "rating")]
-    given = {name: getattr(mistake, name) for name in order if getattr(mistake, name)}
+    order = [field for field in fields(Mistake) if field.name not in ("area", "shows", "rating")]
+    values = {field.name: (getattr(mistake, field.name), field.default) for field in order}
+    given = {name: value for name, (value, default) in values.items() if value and value != default}
     return {**given, "shows": shown, "rating": mistake.rating}
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from tests.upstream.server import FaultyUpstream, refused_url
 
 MISTAKES = Path(__file__).with_name("mistakes.yaml")
 RIGHT_KEY = "gk_the-right-key"
+GUEST_DIGEST = hashlib.sha256(b"gk_a-guest").hexdigest()
 OLD_DIGEST = hashlib.sha256(b"gk_an-old-key").hexdigest()
 
 PROJECT = {
@@ -96,6 +97,10 @@ models:
   cut-off: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{cut}"}}]}}
   https-on-http: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "{secure}"}}]}}
   no-such-host: {{template: my-family, policy: once, targets: [{{speaks: completions, url: "http://gpu-node.invalid:8101/v1"}}]}}
+  tools: {{template: chatml-tools, policy: mine, targets: [{{speaks: completions, url: "{ok}", engine: vllm}}]}}
+  production: {{template: my-family, policy: production, targets: [{{speaks: completions, url: "{ok}", engine: vllm}}]}}
+  chat-ignores: {{template: chat, policy: once, targets: [{{speaks: chat, url: "{ok}", engine: vllm}}]}}
+  one-a-minute: {{template: my-family, policy: one-a-minute, targets: [{{speaks: completions, url: "{ok}"}}]}}
 """
 """The served project, with a model for each way in which a target fails."""
 
@@ -115,8 +120,10 @@ class Mistake:
     files: Mapping[str, str | None] = field(default_factory=dict)
     """Files that are added or replaced; None: removed."""
     env: Mapping[str, str] = field(default_factory=dict)
+    before: Sequence[str] = ()
+    """Commands that succeed, and are not shown."""
     run: str = ""
-    """The command; without it the entry has a request."""
+    """The command; without it the entry has a request. ``SERVED`` is the address of the running gateway."""
     input: str = ""
     """The standard input of the command."""
     request: str = ""
@@ -124,6 +131,8 @@ class Mistake:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     """A JSON value, or the text that is sent."""
+    times: int = 1
+    """How often the request is sent. The last answer is shown."""
 
 
 def read_mistakes() -> list[Mistake]:
@@ -141,10 +150,12 @@ def serving(folder: Path) -> Iterator[Gateway]:
     )
     once, patient = "retry: {attempts: 1}", "timeout: {connect: 30s, first_token: 60s, idle: 60s, total: 90s}"
     (folder / "policies/once.yaml").write_text(f"delivery: {{{once}, {patient}}}\n", encoding="utf-8")
+    (folder / "policies/one-a-minute.yaml").write_text("limits: {requests_per_minute: 1}\n", encoding="utf-8")
     short = "timeout: {connect: 1s, first_token: 1s, idle: 1s, total: 1s}"
     (folder / "policies/impatient.yaml").write_text(f"delivery: {{{once}, {short}}}\n", encoding="utf-8")
     digest = hashlib.sha256(RIGHT_KEY.encode()).hexdigest()
     keys = f'me: {{sha256: "{digest}"}}\nold: {{sha256: "{OLD_DIGEST}", expires: 2020-01-01}}\n'
+    keys += f'guest: {{sha256: "{GUEST_DIGEST}", models: [demo]}}\n'
     (folder / "keys.yaml").write_text(keys, encoding="utf-8")
     with FaultyUpstream() as up, run_uvicorn(_no_app) as plain:
         config = SERVED.format(
@@ -178,23 +189,35 @@ async def _no_app(scope: Scope, receive: Receive, send: Send) -> None:
 
 def what_is_shown(mistake: Mistake, folder: Path, served: Gateway) -> str:
     """Make the mistake in an empty folder, or over HTTP, and return the masked output."""
-    shown = _answer(mistake, served) if mistake.request else _output(mistake, folder)
+    shown = _answer(mistake, served) if mistake.request else _output(mistake, folder, served)
     return masked(shown, folder)
 
 
-def _output(mistake: Mistake, folder: Path) -> str:
+def _output(mistake: Mistake, folder: Path, served: Gateway) -> str:
     """The output of the command: standard error, the exit code, and standard output if there is any."""
     changed = PROJECT["gateway.yaml"]
     for before, after in mistake.change.items():
         assert before in changed, before
         changed = changed.replace(before, after)
     _write(folder, {**PROJECT, "gateway.yaml": changed, **mistake.files})
-    words = shlex.split(mistake.run.replace("MODEL", str(ROOT / "demo/model")))
-    assert words[0] == "gateway"
-    done = command(folder, *words[1:], stdin=mistake.input.encode(), terminal=False, COLUMNS="120", **mistake.env)
+    for line in mistake.before:
+        earlier = command(folder, *_arguments(line, served), terminal=False)
+        assert earlier.returncode == 0, earlier.stderr.decode()
+    stdin, given = mistake.input.encode(), {"COLUMNS": "120", **mistake.env}
+    done = command(folder, *_arguments(mistake.run, served), stdin=stdin, terminal=False, **given)
     return "".join([
         done.stdout.decode(), done.stderr.decode(errors="backslashreplace"), f"(exit code {done.returncode})"
     ])  # fmt: skip
+
+
+def _arguments(line: str, served: Gateway) -> list[str]:
+    words = shlex.split(
+        line.replace("MODEL", str(ROOT / "demo/model"))
+        .replace("SERVED_PORT", str(served.port))
+        .replace("SERVED", served.root)
+    )
+    assert words[0] == "gateway"
+    return words[1:]
 
 
 def _answer(mistake: Mistake, served: Gateway) -> str:
@@ -204,7 +227,8 @@ def _answer(mistake: Mistake, served: Gateway) -> str:
     headers = {"content-type": "application/json", "authorization": f"Bearer {RIGHT_KEY}", **mistake.headers}
     headers = {name: value for name, value in headers.items() if value}
     sent = None if mistake.body is None else content.encode()
-    reply = served.http.request(method or "POST", path, content=sent, headers=headers)
+    for _ in range(mistake.times):
+        reply = served.http.request(method or "POST", path, content=sent, headers=headers)
     notice = reply.headers.get("x-gateway-notice")
     if reply.status_code == 200:
         return f"200\nx-gateway-notice: {notice}"

@@ -178,6 +178,23 @@ def test_a_media_type_takes_only_its_own_kinds_of_data(kind: str, url: Any) -> N
     assert "data: URI of one of these types" in raised.value.message
 
 
+@pytest.mark.parametrize("data", [
+    "data:image/png;base64,@@",
+    "data:image/png;base64,",
+    "data:image/png;base64",
+    "data:image/png;BASE64,iVBO%2BRw0",
+])  # fmt: skip
+def test_data_that_is_not_base64_is_refused_before_the_target_gets_it(data: str) -> None:
+    with pytest.raises(MediaNotAllowed, match="is not valid base64; write data:image/png;base64,"):
+        check(image(data))
+
+
+def test_frames_of_a_video_are_base64_texts_with_commas() -> None:
+    check(said({"type": "video_url", "video_url": {"url": "data:video/jpeg;base64,AAAA,BBBB"}}))
+    with pytest.raises(MediaNotAllowed, match="is not valid base64"):
+        check(said({"type": "video_url", "video_url": {"url": "data:video/jpeg;base64,AAAA,<>"}}))
+
+
 AUDIO = said({"type": "input_audio", "input_audio": {"data": "AAAA"}})
 ADDRESS = image("https://example.com/a.png")
 

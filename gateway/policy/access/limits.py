@@ -10,6 +10,7 @@ from dataclasses import replace
 from gateway.config.snapshot import KeyLimits, KeySpec, LimitsPolicy, ModelSpec
 from gateway.core.caller import Caller
 from gateway.core.errors import RateLimitExceeded
+from gateway.core.words import counted
 from gateway.policy.access.call_queue import SHUTTING_DOWN, CallQueue, refusal
 from gateway.policy.access.rates import Charge, RateBalance, RateStore
 from gateway.telemetry.metrics import NumberSeries
@@ -169,8 +170,9 @@ def _refuse(charges: list[Charge], balances: list[RateBalance], headers: Mapping
     owner, _, rest = charge.bucket.partition("/")
     name, _, what = rest.rpartition("/")  # a model's name may have slashes
     where = "the key file" if owner == "key" else "the model's policy"
+    rate = counted(charge.per_minute, what.removesuffix("s"))
     error = RateLimitExceeded(
-        f"{owner} {name} may use {charge.per_minute} {what} per minute (limits.{what}_per_minute in {where}); "
+        f"{owner} {name} may use {rate} per minute (limits.{what}_per_minute in {where}); "
         f"retry in {math.ceil(balance.wait)} s",
         retry_after=math.ceil(balance.wait),
     )

@@ -21,6 +21,7 @@ from typing import Any, Final
 from gateway.config.snapshot import MediaPolicy
 from gateway.core.dialogue import Message
 from gateway.core.errors import MediaNotAllowed
+from gateway.core.words import quoted, suggest
 from gateway.policy.admit.media_files import InlineBudget, MediaFiles, path_of
 
 HTTPS = re.compile(
@@ -41,6 +42,9 @@ LOCAL_NAMES = frozenset({
     "localdomain", "localhost", "private", "svc", "test",
 })  # fmt: skip
 """Last labels of host names that are not public: a machine or a local network resolves them (RFC 6761, 6762, 8375)."""
+
+KNOWN_PARTS = "Send text in a part of type text, and media in a part such as image_url."
+UNKNOWN_FIELD = f"is or contains an unknown field; leave the field out. {KNOWN_PARTS}"
 
 NUMBERS = frozenset({int, float, bool, type(None)})
 
@@ -128,33 +132,35 @@ class MediaRule:
         return await asyncio.to_thread(_with_files, self._files, messages)
 
     def _part(self, part: Mapping[str, Any], where: str) -> None:
-        slots = PARTS.get(part["type"], {})
+        kind = part["type"]
+        slots, problem = PARTS.get(kind, {}), UNKNOWN_FIELD
+        if kind not in PARTS:
+            problem = f"has the type {quoted(kind)}, which is not known{suggest(kind, PARTS)}. {KNOWN_PARTS}"
         for field, slot in slots.items():
             if field in part or isinstance(slot, tuple):  # a media part without media is refused
                 self._check(part.get(field), slot, f"{where}.{field}")
         for field, value in part.items():
             if field not in slots:
-                self._check(value, None, where)
+                self._check(value, None, where, problem)
 
-    def _check(self, value: object, slot: Slot | None, where: str) -> None:
-        """Check one value against its slot. The depth of the request body limits the recursion."""
+    def _check(self, value: object, slot: Slot | None, where: str, problem: str = UNKNOWN_FIELD) -> None:
+        """Check one value against its slot. The depth of the request body limits the recursion.
+
+        ``problem``: what is wrong with a value that is neither text, media nor a plain word.
+        """
         if slot == TEXT:
             return
         if isinstance(slot, tuple) or slot == BASE64:
             self._medium(value, slot, where)
         elif isinstance(value, Mapping):
             for key, item in value.items():
-                self._check(item, slot.get(key) if isinstance(slot, Mapping) else None, where)
+                self._check(item, slot.get(key) if isinstance(slot, Mapping) else None, where, problem)
         elif isinstance(value, list):
             if not NUMBERS.issuperset(map(type, value)):
                 for item in value:
-                    self._check(item, slot, where)
+                    self._check(item, slot, where, problem)
         elif isinstance(value, str) and PLAIN_WORD.fullmatch(value) is None:
-            raise MediaNotAllowed(
-                f"{where} is or contains an unknown field; leave the field out. "
-                "Send text in a part of type text, and media in a part such as image_url.",
-                param=where,
-            )
+            raise MediaNotAllowed(f"{where} {problem}", param=where)
 
     def _medium(self, value: object, slot: Slot, where: str) -> None:
         if isinstance(value, Mapping):
@@ -170,23 +176,44 @@ class MediaRule:
         if self._https and slot not in (BASE64, FILE):
             forms.append("an https address")
         if self._data:
-            kinds = f" of one of these types: {', '.join(slot)}" if slot not in (BASE64, FILE) else ""
-            forms.append(BASE64 if slot == BASE64 else f"a data: URI{kinds}")
+            kinds = ""
+            if isinstance(slot, tuple) and slot:
+                kinds = f" of one of these types: {', '.join(slot)} (data:{slot[0]};base64,…)"
+            forms.append("the file in base64" if slot == BASE64 else f"a data: URI{kinds}")
         if not forms:
             raise MediaNotAllowed(f"the model's policy (key media) does not allow {where}; leave it out", param=where)
         raise MediaNotAllowed(f"{where} must be {' or '.join(forms)}", param=where)
 
     def _takes(self, value: str, slot: Slot, where: str) -> bool:
         if slot == BASE64:
-            return self._data and value.isascii() and not value.encode().translate(None, BASE64_SIGNS)
+            return self._data and _is_base64(value)
         data = DATA.match(value[:MAX_HEAD].lower())
         if data is not None:
-            return self._data and (slot == FILE or data[1] in slot)
+            if not (self._data and (slot == FILE or data[1] in slot)):
+                return False
+            _check_data(value, data[1], where)
+            return True
         if self._https and slot != FILE and value[:8].lower() == "https://":
             refuse_unsafe_address(value, where)
             return True
         # a file's path is checked when the file is opened
         return self._files is not None and slot != FILE and len(value) <= MAX_ADDRESS and path_of(value) is not None
+
+
+def _check_data(uri: str, media_type: str, where: str) -> None:
+    """Raise ``MediaNotAllowed`` if a ``data:`` URI has no data, or has data that is not base64 although it says so."""
+    head, _, data = uri.partition(",")
+    if media_type == "video/jpeg":
+        data = data.replace(",", "")
+    if not data or (head[-7:].lower() == ";base64" and not _is_base64(data)):
+        raise MediaNotAllowed(
+            f"{where} is not valid base64; write data:{media_type};base64, and then the bytes of the file in base64",
+            param=where,
+        )
+
+
+def _is_base64(text: str) -> bool:
+    return text.isascii() and not text.encode().translate(None, BASE64_SIGNS)
 
 
 def _parts(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -23,8 +23,8 @@ from gateway.core.errors import ForbiddenParameter, InvalidValue, UnsupportedPar
 from gateway.core.exchange import EndpointName
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice
-from gateway.core.words import plain
-from gateway.wire.request_fields import OPENAI_DEFAULTS
+from gateway.core.words import closest, plain
+from gateway.wire.request_fields import OPENAI_DEFAULTS, ChatRequest
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 """The two names of the token limit. The newer name is first."""
@@ -135,7 +135,7 @@ class ParameterPolicy:
         if names and self._unknown == "reject":
             name = plain(min(names))
             raise UnsupportedParameter(
-                f"unknown field {name}: this model's policy refuses fields that are not in OpenAI's API; leave it out",
+                f"unknown field {name}: this model's policy refuses fields that are not in OpenAI's API{_way(name)}",
                 param=name,
             )
 
@@ -285,6 +285,12 @@ def _to_completions(params: dict[str, Any], notices: list[Notice]) -> int | None
     # Some engines read 0 as "no log probabilities". So 1 is sent, and the alternative removed from the answer.
     params["logprobs"] = max(top or 0, 1)
     return top or 0
+
+
+def _way(name: str) -> str:
+    """Return what to do about an unknown field: the name that was probably meant, or that it can be left out."""
+    near = closest(name, ChatRequest.model_fields.keys())
+    return f' (did you mean "{near}"?)' if near is not None else "; leave it out"
 
 
 def _rows(rule: str, endpoint: EndpointName, values: Mapping[str, Any]) -> tuple[Row, ...]:

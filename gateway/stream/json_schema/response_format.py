@@ -14,7 +14,7 @@ from typing import Any
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import AnswerFormat
 from gateway.core.json_values import JSON_TYPES
-from gateway.core.words import plain, suggest
+from gateway.core.words import closest, plain
 from gateway.stream.json_schema.limits import check_limits
 from gateway.stream.json_schema.strict import check_strict
 
@@ -24,6 +24,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "json_object": ("type",),
     "json_schema": ("type", "json_schema"),
 }
+FORM = '{"type": "json_schema", "json_schema": {"name": "answer", "schema": {…}}}'
+"""The form of a ``response_format`` with a schema, for messages."""
 SCHEMA_KEYS = ("name", "description", "schema", "strict")
 FORMAT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """OpenAI's rule for the name of a schema."""
@@ -59,7 +61,7 @@ def read_answer_format(value: object, param: str = "response_format") -> AnswerF
     if kind == "json_object":
         return AnswerFormat(param=param)
     if "json_schema" not in form:
-        raise InvalidValue(f"{param}.json_schema is missing", param=f"{param}.json_schema")
+        raise InvalidValue(f"{param}.json_schema is missing; write {FORM}", param=f"{param}.json_schema")
     where = SCHEMA_PLACES[param].removesuffix(".schema")
     return replace(_read_schema(_given(form["json_schema"], where), where), param=param)
 
@@ -69,7 +71,7 @@ def _read_schema(form: Mapping[str, Any], where: str) -> AnswerFormat:
     _refuse_unknown(form, SCHEMA_KEYS, where)
     for key in ("name", "schema"):
         if key not in form:
-            raise InvalidValue(f"{where}.{key} is missing", param=f"{where}.{key}")
+            raise InvalidValue(f"{where}.{key} is missing; write {FORM}", param=f"{where}.{key}")
     name, strict = form["name"], form.get("strict", False)
     for key in ("name", "description"):
         if not isinstance(form.get(key, ""), str):
@@ -106,4 +108,6 @@ def _refuse_unknown(form: Mapping[str, Any], known: Collection[str], where: str)
     for key in form:
         if key not in known:
             place = f"{where}.{plain(key)}"
-            raise InvalidValue(f"{place} is not a known key{suggest(key, known)}", param=place)
+            near = closest(key, known, 0.8)
+            hint = f"; write {FORM}" if near is None else f' (did you mean "{near}"?)'
+            raise InvalidValue(f"{place} is not a known key{hint}", param=place)

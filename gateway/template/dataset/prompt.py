@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any
 
 from gateway.core.call import MAX_TURNS
 from gateway.core.errors import InvalidValue, TemplateError
+from gateway.core.words import closest, quoted
 from gateway.template.dataset.answer_columns import possible_answers
 from gateway.template.dataset.few_shot import FewShotPrompt
 from gateway.template.dataset.messages import MessagesTemplate
@@ -154,7 +155,7 @@ class DatasetPrompt:
         if missing:
             raise InvalidValue(
                 f"prompt {self.spec.name} needs the variables {', '.join(self.spec.input_columns)}; "
-                f"the request lacks {', '.join(missing)}",
+                f"the request lacks {', '.join(missing)}{_misnamed(missing[0], variables.keys() - self._columns)}",
                 param=PARAM,
             )
 
@@ -205,6 +206,12 @@ class DatasetPrompt:
         if rows and template is None:
             raise TemplateError("examples need a template: write ice_template, or leave the examples out")
         return [] if template is None else [message for row in rows for message in template.generation(row)]
+
+
+def _misnamed(column: str, others: Collection[str]) -> str:
+    """Return a phrase about the variable that was probably meant to be ``column``."""
+    near = closest(column, others)
+    return "" if near is None else f", and has {quoted(near)}; rename it to {column}"
 
 
 def _template(spec: PromptSpec, entry: TemplateEntry) -> DatasetTemplate:

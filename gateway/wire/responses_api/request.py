@@ -32,7 +32,7 @@ from gateway.wire.responses_api.fields import (
     TextOptions,
 )
 from gateway.wire.responses_api.items import checked, read_input, variable
-from gateway.wire.validation import body_schema, split_fields
+from gateway.wire.validation import body_schema, hint, split_fields
 
 SCHEMA = body_schema(ResponsesRequest, frozenset(), {"model": "m"})
 CHOICES = ("none", "auto", "required")
@@ -89,7 +89,7 @@ def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
     prompt = known.get("prompt")
     if prompt is None and extension.get("prompt") is None:
         if known.get("input") in (None, []):
-            raise InvalidValue("input is missing or empty", param="input")
+            raise InvalidValue(f"input is missing or empty{hint('input')}", param="input")
         return {"messages": read_input(known["input"], known.get("instructions"))}
     for name in ("input", "instructions"):
         if known.get(name):  # the SDK's ``responses.stream`` needs an input, which may be empty
@@ -129,6 +129,12 @@ def _tool(raw: Mapping[str, Any], where: str) -> FunctionTool:
             f"{where} has the type {quoted(kind)}; the gateway runs no tools, so it accepts only functions",
             param=f"{where}.type",
         )
+    if "name" not in raw and isinstance(raw.get("function"), Mapping):
+        raise InvalidValue(
+            f"{where} has the form of /v1/chat/completions; here name and parameters are beside type: "
+            '{"type": "function", "name": "add", "parameters": {…}}',
+            param=f"{where}.name",
+        )
     return checked(FunctionTool, raw, where)
 
 
@@ -156,7 +162,8 @@ def _response_format(form: TextFormat) -> dict[str, Any] | None:
         return {"type": "json_object"}
     for key, value in (("name", form.name), ("schema", form.schema_)):
         if value is None:
-            raise InvalidValue(f"text.format.{key} is missing", param=f"text.format.{key}")
+            whole = '{"type": "json_schema", "name": "answer", "schema": {…}}'
+            raise InvalidValue(f"text.format.{key} is missing; write {whole}", param=f"text.format.{key}")
     return {"type": form.type, form.type: form.model_dump(by_alias=True, exclude={"type"}, exclude_none=True)}
 
 

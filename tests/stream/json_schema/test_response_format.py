@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import AnswerFormat
-from gateway.stream.json_schema.response_format import read_answer_format
+from gateway.stream.json_schema.response_format import FORM, read_answer_format
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 
@@ -42,13 +42,13 @@ REFUSED: dict[str, tuple[object, str]] = {
     "an unknown type": ({"type": "yaml"}, "response_format.type must be one of text, json_object, json_schema"),
     "a type that is a list": ({"type": []}, "response_format.type must be one of text, json_object, json_schema"),
     "a schema for any object": (
-        {"type": "json_object", "schema": {}}, "response_format.schema is not a known key (known: type)",
+        {"type": "json_object", "schema": {}}, f"response_format.schema is not a known key; write {FORM}",
     ),
     "a misspelled key": (
         {"type": "json_schema", "json_shema": {}},
         'response_format.json_shema is not a known key (did you mean "json_schema"?)',
     ),
-    "no schema object": ({"type": "json_schema"}, "response_format.json_schema is missing"),
+    "no schema object": ({"type": "json_schema"}, f"response_format.json_schema is missing; write {FORM}"),
     "a schema object that is a list": (
         {"type": "json_schema", "json_schema": []}, "response_format.json_schema must be an object, not a list",
     ),
@@ -57,9 +57,9 @@ REFUSED: dict[str, tuple[object, str]] = {
     ),
     "an inner key that is not plain": (
         wrapped(**{"\n": 1}),
-        "response_format.json_schema.? is not a known key (known: description, name, schema, strict)",
+        f"response_format.json_schema.? is not a known key; write {FORM}",
     ),
-    "no name": (wrapped(name=None), "response_format.json_schema.name is missing"),
+    "no name": (wrapped(name=None), f"response_format.json_schema.name is missing; write {FORM}"),
     "a name that is a number": (wrapped(name=3), "response_format.json_schema.name must be a string, not a number"),
     "a name with a blank": (
         wrapped(name="my answer"),
@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[object, str]] = {
     "a text for strict": (
         wrapped(strict="yes"), "response_format.json_schema.strict must be true or false, not a string",
     ),
-    "no schema": (wrapped(schema=None), "response_format.json_schema.schema is missing"),
+    "no schema": (wrapped(schema=None), f"response_format.json_schema.schema is missing; write {FORM}"),
     "true as the schema": (
         wrapped(schema=True), "response_format.json_schema.schema must be an object, not a boolean",
     ),

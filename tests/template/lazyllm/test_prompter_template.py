@@ -401,7 +401,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     ),
     "a call without a name": (
         TOOLS, Dialogue((message(A, "", tool_calls=[{"function": {}}]), message(U, "q"))),
-        InvalidValue, "messages[0].tool_calls[0].function.name", "must be 1 to 64 letters",
+        InvalidValue, "messages[0].tool_calls[0].function.name", "is missing; write",
     ),
     "arguments that are no JSON": (
         TOOLS,
@@ -410,7 +410,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]
     ),
     "a tool without a name": (
         TOOLS, dialogue((U, "q"), tools=({"type": "function"},)),
-        InvalidValue, "tools[0].function.name", "letters, digits",
+        InvalidValue, "tools[0].function.name", "is missing; write",
     ),
     "a picture": (
         CHAT, Dialogue((Message(U, "", (Part("image_url"),)),)),
@@ -482,7 +482,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
         {**CHAT, "tools": {"parser": "lazyllm", "calls": {}}}, ("tools", "calls"), "writes tools in its own way",
     ),
     "a tool without a name": ({**TOOLS, "default_tools": [{"type": "function"}]}, ("default_tools",),
-                              "default_tools[0].function.name must be"),
+                              "default_tools[0].function.name is missing"),
     "tools for the class empty": ({**EMPTY, "default_tools": [TOOL]}, ("default_tools",), "has no effect"),
     "an old dialect": ({**CHAT, "dialect": "0.1"}, ("dialect",), "needs exact: true"),
     "an answer after a mark that is missing": (
