@@ -28,6 +28,8 @@ class Tokenizer:
             self._added = self._tokenizer.get_added_tokens_decoder()
         except Exception as error:  # tokenizers raises plain exceptions, for a missing and for an invalid file
             message = f"cannot be read as a tokenizer.json: {error}"
+            if not file.exists():
+                message = "does not exist; give a tokenizer.json, or a folder that contains this file"
             raise ConfigError((Problem(str(file), 0, "tokenizer", message),)) from None
 
     def encode(self, text: str, add_special_tokens: bool) -> Any:

@@ -121,6 +121,9 @@ class Library:
         for path in sorted(base.iterdir()) if base.is_dir() else ():
             if path.suffix == ".yml":
                 self.files.add_problem(path)("this file is not used; rename it so that its name ends in .yaml")
+            elif path.suffix == ".yaml" and not FILE_NAME.fullmatch(path.stem):
+                rule = 'a file name has only lower-case letters, digits, ".", "_" and "-"'
+                self.files.add_problem(path)(f"this file is not used, because {rule}; rename it")
             elif path.suffix == ".yaml":
                 yield path.stem, self.files.add_problem(path)
 

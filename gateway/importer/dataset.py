@@ -22,7 +22,7 @@ from gateway.template.dataset.multimodal import END_TAG, TAG_KINDS, TAGGED_COLUM
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import COLUMN_PATTERN, columns_in, texts, without_markers
 from gateway.template.dataset.template import SECTIONS
-from gateway.template.dataset.validation import DATASET_TEMPLATES, parse_prompt
+from gateway.template.dataset.validation import DATASET_TEMPLATES, TEMPLATE_KEYS, parse_prompt, without_template
 
 DATASETS, INFER, READER = "datasets", "infer_cfg", "reader_cfg"
 PROMPT, ICE = "prompt_template", "ice_template"
@@ -31,7 +31,6 @@ TEMPLATE_CLASSES = ("PromptTemplate", MULTI_TURN, "MMPromptTemplate", "RawPrompt
 RAW_ICE_TOKEN = "</E>"
 """The default ``ice_token`` of a ``RawPromptTemplate``."""
 READER_KEYS = ("input_columns", "output_column")
-TEMPLATE_KEYS = ("template", "messages", "ice_token", "sep_token", "column_token_map")
 RETRIEVER_KEYS = ("ice_separator", "ice_eos_token")
 RANDOM_SEED = 43
 """The default seed of a ``RandomRetriever``."""
@@ -92,9 +91,9 @@ def read_dataset(source: Source) -> list[Draft]:
     found = find_datasets(file, source.stem, not_read)
     if not found:
         reasons = not_read or file.notes
-        notes = f" ({'; '.join(reasons)})" if reasons else ""
-        raise source.refuse(0, f"the file has no dataset with a plain {INFER}, and no {INFER} or "
-                            f"{PROMPT} outside a dataset{notes}")  # fmt: skip
+        cause = f"{'; '.join(reasons)}; so " if reasons else ""
+        raise source.refuse(0, f"{cause}the file has no dataset with a plain {INFER}, and no {INFER} or "
+                            f"{PROMPT} outside a dataset")  # fmt: skip
     return [replace(_Reader(source, one, file).draft(), not_read=tuple(not_read)) for one in found]
 
 
@@ -153,6 +152,7 @@ def _assigned(file: PythonFile, stem: str, *keys: str) -> Iterator[_Dataset]:
         for key in keys:
             if name.endswith(key) and isinstance(value, dict):
                 found.setdefault(name.removesuffix(key), {})[key] = value
+                file.note_replaced(name)
     for prefix, parts in found.items():
         infer = parts.get(INFER, parts)
         entry, place = {INFER: infer, READER: file.names.get(prefix + READER, {})}, prefix + next(iter(parts))
@@ -244,6 +244,8 @@ class _Reader:
         if name not in TEMPLATE_CLASSES:
             raise self._refuse(f"the class {name} is not supported; use one of {', '.join(TEMPLATE_CLASSES)}", key)
         entry = self._plain(template, TEMPLATE_KEYS)
+        if "template" not in entry and "messages" not in entry:
+            raise self._refuse(without_template({key: one for key, one in template.items() if key != "type"}), key)
         if isinstance(labels := entry.get("template"), dict) and not all(isinstance(one, str) for one in labels):
             entry["template"] = {str(one): value for one, value in labels.items()}
             self.notes.append(f"{key}: the labels {shown(list(labels))} were changed to texts; in rows of examples, "

@@ -25,6 +25,9 @@ SOURCE_KINDS: Mapping[str, str] = {
 """Format → description. The formats are the values of the option ``--kind``."""
 
 CHAT_TEMPLATES = ("tokenizer_config.json", "chat_template.json", "processor_config.json")
+PARTS_OF_A_FOLDER = ("config.json", "generation_config.json", "tokenizer.json")
+"""Files of a model's folder that have no chat template."""
+WEIGHTS = (".gguf", ".safetensors", ".bin")
 INSTRUCTION = re.compile(rf"^[^\S\n]*({'|'.join(INSTRUCTIONS)})\s", re.IGNORECASE | re.MULTILINE)
 
 BY_KEYS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -39,6 +42,9 @@ BY_KEYS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
 def kind_of(source: Source) -> str:
     """Return the format of a file, one of ``SOURCE_KINDS``. Raises ``ConfigError`` if not exactly one matches."""
     name = source.name.replace("\\", "/").rsplit("/", 1)[-1]
+    if name in PARTS_OF_A_FOLDER or name.endswith(WEIGHTS):
+        what = "weights have no template that can be read" if name.endswith(WEIGHTS) else "this file has no template"
+        raise source.refuse(0, f"{what}; give the model's folder, with its tokenizer_config.json")
     if name in CHAT_TEMPLATES or name.endswith((".jinja", ".jinja2", ".j2")):
         return "hf"
     if name.endswith(".py"):

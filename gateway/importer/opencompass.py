@@ -90,11 +90,12 @@ def _of_python(source: Source) -> list[Draft]:
         for name, value in found.items():
             file.check_plain(value, META)
             place = f"{name}, line {file.lines[name]}"
+            file.note_replaced(name)
             drafts.append(_draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), place, source))
     if not drafts:
         reasons = not_read or file.notes
-        notes = f" ({'; '.join(reasons)})" if reasons else ""
-        raise source.refuse(0, f"the file has no {META} of plain values{notes}; "
+        cause = f"{'; '.join(reasons)}; so " if reasons else ""
+        raise source.refuse(0, f"{cause}the file has no {META} of plain values; "
                             "to import a model's chat template, give its tokenizer folder")  # fmt: skip
     return [replace(draft, notes=(*draft.notes, *file.notes), not_read=tuple(not_read)) for draft in drafts]
 

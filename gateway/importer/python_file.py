@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,6 +91,14 @@ class PythonFile:
     def note(self, text: str) -> None:
         """Add a note about code whose effect is not known."""
         self._progress.note(text)
+
+    def note_replaced(self, name: str) -> None:
+        """Add a note if the file sets a name in several statements, because only its last value is read."""
+        statements = [one for one in ast.parse(self._source.text()).body if isinstance(one, ast.Assign)]
+        lines = [one.lineno for one in statements for target in one.targets if ast.unparse(target) == name]
+        if len(lines) > 1:
+            earlier = ", ".join(map(str, lines[:-1]))
+            self.note(f"{name} is set again in line {lines[-1]}, so its value in line {earlier} was not imported")
 
     def _refusal(self, found: PythonExpression, what: str) -> ConfigError:
         executed = "" if isinstance(found, Unsupported) else ", which is not executed"

@@ -259,7 +259,7 @@ def test_a_resolved_config_is_read(value: dict[str, Any], form: str) -> None:
 REFUSED = {
     "a template beside datasets that are not read": (
         "q_prompt_template = dict(template='{q}')\nq_datasets = make(q_prompt_template)",
-        "q.py: the file has no dataset with a plain infer_cfg",
+        "so the file has no dataset with a plain infer_cfg",
     ),
     "nothing": ("x = 1", "q.py: the file has no dataset with a plain infer_cfg"),
     "a class of the file's own": (

@@ -33,6 +33,8 @@ MAX_VALUES = 100_000
 # An integer has at most 18 digits. Longer digit strings are digests or ids, which are text.
 INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 FLOAT = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)?\.[0-9]+(?:[eE][-+]?[0-9]{1,3})?|(?:0|[1-9][0-9]*)[eE][-+]?[0-9]{1,3})")
+PYTHON = re.compile(r"^\w+ *= *(dict\(|\[|\{)", re.MULTILINE)
+"""Matches a statement of a Python config."""
 WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -136,10 +138,15 @@ def _explain(error: yaml.YAMLError, text: str) -> tuple[int, str, str]:
         what = str(getattr(error, "reason", "cannot be read"))
         line = text.count("\n", 0, int(getattr(error, "position", 0))) + 1
     hint = next((hint for phrase, hint in HINTS.items() if phrase in what), "check indentation and quotes")
+    begin = getattr(error, "context_mark", None)
+    if begin is not None and hint.startswith("close the bracket") and begin.line + 1 != line:
+        hint = hint.replace("bracket", f"bracket that opens in line {begin.line + 1}", 1)
     if isinstance(error, yaml.MarkedYAMLError) and (quote := _open_quote(error, text)):
         line, hint = quote
     if text.lstrip().startswith(("{%", "{{", "{#")):
         hint = "this is Jinja: save it as chat_template.jinja, and convert it with gateway import chat_template.jinja"
+    if PYTHON.search(text):
+        hint = "this is Python: save it as config.py, and convert it with gateway import config.py"
     return line, "", f"not valid YAML ({what}); {hint}"
 
 

@@ -149,7 +149,8 @@ def describe(value: object) -> str:
 
 def _prose(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"expected text, got {describe(value)}; put it in quotes")
+        hint = "" if isinstance(value, dict | list) else "; put it in quotes"
+        raise ValueError(f"expected text, got {describe(value)}{hint}")
     return value.strip()
 
 

@@ -11,14 +11,19 @@ from pydantic import SecretStr, ValidationError
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.kinds import INVALID, SecretReference
-from gateway.config.schema.settings import ALIASES, adapter
+from gateway.config.schema.settings import ALIASES, POLICY, adapter
 from gateway.core.json_values import REMOVED, KeyPath, corrected, part
-from gateway.core.words import quoted, suggest
+from gateway.core.words import closest, quoted, suggest
 from gateway.template.validation.file_types import UNKNOWN
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
 
 PARAMETERS: Final = ChatRequest.model_fields.keys() - STRUCTURAL - FORBIDDEN
 """The request parameters that a policy may set."""
+OTHER_PLACES: Final = {
+    "stop": "list it in the template of the model, under stop",
+    "system_prompt": "send it as the first message, with the role system",
+}
+"""Names that are no setting here → where to write the value."""
 ReadSecret = Callable[[SecretReference], SecretStr]
 """Returns a secret, or raises ``ValueError`` with a message for the operator."""
 
@@ -53,13 +58,14 @@ def _message(schema: dict[str, Any], path: KeyPath, error: Mapping[str, Any]) ->
     here = part(schema, path)
     match error["type"]:
         case "unexpected_keyword_argument":
-            return f"unknown key{_hint(str(path[-1]), part(schema, path[:-1])['properties'])}"
+            return f"unknown key{_hint(schema, path, error['input'])}"
         case "missing":
             return f"is missing. {here['description']}"
         case "value_error":
             message = str(error["ctx"]["error"])
             # A word unlike every accepted one is answered with the purpose of the setting.
-            return f"{message}. {here['description']}" if "(known: " in message else message
+            is_far_off = "(known: " in message or message.endswith(("got a mapping", "got a list"))
+            return f"{message}. {here['description']}" if is_far_off else message
         case "tuple_type":
             is_mapping = isinstance(error["input"], dict)
             hint = 'put "- " before the entry' if is_mapping else 'write each entry on its own line after "- "'
@@ -69,18 +75,43 @@ def _message(schema: dict[str, Any], path: KeyPath, error: Mapping[str, Any]) ->
         hint = '; write the name as a key, "my-name:" instead of "- name: my-name"' if is_list else ""
         return f"expected a mapping of names to settings{hint}"
     names = here["properties"]
+    if path and path[-1] in names:  # such as the model "targets"
+        return f"{path[-1]} is a setting of the entry above; indent it by two more spaces"
     name, first = next(iter(names.items()))
     about = f" ({first['description']})" if name in here.get("required", ()) else ""
-    example = first.get("default") or "…"
+    default = first.get("default") or "…"
+    example = next((word for word in first.get("enum", ()) if word != default), default)
     return f"expected a mapping with the settings {', '.join(names)}, such as {{{name}: {example}}}{about}"
 
 
-def _hint(key: str, node: dict[str, Any]) -> str:
+def _hint(schema: dict[str, Any], path: KeyPath, value: object) -> str:
     """Return the text with a suggestion for an unknown key. Empty if there is no suggestion."""
-    meant = ALIASES.get(key)
+    key, node = str(path[-1]), part(schema, path[:-1])["properties"]
+    meant = ALIASES.get(key, "")
     if meant in node:
         return f" (did you mean {quoted(meant)}?)"
     if key in PARAMETERS:
         policy = f"write params: {{default: {{{key}: …}}}} in the policy file of the model"
         return f"; {key} is a request parameter: {policy}"
+    if key in OTHER_PLACES:
+        return f"; {OTHER_PLACES[key]}"
+    if closest(key, node) is None:
+        if isinstance(value, dict) and "models" in node and value.keys() & {"template", "targets"}:
+            return "; it looks like a model: indent it below `models:`"
+        if path[:-1] == ("keys",):
+            return "; client keys are in a file of their own: write `keys: {file: keys.yaml}`"
+        places = [_place(schema, key), _place(json_schema(POLICY), key, "the policy's ")]
+        if place := next(filter(None, reversed(places) if path[0] == "models" else places), ""):
+            return f"; it belongs to {place}"
     return suggest(key, node)
+
+
+def _place(schema: dict[str, Any], key: str, path: str = "") -> str:
+    """Return the first section with a setting of this name, such as ``models.NAME``; empty if there is none."""
+    below = [(f"{path}{name}", node) for name, node in schema.get("properties", {}).items()]
+    if isinstance(further := schema.get("additionalProperties"), dict):
+        below.append((f"{path}NAME", further))
+    if isinstance(items := schema.get("items"), dict):
+        below.append((f"{path.removesuffix('.')}[]", items))
+    found = [where for where, node in below if key in node.get("properties", {})]
+    return next((one for one in [*found, *[_place(node, key, f"{where}.") for where, node in below]] if one), "")

@@ -28,6 +28,11 @@ def read_keys(files: Files, path: Path, models: Collection[str], add_problem: Ad
         return ()
     if not document.value:
         document.refuse((), "contains no key; add one, or remove keys.file from gateway.yaml")
+    below = document.value.get("keys") if isinstance(document.value, dict) else None
+    if isinstance(below, dict) and "sha256" not in below:
+        message = 'the names of keys are at the top level of this file; remove the line "keys:", and indent less'
+        document.refuse(("keys",), message)
+        return ()
     entries: Mapping[str, KeySpec] = check(document, KEYS_FILE) or {}
     seen: dict[object, str] = {}
     for name, entry in entries.items():

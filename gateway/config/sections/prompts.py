@@ -47,7 +47,8 @@ def _rows(beside: FolderFiles, name: str) -> tuple[Mapping[str, Any], ...]:
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise TemplateError(f"{name}, line {number}, is not JSON: {error}") from None
+            form = "write one JSON object on each line" + (", not a table" if name.endswith(".csv") else "")
+            raise TemplateError(f"{name}, line {number}, is not JSON ({error.msg}); {form}") from None
         if not isinstance(row, dict):
             raise TemplateError(f"{name}, line {number}, must be a JSON object with one value for each column")
         rows.append(row)

@@ -76,7 +76,8 @@ class TargetEntry:
                 self._files.notes.append(self._document.problem((*self._path, setting), note))
             if not given and setting in kind.required:
                 about = part(json_schema(GATEWAY), (*self._path, setting))["description"]
-                self.add_problem(setting, f"is missing; a {kind.name} target needs it. {about}")
+                article = "an" if kind.name == "embedded" else "a"
+                self.add_problem(setting, f"is missing; {article} {kind.name} target needs it. {about}")
         for option in self._target.options or ():
             if option in NOT_OPTIONS:
                 self.add_problem("options", f"{option} is not an option; set {NOT_OPTIONS[option]} at the target")

@@ -150,7 +150,9 @@ class Evaluator:
                 warnings.simplefilter("ignore")  # ast.parse warns about escapes in the strings of the source
                 return ast.parse(self._source.text())
         except SyntaxError as error:
-            raise self._source.refuse(error.lineno or 0, f"the file is not valid Python: {error.msg}") from None
+            is_transcript = (error.text or "").lstrip().startswith((">>>", "..."))
+            hint = "; remove the prompts >>> and ... at the beginnings of its lines" if is_transcript else ""
+            raise self._source.refuse(error.lineno or 0, f"the file is not valid Python: {error.msg}{hint}") from None
         except ValueError as error:
             raise self._source.refuse(0, f"the file is not valid Python: {error}") from None
 

@@ -47,12 +47,15 @@ class DatasetTemplate:
         self.is_dialogue = isinstance(template, Mapping) and template.keys() <= set(SECTIONS)
         self.labels = () if isinstance(template, str) or self.is_dialogue else tuple(template)
         self.fill = FillLikeOpenCompass(column_tokens) if exact else Fill(column_tokens)
-        parts = [template] if isinstance(template, str) else list(template.values())
-        for part in parts:
+        parts = {"": template} if isinstance(template, str) else template
+        for key, part in parts.items():
             if not isinstance(part, str | list | Mapping):
                 raise TemplateError(f"a template's part must be a text, a list or a mapping, not {type(part).__name__}")
             if ice_token and isinstance(part, str) and ice_token not in part:
-                raise TemplateError(f"{part!r} does not contain the ice_token {ice_token!r}")
+                way = "write the token where the examples belong"
+                if key in ("begin", "end"):
+                    way = f"write {key} as a list if the examples are elsewhere, else write the token in it"
+                raise TemplateError(f"{part!r} does not contain the ice_token {ice_token!r}; {way}")
 
     def generation(
         self, row: ColumnValues, shots: PromptItems = "", *, mask: str | None = None, mask_text: str = ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.json_values import KeyPath
-from gateway.core.words import shown
+from gateway.core.words import closest, counted, listed, shown
 from gateway.template.dataset.answer_columns import certain_answers, shown_columns
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -22,11 +22,10 @@ from gateway.template.validation.problems import Problems, SpecError
 PROMPT_KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
 PROMPT_FILE = file_type("prompt", PROMPT_KEYS, PromptSpec)
 DATASET_TEMPLATES = ("prompt_template", "ice_template")
+TEMPLATE_KEYS = tuple([field.name for field in fields(TemplateEntry)])
 TURN_KEYS = ("role", "fallback_role", "prompt", "prompt_mm", "begin", "end", "generate", "api_role")
 ELSEWHERE = {
-    **dict.fromkeys(
-        [field.name for field in fields(TemplateEntry)], "is a key of prompt_template and ice_template; write it there"
-    ),
+    **dict.fromkeys(TEMPLATE_KEYS, "is a key of prompt_template and ice_template; write it there"),
     **dict.fromkeys(
         ("reader_cfg", "infer_cfg", "eval_cfg", "datasets"),
         "is a key of an OpenCompass config; convert the config with gateway import FILE --kind dataset",
@@ -49,11 +48,15 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
         keys = {**keys, "input_columns": columns.split()}  # as OpenCompass's DatasetReader does
     for key in keys.keys() & ELSEWHERE.keys():
         problems.add((key,), ELSEWHERE[key])
-    spec = PromptSpec(name=name, **problems.read(PROMPT_FILE, {key: keys[key] for key in keys if key not in ELSEWHERE}))
+    misspelt = {key: near for key in keys.keys() - {*PROMPT_KEYS, *ELSEWHERE} if (near := _key_of_a_template(key))}
+    for key, near in misspelt.items():
+        problems.add((key,), f"unknown key {shown(key)} (did you mean {near}?); {near} {ELSEWHERE[near]}")
+    known = {key: one for key, one in keys.items() if key not in ELSEWHERE and key not in misspelt}
+    spec = PromptSpec(name=name, **problems.read(PROMPT_FILE, known))
     for key in DATASET_TEMPLATES:
         entry: TemplateEntry | None = getattr(spec, key)
         if entry is not None and (entry.template is None) == (not entry.messages):
-            problems.add((key,), "needs either template (a text, a dialogue or labels) or messages")
+            problems.add((key,), without_template(keys[key]))
         elif entry is not None:
             _check_template(entry.template, (key, "template"), problems)
     if spec.train_file and not problems.found:
@@ -76,6 +79,20 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     if problems.found:
         raise SpecError(problems.found)
     return spec
+
+
+def _key_of_a_template(key: object) -> str | None:
+    """Return the key of ``prompt_template`` that was probably meant by an unknown key of the file."""
+    near = closest(str(key), (*PROMPT_KEYS, *ELSEWHERE))
+    return near if near in TEMPLATE_KEYS else None
+
+
+def without_template(entry: Any) -> str:
+    """Return what is wrong with a ``prompt_template`` or ``ice_template`` without a template."""
+    others = [str(key) for key in entry if key not in TEMPLATE_KEYS] if isinstance(entry, Mapping) else []
+    if len(others) > 1 and "messages" not in entry:
+        return f"has no key template; write the labels {listed(others)} below `template`"
+    return "needs either template (a text, a dialogue or labels) or messages"
 
 
 def _check_columns(spec: PromptSpec, problems: Problems) -> None:
@@ -110,7 +127,11 @@ def _check_template(template: Any, path: KeyPath, problems: Problems) -> None:
             entries = template.get(section, [])
             for number, turn in enumerate(entries if isinstance(entries, list) else [entries]):
                 if isinstance(turn, Mapping):
-                    problems.keys(turn, TURN_KEYS, (*path, section, number))
+                    if "content" in turn:
+                        problems.add(
+                            (*path, section, number, "content"), "is a key of messages; in a turn, write prompt"
+                        )
+                    problems.keys(turn, (*TURN_KEYS, "content"), (*path, section, number))
                     _check_parts(turn.get("prompt_mm"), (*path, section, number, "prompt_mm"), problems)
                 elif not isinstance(turn, str):
                     problems.add((*path, section, number), "must be a text, or a turn such as {role: HUMAN, prompt: …}")
@@ -145,7 +166,9 @@ def _check_retriever(spec: PromptSpec, problems: Problems) -> None:
         problems.add(("retriever",), "needs ice_template, which writes the examples")
     outside = [number for number in retriever.ids if number >= size]
     if retriever.kind == "fixed" and outside:
-        problems.add(("retriever", "ids"), f"names row {outside[0]}, but train has {size} rows, counted from 0")
+        problems.add(
+            ("retriever", "ids"), f"names row {outside[0]}, but train has {counted(size, 'row')}, counted from 0"
+        )
     if retriever.kind == "random" and retriever.count > size:
         problems.add(("retriever", "count"), f"is {retriever.count}, but train has {size} rows")
 

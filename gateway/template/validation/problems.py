@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.core.errors import TemplateError
 from gateway.core.json_values import REMOVED, KeyPath, corrected, part
-from gateway.core.words import shown, suggest
+from gateway.core.words import closest, shown, suggest
 from gateway.template.spec import SpecProblem
 from gateway.template.validation import file_types
 from gateway.template.validation.file_types import UNKNOWN, json_schema, validator
@@ -100,14 +100,19 @@ def _explain(error: ErrorDetails, type_: Any) -> tuple[str, Any]:
         case "string_too_short":
             return "must not be empty: write a value", ""
         case "tuple_type":
-            return f"must be a list, not {kind_of(value)}", []
+            hint = '; begin each entry with "- "' if isinstance(value, Mapping) else ""
+            if hint and key == "round":
+                hint = "; write each role as an entry such as - {role: HUMAN, begin: …}"
+            return f"must be a list, not {kind_of(value)}{hint}", []
         case file_types.MAPPING_OR_TEXT:
             return f"must be a mapping or a text, not {kind_of(value)}", ""
     return f"must be a mapping of keys, not {kind_of(value)}", {}
 
 
 def _not_a_choice(value: object, choices: tuple[str, ...]) -> str:
-    return f"{shown(value)} is not one of {', '.join(choices)}{suggest(value, choices)}"
+    near = closest(str(value), choices)
+    hint = f' (did you mean "{near}"?)' if near is not None else ""
+    return f"{shown(value)} is not one of {', '.join(choices)}{hint}"
 
 
 _NO_TEXT: Mapping[type, str] = {
