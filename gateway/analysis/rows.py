@@ -146,7 +146,9 @@ def read_output(path: Path) -> Iterator[RunRow]:
                 _require_types(row)
                 yield row
             except (ValueError, TypeError, KeyError, AttributeError, UpstreamInvalidResponse):
-                raise InvalidValue(f"{path}:{number}: this line is not from `gateway run`") from None
+                raise InvalidValue(
+                    f"{path}:{number}: this line is not from `gateway run`; give the output (--out) of a run"
+                ) from None
 
 
 def with_manifest(rows: Iterable[RunRow], path: Path) -> Iterator[RunRow]:

@@ -115,7 +115,7 @@ def read_scores(path: Path) -> RowScore:
 
     def score(row: RunRow) -> float:
         if row.custom_id not in scores and not row.error:
-            raise InvalidValue(f"{path} has no score of the row {row.custom_id}")
+            raise InvalidValue(f"{path} has no score of the row {row.custom_id}; give a score for each row of the run")
         return scores.get(row.custom_id, 0.0)
 
     return score

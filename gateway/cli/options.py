@@ -131,13 +131,19 @@ def key_option() -> Decorator:
     return click.option("--key", metavar="env:NAME", help="the environment variable that contains the API key")
 
 
+KEY_HINT = "; give the key with --key env:NAME, where NAME is an environment variable that contains it"
+"""What to do after a 401 of a gateway."""
+
+
 def read_key(source: str | None) -> str | None:
     """Return the value of the environment variable that ``--key`` names. Raises ``CommandError`` if it is not set."""
     if source is None:
         return None
     kind, _, name = source.partition(":")
-    if kind != "env" or name not in os.environ:
-        raise CommandError(f"--key {source}: give env:NAME, where NAME is an environment variable that is set")
+    if kind != "env":
+        raise CommandError("--key: give env:NAME, the name of an environment variable, and not the key itself")
+    if name not in os.environ:
+        raise CommandError(f"--key {source}: the environment variable {name} is not set; set it to the key")
     return os.environ[name]
 
 
@@ -230,8 +236,11 @@ def _read_json(what_to_give: str) -> Any:
         raise CommandError(f"standard input is empty; {what_to_give}", 1)
     import orjson  # no NaN, no lone surrogate, UTF-8 only
 
+    text = sys.stdin.buffer.read()
+    if not text.strip():
+        raise CommandError(f"standard input is empty; {what_to_give}", 1)
     try:
-        return orjson.loads(sys.stdin.buffer.read())
+        return orjson.loads(text)
     except ValueError as error:
         raise CommandError(f"standard input is not JSON ({error}); {what_to_give}", 1) from None
 
@@ -252,11 +261,24 @@ def print_error(error: click.ClickException) -> None:
     message = error.format_message()
     if isinstance(error, click.UsageError):  # the message is a sentence of click
         message = f"{message[0].lower()}{message[1:].rstrip('.')}"
+        message = message.replace("is not a valid integer range", "is not a whole number")
+        if error.ctx is not None and message.startswith("got unexpected extra argument"):
+            message += f"; {_takes(error.ctx)}"
         if isinstance(error, click.MissingParameter) and (about := getattr(error.param, "help", None)):
             message += f" ({about})"
         if error.ctx is not None:
             message += f"\n{click.style('help:', fg='yellow')} {error.ctx.command_path} --help"
     click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=color_setting())
+
+
+def _takes(context: click.Context) -> str:
+    """Return which arguments a verb takes."""
+    parameters = context.command.params
+    names = [one.make_metavar(context) for one in parameters if isinstance(one, click.Argument)]
+    if names:
+        return f"{context.command_path} takes only {' '.join(names)}"
+    config = any(one.name == "config" for one in parameters)
+    return f"{context.command_path} takes no arguments{'; give a configuration with --config FILE' if config else ''}"
 
 
 def color_setting() -> bool | None:

@@ -17,6 +17,8 @@ from gateway.wire.stored_events import make_events
 VERSIONS = (1, 2)
 STEPS = 100_000
 """The number of SQLite's steps, some milliseconds, between two looks at the time."""
+NOT_A_DATABASE = "; give a file of recordings, such as a.recording.sqlite beside the output a.jsonl of a run"
+"""What to do about a file that is no database."""
 
 
 def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | None = None) -> sqlite3.Connection:
@@ -35,7 +37,8 @@ def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | 
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     except sqlite3.Error as error:
         database.close()
-        raise InvalidValue(f"{path}: {error}") from None
+        hint = NOT_A_DATABASE if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB else ""
+        raise InvalidValue(f"{path}: {error}{hint}") from None
     if version not in VERSIONS or not {"calls", "exchanges"} <= tables:
         database.close()
         raise InvalidValue(f"{path}: this file has no recordings of the gateway")

@@ -84,7 +84,7 @@ def test_only_the_models_of_the_rows_are_replayed_and_no_weights_are_loaded(fold
 
 WRONG = {
     "a missing file": (("--replay", "b.sqlite"), "b.sqlite: no such file; give the recording of an earlier run"),
-    "no recording": (("--replay", "data.jsonl"), "gateway.yaml:2 models.demo.targets[0].file: data.jsonl: file is not"),
+    "no recording": (("--replay", "data.jsonl"), "--replay data.jsonl is not a recording; give the"),
     "a running gateway": (("--replay", "a.recording.sqlite", "--base-url", "http://h/v1"), "cannot be used together"),
     "the recording of this run": (
         ("--replay", "wrong.recording.sqlite"),

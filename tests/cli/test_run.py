@@ -198,7 +198,7 @@ REFUSED = {
     "an unknown role": (["--model", "talk"], 1, "line 1 cannot be rendered: role_not_supported: "),
     "no such file": (["--model", "talk", "--config", "x.yaml"], 3, "x.yaml"),
     "a key without an address": (["--model", "talk", "--key", "env:PATH"], 2, "--key applies only to --base-url"),
-    "a key that is not set": (["--base-url", "http://x/v1", "--key", "env:NONE", "--model", "a"], 2, "give env:NAME"),
+    "a key that is not set": (["--base-url", "http://x/v1", "--key", "env:NONE", "--model", "a"], 2, "NONE is not set"),
     "no address": (["--base-url", "localhost:8000", "--model", "a"], 2, "such as http://127.0.0.1:8000/v1"),
     "no gateway": (["--base-url", "http://127.0.0.1:1/v1", "--retries", "0", "--model", "a"], 1, "no gateway answers"),
     "a field without a value": (["--param", "seed"], 2, "expected NAME=VALUE"),

@@ -164,7 +164,7 @@ RENDER: dict[str, Case] = {
     "-m without a role": (["mine", "-m", ":hello"], b"", 2, b"", b"expected ROLE:TEXT"),
     "-m without a value": (["mine", "-m"], b"", 2, b"", b"option '-m' requires an argument"),
     "-m with an unknown role": (["mine", "-m", "emperor:hello"], b"", 1, b"", b"role_not_supported: messages[0].role"),
-    "nothing on standard input": (["mine"], b"", 1, b"", b"standard input is not JSON ("),
+    "nothing on standard input": (["mine"], b"", 1, b"", b"standard input is empty; write JSON"),
     "no JSON": (["mine"], b"{", 1, b"", b"standard input is not JSON ("),
     "no UTF-8": (["mine"], b'["\xff"]', 1, b"", b"standard input is not JSON ("),
     "a lone surrogate": (["mine"], b'["\\ud800"]', 1, b"", b"standard input is not JSON ("),

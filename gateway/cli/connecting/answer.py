@@ -14,8 +14,8 @@ from gateway.backend.http_client.client import HttpClient, json_headers, server_
 from gateway.backend.http_client.connection import Connection
 from gateway.backend.openai.upstream_request import read_body
 from gateway.cli.connecting.engine import CONNECT_SECONDS
-from gateway.cli.options import CommandError
-from gateway.core.errors import UpstreamError
+from gateway.cli.options import KEY_HINT, CommandError
+from gateway.core.errors import InvalidApiKey, UpstreamError
 from gateway.stream.sse import SseParser
 
 FAILED = 1
@@ -114,7 +114,8 @@ def _error(body: bytes) -> str:
     """Return the message of OpenAI's error object, or the first line of a proxy's page."""
     try:
         error = orjson.loads(body)["error"]
-        return f"{error['code']}: {error['message']}"
+        hint = KEY_HINT if error["code"] == InvalidApiKey.code else ""
+        return f"{error['code']}: {error['message']}{hint}"
     except (ValueError, KeyError, TypeError):
         return f"the answer is not a gateway's: {body[:200].decode('utf-8', 'replace').partition(chr(10))[0]}"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from gateway.cli.options import FILE_PATH, CommandError, config_option, verb
+from gateway.cli.options import FILE_PATH, CommandError, config_option, print_note, verb
 from gateway.cli.terminal import format_table
 from gateway.core.words import escape, printable
 
@@ -58,9 +58,13 @@ def command(
         calls = [plain_row(call) for call in find_calls(database, filters, failed=failed, last=last)]
         if request_id is None:
             _print_list(calls, as_json=as_json)
+            if not calls and filters:
+                print_note(
+                    f"{path} has no call with {' and '.join([f'{key}={value}' for key, value in filters.items()])}"
+                )
             return 0
         if not calls:
-            raise CommandError(f"{path} has no call {request_id}")
+            raise CommandError(f"{path} has no call {request_id}; gateway recordings --last 20 lists the latest calls")
         for call in calls:
             exchanges = exchanges_of(database, call["id"])
             if as_json:

@@ -73,7 +73,10 @@ def run_recording(run: str, config: Path) -> Path:
     if is_recording(path):
         return path
     if not recording_path(path).exists():
-        raise CommandError(f"{run} has no recording ({recording_path(path)}), so its requests cannot be sent again")
+        raise CommandError(
+            f"{run} has no recording ({recording_path(path)}), so its requests cannot be sent again; run it "
+            "without --no-recording"
+        )
     return recording_path(path)
 
 
@@ -84,7 +87,7 @@ def recordings_path(config: Path, problem: str = "") -> Path:
         raise CommandError(f"{begin}{config} does not exist; give the configuration with --config")
     path = load_snapshot(config).recordings.path
     if path is None:
-        raise CommandError(f"{begin}{config} has no recordings.path")
+        raise CommandError(f"{begin}{config} has no recordings.path; set it to record calls, or give the file of a run")
     if not path.exists():
         raise CommandError(f"{begin}{path} does not exist: no call is recorded yet")
     return path

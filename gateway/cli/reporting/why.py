@@ -23,6 +23,7 @@ import click
 
 from gateway.cli.completion import complete_model
 from gateway.cli.options import CommandError, config_option, load_snapshot, print_note, verb
+from gateway.core.words import suggest
 
 if TYPE_CHECKING:
     from gateway.analysis.prove import Proof
@@ -94,13 +95,27 @@ def command(
     elif row is not None:
         chosen = next((one for one in found.found if one.custom_id == row), None)
         if chosen is None:
-            raise CommandError(f"row {row}: both runs gave the same answer, or one of them has no such row")
+            raise CommandError(_not_different(row, a, b, config))
         print(*difference_lines(chosen), sep="\n")
     else:
         print(*why_lines(found, a, b), sep="\n")
         if prove is not None:
             print("", *proof_lines(proof, found), sep="\n")
     return int(bool(wanted & found.by_cause().keys()))
+
+
+def _not_different(row: str, a: str, b: str, config: Path) -> str:
+    """Return why a row is not among the rows that differ."""
+    from gateway.cli.reporting.source import read_run, reading
+
+    with reading() as files:
+        ids = {run: {one.custom_id for one in read_run(files, run, config)} for run in (a, b)}
+    found = [run for run, rows in ids.items() if row in rows]
+    if len(found) == len(ids):
+        return f"row {row}: both runs gave the same answer; gateway why {a} {b} lists the rows that differ"
+    if found:
+        return f"row {row}: only {found[0]} has this row"
+    return f"--row {row}: no run has this row{suggest(row, set().union(*ids.values()))}"
 
 
 def _prove(proof: Proof, a: str, b: str, snapshot: Snapshot, config: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -9,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from gateway.cli.options import CommandError
+from gateway.cli.options import KEY_HINT, CommandError
 from gateway.cli.running.ask import RetryLimits, ask
 from gateway.cli.running.gateways import GatewayClient
 from gateway.cli.running.rows import CHAT_PATH, DataRow, DataSurvey, RowForm
@@ -33,12 +34,12 @@ async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, li
     models: dict[str, Any] = {}
     for (url, model), row in sorted(survey.first.items(), key=lambda item: item[0][0] != CHAT_PATH):
         if url == CHAT_PATH:
-            models[model] = await _render(gateway, row, row.body, limits)
+            models[model] = await _render(gateway, row, row.body, limits, form)
         elif model not in models:
             body: dict[str, Any] = {"model": model, "messages": ANY_MESSAGES}
             if form.prompt is not None:  # the prompts of a choice
                 body = {"model": model, "gateway": {"prompt": row.body["prompt"]}}
-            models[model] = await _render(gateway, row, body, limits, required=False)
+            models[model] = await _render(gateway, row, body, limits, form, required=False)
     return {
         "data_sha256": survey.sha256,
         "rows": survey.rows,
@@ -56,9 +57,16 @@ async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, li
 
 
 async def _render(
-    gateway: GatewayClient, row: DataRow, body: Mapping[str, Any], limits: RetryLimits, *, required: bool = True
+    gateway: GatewayClient,
+    row: DataRow,
+    body: Mapping[str, Any],
+    limits: RetryLimits,
+    form: RowForm,
+    *,
+    required: bool = True,
 ) -> dict[str, Any]:
-    """Render the body of a chat request, and return the fields ``DESCRIBED``. Errors contain the line of ``row``.
+    """Render the body of a chat request, and return the fields ``DESCRIBED``. Errors name the line of ``row``, or the
+    ``--param`` that is refused.
 
     ``required``: whether the model must accept chat requests. If not, a refusal returns only the error's code.
     """
@@ -70,5 +78,13 @@ async def _render(
     error = (response["body"].get("error") if isinstance(response["body"], dict) else None) or {}
     if required or response["status_code"] in REFUSED_FOR_ALL_ROWS:
         reason = f"{error['code']}: {error['message']}" if error else f"status {response['status_code']}"
-        raise CommandError(f"line {row.line} cannot be rendered: {reason}", 1)
+        if response["status_code"] == 401:
+            reason += KEY_HINT
+        raise CommandError(f"{_place(error.get('param'), row, form)}: {reason}", 1)
     return {"not_rendered": error.get("code")}
+
+
+def _place(param: str | None, row: DataRow, form: RowForm) -> str:
+    """Return where the refused field of a request was set: on the command line, or in the data."""
+    field = re.split(r"[.\[]", param or "", maxsplit=1)[0]
+    return f"--param {field}" if field in form.params else f"line {row.line} cannot be rendered"

@@ -34,7 +34,8 @@ class OutputFile:
         try:
             self._file = _open_locked(path)
         except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}") from None
+            problem = error.strerror if path.parent.is_dir() else f"the folder {path.parent} does not exist; create it"
+            raise CommandError(f"{path}: {problem}") from None
         try:
             if path.stat().st_size and not manifest_path(path).exists():
                 raise CommandError(f"{path} exists, but {manifest_path(path)} does not; choose another --out")

@@ -6,6 +6,7 @@ Without ``--send``, only fields of requests are sent. Other columns may be expec
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -225,6 +226,11 @@ def _score(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return URL and body of a request for the likelihood of each candidate."""
     if form.prompt is not None:
         return LOGLIKELIHOOD_PATH, {"prompt": _prompt(form, value)}
+    if "candidates" not in value:
+        raise RowProblem(
+            'the line has no "candidates", which --infer ppl compares, such as {"A": "first answer", "B": "second '
+            'answer"}; for a row of a dataset give a dataset prompt with --prompt'
+        )
     return LOGLIKELIHOOD_PATH, _bare(form, value)
 
 
@@ -320,6 +326,7 @@ def survey(path: Path, form: RowForm, score: RowScore | None = None) -> DataSurv
             lines[row.custom_id] = number
             first.setdefault((row.url, row.body["model"]), row)
     if problems:
+        _refuse_other_form(path)
         count = f"{path} has {counted(len(problems), 'problem')}"
         raise CommandError("\n".join([count, *problems[:MOST_PROBLEMS]]))
     if not lines:
@@ -350,8 +357,31 @@ def _object(line: bytes) -> dict[str, Any] | None:
         what = "write one JSON object on each line, with names and texts in double quotes"
         raise RowProblem(f"the line is not JSON (column {error.colno}: {error.msg}); {what}") from None
     if not isinstance(value, dict):
-        raise RowProblem("the line must contain a JSON object")
+        example = '{"messages": [{"role": "user", "content": "1+1=?"}]}'
+        raise RowProblem(f"the line must contain a JSON object, such as {example}")
     return value
+
+
+FROM_CSV = "import csv, json, sys; [print(json.dumps(row)) for row in csv.DictReader(sys.stdin)]"
+"""A Python program that writes the rows of a CSV table as JSON lines."""
+
+
+def _refuse_other_form(path: Path) -> None:
+    """Raise ``CommandError`` for a file that is one JSON value over several lines, a JSON list or a table."""
+    target = path.with_suffix(".rows.jsonl" if path.suffix == ".jsonl" else ".jsonl")
+    old, new = shlex.quote(str(path)), shlex.quote(str(target))
+    if path.suffix == ".csv":
+        command = f'python3 -c "{FROM_CSV}" < {old} > {new}'
+        raise CommandError(f"{path} is a table (CSV); write one JSON object on each line: {command}")
+    content = path.read_bytes()
+    try:
+        value = orjson.loads(content)
+    except ValueError:
+        return
+    if isinstance(value, list):
+        raise CommandError(f"{path} is one JSON list; write one object on each line: jq -c '.[]' {old} > {new}")
+    if b"\n" in content.strip():
+        raise CommandError(f"{path} is one JSON value over several lines; write it on one line: jq -c . {old} > {new}")
 
 
 def read_examples(path: Path) -> tuple[Mapping[str, Any], ...]:

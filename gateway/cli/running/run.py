@@ -242,6 +242,7 @@ def _count_failed(failed: int | None) -> str | None:
 
 def _source(options: RunOptions, models: Collection[str]) -> GatewaySource:
     """Return the gateway of the run. ``models``: the models that the rows name."""
+    from gateway.analysis.recordings import is_recording
     from gateway.cli.running.gateways import LocalSource, RemoteSource, replayed
     from gateway.cli.running.output import recording_path, run_name
 
@@ -249,6 +250,10 @@ def _source(options: RunOptions, models: Collection[str]) -> GatewaySource:
         raise CommandError("--pace applies only to --replay; add this option, or remove --pace")
     if options.replay is not None and not options.replay.exists():
         raise CommandError(f"{options.replay}: no such file; give the recording of an earlier run")
+    if options.replay is not None and not is_recording(options.replay):
+        beside = recording_path(options.replay)
+        hint = f"its recording is {beside}" if beside.exists() else "give the recording of an earlier run"
+        raise CommandError(f"--replay {options.replay} is not a recording; {hint}")
     name = run_name(options.out) if options.recording else ""
     if options.base_url is None:
         if options.key is not None:

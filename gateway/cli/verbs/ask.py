@@ -61,9 +61,9 @@ def command(
     from gateway.cli.connecting.answer import ask, summary
 
     if text is None:
-        if sys.stdin.isatty():
+        text = "" if sys.stdin.isatty() else sys.stdin.read()
+        if not text.strip():
             raise CommandError('the question is missing; give it, as in gateway ask demo "1+1=?"')
-        text = sys.stdin.read()
     messages = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})
     body = {"model": model, "messages": messages, **dict(param)}

@@ -56,6 +56,8 @@ def copy_demo(folder: Path) -> None:
 
     if (folder / "gateway.yaml").exists():
         return
+    if folder.exists() and not folder.is_dir():
+        raise CommandError(f"{folder} is a file; give a folder for the demo")
     if taken := [str(folder / name) for name in DEMO if (folder / name).exists()]:
         raise CommandError(f"{taken[0]} exists and is not overwritten; give another folder for the demo")
     for name in DEMO:
