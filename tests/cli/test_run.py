@@ -502,6 +502,19 @@ def test_a_report_gives_no_score_over_whole_rows_that_do_not_exist(folder: Path)
     assert (score, whole) == ("score (exact): 0.000 (0.000 to 0.000) over all 1 rows", "no row is whole")
 
 
+def test_a_report_gives_the_score_of_whole_answers_only_if_some_are_not_whole(folder: Path) -> None:
+    ask = [{"role": "user", "content": "hi"}]
+    rows = [{"model": model, "messages": ask, "answer": "Hello"} for model in ("talk", "broken")]
+    for name, ends in {
+        "all.jsonl": [" all 1 rows"],
+        "some.jsonl": [" all 2 rows", "(easy rows finish more often)"],
+    }.items():
+        (folder / "data.jsonl").write_text("\n".join([json.dumps(row) for row in rows[: len(ends)]]))
+        run = ("run", "data.jsonl", "--out", name, "--keep", "answer", "--retries", "0", "--score", "exact")
+        shown = command(folder, *run).stdout.decode().partition("score (exact)")[2].splitlines()
+        assert [line.endswith(end) for line, end in zip(shown, ends, strict=True)] == [True] * len(ends)
+
+
 WRONG_REPORTS = {
     "no such run": (("nothing.jsonl",), "nothing.jsonl: no such file"),
     "no such scores": (("data.jsonl", "--scores", "s.jsonl"), "s.jsonl: No such file or directory"),

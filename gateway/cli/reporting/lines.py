@@ -29,11 +29,10 @@ def report_lines(report: RunReport, score: str = "") -> Iterator[str]:
         yield ""
         yield f"score ({score}): {_mean(report.all_rows)} over all {report.all_rows.rows} rows"
         whole = report.whole_rows.rows
-        yield (
-            f"{_mean(report.whole_rows)} over the {whole} whole rows, which are a selection"
-            if whole
-            else "no row is whole"
-        )
+        if not whole:
+            yield "no row is whole"
+        elif whole < report.all_rows.rows:
+            yield f"{_mean(report.whole_rows)} over the {whole} whole answers only (easy rows finish more often)"
     if report.unchecked_calls:
         yield ""
         yield (
@@ -71,7 +70,7 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
         yield f"{cause}, for example row {printable(one.custom_id)}:"
         yield from difference_lines(one)
     for labels, number in found.targets.most_common():
-        yield f"{number} rows had a target with another label, which is never counted as a cause: {printable(labels)}"
+        yield f"{number} rows: the target's name differs (no cause): {printable(labels)}"
 
 
 def proof_lines(proof: Proof, found: Explanation) -> Iterator[str]:
