@@ -74,14 +74,12 @@ class CallRun:
         request, tokens = self.prepared.token_request, None
         if request is not None:
             tokens = TokenData(request, self.route, exchange, timeline)
-        check = None
-        if exchange.answer_format is not None:
+        check, rule = None, self.prepared.answer_rule
+        if rule is not None:
             prompt = self.prepared.prompt
             own = (*self.route.eos_stops, *(() if prompt is None else prompt.metadata.stops))
             foreign = frozenset(exchange.stops).difference(own)
-            check = AnswerCheck(
-                exchange.answer_format, self.route.schemas, timeline.delivery_notices, foreign, exchange.caller.key
-            )
+            check = AnswerCheck(rule, self.route.schemas, timeline.delivery_notices, foreign, exchange.caller.key)
         return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser, tokens, check)
 
     def _describe(self, recording: CallRecording) -> None:

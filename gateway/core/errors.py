@@ -45,6 +45,7 @@ GatewayError                          500 internal_error
 │   ├── UpstreamModelMissing          502 upstream_model_missing
 │   ├── UpstreamQuotaExhausted        502 upstream_quota_exhausted
 │   ├── UpstreamIgnoredParameter      502 upstream_ignored_parameter
+│   │   └── ToolChoiceNotFollowed     502 tool_choice_not_followed
 │   ├── UpstreamRateLimited           429 upstream_rate_limited
 │   ├── UpstreamOverloaded            503 upstream_overloaded
 │   └── UpstreamTimeout               504 upstream_timeout
@@ -305,6 +306,10 @@ class UpstreamQuotaExhausted(UpstreamError, code="upstream_quota_exhausted", ret
 
 class UpstreamIgnoredParameter(UpstreamError, code="upstream_ignored_parameter", retryable=False):
     """The server answered 200 but ignored a parameter of the request."""
+
+
+class ToolChoiceNotFollowed(UpstreamIgnoredParameter, code="tool_choice_not_followed"):
+    """``tool_choice`` forces a tool call, and the answer has no such call."""
 
 
 class UpstreamRateLimited(UpstreamError, status=429, code="upstream_rate_limited", type="rate_limit_error"):

@@ -93,7 +93,7 @@ NO_ATTEMPTS = AttemptLog()
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """The JSON that an answer must be, if the client requested structured output (``response_format``)."""
+    """The JSON that an answer must be, if the client requested structured output or forces a tool call."""
 
     schema: Mapping[str, Any] | None = None
     """The JSON Schema of the answer. None: any JSON object (``json_object``)."""
@@ -129,8 +129,8 @@ class Exchange:
     """Stop strings: first the template's, then the client's."""
     stop_token_ids: tuple[int, ...] = ()
     answer_format: AnswerFormat | None = None
-    """The format to which a text target must constrain its answer, made from ``params["response_format"]``. None: any
-    text. Message targets get the parameter ``response_format`` itself."""
+    """The format to which a text target must constrain its answer, made from ``params["response_format"]`` or from the
+    tools of a forced call. None: any text. Message targets get the client's fields themselves."""
     stream: bool = False
     """True: the target is asked for a stream. The events are the same with and without a stream."""
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)

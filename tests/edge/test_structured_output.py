@@ -73,9 +73,17 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
         ("unknown", "chatml", up.url("constrained-vllm"), "openai"),
         ("tools", "chatml-tools", up.url("constrained-vllm"), "vllm"),
         ("tools-ignored", "chatml-tools", up.url("constraint-ignored"), "vllm"),
-        ("tools-unknown", "chatml-tools", up.url("ok"), "openai"),
+        ("tools-unknown", "chatml-tools", up.url("continues-call"), "openai"),
+        ("tools-call", "chatml-tools", up.url("continues-call"), "vllm"),
+        (
+            "tools-other",
+            "chatml-tools",
+            up.url("constraint-ignored", text='{"name": "add", "arguments": {"a": 4}}'),
+            "vllm",
+        ),
         ("thinks", "thinks", up.url("constrained-vllm", free="<think>hm"), "vllm"),
-        *[(name, name, up.url("constrained-vllm"), "vllm") for name in ("format-key", "template-key", "list")],
+        *[(name, name, up.url("constrained-vllm"), "vllm") for name in ("format-key", "template-key")],
+        ("list", "list", up.url("constraint-ignored", text='add", "arguments": {"a": 1}}]'), "vllm"),
         ("answers", "thinks", up.url("constrained-vllm", free="It is 2."), "vllm"),
     ]
     config = "models:\n" + "".join(
@@ -204,11 +212,6 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "an engine without a constraint": ("unknown", {}, "engine: openai"),
     "a policy that forbids it": ("forbids", {}, "policy does not allow response_format"),
     "a message to continue": ("vllm", {"continue_final_message": True}, "continue_final_message"),
-    "tools that may be called": (
-        "tools",
-        {"tools": [{"type": "function", "function": {"name": "add"}}]},
-        "cannot contain tool calls",
-    ),
     "two constraints": ("vllm", {"structured_outputs": {"regex": "a"}}, "both constrain the answer"),
     "several answers of a model that reasons": ("thinks", {"n": 2}, "n above 1"),
     "no schema": ("vllm", {"response_format": {"type": "json_schema"}}, "response_format.json_schema is missing"),
@@ -292,6 +295,7 @@ PARAMETERS = {
     "$defs": {"number": {"enum": [1, 2, 3]}},
 }
 ADD = {"type": "function", "function": {"name": "add", "parameters": PARAMETERS, "strict": True}}
+LOOSE = {"type": "function", "function": {"name": "add", "parameters": PARAMETERS}}
 NOW = {"type": "function", "function": {"name": "now"}}
 NAMED = {"type": "function", "function": {"name": "add"}}
 
@@ -328,15 +332,78 @@ def test_a_required_call_may_be_that_of_any_tool(served: Gateway) -> None:
     assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] in ("add", "now")
 
 
-def test_an_engine_that_ignores_the_call_is_an_error(served: Gateway) -> None:
-    answer = served.chat("tools-ignored", tools=[ADD], tool_choice="required")
-    assert (answer.status_code, answer.json()["error"]["param"]) == (502, "tools")
+@pytest.mark.parametrize(
+    ("model", "code"),
+    [("tools-ignored", "tool_choice_not_followed"), ("tools-other", "upstream_ignored_parameter")],
+    ids=["prose", "arguments that the schema does not allow"],
+)
+def test_an_engine_that_ignores_the_call_is_an_error(served: Gateway, model: str, code: str) -> None:
+    answer = served.chat(model, tools=[ADD], tool_choice="required")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, code)
 
 
-def test_without_a_constraint_the_call_is_forced_as_before_with_a_notice(served: Gateway, up: FaultyUpstream) -> None:
-    answer = served.chat("tools-unknown", tools=[ADD], tool_choice="required")
-    assert "strict_not_enforced" in answer.headers["x-gateway-notice"]
-    assert sent(up)[-1]["prompt"].endswith('<tool_call>\n{"name": "')
+def test_only_strict_arguments_are_checked(served: Gateway) -> None:
+    answer = served.chat("tools-other", tools=[LOOSE], tool_choice="required").json()
+    assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"a": 4}'
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
+@pytest.mark.parametrize(
+    ("parameters", "applies"),
+    [
+        (PARAMETERS, True),
+        ({key: value for key, value in PARAMETERS.items() if key != "type"}, True),
+        ({**PARAMETERS, "$id": "https://example.com/add"}, False),
+        ({**PARAMETERS, "required": "a"}, False),
+        ({**PARAMETERS, "description": "x" * 70_000}, False),
+        ({**PARAMETERS, "type": ["object", "null"]}, False),
+        (None, False),
+    ],
+    ids=["declared", "no type", "an id", "no valid schema", "too long", "another type", "no parameters"],
+)
+def test_a_forced_call_without_strict_is_constrained_as_declared_if_the_schema_can_be_used(
+    served: Gateway, up: FaultyUpstream, choice: Any, parameters: Any, applies: bool
+) -> None:
+    tool = {"type": "function", "function": {"name": "add", "parameters": parameters}}
+    answer = served.chat("tools", tools=[tool], tool_choice=choice)
+    assert answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "add"
+    assert "constrained_call" in answer.headers["x-gateway-notice"].replace(":", ";").split("; ")
+    schema = sent(up)[-1]["structured_outputs"]["json"]
+    assert sent(up)[-1]["prompt"].endswith("<|im_start|>assistant\n<tool_call>\n")
+    jsonschema.validate({"name": "add", "arguments": {"a": 1, "b": 3}}, schema)
+    allows = jsonschema.Draft202012Validator(schema).is_valid({"name": "add", "arguments": {"a": 1, "b": 4}})
+    assert allows is not applies
+    assert not jsonschema.Draft202012Validator(schema).is_valid({"name": "add", "arguments": 4})
+
+
+def test_a_tool_that_cannot_be_expressed_leaves_strict_ones_their_room(served: Gateway, up: FaultyUpstream) -> None:
+    long = {"type": "function", "function": {"name": "long", "parameters": {"description": "x" * 65_000}}}
+    answer = served.chat("tools", tools=[long, strict_tool(LONG)], tool_choice="required")
+    assert answer.status_code == 200, answer.text
+    assert sent(up)[-1]["structured_outputs"]["json"]["$defs"] == {"call1": LONG, "call0": {"type": "object"}}
+
+
+UNCONSTRAINED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "strict at an engine without a constraint": ("tools-unknown", {"tools": [ADD]}, "a target cannot constrain"),
+    "an engine without a constraint": ("tools-unknown", {"tools": [LOOSE]}, "a target cannot constrain"),
+    "calls in a list": ("list", {"tools": [LOOSE]}, "in the format json of this model is not one JSON object"),
+    "a constraint of the client": ("tools-call", {"tools": [LOOSE], "guided_json": {}}, "guided_json constrains"),
+}
+
+
+@pytest.mark.parametrize("case", UNCONSTRAINED)
+def test_a_call_that_cannot_be_constrained_is_forced_by_the_prompt_with_a_notice(
+    served: Gateway, up: FaultyUpstream, case: str
+) -> None:
+    model, fields, reason = UNCONSTRAINED[case]
+    answer = served.chat(model, tool_choice="required", **fields)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "add"
+    notice = answer.headers["x-gateway-notice"]
+    assert "unconstrained_call: " in notice
+    assert reason in notice
+    assert sent(up)[-1]["prompt"].endswith('{"name": "')
+    assert "structured_outputs" not in sent(up)[-1]
 
 
 def test_a_call_that_is_not_forced_is_not_constrained(served: Gateway, up: FaultyUpstream) -> None:

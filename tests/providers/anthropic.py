@@ -76,7 +76,7 @@ def _message(body: Mapping[str, Any], asked: Scene) -> dict[str, Any]:
 
 def _blocks(body: Mapping[str, Any], asked: Scene) -> list[dict[str, Any]]:
     forced = body.get("tool_choice", {}).get("name")
-    if forced and not asked.calls:  # how an answer in JSON is asked for
+    if forced and not asked.calls and asked.name != "ignores":  # how an answer in JSON is asked for
         return [{"type": "tool_use", "id": "toolu_0", "name": forced, "input": json.loads("".join(asked.pieces))}]
     if asked.calls:
         return [{"type": "tool_use", "id": f"toolu_{at}", "name": "weather", "input": {"city": city}}

@@ -10,6 +10,7 @@ from typing import Any, Literal
 TEXTS: Mapping[str, tuple[str, ...]] = {
     "chat": ("Hel", "lo ", "there"),
     "json": ('{"answer":', " 4}"),
+    "ignores": ("Sure", "! Here ", "it is."),  # not JSON and no call, whatever the request asks for
     "stop": ("one ", "two ", "END", " three"),
 }
 """The pieces of each scene's answer. A scene without a row here answers as ``chat``."""

@@ -15,13 +15,14 @@ import pytest
 
 from tests.providers.conftest import MODELS
 from tests.providers.server import Providers
-from tests.providers.test_matrix import CALL, JSON_SCHEMA, PARAMETERS, PIXEL, TOOLS, user
+from tests.providers.test_matrix import CALL, JSON_SCHEMA, PIXEL, TOOLS, user
 from tests.serving import ROOT, Gateway
 
 NAMED = {"type": "function", "function": {"name": "weather"}}
 ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [NAMED]}}
 CITY = {"city": "Rome"}
 SECOND = {"type": "function", "function": {"name": "time", "parameters": {"type": "object", "properties": {}}}}
+OTHER_SCHEMA = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"required": ["answer"]}}}
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ FEATURES: Mapping[str, Feature] = {
     ),
     "response_format": Feature(  # strict is no value: a provider that gets the schema enforces it
         {**each("response_format", {"type": "json_object"}, JSON_SCHEMA),
-         "other_schema": {"response_format": {**JSON_SCHEMA, "json_schema": {"name": "answer", "schema": PARAMETERS}}}},
-        refused={"anthropic": "json_object"},
+         "other_schema": {"response_format": OTHER_SCHEMA}},
+        {"messages": user("json")}, refused={"anthropic": "json_object"},
     ),
     "temperature": Feature(each("temperature", 0, 0.5)),
     "top_p": Feature(each("top_p", 0.5)),

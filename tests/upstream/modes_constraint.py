@@ -3,6 +3,8 @@
 ``constrained-ENGINE`` reads the engine's own field only, and ignores the others like the engine. Options: ``seed``
 (another answer), ``size`` (characters of a token, 3), ``cut`` (characters after which the answer ends with ``length``),
 ``free`` (the answer to a request without the field).
+``constrained-chat`` reads the fields of chat, ``continues-call`` completes the call that a prompt has begun, and
+``constraint-ignored`` reads nothing.
 """
 
 from __future__ import annotations
@@ -96,6 +98,48 @@ for _engine in DIALECTS:
 async def constraint_ignored(reply: Reply) -> None:
     """The option ``text``, or prose, with the finish reason ``stop``, whatever the request asks for."""
     await _send(reply, [reply.request.options.get("text", PROSE)] * int(reply.request.body.get("n") or 1))
+
+
+@mode("constrained-chat")
+async def constrained_chat(reply: Reply) -> None:
+    """An answer as ``response_format`` and ``tool_choice`` of a chat request require; otherwise the option ``free``."""
+    body, rng = reply.request.body, random.Random(0)
+    choice, form = body.get("tool_choice"), body.get("response_format") or {}
+    if choice in ("required", "any") or isinstance(choice, dict):
+        tool = body["tools"][0]["function"]
+        arguments = json.dumps(valid_instance(tool.get("parameters") or ANY_OBJECT, rng))
+        await _send_call(reply, tool["name"], arguments)
+        return
+    schema = (form.get("json_schema") or form).get("schema", ANY_OBJECT)
+    free = reply.request.options.get("free", PROSE)
+    await _send(reply, [_instance_of(schema)(rng) if form.get("type", "text") != "text" else free])
+
+
+@mode("continues-call")
+async def continues_call(reply: Reply) -> None:
+    """The rest of the call that the prompt has begun, in the format ``hermes``."""
+    named = reply.request.body["prompt"].endswith('"arguments": ')
+    await _send(reply, ['{"a": 1}}' if named else 'add", "arguments": {"a": 1}}'])
+
+
+async def _send_call(reply: Reply, name: str, arguments: str) -> None:
+    """Send an answer of a chat that is one tool call. The finish reason is ``stop``, as OpenAI sends it if forced."""
+    call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    if not reply.request.stream:
+        answer = reply.whole([""], usage=reply.usage())
+        answer["choices"][0]["message"] |= {"content": None, "tool_calls": [call]}
+        await reply.json(answer)
+        return
+    await reply.stream_head()
+    for delta in (
+        {"tool_calls": [{"index": 0, **call, "function": {"name": name, "arguments": ""}}]},
+        *({"tool_calls": [{"index": 0, "function": {"arguments": sign}}]} for sign in arguments),
+    ):
+        await reply.event(reply.piece(None) | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    await reply.event(reply.piece(None, 0, "stop"))
+    await reply.usage_event()
+    await reply.done()
+    await reply.end()
 
 
 async def _send(reply: Reply, whole: list[str]) -> None:

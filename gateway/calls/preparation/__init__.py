@@ -2,6 +2,6 @@
 
 ``prepare``            the checks and the rendering
 ``dataset_prompts``    the conversation of a call that names a dataset prompt
-``structured_output``  the format of an answer that must be JSON
-``strict_call``        the format of a forced call of a tool with ``strict``
+``structured_output``  what an answer must be: JSON, or a tool call
+``forced_call``        the format of a forced tool call
 """

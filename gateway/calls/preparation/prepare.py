@@ -11,10 +11,11 @@ from typing import Any
 import orjson
 
 from gateway.backend.tokenizer import count
+from gateway.calls.answer.answer_check import AnswerRule
 from gateway.calls.answer.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.calls.preparation.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
-from gateway.calls.preparation.strict_call import with_strict_call
-from gateway.calls.preparation.structured_output import FIELD, with_answer_format
+from gateway.calls.preparation.forced_call import with_forced_call
+from gateway.calls.preparation.structured_output import CHECKED_FIELDS, with_answer_rule
 from gateway.calls.route import Route
 from gateway.core.call import Call
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
@@ -57,7 +58,8 @@ class Prepared:
     """The options for parsing the answer. None if all text of the answer is content."""
     token_request: TokenRequest | None = None
     """The values that the answer must have in addition to OpenAI's fields. None if the client requested none."""
-
+    answer_rule: AnswerRule | None = None
+    """What the answers are checked for. None if any answer is valid."""
     prompt_id: str = ""
     """The name and hash of the dataset prompt, ``name@sha256:12hex``. Empty if the request names no dataset prompt."""
     markers: tuple[tuple[str, int], ...] = ()
@@ -101,9 +103,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     render_seconds = time.perf_counter() - started
     prompt, text, whole = safe.prompt, route.form == "text", dialogue.options.whole
     check_length(len(prompt.text) if text else sum(map(len, dialogue.texts)), "messages")
-    parsing = None
-    if route.output_parsing is not None and not whole:
-        parsing = route.output_parsing.of(dialogue, prompt, call.stops)
+    parsing = None if whole or route.output_parsing is None else route.output_parsing.of(dialogue, prompt, call.stops)
     effective = parameters.effective(call)
     if effective.default_limit and (whole or route.tokens is not None or route.engine_tokenizer is not None):
         effective = await _limited(route, prompt, effective, whole=whole)
@@ -113,10 +113,11 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     exchange = make_exchange(route, call, prompt, params, parsing)
     if safe.breaks:
         exchange = await _as_token_ids(route, exchange, safe)
-    if text and (FIELD in params or dialogue.options.json_call):
-        exchange = await with_answer_format(route, call, dialogue, exchange, parsing)
-    notices, request = () if rendered is None else rendered.notices, None
+    rule, notices, request = None, () if rendered is None else rendered.notices, None
     notices = call.notices + notices + prompt.metadata.notices + safe.notices + effective.notices
+    if dialogue.options.tool_choice is not None or not CHECKED_FIELDS.isdisjoint(params):
+        exchange, rule, changes = await with_answer_rule(route, call, dialogue, exchange, parsing)
+        notices += changes
     if whole or call.unknown:
         top = (params.get("top_logprobs") or 0) if params.get("logprobs") and not text else effective.top_logprobs
         exchange, request, changes = token_request(route, call, exchange, top)
@@ -129,6 +130,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         render_seconds,
         parsing,
         request,
+        rule,
         prompt_id="" if rendered is None else rendered.prompt_id,
         markers=safe.markers,
     )
@@ -140,7 +142,7 @@ def _with_options(route: Route, call: Call, dialogue: Dialogue) -> tuple[Call, D
         _check_template_kwargs(route, dialogue.options.template_kwargs)
         call = replace(call, params={**call.params, "chat_template_kwargs": dialogue.options.template_kwargs})
     if dialogue.options.tools and route.form == "text":
-        call, dialogue = with_strict_call(route, call, dialogue)
+        call, dialogue = with_forced_call(route, call, dialogue)
     return call, dialogue
 
 

@@ -1,55 +1,83 @@
-"""Structured output of models that read strings: a request's schema becomes the ``AnswerFormat`` of its exchange.
+"""Structured output and forced tool calls: what a request's ``response_format`` and ``tool_choice`` make of its answer.
 
-The schema is that of ``response_format``, or that of a forced call (``strict_call.py``). The engine constrains the
-answer (``backend/openai/request/constraint.py``), and ``answer/answer_check.py`` validates it. Models that read
-messages get all these fields unchanged.
+For a model that reads strings, the schema of ``response_format`` or of a forced call (``forced_call.py``) becomes the
+``AnswerFormat`` of the exchange, with which the engine constrains the answer
+(``backend/openai/request/constraint.py``). Models that read messages get both fields unchanged. For both, an
+``AnswerRule`` says what ``answer/answer_check.py`` checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from gateway.backend.openai.request.constraint import constraint_fields
-from gateway.calls.preparation.strict_call import strict_call_format
+from gateway.calls.answer.answer_check import IGNORED, AnswerRule
+from gateway.calls.preparation.forced_call import forced_call_format, has_strict_tool
 from gateway.calls.route import Route
 from gateway.core.answer_markers import Thinking
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import AnswerFormat, Exchange
-from gateway.stream.json_schema.response_format import read_answer_format
+from gateway.core.prompt import Notice
+from gateway.core.words import printable
+from gateway.stream.json_schema.response_format import checkable_format, read_answer_format
 from gateway.stream.output_parser import ParserOptions
+from gateway.template.tools import choice_of
 
 FIELD = "response_format"
+CHECKED_FIELDS = frozenset({FIELD, "tool_choice", "function_call"})
+"""The parameters that can make a rule for the answers of a model that reads messages."""
+
+CONSTRAINED = (
+    "Check the engine that the target names; if it is vLLM or SGLang, start it without --reasoning-parser, which "
+    "switches the constraint off"
+)
+FREE_CALL = "Nothing constrains the calls of this model: send the request again, or choose an engine that can"
+REASONING_PARSER = (
+    "If the server was started with --reasoning-parser, start it without, because it can switch the constraint off"
+)
+BY_PROVIDER = "Not every model and provider enforces this field: choose one that does"
+"""The four texts above are what to do about an answer that breaks its rule."""
+MAX_REASON = 200
+"""The maximum number of characters of a reason in a notice."""
+
+RuledExchange = tuple[Exchange, AnswerRule | None, tuple[Notice, ...]]
+"""The exchange to send, the rule for its answers (None: any answer is valid), and notices."""
 
 
-async def with_answer_format(
+async def with_answer_rule(
     route: Route, call: Call, dialogue: Dialogue, exchange: Exchange, parsing: ParserOptions | None
-) -> Exchange:
-    """Return the exchange with the format that ``response_format`` or a forced strict call requests.
+) -> RuledExchange:
+    """Return the exchange of a chat request, constrained where its engine can, and the rule for its answers.
 
     Raises ``RequestError`` if the format is invalid, if a target cannot constrain its answer, or if another field of
     the request contradicts the format.
     """
-    wanted = None
-    if FIELD in exchange.params:
-        wanted = read_answer_format(exchange.params[FIELD], "text.format" if call.is_responses_api else FIELD)
-    if wanted is not None:
-        wanted = _with_reasoning(route, call, dialogue, exchange, parsing, wanted)
-    elif dialogue.options.json_call:
-        wanted = strict_call_format(route, dialogue)
-    else:
-        return exchange
-    try:
-        fields_by_target(route, wanted, exchange.params)
-        await route.schemas.check_schema(wanted, call.caller.key)
-    except RequestError as error:
-        if wanted.call_key:  # the schema was made of the tools
-            error.param = "tools"
-        raise
-    return replace(exchange, answer_format=wanted)
+    if route.form == "messages":
+        return await _of_messages(route, call, dialogue, exchange)
+    choice = choice_of(dialogue)
+    if choice.mode in ("required", "named"):
+        return await _forced_call(route, call, dialogue, exchange, choice.name)
+    wanted = _wanted(call, exchange)
+    if wanted is None:
+        return exchange, None, ()
+    if dialogue.options.whole or dialogue.options.continue_final:
+        name = "add_generation_prompt: false" if dialogue.options.whole else "continue_final_message"
+        raise InvalidValue(f"{FIELD} is for a new answer, not for {name}; leave out one of them", param=FIELD)
+    if parsing is not None and parsing.calls is not None:
+        raise UnsupportedParameter(
+            f"an answer in a {FIELD} cannot contain tool calls; send tool_choice: none, or leave out tools or {FIELD}",
+            param=FIELD,
+        )
+    if parsing is not None and (thinking := _reasoning(exchange, parsing)) is not None:
+        _check_two_calls(call, exchange)
+        wanted = replace(wanted, reasoning=thinking)
+    await _check_format(route, call, wanted, exchange.params)
+    return replace(exchange, answer_format=wanted), AnswerRule(wanted, remedy=CONSTRAINED), ()
 
 
 def fields_by_target(route: Route, wanted: AnswerFormat, params: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -60,26 +88,68 @@ def fields_by_target(route: Route, wanted: AnswerFormat, params: Mapping[str, An
     return {target.label: constraint_fields(wanted, params, target) for target in route.spec.targets}
 
 
-def _with_reasoning(
-    route: Route,
-    call: Call,
-    dialogue: Dialogue,
-    exchange: Exchange,
-    parsing: ParserOptions | None,
-    wanted: AnswerFormat,
-) -> AnswerFormat:
-    """Return the format with the reasoning that precedes the answer. Raises ``RequestError`` for a contradiction."""
-    if dialogue.options.whole or dialogue.options.continue_final:
-        name = "add_generation_prompt: false" if dialogue.options.whole else "continue_final_message"
-        raise InvalidValue(f"{FIELD} is for a new answer, not for {name}; leave out one of them", param=FIELD)
-    if parsing is not None and parsing.calls is not None:
+def _wanted(call: Call, exchange: Exchange) -> AnswerFormat | None:
+    return read_answer_format(exchange.params.get(FIELD), _name(call))
+
+
+def _name(call: Call) -> str:
+    """Return the client's name of the field."""
+    return "text.format" if call.is_responses_api else FIELD
+
+
+async def _check_format(route: Route, call: Call, wanted: AnswerFormat, params: Mapping[str, Any]) -> None:
+    """Raise ``RequestError`` if a target cannot constrain its answer, or if the schema is invalid."""
+    fields_by_target(route, wanted, params)
+    await route.schemas.check_schema(wanted, call.caller.key)
+
+
+# ---------------------------------------------------------------- forced calls of models that read strings
+
+
+async def _forced_call(route: Route, call: Call, dialogue: Dialogue, exchange: Exchange, tool: str) -> RuledExchange:
+    """Return what ``with_answer_rule`` returns, for a forced call.
+
+    ``tool``: the tool that must be called; empty: any tool.
+    """
+    if FIELD in exchange.params:
         raise UnsupportedParameter(
-            f"an answer in a {FIELD} cannot contain tool calls; send tool_choice: none, or leave out tools or {FIELD}",
-            param=FIELD,
+            f"a forced call cannot be an answer in a {FIELD}; leave out one of them", param=FIELD
         )
-    thinking = None if parsing is None else _reasoning(exchange, parsing)
-    if thinking is None:
-        return wanted
+    if not dialogue.options.json_call:
+        return exchange, AnswerRule(forced_tool=tool, remedy=FREE_CALL), ()
+    wanted = await _constraint(route, call, dialogue, exchange.params)
+    form = forced_call_format(route, dialogue) if has_strict_tool(dialogue) else None
+    return replace(exchange, answer_format=wanted), AnswerRule(form, forced_tool=tool, remedy=CONSTRAINED), ()
+
+
+async def _constraint(route: Route, call: Call, dialogue: Dialogue, params: Mapping[str, Any]) -> AnswerFormat:
+    """Return the format to which the engine constrains a forced call: with the declared parameters, if it can."""
+    wanted = forced_call_format(route, dialogue)
+    with suppress(RequestError):
+        declared = forced_call_format(route, dialogue, declared=True)
+        await _check_format(route, call, declared, params)
+        return declared
+    try:
+        await _check_format(route, call, wanted, params)
+    except RequestError as error:
+        error.param = "tools"  # the schema was made of the tools
+        raise
+    return wanted
+
+
+# ---------------------------------------------------------------- reasoning
+
+
+def _reasoning(exchange: Exchange, parsing: ParserOptions) -> Thinking | None:
+    """Return the markers of the reasoning that the answer begins with. None if the prompt has ended the reasoning."""
+    thinking, prompt = parsing.thinking, exchange.prompts[0]
+    if thinking is not None and isinstance(prompt, str) and prompt.rstrip().endswith(thinking.end):
+        return None
+    return thinking
+
+
+def _check_two_calls(call: Call, exchange: Exchange) -> None:
+    """Raise ``UnsupportedParameter`` for what cannot be combined with reasoning before a constrained answer."""
     for what, param, is_used in (
         ("n above 1", "n", call.n > 1),
         ("logprobs", "logprobs", bool(exchange.params.get("logprobs"))),
@@ -91,12 +161,54 @@ def _with_reasoning(
                 "them, or switch the reasoning off",
                 param=param,
             )
-    return replace(wanted, reasoning=thinking)
 
 
-def _reasoning(exchange: Exchange, parsing: ParserOptions) -> Thinking | None:
-    """Return the markers of the reasoning that the answer begins with. None if the prompt has ended the reasoning."""
-    thinking, prompt = parsing.thinking, exchange.prompts[0]
-    if thinking is not None and isinstance(prompt, str) and prompt.rstrip().endswith(thinking.end):
+# ---------------------------------------------------------------- models that read messages
+
+
+async def _of_messages(route: Route, call: Call, dialogue: Dialogue, exchange: Exchange) -> RuledExchange:
+    params, notices = exchange.params, list[Notice]()
+    form = None
+    try:
+        form = checkable_format(params.get(FIELD), _name(call))
+        if form is not None:
+            _check_new_answer(dialogue, exchange)
+            await route.schemas.check_schema(form, call.caller.key)
+    except InvalidValue as error:  # the target may know more, so the request is sent
+        form, reason = None, printable(error.message.partition(";")[0])[:MAX_REASON]
+        notices.append(Notice("answer_unchecked", reason))
+    forced = _forced_tool(params)
+    if form is None and forced is None:
+        return exchange, None, tuple(notices)
+    rule = AnswerRule(
+        form,
+        forced_tool=forced,
+        may_call=bool(params.get("tools") or params.get("functions")),
+        fault="the provider ignored" if any(one.speaks == "litellm" for one in route.spec.targets) else IGNORED,
+        remedy=REASONING_PARSER if any(one.engine in ("vllm", "sglang") for one in route.spec.targets) else BY_PROVIDER,
+        lenient=True,
+    )
+    return exchange, rule, tuple(notices)
+
+
+def _check_new_answer(dialogue: Dialogue, exchange: Exchange) -> None:
+    """Raise ``InvalidValue`` if the answer may only be the rest of a message."""
+    if dialogue.options.whole or (exchange.messages and exchange.messages[-1].get("role") == "assistant"):
+        raise InvalidValue("the answer may continue the last message", param=FIELD)
+
+
+def _forced_tool(params: Mapping[str, Any]) -> str | None:
+    """Return the tool that the request forces; empty: any tool. None if it forces no call, or in an unknown form."""
+    choice = params.get("tool_choice") or params.get("function_call")
+    if isinstance(choice, str):
+        return "" if choice in ("required", "any") else None
+    if not isinstance(choice, Mapping):
         return None
-    return thinking
+    kind = choice.get("type", "function")
+    if kind == "function":
+        name = choice.get("function", choice)
+        name = name.get("name") if isinstance(name, Mapping) else None
+        return name if isinstance(name, str) else None
+    allowed = choice.get("allowed_tools")
+    required = isinstance(allowed, Mapping) and allowed.get("mode") == "required"
+    return "" if kind == "custom" or required else None

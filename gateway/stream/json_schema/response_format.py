@@ -66,6 +66,28 @@ def read_answer_format(value: object, param: str = "response_format") -> AnswerF
     return replace(_read_schema(_given(form["json_schema"], where), where), param=param)
 
 
+def checkable_format(value: object, param: str = "response_format") -> AnswerFormat | None:
+    """Return the format with which the answer of a provider is checked, or None for plain text.
+
+    The provider's own rules apply to the field, so only the type and the schema are read. Raises ``InvalidValue`` if an
+    answer cannot be checked: an unknown type, no schema, or a schema beyond the limits.
+    """
+    form = {} if value is None else _given(value, param)
+    kind = form.get("type", "text")
+    if kind == "text":
+        return None
+    if kind not in KEYS:
+        raise InvalidValue(f"{param} has a type other than {', '.join(KEYS)}", param=f"{param}.type")
+    where = SCHEMA_PLACES[param]
+    holder = form if kind == "json_object" else _object(form.get("json_schema", {}), where.removesuffix(".schema"))
+    schema = holder.get("schema")  # llama.cpp and others read a schema beside json_object too
+    if schema is None and kind == "json_object":
+        return AnswerFormat(param=param)
+    schema = _object(schema, where)
+    check_limits(schema, where)
+    return AnswerFormat(schema=schema, param=param)
+
+
 def _read_schema(form: Mapping[str, Any], where: str) -> AnswerFormat:
     """Return the format of ``json_schema``, which is at ``where`` in the request."""
     _refuse_unknown(form, SCHEMA_KEYS, where)
