@@ -40,6 +40,7 @@ tools:
 FILES = {
     "meta_templates/format-key.yaml": TOOLS % ("llama3_json", ", key: parameters", '{"name": "'),
     "meta_templates/template-key.yaml": TOOLS % ("llama3_json", "", '{"name": "'),
+    "meta_templates/thinks-tools.yaml": THINKING + (TOOLS % ("hermes", "", '{"name": "')).partition("}]\n")[2],
     "meta_templates/list.yaml": TOOLS % ("json", "", '[{"name": "'),
     "meta_templates/thinks.yaml": THINKING,
     "policies/forbids.yaml": "params: {forbid: [response_format]}",
@@ -54,6 +55,8 @@ SUM = {
     "additionalProperties": False,
 }
 FORMAT = {"type": "json_schema", "json_schema": {"name": "sum", "schema": SUM, "strict": True}}
+SUMMED = {"steps": ["a"], "sum": 1}
+CALLED = '{"name": "add", "arguments": {"a": 1, "b": 3}}'
 SENT: dict[str, dict[str, Any]] = {  # engine: what the engine gets for FORMAT
     "vllm": {"structured_outputs": {"json": SUM}},
     "sglang": {"json_schema": json.dumps(SUM, separators=(",", ":"))},
@@ -79,6 +82,20 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
             "tools-other",
             "chatml-tools",
             up.url("constraint-ignored", text='{"name": "add", "arguments": {"a": 4}}'),
+            "vllm",
+        ),
+        ("free-form", "chatml-tools", up.url("constrained-vllm", free=json.dumps(SUMMED)), "vllm"),
+        (
+            "free-call",
+            "chatml-tools",
+            up.url("constrained-vllm", free=f"I add.<tool_call>{CALLED}</tool_call>"),
+            "vllm",
+        ),
+        ("free-unknown", "chatml-tools", up.url("constraint-ignored", text=json.dumps(SUMMED)), "openai"),
+        (
+            "free-thinks",
+            "thinks-tools",
+            up.url("constrained-vllm", free=f"<think>hm</think>{json.dumps(SUMMED)}"),
             "vllm",
         ),
         ("thinks", "thinks", up.url("constrained-vllm", free="<think>hm"), "vllm"),
@@ -108,7 +125,10 @@ def sent(up: FaultyUpstream) -> list[Mapping[str, Any]]:
 
 def streamed(served: Gateway, model: str, **fields: Any) -> list[dict[str, Any]]:
     """The events of a streamed answer."""
-    text = served.chat(model, stream=True, **fields).text
+    return events_of(served.chat(model, stream=True, **fields).text)
+
+
+def events_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
 
 
@@ -283,6 +303,74 @@ def test_text_is_no_constraint(served: Gateway, up: FaultyUpstream) -> None:
     answer = served.chat("ignores", response_format={"type": "text"})
     assert answer.json()["choices"][0]["message"]["content"] == PROSE
     assert not sent(up)[-1].keys() & {"response_format", "structured_outputs"}
+
+
+# ---------------------------------------------------------------- tools and a schema in one request
+
+TOOL = {"type": "function", "function": {"name": "add"}}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("model", ["free-form", "free-unknown", "free-thinks"])
+def test_an_answer_beside_tools_is_free_and_checked(
+    served: Gateway, up: FaultyUpstream, model: str, stream: bool
+) -> None:
+    before = len(sent(up))
+    answer = served.chat(model, tools=[TOOL], response_format=FORMAT, stream=stream)
+    assert answer.status_code == 200, answer.text
+    assert "answer_checked_only: response_format" in answer.headers["x-gateway-notice"]
+    text = content(events_of(answer.text)) if stream else answer.json()["choices"][0]["message"]["content"]
+    assert json.loads(text) == SUMMED
+    (body,) = sent(up)[before:]
+    assert not body.keys() & {"response_format", "structured_outputs"}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_call_instead_of_an_answer_is_not_checked(served: Gateway, stream: bool) -> None:
+    answer = served.chat("free-call", tools=[TOOL], response_format=FORMAT, stream=stream)
+    assert (answer.status_code, "error" in answer.text, '"tool_calls"' in answer.text) == (200, False, True)
+    text = content(events_of(answer.text)) if stream else answer.json()["choices"][0]["message"]["content"]
+    assert text == "I add."
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_an_answer_beside_tools_that_is_not_in_the_form_is_an_error(served: Gateway, stream: bool) -> None:
+    answer = served.chat("tools", tools=[TOOL], response_format=FORMAT, stream=stream)
+    error = events_of(answer.text)[-1]["error"] if stream else answer.json()["error"]
+    assert (error["code"], error["param"]) == ("upstream_ignored_parameter", "response_format")
+    assert error["message"].startswith(
+        "tools may be called, so nothing constrained the answer, and it is not in the resp"
+    )
+    assert 'finish_reason":"stop' not in answer.text
+
+
+@pytest.mark.parametrize(
+    "tool", [TOOL, {"type": "function", "function": {"name": "add", "strict": True}}], ids=["free", "strict"]
+)
+@pytest.mark.parametrize("model", ["tools", "tools-unknown"])
+def test_a_forced_call_has_no_other_form(served: Gateway, up: FaultyUpstream, model: str, tool: dict[str, Any]) -> None:
+    answer = served.chat(model, tools=[tool], tool_choice="required", response_format=FORMAT)
+    assert answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "add"
+    assert "omitted_parameter: response_format" in answer.headers["x-gateway-notice"]
+    assert "response_format" not in sent(up)[-1]
+    assert ("structured_outputs" in sent(up)[-1]) == (model == "tools")
+
+
+def test_a_schema_beside_tools_must_be_valid(served: Gateway, up: FaultyUpstream) -> None:
+    before = len(sent(up))
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "sum"}}}
+    answer = served.chat("tools", tools=[TOOL], response_format=form)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "response_format.json_schema.schema.type")
+    assert len(sent(up)) == before
+
+
+def test_a_response_with_tools_and_a_format(served: Gateway) -> None:
+    form = {"type": "json_schema", "name": "sum", "schema": SUM, "strict": True}
+    tool = {"type": "function", "name": "add", "parameters": {"type": "object"}}
+    body = {"model": "free-form", "input": "hi", "tools": [tool], "text": {"format": form}}
+    answer = served.http.post("/v1/responses", json=body)
+    assert "answer_checked_only: text.format" in answer.headers["x-gateway-notice"]
+    assert json.loads(answer.json()["output"][0]["content"][0]["text"]) == SUMMED
 
 
 # ---------------------------------------------------------------- forced tools

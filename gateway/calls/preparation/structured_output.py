@@ -36,12 +36,13 @@ CONSTRAINED = (
     "Check the engine that the target names; if it is vLLM or SGLang, start it without --reasoning-parser, which "
     "switches the constraint off"
 )
+FREE_ANSWER = "Describe the form in the messages, or send tool_choice: none"
 FREE_CALL = "Nothing constrains the calls of this model: send the request again, or choose an engine that can"
 REASONING_PARSER = (
     "If the server was started with --reasoning-parser, start it without, because it can switch the constraint off"
 )
 BY_PROVIDER = "Not every model and provider enforces this field: choose one that does"
-"""The four texts above are what to do about an answer that breaks its rule."""
+"""The five texts above are what to do about an answer that breaks its rule."""
 MAX_REASON = 200
 """The maximum number of characters of a reason in a notice."""
 
@@ -69,10 +70,10 @@ async def with_answer_rule(
         name = "add_generation_prompt: false" if dialogue.options.whole else "continue_final_message"
         raise InvalidValue(f"{FIELD} is for a new answer, not for {name}; leave out one of them", param=FIELD)
     if parsing is not None and parsing.calls is not None:
-        raise UnsupportedParameter(
-            f"an answer in a {FIELD} cannot contain tool calls; send tool_choice: none, or leave out tools or {FIELD}",
-            param=FIELD,
-        )
+        await route.schemas.check_schema(wanted, call.caller.key)
+        fault = "tools may be called, so nothing constrained the answer, and it is not in the"
+        rule = AnswerRule(wanted, may_call=True, fault=fault, remedy=FREE_ANSWER)
+        return _without_format(exchange), rule, (Notice("answer_checked_only", wanted.param),)
     if parsing is not None and (thinking := _reasoning(exchange, parsing)) is not None:
         _check_two_calls(call, exchange)
         wanted = replace(wanted, reasoning=thinking)
@@ -97,6 +98,12 @@ def _name(call: Call) -> str:
     return "text.format" if call.is_responses_api else FIELD
 
 
+def _without_format(exchange: Exchange) -> Exchange:
+    if FIELD not in exchange.params:
+        return exchange
+    return replace(exchange, params={name: value for name, value in exchange.params.items() if name != FIELD})
+
+
 async def _check_format(route: Route, call: Call, wanted: AnswerFormat, params: Mapping[str, Any]) -> None:
     """Raise ``RequestError`` if a target cannot constrain its answer, or if the schema is invalid."""
     fields_by_target(route, wanted, params)
@@ -107,19 +114,17 @@ async def _check_format(route: Route, call: Call, wanted: AnswerFormat, params: 
 
 
 async def _forced_call(route: Route, call: Call, dialogue: Dialogue, exchange: Exchange, tool: str) -> RuledExchange:
-    """Return what ``with_answer_rule`` returns, for a forced call.
+    """Return what ``with_answer_rule`` returns. The form of the answer is that of the call, so another one is dropped.
 
     ``tool``: the tool that must be called; empty: any tool.
     """
-    if FIELD in exchange.params:
-        raise UnsupportedParameter(
-            f"a forced call cannot be an answer in a {FIELD}; leave out one of them", param=FIELD
-        )
+    notices = (Notice("omitted_parameter", FIELD),) if FIELD in exchange.params else ()
+    exchange = _without_format(exchange)
     if not dialogue.options.json_call:
-        return exchange, AnswerRule(forced_tool=tool, remedy=FREE_CALL), ()
+        return exchange, AnswerRule(forced_tool=tool, remedy=FREE_CALL), notices
     wanted = await _constraint(route, call, dialogue, exchange.params)
     form = forced_call_format(route, dialogue) if has_strict_tool(dialogue) else None
-    return replace(exchange, answer_format=wanted), AnswerRule(form, forced_tool=tool, remedy=CONSTRAINED), ()
+    return replace(exchange, answer_format=wanted), AnswerRule(form, forced_tool=tool, remedy=CONSTRAINED), notices
 
 
 async def _constraint(route: Route, call: Call, dialogue: Dialogue, params: Mapping[str, Any]) -> AnswerFormat:
