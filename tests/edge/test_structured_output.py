@@ -305,6 +305,83 @@ def test_text_is_no_constraint(served: Gateway, up: FaultyUpstream) -> None:
     assert not sent(up)[-1].keys() & {"response_format", "structured_outputs"}
 
 
+# ---------------------------------------------------------------- completions
+
+
+def complete(served: Gateway, model: str, prompt: Any = "x", **fields: Any) -> Any:
+    body = {"model": model, "prompt": prompt, "response_format": FORMAT, **fields}
+    return served.http.post("/v1/completions", json=body)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_completion_is_constrained_and_checked_as_a_chat(
+    served: Gateway, up: FaultyUpstream, engine: str, stream: bool
+) -> None:
+    answer = complete(served, engine, stream=stream)
+    assert answer.status_code == 200, answer.text
+    events = events_of(answer.text) if stream else [answer.json()]
+    text = "".join(choice["text"] for event in events for choice in event["choices"])
+    jsonschema.validate(json.loads(text), SUM)
+    body = sent(up)[-1]
+    assert {name: body[name] for name in SENT.get(engine, {})} == SENT.get(engine, {})
+    assert (body["prompt"], "response_format" in body) == ("x", False)
+    assert "unverified_parameter" not in answer.headers.get("x-gateway-notice", "")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("model", ["ignores", "other-form"])
+def test_an_engine_that_ignores_the_schema_of_a_completion_is_an_error(
+    served: Gateway, model: str, stream: bool
+) -> None:
+    answer = complete(served, model, stream=stream)
+    assert '"code":"upstream_ignored_parameter"' in answer.text
+    assert answer.status_code == (200 if stream and model == "other-form" else 502)
+
+
+def test_the_answer_to_each_prompt_is_checked(served: Gateway) -> None:
+    texts = [choice["text"] for choice in complete(served, "llamacpp", ["x", "y"], n=2).json()["choices"]]
+    assert len(texts) == 4
+    for text in texts:
+        jsonschema.validate(json.loads(text), SUM)
+    assert complete(served, "ignores", ["x", "y"]).status_code == 502
+
+
+COMPLETIONS_REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "an engine without a constraint": ("unknown", {}, "response_format"),
+    "an echo": ("vllm", {"echo": True}, "echo"),
+    "two constraints": ("vllm", {"guided_json": {}}, "guided_json"),
+    "an unknown type": ("vllm", {"response_format": {"type": "grammar"}}, "response_format.type"),
+    "a schema that is none": (
+        "vllm",
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "sum"}}}},
+        "response_format.json_schema.schema.type",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COMPLETIONS_REFUSED)
+def test_a_completion_that_cannot_be_constrained_is_refused_by_name(
+    served: Gateway, up: FaultyUpstream, case: str
+) -> None:
+    model, fields, param = COMPLETIONS_REFUSED[case]
+    before = len(sent(up))
+    answer = complete(served, model, **fields)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+    assert len(sent(up)) == before
+
+
+def test_text_is_no_constraint_of_a_completion(served: Gateway) -> None:
+    answer = complete(served, "ignores", response_format={"type": "text"})
+    assert answer.json()["choices"][0]["text"] == PROSE
+
+
+def test_a_policy_can_force_json_on_completions(served: Gateway, up: FaultyUpstream) -> None:
+    answer = served.http.post("/v1/completions", json={"model": "forces", "prompt": "x"})
+    assert isinstance(json.loads(answer.json()["choices"][0]["text"]), dict)
+    assert sent(up)[-1]["structured_outputs"] == {"json_object": True}
+
+
 # ---------------------------------------------------------------- tools and a schema in one request
 
 TOOL = {"type": "function", "function": {"name": "add"}}

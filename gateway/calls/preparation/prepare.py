@@ -15,7 +15,12 @@ from gateway.calls.answer.answer_check import AnswerRule
 from gateway.calls.answer.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.calls.preparation.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
 from gateway.calls.preparation.forced_call import with_forced_call
-from gateway.calls.preparation.structured_output import CHECKED_FIELDS, with_answer_rule
+from gateway.calls.preparation.structured_output import (
+    CHECKED_FIELDS,
+    FIELD,
+    with_answer_rule,
+    with_completion_rule,
+)
 from gateway.calls.route import Route
 from gateway.core.call import Call
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
@@ -167,7 +172,9 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     exchange = make_exchange(route, call, prompt, effective.params)
     if safe is not None and safe.breaks:
         exchange = await _as_token_ids(route, exchange, safe)
-    notices, request = effective.notices, None
+    rule, notices, request = None, effective.notices, None
+    if FIELD in effective.params:
+        exchange, rule = await with_completion_rule(route, call, exchange)
     if rendered is not None and safe is not None:
         notices = rendered.notices + safe.prompt.metadata.notices + safe.notices + notices
     if call.unknown:
@@ -180,6 +187,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         prompt=prompt,
         notices=notices,
         token_request=request,
+        answer_rule=rule,
         prompt_id="" if rendered is None else rendered.prompt_id,
         markers=() if safe is None else safe.markers,
     )

@@ -81,6 +81,20 @@ async def with_answer_rule(
     return replace(exchange, answer_format=wanted), AnswerRule(wanted, remedy=CONSTRAINED), ()
 
 
+async def with_completion_rule(route: Route, call: Call, exchange: Exchange) -> tuple[Exchange, AnswerRule | None]:
+    """Return the exchange of a completions request with the format of its answers, and the rule for the answers.
+
+    Errors: see ``with_answer_rule``.
+    """
+    wanted = _wanted(call, exchange)
+    if wanted is None:
+        return exchange, None
+    if exchange.params.get("echo"):
+        raise InvalidValue(f"{FIELD} is for an answer without the prompt; leave out echo or {FIELD}", param="echo")
+    await _check_format(route, call, wanted, exchange.params)
+    return replace(exchange, answer_format=wanted), AnswerRule(wanted, remedy=CONSTRAINED)
+
+
 def fields_by_target(route: Route, wanted: AnswerFormat, params: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return label of a target → the fields with which its engine constrains the answer.
 
