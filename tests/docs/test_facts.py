@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from gateway.telemetry import log_writer
 from gateway.wire.json import MAX_FIELDS, MAX_ITEMS, MAX_NODES
 from gateway.wire.request_fields import MAX_STOP_LENGTH, MAX_STOPS
 from tests.cli.command import command
+from tests.engines.engine import ENGINES
 from tests.serving import ROOT
 
 KIB, MIB = 1024, 1024**2
@@ -72,3 +75,23 @@ def test_a_broken_template_that_no_model_uses_is_a_problem_for_check_only(tmp_pa
     checked = command(tmp_path, "check")
     assert (checked.returncode, b"meta_templates/broken.yaml" in checked.stderr) == (1, True)
     assert command(tmp_path, "render", "mine", "-m", "user:hi").returncode == 0
+
+
+STARTED = {"vLLM": "vllm"}
+"""Engine in the pages → the engine of the tests that is started with the options that the pages show."""
+NOT_STARTED = {"llama.cpp"}
+"""Engines that no test starts: the tests have llama-cpp-python, whose server has other options."""
+START = re.compile(r"[Ss]tart (\w[\w.]*) with `(--[^`]+)`")
+
+
+def test_the_engine_tests_start_engines_with_the_options_that_the_pages_show() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md"))]
+    shown = [found.groups() for text in pages for found in START.finditer(text)]
+    assert {engine for engine, _ in shown} == {*STARTED, *NOT_STARTED}
+    for engine, options in shown:
+        if engine in NOT_STARTED:
+            continue
+        command_of = ENGINES[STARTED[engine]].command
+        assert command_of is not None
+        started, words = command_of(Path("bin"), 8000), shlex.split(options)
+        assert any(started[at : at + len(words)] == words for at in range(len(started))), options
