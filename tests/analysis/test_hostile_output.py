@@ -41,7 +41,7 @@ COMPLETION = {
     }]}},
 }  # fmt: skip
 FAILED = {"custom_id": "a", "response": None, "error": {"code": "timeout"}, "gateway": {"model": "m"}}
-REFUSED = "this line is not from `gateway run`"
+REFUSED = "this line is not from `gateway run`; give the output (--out) of a run"
 OTHERS: tuple[Any, ...] = (["a"], {"a": 1}, [], 5, None, True, [None])
 
 
