@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gateway.analysis.rows import RunAnswer, RunRow, RunToolCall
+from gateway.analysis.rows import AT_LIMIT, RunAnswer, RunRow, RunToolCall
 from gateway.analysis.tool_check import ToolChecker
 from gateway.stream.loops import is_looping
 
@@ -20,13 +20,18 @@ def _is_cut(answer: RunAnswer) -> bool:
     return answer.finish_reason == "length"
 
 
+def _is_at_limit(answer: RunAnswer) -> bool:
+    return answer.cut == AT_LIMIT
+
+
 _TESTS: Mapping[str, Callable[[RunAnswer, CheckCall], bool]] = {
     "refused": lambda answer, _: bool(answer.refusal) or answer.finish_reason == "content_filter",
     "empty": lambda answer, _: _is_empty(answer) and not answer.reasoning,
     "thinking only": lambda answer, _: _is_empty(answer),
-    "looping": lambda answer, _: is_looping(answer.text, answer.finish_reason),
+    "looping": lambda answer, _: is_looping(answer.text, "length" if _is_at_limit(answer) else answer.finish_reason),
     "cut by context": lambda answer, _: _is_cut(answer) and answer.cut == "context",
     "cut by length": lambda answer, _: _is_cut(answer),
+    "ended at the limit": lambda answer, _: _is_at_limit(answer),
     "bad tool call": lambda answer, is_valid: any(is_valid(call) is False for call in answer.tool_calls),
 }
 CLASSES = ("failed", *_TESTS, "whole")

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from gateway.analysis.rows import (
+    AT_LIMIT,
     ChosenToken,
     RowFacts,
     RunAnswer,
@@ -36,6 +37,8 @@ LAST_CALL = (
 )
 """The last exchange of a call, without its answer and its events."""
 NO_ANSWER = "recorded without their answers (record: metadata, or by an earlier version)"
+CUTS = {"length": "context", "stop": AT_LIMIT}
+"""Finish reason → the recorded reason (``answers_cut``) that an answer with this end may have."""
 FIRST_BYTES = b"SQLite format 3\0"
 JSON_COLUMNS = frozenset({
     "failed_attempts", "notices", "answers_cut", "stop_cuts", "prompts", "messages", "params", "stops",
@@ -342,5 +345,5 @@ def _answer(choice: Mapping[str, Any], cuts: Sequence[str]) -> RunAnswer:
         refusal=fields.get("refusal") or "",
         tool_calls=tool_calls_of(fields),
         finish_reason=finish,
-        cut="context" if finish == "length" and "context" in cuts else "",
+        cut=cut if (cut := CUTS.get(finish, "")) in cuts else "",
     )

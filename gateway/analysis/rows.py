@@ -16,7 +16,8 @@ from gateway.wire.logprobs import from_chat, from_completions
 ANSWER_CUT = "answer_cut: choices["
 """The notice of the gateway about an answer that is empty or cut off at the context: ``answer_cut: choices[0]=empty``.
 """
-
+AT_LIMIT = "at_limit"
+"""The reason in this notice for an answer that ended with ``stop`` at the token limit."""
 
 DEFAULT_LIMIT = "default_parameter: max_tokens="
 """The notice of the gateway about a ``max_tokens`` that it has set."""
@@ -41,7 +42,7 @@ class RunAnswer:
     tool_calls: tuple[RunToolCall, ...] = ()
     finish_reason: str = ""
     cut: str = ""
-    """The reason in the gateway's notice ``answer_cut``: ``context``, ``thinking`` or ``empty``. Empty: no notice."""
+    """The reason in the gateway's notice ``answer_cut``, such as ``context``. Empty: no notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,8 @@ def _facts(provenance: Mapping[str, Any], body: Mapping[str, Any]) -> RowFacts:
 
 def is_default_limit(notices: Sequence[str], choices: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the gateway has set ``max_tokens``, and no choice has reached it."""
+    if any(one.startswith(ANSWER_CUT) and one.endswith(f"={AT_LIMIT}") for one in notices):
+        return False
     is_default = any(one.startswith(DEFAULT_LIMIT) for one in notices)
     return is_default and all(choice["finish_reason"] != "length" for choice in choices)
 

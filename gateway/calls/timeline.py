@@ -130,8 +130,12 @@ class CallTimeline(Record):
                     self.cut_answers.end(event)
                 if event.reason == "stop":
                     self.stop_cuts += (event.source,)
+                    if event.matched is None:
+                        self.cut_answers.unknown_stops.append(event.index)
             elif type(event) is Usage:
                 self.usage = event
+                if event.completion >= self.cut_answers.limit:
+                    self.cut_answers.reach_limit(event)
             elif type(event) is Begun:
                 for notice in event.notices:
                     self.delivery_notices.append(notice)
@@ -140,7 +144,7 @@ class CallTimeline(Record):
                 self._upstream_first = self._now()
 
     def notices(self) -> list[str]:
-        """Return the notices of the delivery, and a notice for each answer that is empty or cut off at the context."""
+        """Return the notices of the delivery, and for each choice in ``cut_answers`` except ``length``."""
         if not self.cut_answers.found:
             return self.delivery_notices
         cut = sorted(self.cut_answers.reasons(self.usage).items())

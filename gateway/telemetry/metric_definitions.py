@@ -40,7 +40,7 @@ LABEL_VALUES = {
     "reason (shed)": ("in_flight", "draining", "queue_full", "queue_timeout", "connections", "client_connections"),
     "reason (recordings)": ("queue_full", "disk_full", "failed"),
     "reason (param rejections)": ("invalid_value", "unsupported_parameter", "forbidden_parameter"),
-    "reason (answers cut)": ("thinking", "empty", "context", "length", "looping"),
+    "reason (answers cut)": ("thinking", "empty", "context", "length", "at_limit", "looping"),
     "rule": (
         "changed_content",
         "default_prompt",
@@ -139,8 +139,8 @@ METRICS = (
     Metric("gateway_stop_leaks_total", "counter", ("model",),
            "Answers in which an engine did not stop at a stop string; the gateway cut the text."),
     Metric("gateway_answers_cut_total", "counter", ("model", "reason"),
-           "Choices that are empty or cut off; reason is thinking, empty, context or length; for recorded calls also "
-           "looping."),
+           "Choices that are empty or cut off; reason is thinking, empty, context, length or at_limit; for recorded "
+           "calls also looping."),
     Metric("gateway_bos_anomalies_total", "counter", ("model",),
            "Prompts that may reach the model with two BOS tokens, or none."),
     Metric("gateway_template_notices_total", "counter", ("template", "rule"),

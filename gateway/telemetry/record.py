@@ -60,7 +60,7 @@ class Record:
     stop_cuts: tuple[str, ...] = ()
     """For each choice that finished with ``stop``: ``gateway`` if the gateway cut the text, otherwise ``engine``."""
     answers_cut: tuple[str, ...] = ()
-    """The reason for each choice that is empty or cut off: ``thinking``, ``empty``, ``context`` or ``length``."""
+    """The reason for each choice that is empty or cut off, or may be cut off: see ``calls/answer/cut_answers.py``."""
     template_notices: tuple[str, ...] = ()
     """The ``rule`` of each notice of the template."""
     markers: tuple[tuple[str, int], ...] = ()

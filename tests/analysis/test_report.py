@@ -36,6 +36,8 @@ ANSWERS = {
     "a repetition that the model ended": (RunAnswer(LOOP, finish_reason="stop"), "whole"),
     "cut at the context": (RunAnswer("4", finish_reason="length", cut="context"), "cut by context"),
     "cut at max_tokens": (RunAnswer("4", finish_reason="length"), "cut by length"),
+    "stopped at max_tokens": (RunAnswer("4", finish_reason="stop", cut="at_limit"), "ended at the limit"),
+    "a loop that stopped at max_tokens": (RunAnswer(LOOP, finish_reason="stop", cut="at_limit"), "looping"),
     "a tool call": (call("add", '{"a": 1}'), "whole"),
     "arguments that are not JSON": (call("add", '{"a": '), "bad tool call"),
     "arguments that are no object": (call("add", "1"), "bad tool call"),

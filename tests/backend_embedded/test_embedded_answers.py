@@ -143,7 +143,7 @@ def test_where_an_answer_ends(ask: Ask, name: str) -> None:
 
 def test_the_end_token_ends_the_answer_without_text(ask: Ask) -> None:
     heard = ask("1+1=?", temperature=0, max_tokens=50, logprobs=1)
-    assert heard.finish() == Finish(0, "stop")
+    assert heard.finish() == Finish(0, "stop", 2)
     assert "</s>" not in heard.text()
     assert heard.usage.completion == len(heard.logprobs()) + 1
     longer = ask("1+1=?", temperature=0, max_tokens=50, ignore_eos=True, skip_special_tokens=False)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.calls.answer.cut_answers import CutAnswers
+from gateway.calls.timeline import CallTimeline
 from gateway.core.events import Delta, Finish, Usage
 from gateway.telemetry.metric_definitions import LABEL_VALUES
 from tests.serving import Gateway
@@ -39,6 +40,15 @@ CASES: dict[str, tuple[Sequence[Delta | Finish], dict[str, Any], Usage | None, i
     "counts by the gateway": ([TEXT, LENGTH], TEN, Usage(6, 9, source="estimated"), 16, "length"),
     "counts of nothing": ([TEXT, LENGTH], TEN, Usage(0, 0), None, "length"),
     "scores of the prompt": ([STOP], {"prompt_logprobs": 0}, Usage(5, 1), None, ""),
+    "a stop at the limit": ([TEXT, STOP], TEN, Usage(5, 10), None, "at_limit"),
+    "a stop beyond the limit": ([TEXT, STOP], {"max_completion_tokens": 10}, Usage(5, 11), None, "at_limit"),
+    "a stop at the limit that the gateway counted": ([TEXT, STOP], TEN, Usage(5, 10, source="estimated"), None, ""),
+    "a stop without a limit": ([TEXT, STOP], {}, Usage(5, 10), None, ""),
+    "a stop string at the limit": ([TEXT, Finish(0, "stop", matched="<eob>")], TEN, Usage(5, 10), None, ""),
+    "a stop token at the limit": ([TEXT, Finish(0, "stop", matched=2)], TEN, Usage(5, 10), None, ""),
+    "a text that was cut at the limit": ([TEXT, Finish(0, "stop", "<eob>", "gateway")], TEN, Usage(5, 10), None, ""),
+    "a call at the limit": ([TEXT, Finish(0, "tool_calls")], TEN, Usage(5, 10), None, ""),
+    "nothing at the limit": ([STOP], TEN, Usage(5, 10), None, "empty"),
     "the prompt itself": ([TEXT, LENGTH], {"echo": True, "max_tokens": 1}, Usage(5, 1), None, ""),
 }
 
@@ -46,14 +56,10 @@ CASES: dict[str, tuple[Sequence[Delta | Finish], dict[str, Any], Usage | None, i
 @pytest.mark.parametrize("name", CASES)
 def test_the_end_of_a_choice_has_its_reason(name: str) -> None:
     events, params, usage, context, expected = CASES[name]
-    cut = CutAnswers()
-    cut.expect(1, params, context)
-    for event in events:
-        if isinstance(event, Delta):
-            cut.read(event)
-        else:
-            cut.end(event)
-    assert cut.reasons(usage) == ({0: expected} if expected else {})
+    timeline = CallTimeline("chat", "id", 0.0, lambda: 0.0)
+    timeline.cut_answers.expect(1, params, context)
+    timeline.events_received(events if usage is None else [*events, usage])
+    assert timeline.cut_answers.reasons(usage) == ({0: expected} if expected else {})
     assert expected in ("", *LABEL_VALUES["reason (answers cut)"])
 
 
@@ -66,6 +72,14 @@ def test_each_choice_has_its_own_reason() -> None:
         cut.end(finish)
     assert cut.reasons(Usage(5, 20)) == {1: "length", 0: "empty"}  # the counts are those of all choices
     assert cut.reasons(Usage(5, 8)) == {1: "context", 0: "empty"}
+
+
+def test_only_choices_that_have_all_reached_the_limit_ended_there() -> None:
+    for counted, expected in ((19, {}), (20, {0: "at_limit", 1: "at_limit"})):
+        timeline = CallTimeline("chat", "id", 0.0, lambda: 0.0)
+        timeline.cut_answers.expect(2, TEN, None)
+        timeline.events_received([TEXT, Delta(1, "b"), STOP, Finish(1, "stop"), Usage(5, counted)])
+        assert timeline.cut_answers.reasons(timeline.usage) == expected
 
 
 # ---------------------------------------------------------------- over HTTP
@@ -82,6 +96,7 @@ SCRIPTS = {  # model: (template, script, notice)
     "mute": ("chat", "[{finish: stop}, {usage: [7, 1]}]", "empty"),
     "full": ("chat", "[Once, ' upon', {finish: length}, {usage: [7, 2]}]", "context"),
     "short": ("chat", "[Once, ' upon', {finish: length}, {usage: [7, 20]}]", ""),
+    "capped": ("chat", "[Once, ' upon', {finish: stop}, {usage: [7, 20]}]", "at_limit"),
     "done": ("chat", "['4', {finish: stop}, {usage: [7, 1]}]", ""),
 }
 CONFIG = "models:\n" + "".join(

@@ -432,6 +432,20 @@ def test_a_report_counts_the_classes_and_scores_the_kept_answer(folder: Path) ->
     assert report["by"]["model"] == {"talk": {"whole": 1}, "short": {"cut by length": 1}, "broken": {"failed": 1}}
 
 
+@pytest.mark.parametrize("run", ["out.jsonl", "out.recording.sqlite"])
+def test_an_answer_that_stopped_at_its_limit_is_not_whole(run: str, folder: Path) -> None:
+    model = ROOT / "demo/model"
+    models = f"models:\n  demo: {{template: sft-demo, targets: [{{speaks: embedded, path: {model}}}]}}\n"
+    write_files(folder, {"gateway.yaml": CONFIG.replace("models:\n", models)})
+    messages = [{"role": "user", "content": "1+1=?"}]  # the demo answers with one token and the end token
+    lines = [json.dumps({"model": name, "messages": messages, "max_tokens": 2}) for name in ("talk", "demo")]
+    (folder / "data.jsonl").write_text("\n".join(lines))
+    ended = command(folder, *RUN)
+    assert b"\nanswers: ended at the limit (1), whole (1); " in ended.stderr, ended.stderr
+    report = json.loads(command(folder, "report", run, "--json").stdout)
+    assert report["by"]["model"] == {"talk": {"ended at the limit": 1}, "demo": {"whole": 1}}
+
+
 def test_a_score_is_printed_at_the_end_and_is_no_part_of_the_run(folder: Path) -> None:
     row = {"model": "talk", "messages": [{"role": "user", "content": "hi"}], "answer": "Hello", "other": "Bye"}
     (folder / "data.jsonl").write_text(json.dumps(row))

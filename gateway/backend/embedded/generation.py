@@ -130,8 +130,7 @@ class Generation:
         extras = {"token_ids": [token]} if self._params.return_token_ids else EMPTY_MAPPING
         if token in self._stop_token_ids or token in self._eos_token_ids:
             # A token that ends the answer has no text. With echo, clients that score texts count an entry for it.
-            matched = token if token in self._stop_token_ids else None
-            return self._end("stop", matched, entries if self._params.echo else None, extras)
+            return self._end("stop", token, entries if self._params.echo else None, extras)
         self._pending = (token,)
         events = self._add(self._decoder.feed(token), entries, extras)
         if self.generated < self._limit or self._cutter.ended:

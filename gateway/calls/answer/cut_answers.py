@@ -6,10 +6,13 @@ The reasons (``docs/http.md``, "Answers that are cut off"):
 - ``empty``     the answer has no content, and neither ``thinking`` nor the engine's ``content_filter`` is the reason
 - ``context``   the answer was cut before it had the requested number of tokens, or at the end of the model's context
 - ``length``    the answer was cut at the requested number of tokens
+- ``at_limit``  the answer has the requested number of tokens and ended with ``stop``, at a stop that is not known;
+                some engines say ``stop`` also where they cut an answer
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -25,7 +28,9 @@ CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio", "images"
 class CutAnswers:
     """The choices of one call that have no content, and the choices that were cut off."""
 
-    __slots__ = ("_choices", "_context", "_params", "_reasoning", "_reasons", "without_content")
+    __slots__ = (
+        "_choices", "_context", "_params", "_reasoning", "_reasons", "limit", "unknown_stops", "without_content",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         """The call has one choice until ``expect`` sets another number."""
@@ -36,6 +41,10 @@ class CutAnswers:
         self._reasons: dict[int, str] = {}
         self.without_content = {0}
         """The indexes of the choices for which no content has arrived so far."""
+        self.unknown_stops: list[int] = []
+        """The indexes of the choices that ended with ``stop``, without a stop string or token that is known."""
+        self.limit = sys.maxsize
+        """The number of tokens at which every choice has reached the requested limit; ``sys.maxsize`` without one."""
 
     def expect(self, choices: int, params: Mapping[str, Any], context: int | None) -> None:
         """Set the number of choices and the parameters of the call. ``context``: the context length, None if unknown.
@@ -43,6 +52,9 @@ class CutAnswers:
         ``params``: the same mapping as ``Exchange.params``.
         """
         self._choices, self._params, self._context = choices, params, context
+        limit = params.get("max_tokens") or params.get("max_completion_tokens")
+        self.limit = limit * choices if isinstance(limit, int) and limit > 0 else sys.maxsize
+        self.unknown_stops.clear()
         self.without_content.update(range(choices))
 
     @property
@@ -69,6 +81,11 @@ class CutAnswers:
         elif finish.reason == "length":
             self._reasons[finish.index] = "length"
 
+    def reach_limit(self, usage: Usage) -> None:
+        """Read token counts of at least ``limit``, after the ends of all choices."""
+        if usage.source == "upstream":
+            self._reasons.update({one: "at_limit" for one in self.unknown_stops if one not in self.without_content})
+
     def reasons(self, usage: Usage | None) -> dict[int, str]:
         """Return the reason for each choice that is empty or cut off. ``usage``: the token counts, if known.
 
@@ -88,7 +105,6 @@ class CutAnswers:
         """
         if usage is None or usage.source != "upstream":
             return False
-        limit = self._params.get("max_tokens") or self._params.get("max_completion_tokens")
-        if isinstance(limit, int) and 0 < usage.completion < limit:
+        if self.limit != sys.maxsize and 0 < usage.completion < self.limit // self._choices:
             return True
         return self._choices == 1 and self._context is not None and usage.prompt + usage.completion >= self._context

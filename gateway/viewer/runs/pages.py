@@ -26,7 +26,7 @@ from gateway.viewer.runs.source import RecordedRuns, RunSource
 
 MOST_ROWS = 50
 """The maximum number of rows, runs, or values of a group on a page."""
-LOWER, HIGHER, ROWS, ALL = 0, 8, 6, 9
+LOWER, HIGHER, ROWS, ALL = 0, 9, 6, 10
 """The colours of pictures without classes: of a lower score, a higher score, rows, and all."""
 TOO_LONG = "reading took too long; gateway report and gateway why read runs of any length"
 KEPT = 4
