@@ -212,5 +212,8 @@ def prompt_logprobs_of(targets: Sequence[TargetSpec], *, text: bool) -> PromptLo
 
 
 def declared_capabilities(target: TargetSpec) -> EngineCapabilities:
-    """Return the capabilities of a target's engine according to the configuration. No request is sent."""
-    return _OF_KIND.get(target.speaks) or ENGINES[target.engine]
+    """Return the capabilities of a target's engine according to the configuration. No request is sent.
+
+    A recording that answers in place of a target has the capabilities of that target, so that requests stay the same.
+    """
+    return _OF_KIND.get(target.replayed or target.speaks) or ENGINES[target.engine]

@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from gateway.backend.engines import ENGINES
+from gateway.backend.engines import declared_capabilities
 from gateway.config.snapshot import TargetSpec
 from gateway.core.caller import Caller
 from gateway.core.errors import ConfigError, InvalidValue, NotRecorded, Problem, UpstreamInvalidResponse
@@ -115,7 +115,7 @@ class ReplayBackend:
         """Read the requests of the file. Raises ``ConfigError`` if no recorded answer can be played."""
         assert target.file is not None, "config requires file"
         self._path, self._label, self._paced = target.file, target.label, target.pace == "recorded"
-        self.capabilities = replace(ENGINES[target.engine], choices=True, lists=True)
+        self.capabilities = replace(declared_capabilities(target), choices=True, lists=True, streamed_choices=True)
         try:
             self._requests = RecordedRequests(self._path)
         except (InvalidValue, sqlite3.Error, ValueError, TypeError) as error:

@@ -128,6 +128,8 @@ class TargetSpec:
     """How fast a `replay` target answers: `none` (at once), or `recorded` (each event after the recorded time)."""
     options: Annotated[Mapping[str, Any], kinds.MAPPING] = field(default=EMPTY_MAPPING)
     """Further options of an `embedded` or `litellm` target."""
+    replayed: Internal[str] = ""
+    """The kind of the target whose place a `replay` target takes in `gateway run --replay`. Empty: no such target."""
     line: Internal[int] = field(default=0, compare=False)
     """The first line of this target in the configuration file, from 1. 0 if the target does not come from a file."""
 

@@ -55,6 +55,14 @@ def test_a_replayed_run_has_the_same_answers(folder: Path, pace: tuple[str, ...]
     assert b'replay: "a.recording.sqlite@sha256:' in ended.stderr, "one output has no rows of both kinds"
 
 
+def test_a_run_with_evidence_has_the_same_answers(folder: Path) -> None:
+    assert command(folder, *RUN, "e.jsonl", "--evidence").returncode == 0
+    ended = command(folder, *RUN, "f.jsonl", "--evidence", "--replay", "e.recording.sqlite")
+    assert ended.stderr.startswith(b"20 of 20 rows answered, 0 failed"), ended.stderr
+    assert answers(folder, "f.jsonl") == answers(folder, "e.jsonl")
+    assert '"token_ids"' in (folder / "f.jsonl").read_text()
+
+
 def test_a_run_is_continued_only_with_the_same_recording(folder: Path) -> None:
     (folder / "copy.sqlite").write_bytes((folder / "a.recording.sqlite").read_bytes())
     replayed = (*RUN, "c.jsonl", "--replay", "copy.sqlite")

@@ -171,7 +171,10 @@ def replayed(
         if BACKEND_KINDS[first.speaks].in_process:  # its folder has the tokenizer and the context length
             length = model.max_model_len or context_length(first)
             model = replace(model, tokenizer=model.tokenizer or first.path, max_model_len=length)
-        target = replace(first, speaks="replay", file=recording, pace=pace, url="", path=None, script=None, key=None)
+        target = replace(
+            first, speaks="replay", replayed=first.speaks, file=recording, pace=pace, url="", path=None, script=None,
+            key=None,
+        )  # fmt: skip
         models[name] = replace(model, targets=(target,), fallback=())
     return replace(snapshot, models=models)
 
