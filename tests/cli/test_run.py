@@ -692,6 +692,19 @@ def test_a_floor_needs_log_probabilities_of_both_runs(folder: Path) -> None:
     assert b"have no log probabilities of the same tokens; run both with gateway run --evidence" in ended.stderr
 
 
+@pytest.mark.parametrize("arguments", [(), ("--json",), ("--row", "row-0"), ("--fail-on", "prompt"),
+                                       ("--prove", "talk")], ids=" ".join)  # fmt: skip
+def test_runs_without_a_common_row_are_not_equal(arguments: tuple[str, ...], folder: Path) -> None:
+    for name, system in (("a", "Be short."), ("b", "Be exact.")):
+        row = {"model": "talk", "messages": [{"role": "system", "content": system}, {"role": "user", "content": "hi"}]}
+        (folder / "data.jsonl").write_text(json.dumps({"custom_id": name, **row}))
+        assert command(folder, "run", "data.jsonl", "--out", f"{name}.jsonl").returncode == 0
+    ended = command(folder, "why", "a.jsonl", "b.jsonl", *arguments)
+    assert ended.returncode == 1
+    assert b"no row of the two runs has an equal id or an equal request" in ended.stderr
+    assert (b'"rows": 0' if "--json" in arguments else b"0 rows in both runs") in ended.stdout
+
+
 WRONG_COMPARISONS = {
     "an unknown cause": (("--fail-on", "prompts"), "--fail-on prompts: use failed in one run, dataset row, prompt"),
     "a row that is equal": (("--row", "row-0"), "row row-0: both runs gave the same answer"),

@@ -9,7 +9,7 @@ cut, reading, sampled tokens. So the parts sum to the difference of the scores.
 each part (prompt, prompt ids, parameters, stops) that differs, with this part taken from run A. The answers say what
 each part returns of the score. The number of calls is printed first.
 
-Exit code 0, or 1 if a cause of --fail-on was found.
+Exit code 0, or 1 if a cause of --fail-on was found, or if the runs have no row in common.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ EXAMPLES = """Examples:
   gateway why a.jsonl b.jsonl --score exact --prove demo    send up to 200 rows again, with parts of A
   gateway why a.jsonl b.jsonl --prove demo/1 --prove-rows 50
 """
+NO_COMMON_ROW = (
+    "no row of the two runs has an equal id or an equal request, so nothing was compared; give both runs the same "
+    "custom_id for each row, or as a client of a gateway the same x-gateway-row"
+)
 
 
 @verb(__doc__, EXAMPLES)
@@ -88,6 +92,9 @@ def command(
         one, other = [read_run(files, run, config) for run in (a, b)]
         visit = {} if target is None else {"visit": proof.visit}
         found = explain(one, other, row_value, _floor(files, a, floor, config), **visit)
+    if not found.rows:
+        print(json.dumps(found.as_json(), indent=2) if as_json else "\n".join(why_lines(found, a, b)))
+        raise CommandError(NO_COMMON_ROW, 1)
     if target is not None:
         _prove(proof, a, b, target, config)
     if as_json:
