@@ -293,6 +293,7 @@ INSIDE = {"model": "talk", "messages": [{"role": "user", "content": "hi", "answe
 IN_PART = {"model": "talk", "messages": [
     {"role": "user", "content": [{"type": "text", "text": "hi", "answer": "42"}]},
 ]}  # fmt: skip
+TUNING = {"model": "talk", "messages": [*CHAT["messages"], {"role": "assistant", "content": ANSWER}]}
 BATCH = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions"}
 
 SENT: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
@@ -330,6 +331,8 @@ WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
         INSIDE, [], "data.jsonl:1: messages[0].answer is not a known field of a message, and may be an expected "
         "answer; remove it, or send it with --send answer",
     ),
+    "an answer as the last message": (TUNING, [], "data.jsonl:1: messages ends with a message of the assistant"),
+    "an answer as the last message of a batch line": ({**BATCH, "body": TUNING}, [], "messages ends with a message"),
     "an answer in a content part": (IN_PART, [], "messages[0].content[0].answer is not a known field"),
     "an answer in a message of a batch line": ({**BATCH, "body": INSIDE}, [], "messages[0].answer is not a known"),
     "an answer in a message that is kept": (INSIDE, ["--keep", "answer"], "messages[0].answer is not a known field"),

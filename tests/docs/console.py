@@ -90,6 +90,7 @@ def prepare(folder: Path) -> None:
         "draft.yaml": (ROOT / "meta_templates/internlm.yaml").read_text(encoding="utf-8"),
         "meta_templates/my-rag.yaml": _yaml_of("prompters.md", "# meta_templates/my-rag.yaml\n"),
         "questions.jsonl": QUESTIONS,
+        "tuning.jsonl": TUNING,
         "batch.jsonl": BATCH,
         **dict(zip(("rows.jsonl", "choices.jsonl", "dialogues.jsonl"), _rows(), strict=True)),
     }
@@ -106,6 +107,7 @@ def prepare(folder: Path) -> None:
 
 
 ONE_MODEL = "models: {m: {template: chat, targets: [{speaks: scripted, script: answers.yaml}]}}\n"
+TUNING = '{"messages": [{"role": "user", "content": "12+34=?"}, {"role": "assistant", "content": "46"}]}\n'
 QUESTIONS = """\
 {"custom_id": "sum-1", "messages": [{"role": "user", "content": "12+30=?"}], "answer": "42"}
 {"custom_id": "sum-2", "messages": [{"role": "user", "content": "7+8=?"}], "answer": "15"}

@@ -83,6 +83,10 @@ EVIDENCE: Mapping[str, Mapping[str, Any]] = {
     COMPLETIONS_PATH: {"logprobs": 2, "return_token_ids": True},
 }
 """URL → the fields that ask for the two likeliest tokens at each place of the answer, and for all token ids."""
+LAST_TURN_FIELDS = frozenset({
+    "add_generation_prompt", "continue_final_message", "echo", "prompt_logprobs", "partial", "prefix",
+})  # fmt: skip
+"""The fields of a request, and of its last message, that say what a last message of the assistant is for."""
 BATCH_KEYS = {"custom_id", "method", "url", "body"}
 """The keys of a line of OpenAI's batch files."""
 MOST_PROBLEMS = 10
@@ -145,6 +149,8 @@ class RowForm:
             body = _with_evidence(url, body)
         if self.model is not None and body.setdefault("model", self.model) != self.model:
             raise RowProblem(f"the line names another model than --model {self.model}; remove one of them")
+        if self.infer == "gen" and _ends_with_answer(body):
+            raise RowProblem(ENDS_WITH_ANSWER)
         if not isinstance(body.get("model"), str):
             raise RowProblem('the line names no model; give --model, or add "model" to the line')
         if body.get("stream"):
@@ -185,6 +191,24 @@ class RowForm:
             raise RowProblem(f"--param {min(clash)} is a field that --prompt or --infer sets; remove this --param")
         extension = {**given, **own}
         return {**self.params, **body, **({"gateway": extension} if extension else {})}
+
+
+ENDS_WITH_ANSWER = (
+    "messages ends with a message of the assistant, which may be the expected answer; move its text to a column of its "
+    'own ("answer", with --keep answer) or remove it, or set "continue_final_message": true if the model must continue '
+    "it, and false if it must answer after it"
+)
+
+
+def _ends_with_answer(body: Mapping[str, Any]) -> bool:
+    """Return whether the model would get an answer that no field of the request asks for, as in data for training."""
+    messages, extension = body.get("messages"), body.get("gateway")
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    if not isinstance(last, dict) or last.get("role") != "assistant":
+        return False
+    if isinstance(extension, dict) and "turns" in extension:  # the messages come before the questions
+        return False
+    return LAST_TURN_FIELDS.isdisjoint(body) and LAST_TURN_FIELDS.isdisjoint(last)
 
 
 def _with_evidence(url: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from gateway.cli.options import CommandError
 from gateway.cli.running.rows import DataRow, RowForm, RowProblem, read_examples, read_rows, survey
 
 ASK = [{"role": "user", "content": "1+1=?"}]
+TUNING = [*ASK, {"role": "assistant", "content": "2"}]
 PLAIN = RowForm(model="m")
 PROMPT = RowForm(model="m", prompt="sums")
 
@@ -95,6 +96,22 @@ ROWS: dict[str, tuple[RowForm, dict[str, Any], str, dict[str, Any]]] = {
     "a sent field of an engine that is a usual column": (
         RowForm(model="m", send=("regex",)), {"messages": ASK, "regex": "a+"}, "/v1/chat/completions",
         {"messages": ASK, "regex": "a+", "model": "m"},
+    ),
+    **{f"an answer with {name}": (PLAIN, {"messages": TUNING, name: value}, "/v1/chat/completions",
+                                  {"messages": TUNING, name: value, "model": "m"})
+       for name, value in {"continue_final_message": True, "add_generation_prompt": False, "prompt_logprobs": 0,
+                           "gateway": {"turns": {"questions": ["x"]}}}.items()},
+    "an answer that the model continues": (
+        RowForm(model="m", params={"continue_final_message": True}), {"messages": TUNING}, "/v1/chat/completions",
+        {"messages": TUNING, "continue_final_message": True, "model": "m"},
+    ),
+    "an answer that is a prefix": (
+        PLAIN, {"messages": [*ASK, {**TUNING[1], "prefix": True}]}, "/v1/chat/completions",
+        {"messages": [*ASK, {**TUNING[1], "prefix": True}], "model": "m"},
+    ),
+    "an answer in a dialogue": (
+        RowForm(model="m", infer="multiturn"), {"messages": TUNING}, "/v1/chat/completions",
+        {"messages": TUNING, "gateway": {"turns": {"mode": "every"}}, "model": "m"},
     ),
     **{f"the field {name} of a message": (PLAIN, {"messages": [{"role": "tool", name: "x"}]}, "/v1/chat/completions",
                                           {"messages": [{"role": "tool", name: "x"}], "model": "m"})
