@@ -126,6 +126,12 @@ def http_url(text: str) -> str:
     return text
 
 
+def url_option(help: str, *, name: str = "url", show_default: str | None = None) -> Decorator:
+    """Add the option ``--url`` or ``--base-url``: the address of a gateway, with or without ``/v1``."""
+    names = ("--url", "--base-url", name)
+    return click.option(*names, type=http_url, metavar="URL", show_default=show_default, help=help)
+
+
 def key_option() -> Decorator:
     """Add the option ``--key``. See ``read_key``."""
     return click.option("--key", metavar="env:NAME", help="the environment variable that contains the API key")

@@ -194,12 +194,17 @@ def test_batch_lines_may_ask_several_endpoints(folder: Path) -> None:
 
 
 REFUSED = {
-    "a model that does not exist": (["--model", "main"], 1, "line 1 cannot be rendered: model_not_found: "),
+    "a model that does not exist": (
+        ["--model", "tlk"],
+        2,
+        '--model tlk: no such model (did you mean "talk"?); gateway models lists them',
+    ),
     "an unknown role": (["--model", "talk"], 1, "line 1 cannot be rendered: role_not_supported: "),
     "no such file": (["--model", "talk", "--config", "x.yaml"], 3, "x.yaml"),
     "a key without an address": (["--model", "talk", "--key", "env:PATH"], 2, "--key applies only to --base-url"),
     "a key that is not set": (["--base-url", "http://x/v1", "--key", "env:NONE", "--model", "a"], 2, "NONE is not set"),
     "no address": (["--base-url", "localhost:8000", "--model", "a"], 2, "such as http://127.0.0.1:8000/v1"),
+    "no address by its other name": (["--url", "localhost:8000", "--model", "a"], 2, "such as http://127.0.0.1:8000"),
     "no gateway": (["--base-url", "http://127.0.0.1:1/v1", "--retries", "0", "--model", "a"], 1, "no gateway answers"),
     "a field without a value": (["--param", "seed"], 2, "expected NAME=VALUE"),
     "no requests at once": (["--concurrency", "0"], 2, "0 is not in the range x>=1"),
@@ -215,6 +220,14 @@ def test_a_run_that_cannot_work_is_refused_before_its_first_row(
     assert ended.returncode == code, ended.stderr
     assert message in ended.stderr.decode()
     assert not (folder / "out.jsonl").exists() or not (folder / "out.jsonl").read_bytes()
+
+
+def test_a_model_that_a_row_misspells_is_refused_with_its_line(folder: Path) -> None:
+    write_rows(folder, 2, "tlk")
+    ended = command(folder, *RUN)
+    assert ended.returncode == 2
+    assert b'data.jsonl:1: "tlk": no such model (did you mean "talk"?)' in ended.stderr
+    assert not (folder / "out.recording.sqlite").exists()
 
 
 def test_the_data_file_is_never_the_output(folder: Path) -> None:
@@ -236,6 +249,7 @@ def test_a_running_gateway_gives_the_same_lines(folder: Path, served: Gateway) -
     command(folder, *RUN)
     local = output(folder)
     (folder / "out.jsonl").unlink()
+    before = served.metric("gateway_requests_total", endpoint="chat", model="talk", outcome="ok")
     ended = command(folder, *RUN, "--base-url", served.url)
     assert ended.returncode == 0, ended.stderr
     assert (
@@ -254,7 +268,19 @@ def test_a_running_gateway_gives_the_same_lines(folder: Path, served: Gateway) -
         return sorted(lines, key=lambda line: line["gateway"]["line"])
 
     assert comparable(remote) == comparable(local)
-    assert served.metric("gateway_requests_total", endpoint="chat", model="talk", outcome="ok") == 20
+    assert served.metric("gateway_requests_total", endpoint="chat", model="talk", outcome="ok") == before + 20
+
+
+@pytest.mark.parametrize("option", ["--url", "--base-url"])
+@pytest.mark.parametrize("path", ["", "/v1"], ids=["root", "v1"])
+def test_the_address_of_a_gateway_has_either_name_and_either_form(
+    option: str, path: str, folder: Path, served: Gateway
+) -> None:
+    write_rows(folder, 1)
+    address = (option, served.root + path)
+    for verb in (("ask", "talk", "hi"), ("status",), RUN):
+        ended = command(folder, *verb, *address)
+        assert ended.returncode == 0, ended.stderr
 
 
 def test_a_gateway_that_records_knows_the_run_by_its_name(

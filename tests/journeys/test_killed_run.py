@@ -63,6 +63,24 @@ def test_each_row_is_in_the_output_once_after_three_kills(folder: Path) -> None:
     assert 0 < runs[1]["rows_before"] < runs[2]["rows_before"] < runs[3]["rows_before"] < ROWS
 
 
+@pytest.mark.parametrize("rows", [0, 10], ids=["before the first row", "after some rows"])
+def test_an_interrupted_run_says_how_it_goes_on(rows: int, folder: Path) -> None:
+    if not rows:
+        write_files(folder, {"slow.yaml": f"[{{pause: {10 * WAIT_SECONDS}}}, Hello, {{finish: stop}}]\n"})
+    with start(folder) as process:
+        try:
+            wait_for_rows(folder, rows)  # the output exists once the run has begun
+            process.send_signal(signal.SIGINT)
+            _, printed = process.communicate(timeout=WAIT_SECONDS)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert printed.endswith(b"note: interrupted; the same command continues the run\n"), printed
+    write_files(folder, {"slow.yaml": "[Hello, {finish: stop}]\n"})
+    assert command(folder, *RUN).returncode == 0
+    assert_each_row_once(folder)
+
+
 def test_a_run_ends_without_its_gateway_and_goes_on_with_another(folder: Path) -> None:
     with gateway(folder, CONFIG) as first:
         process = start(folder, "--base-url", first.url)

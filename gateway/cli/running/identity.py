@@ -80,7 +80,8 @@ async def _render(
         reason = f"{error['code']}: {error['message']}" if error else f"status {response['status_code']}"
         if response["status_code"] == 401:
             reason += KEY_HINT
-        raise CommandError(f"{_place(error.get('param'), row, form)}: {reason}", 1)
+        code = 2 if error.get("code") == "model_not_found" else 1  # 2: the command line or a row is wrong
+        raise CommandError(f"{_place(error.get('param'), row, form)}: {reason}", code)
     return {"not_rendered": error.get("code")}
 
 

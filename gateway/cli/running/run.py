@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,10 +29,11 @@ from gateway.cli.options import (
     param_option,
     print_note,
     read_key,
+    url_option,
     verb,
 )
 from gateway.cli.terminal import progress
-from gateway.core.words import counted, printable
+from gateway.core.words import counted, printable, quoted, suggest
 
 if TYPE_CHECKING:
     from gateway.cli.running.gateways import GatewaySource
@@ -112,7 +113,7 @@ class RunOptions:
 @click.option("--send", multiple=True, metavar="COLUMN",
               help="send a column, or a key of messages, that is not a known field; may be repeated")  # fmt: skip
 @config_option()
-@click.option("--base-url", metavar="URL", help="a running gateway, such as http://127.0.0.1:8000/v1")
+@url_option("a running gateway, such as http://127.0.0.1:8000/v1", name="base_url")
 @click.option("--key", metavar="env:NAME", help="the environment variable with the client key for --base-url")
 @click.option("--concurrency", type=click.IntRange(min=1), default=32, metavar="N", help="concurrent requests, at most")
 @click.option("--engine", default="local", type=click.Choice(["local", "ray"]),
@@ -176,9 +177,13 @@ def command(context: click.Context, /, **options: Any) -> int:
         send=chosen.send,
         evidence=chosen.evidence,
     )
-    found = survey(chosen.data, form, score)
-    with OutputFile(chosen.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(_run(chosen, form, found, output))
+    try:
+        found = survey(chosen.data, form, score)
+        with OutputFile(chosen.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            code = runner.run(_run(chosen, form, found, output))
+    except KeyboardInterrupt:
+        print_note("interrupted; the same command continues the run")
+        raise
     if chosen.score is not None:
         print_report(str(chosen.out), chosen.config, chosen.score, chosen.answer)
     return code
@@ -194,7 +199,7 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
     from gateway.cli.running.rows import read_rows
 
     limits = RetryLimits(retries=options.retries)
-    source = _source(options, {model for _, model in found.first})
+    source = _source(options, {model: row.line for (_, model), row in found.first.items()})
     try:
         async with source.open(options.concurrency) as gateway:
             described = await identity(gateway, found, form, limits)
@@ -240,8 +245,8 @@ def _count_failed(failed: int | None) -> str | None:
     return f"{failed} failed" if failed else None
 
 
-def _source(options: RunOptions, models: Collection[str]) -> GatewaySource:
-    """Return the gateway of the run. ``models``: the models that the rows name."""
+def _source(options: RunOptions, models: Mapping[str, int]) -> GatewaySource:
+    """Return the gateway of the run. ``models``: the models that the rows name, each with the line of a row."""
     from gateway.analysis.recordings import is_recording
     from gateway.cli.running.gateways import LocalSource, RemoteSource, replayed
     from gateway.cli.running.output import recording_path, run_name
@@ -259,6 +264,7 @@ def _source(options: RunOptions, models: Collection[str]) -> GatewaySource:
         if options.key is not None:
             raise CommandError("--key applies only to --base-url; a gateway in this process needs no key")
         snapshot = load_snapshot(options.config)
+        _check_models(options, models, snapshot.models)
         if options.replay is not None:
             snapshot = replayed(snapshot, models, options.replay, options.pace or "none")
         if snapshot.recordings.run == "off":
@@ -273,9 +279,15 @@ def _source(options: RunOptions, models: Collection[str]) -> GatewaySource:
         return LocalSource(options.config, snapshot, path, name)
     if options.replay is not None:
         raise CommandError("--replay and --base-url cannot be used together; remove one of them")
-    if not options.base_url.startswith(("http://", "https://")):
-        raise CommandError(f"--base-url {options.base_url}: give an address such as http://127.0.0.1:8000/v1")
     return RemoteSource(options.base_url, read_key(options.key), options.timeout, name)
+
+
+def _check_models(options: RunOptions, models: Mapping[str, int], configured: Collection[str]) -> None:
+    """Raise ``CommandError`` for a model that the configuration does not have. ``models``: as for ``_source``."""
+    for name, line in models.items():
+        if name not in configured:
+            where = f"--model {name}" if options.model is not None else f"{options.data}:{line}: {quoted(name)}"
+            raise CommandError(f"{where}: no such model{suggest(name, configured)}; gateway models lists them")
 
 
 def _name_and_hash(path: Path) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from gateway.cli.completion import complete_model
-from gateway.cli.options import CommandError, http_url, key_option, param_option, print_note, read_key, verb
+from gateway.cli.options import CommandError, key_option, param_option, print_note, read_key, url_option, verb
 
 EXAMPLES = """Examples:
   gateway ask demo "1+1=?"
@@ -44,8 +44,7 @@ def _configured_url() -> str:
 @verb(__doc__, EXAMPLES)
 @click.argument("model", shell_complete=complete_model, help="the name of a model of the gateway")
 @click.argument("text", required=False, metavar="[TEXT]", help="the question; by default the text on standard input")
-@click.option("--url", type=http_url, metavar="URL", show_default=f"the address in ./gateway.yaml, else {DEFAULT_URL}",
-              help="the address of the gateway")  # fmt: skip
+@url_option("the address of the gateway", show_default=f"the address in ./gateway.yaml, else {DEFAULT_URL}")
 @key_option()
 @click.option("--system", metavar="TEXT", help="a system message")
 @param_option("a field of the request, such as max_tokens=64; VALUE is JSON or a text; may be repeated")

@@ -18,7 +18,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gateway.cli.options import CommandError, check_config_exists, config_option, http_url, key_option, read_key, verb
+from gateway.cli.options import CommandError, check_config_exists, config_option, key_option, read_key, url_option, verb
 from gateway.cli.terminal import format_table
 
 EXAMPLES = """Examples:
@@ -34,8 +34,8 @@ STATUS_FIELDS = {
 
 @verb(__doc__, EXAMPLES)
 @config_option()
-@click.option("--url", type=http_url, metavar="URL", show_default="the address in the configuration",
-              help="the address of the admin listener, or of a gateway without one")  # fmt: skip
+@url_option("the address of the admin listener, or of a gateway without one",
+            show_default="the address in the configuration")  # fmt: skip
 @key_option()
 @click.option("--json", "as_json", is_flag=True, help="print JSON instead of a table")
 def command(config: Path, url: str | None, key: str | None, as_json: bool) -> int:
