@@ -450,6 +450,32 @@ def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[s
     expect(command(folder, *arguments), 2, b"", said)
 
 
+@pytest.mark.parametrize("redirect", [">", ">>"])
+def test_an_included_template_can_be_written_to_its_own_name(tmp_path: Path, redirect: str) -> None:
+    place = tmp_path / "meta_templates/chatml.yaml"
+    place.parent.mkdir()
+    script = f"'{sys.executable}' -m gateway templates chatml {redirect} {place}"
+    ended = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment(), capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert place.read_bytes() == (ROOT / "meta_templates/chatml.yaml").read_bytes()
+    assert command(tmp_path, "render", "--template", "chatml", "-m", "user:hi").returncode == 0
+
+
+def test_an_empty_template_without_an_included_one_is_no_template(tmp_path: Path) -> None:
+    write_files(tmp_path, {"meta_templates/draft.yaml": ""})
+    expect(command(tmp_path, "templates", "draft"), 2, b"", b"meta_templates/draft.yaml is empty or is standard output")
+
+
+def test_the_version_is_a_verb_with_help_and_json(folder: Path) -> None:
+    from gateway.version import BUILD, VERSION
+
+    printed = json.loads(command(folder, "version", "--json").stdout)
+    assert (printed["version"], printed["build"]) == (VERSION, BUILD)
+    assert command(folder, "version", "--help").stdout.startswith(b"Usage: gateway version [OPTIONS]\n")
+
+
 @pytest.mark.parametrize("word", ["--version", "version"])
 def test_the_version_is_the_packages(folder: Path, word: str) -> None:
     from gateway.version import BUILD, VERSION

@@ -8,6 +8,7 @@ The list contains the files in ./meta_templates, and the files that come with th
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ EXAMPLES = """Examples:
   gateway templates --json | jq -r '.[] | select(.kind == "prompter").name'
   gateway templates sft-demo
   gateway templates sft-demo > meta_templates/mine.yaml       a copy to change
+  gateway templates sft-demo > meta_templates/sft-demo.yaml   a copy that replaces the included file
 """
 
 
@@ -57,14 +59,28 @@ def command(name: str | None, as_json: bool) -> int:
             ]
             print(*format_table([["name", "kind", "from", "for"], *cells]), sep="\n")
         return 0
-    by_name = {path.stem: path for path in files}
+    included = {path.stem: path for path in shipped_folder("meta_templates").glob("*.yaml")}
+    by_name = included | {path.stem: path for path in files if not _is_overwritten(path)}
     if name == BUILT_IN.name:
         raise CommandError(f"the template {name} has no file, because it is built in ({BUILT_IN.description})")
+    if name not in by_name and any(path.stem == name for path in files):
+        raise CommandError(
+            f"meta_templates/{name}.yaml is empty or is standard output, and no included file has its name"
+        )
     if name not in by_name:
         raise CommandError(f'no template "{name}"{suggest(name, by_name) or help_for(name, files)}')
     print_note(by_name[name])
     sys.stdout.write(by_name[name].read_text(encoding="utf-8"))
     return 0
+
+
+def _is_overwritten(path: Path) -> bool:
+    """Return whether a file is empty, as the shell makes it before this verb writes to it, or is standard output."""
+    found = path.stat()
+    try:
+        return not found.st_size or os.path.samestat(found, os.fstat(sys.stdout.fileno()))
+    except OSError:  # standard output is no file of the system
+        return False
 
 
 def _row(path: Path, *, included: bool) -> dict[str, Any]:
