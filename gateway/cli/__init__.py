@@ -16,16 +16,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
 
 import click
 
-from gateway.cli.options import Verb, color_setting, print_error, print_problems
+from gateway.cli.options import CommandError, Verb, color_setting, print_error, print_problems
 from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
 from gateway.version import BUILD, VERSION
 
+OUTPUT_FAILED = 4
+"""Exit code of a verb whose output cannot be written."""
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The errors of a full disk, a used up quota, and a limit of the size of files."""
 OTHER_WORDS = {"start": "serve", "up": "serve", "new": "init", "validate": "check", "chat": "ask", "convert": "import"}
 """Verb of another program → verb of this program with the same purpose."""
 
@@ -114,8 +119,8 @@ class Verbs(Verb, click.Group):
         except GatewayError as error:
             where = f"{error.param}: " if error.param and error.param not in error.message else ""
             raise click.ClickException(f"{error.code}: {where}{error.message}") from None
-        except BrokenPipeError:  # `gateway render … | head`; without the dup2, Python reports the pipe again at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # `gateway render … | head`
+            _discard_stdout()
             return 0
         except KeyboardInterrupt:
             return 130
@@ -146,6 +151,17 @@ def main(argv: list[str] | None = None) -> int:
     except click.ClickException as error:
         print_error(error)
         return error.exit_code
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        _discard_stdout()
+        print_error(CommandError(f"the output cannot be written: {error.strerror}"))
+        return OUTPUT_FAILED
+
+
+def _discard_stdout() -> None:
+    """Send what standard output still holds to nowhere. Otherwise Python reports the error again at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@ import os
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
-from subprocess import CompletedProcess
+from subprocess import DEVNULL, PIPE, CompletedProcess
+from subprocess import run as run_process
 
 from gateway.cli import main
 from tests.journeys.process import environment
+from tests.serving import WAIT_SECONDS
 
 
 class _Terminal(io.TextIOWrapper):
@@ -36,6 +38,16 @@ def command(
     stdout.flush()
     stderr.flush()
     return CompletedProcess(["gateway", *arguments], code, out.getvalue(), err.getvalue())
+
+
+def on_a_full_disk(folder: Path, *arguments: str, **env: str) -> tuple[int, str]:
+    """Run a verb in a process whose standard output is on a full disk. Returns its exit code and standard error."""
+    with Path("/dev/full").open("wb") as full:
+        ended = run_process(
+            [sys.executable, "-m", "gateway", *arguments], cwd=folder, env=environment(**env), stdin=DEVNULL,
+            stdout=full, stderr=PIPE, timeout=WAIT_SECONDS, check=False,
+        )  # fmt: skip
+    return ended.returncode, ended.stderr.decode()
 
 
 def _set_environment(variables: dict[str, str]) -> None:

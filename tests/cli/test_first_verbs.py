@@ -16,7 +16,7 @@ from gateway.cli.verbs.demo import copy_demo
 from gateway.config.load import read_configuration
 from gateway.config.snapshot import Engine
 from gateway.config.template_models import named_in
-from tests.cli.command import command
+from tests.cli.command import command, on_a_full_disk
 from tests.serving import ROOT, Gateway, gateway
 from tests.upstream.server import FaultyUpstream
 
@@ -110,6 +110,12 @@ def test_an_address_without_a_scheme_is_refused(tmp_path: Path, words: tuple[str
     ended = command(tmp_path, *words, "localhost:8000")
     assert (ended.returncode, [*tmp_path.iterdir()]) == (2, [])
     assert "expected an address such as http://127.0.0.1:8000/v1" in ended.stderr.decode()
+
+
+@pytest.mark.parametrize("words", [("ask", "demo", "1+1=?"), ("status",)], ids=["ask", "status"])
+def test_a_full_disk_is_one_line_after_an_answer_too(served: Gateway, tmp_path: Path, words: tuple[str, ...]) -> None:
+    code, err = on_a_full_disk(tmp_path, *words, "--url", served.root, "--key", "env:KEY", KEY=KEYS["open"])
+    assert (code, err) == (4, "error: the output cannot be written: No space left on device\n")
 
 
 def test_without_the_key_the_gateways_refusal_is_shown(served: Gateway, tmp_path: Path) -> None:

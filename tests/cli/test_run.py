@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import command
+from tests.cli.command import command, on_a_full_disk
 from tests.serving import ROOT, Gateway, gateway, write_files
 from tests.upstream.server import FaultyUpstream
 from tests.world import gateway_fixture
@@ -711,6 +711,18 @@ def test_evidence_that_cannot_be_had_is_refused_by_name(folder: Path) -> None:
     assert b"upstream_ignored_parameter: the model's server ignored" in ended.stderr
     ended = command(folder, *RUN, "--evidence", "--infer", "ppl")
     assert b"--evidence applies only to --infer gen" in ended.stderr
+
+
+@pytest.mark.parametrize("words", [("report", "out.jsonl"), ("why", "out.jsonl", "out.jsonl"),
+                                   ("recordings", "--file", "out.recording.sqlite"),
+                                   (*RUN, "--keep", "answer", "--score", "exact")],
+                         ids=lambda words: words[0])  # fmt: skip
+def test_a_report_on_a_full_disk_is_one_line(words: tuple[str, ...], folder: Path) -> None:
+    row = {"model": "talk", "messages": [{"role": "user", "content": "hi"}], "answer": "Hello"}
+    (folder / "data.jsonl").write_text(json.dumps(row))
+    assert command(folder, *RUN, "--keep", "answer").returncode == 0
+    code, err = on_a_full_disk(folder, *words)
+    assert (code, err.splitlines()[-1]) == (4, "error: the output cannot be written: No space left on device"), err
 
 
 def test_a_floor_needs_log_probabilities_of_both_runs(folder: Path) -> None:

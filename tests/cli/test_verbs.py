@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import command
+from tests.cli.command import command, on_a_full_disk
 from tests.journeys.process import environment, run
 from tests.serving import ROOT, write_files
 
@@ -242,6 +242,21 @@ def test_a_reader_that_closes_the_pipe_early_causes_no_error(folder: Path, reade
         ["bash", "-c", script], cwd=folder, env=environment(), input=body, capture_output=True, timeout=60, check=False
     )
     expect(ended, 0, b"<s>H:" if reader.startswith("head") else b"", b"")
+
+
+WRITING = [
+    ("--help",), ("--version",), ("version",), ("render", "mine", "-m", "user:x"), ("templates",),
+    ("diff", "mine", "talk", "-m", "user:x"), ("templates", "chatml"), ("models",), ("check",), ("schema", "gateway"),
+    ("docs", "cli"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+def test_a_full_disk_behind_standard_output_is_one_line(folder: Path, words: Sequence[str], unbuffered: str) -> None:
+    code, err = on_a_full_disk(folder, *words, PYTHONUNBUFFERED=unbuffered)
+    assert (code, err.splitlines()[-1]) == (4, "error: the output cannot be written: No space left on device"), err
+    assert "Traceback" not in err
 
 
 DIFF: dict[str, Case] = {

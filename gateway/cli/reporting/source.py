@@ -26,9 +26,9 @@ def reading() -> Iterator[ExitStack]:
         raise CommandError(error.message) from None
     except sqlite3.Error as error:
         raise CommandError(f"the recordings cannot be read: {error}") from None
-    except BrokenPipeError:  # ``gateway recordings | head``: ``gateway.cli`` ends the process quietly
-        raise
     except OSError as error:
+        if error.filename is None:  # standard output: ``gateway.cli`` ends the process
+            raise
         raise CommandError(f"{error.filename}: {error.strerror}") from None
 
 
