@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -303,7 +303,13 @@ def print_note(note: object) -> None:
 
 
 def print_notes(snapshot: Snapshot, notes: Iterable[Problem | str]) -> None:
-    """Print ``notes`` on standard error, and notes on models that every worker loads and on markers of models."""
+    """Print all notes on a configuration on standard error: see ``all_notes``."""
+    for note in all_notes(snapshot, notes):
+        print_note(note)
+
+
+def all_notes(snapshot: Snapshot, notes: Iterable[Problem | str]) -> Iterator[Problem | str]:
+    """Yield ``notes``, and notes on models that every worker loads and on markers of models."""
     from gateway.cli.marker_notes import marker_notes
     from gateway.config.schema.backend_kinds import BACKEND_KINDS
 
@@ -314,6 +320,6 @@ def print_notes(snapshot: Snapshot, notes: Iterable[Problem | str]) -> None:
         if any(BACKEND_KINDS[target.speaks].in_process for target in model.targets)
     ]
     if workers > 1 and embedded:
-        print_note(f"each of the {workers} workers loads its own copy of the embedded models: {', '.join(embedded)}")
-    for note in (*notes, *marker_notes(snapshot.models.values())):
-        print_note(note)
+        yield f"each of the {workers} workers loads its own copy of the embedded models: {', '.join(embedded)}"
+    yield from notes
+    yield from marker_notes(snapshot.models.values())

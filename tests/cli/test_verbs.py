@@ -465,6 +465,25 @@ def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[s
     expect(command(folder, *arguments), 2, b"", said)
 
 
+def test_check_as_json_has_the_place_of_each_problem_and_note(tmp_path: Path) -> None:
+    files = {"gateway.yaml": "models:\n  a: {template: chatlm, targets: [{speaks: scripted, script: a.yaml}]}\n",
+             "a.yaml": HELLO, "policies/default.yaml": "cache: {ttl: 5m}\n"}  # fmt: skip
+    write_files(tmp_path, files)
+    ended = command(tmp_path, "check", "--json")
+    assert (ended.returncode, ended.stderr) == (1, b"")
+    note = {"file": "policies/default.yaml", "line": 1, "key": "cache.ttl"}
+    found = json.loads(ended.stdout)
+    (problem,) = found["problems"]
+    assert problem == {"file": "gateway.yaml", "line": 2, "key": "models.a.template",
+                       "message": 'no template "chatlm" (did you mean "chatml"?)'}  # fmt: skip
+    assert [{**one, **note} for one in found["notes"]] == found["notes"] != []
+    write_files(tmp_path, {"gateway.yaml": files["gateway.yaml"].replace("chatlm", "chat")})
+    ended = command(tmp_path, "check", "--json", "--quiet", "--live")
+    live = [{"label": "a/0", "found": "runs in this process"}]
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert json.loads(ended.stdout) == {"problems": [], "notes": found["notes"], "live": live}
+
+
 @pytest.mark.parametrize("redirect", [">", ">>"])
 def test_an_included_template_can_be_written_to_its_own_name(tmp_path: Path, redirect: str) -> None:
     place = tmp_path / "meta_templates/chatml.yaml"

@@ -11,24 +11,29 @@ Exit code 0: there are no problems. 1: there are problems, and standard error li
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.options import check_config_exists, config_option, print_notes, print_problems, verb
+from gateway.cli.options import all_notes, check_config_exists, config_option, print_notes, print_problems, verb
 from gateway.cli.terminal import format_table, progress
 from gateway.core.words import counted
 
 if TYPE_CHECKING:
+    from gateway.cli.connecting.live_check import LiveResult
     from gateway.config.snapshot import Snapshot
+    from gateway.core.errors import Problem
 
 EXAMPLES = """Examples:
   gateway check
   gateway check --config conf/gateway.yaml || exit 1     in a CI job
   gateway check --live                                   is every target reachable?
+  gateway check --json | jq -r '.problems[] | "\\(.file):\\(.line)"'
 """
 
 
@@ -40,7 +45,8 @@ EXAMPLES = """Examples:
     is_flag=True,
     help="ask every target whether it accepts its key and serves its model; check the store, certificate and hosts",
 )
-def command(config: Path, quiet: bool, live: bool) -> int:
+@click.option("--json", "as_json", is_flag=True, help="print problems and notes as JSON, also without any")
+def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
     """Check the configuration, and print problems or a summary."""
     from gateway.assembly import dry_run
     from gateway.config.files.reader import POLICIES, TEMPLATES
@@ -55,25 +61,38 @@ def command(config: Path, quiet: bool, live: bool) -> int:
         snapshot = outcome.snapshot or read_configuration(config, os.environ).snapshot
         problems = outcome.problems + (dry_run(snapshot) if snapshot is not None else ())
         bar.update(1)
-    if problems or snapshot is None:
-        print_problems(problems)
-        return 1
-    if not quiet:
-        print_notes(snapshot, (*outcome.notes, *expiry_notes(snapshot.keys, time.time())))
-        read = f"{counted(len(snapshot.models), 'model')}, {counted(len(outcome.files), 'file')} read"
+    usable = None if problems else snapshot
+    notes: list[Problem | str] = [*outcome.notes]
+    if snapshot is not None:
+        notes += expiry_notes(snapshot.keys, time.time())
+    if usable is not None and not (quiet or as_json):
+        print_notes(usable, notes)
+        read = f"{counted(len(usable.models), 'model')}, {counted(len(outcome.files), 'file')} read"
         print(f"{config}: no problems ({read}, all examples correct)")
-    return _check_live(snapshot, config, quiet) if live else 0
+    results = _ask_live(usable, config) if live and usable is not None else []
+    if results and not (quiet or as_json):
+        print(*format_table([[result.label, result.found] for result in results]), sep="\n")
+    problems += tuple([result.problem for result in results if result.problem is not None])
+    if as_json:
+        all_found = notes if snapshot is None else all_notes(snapshot, notes)
+        facts = {"problems": [*map(_as_json, problems)], "notes": [*map(_as_json, all_found)]}
+        live_facts = [{"label": result.label, "found": result.found} for result in results]
+        print(json.dumps({**facts, **({"live": live_facts} if live else {})}, ensure_ascii=False, indent=2))
+    elif problems:
+        print_problems(problems)
+    return 1 if problems or snapshot is None else 0
 
 
-def _check_live(snapshot: Snapshot, config: Path, quiet: bool) -> int:
-    """Ask every target, print one line for each result and then the problems, and return the exit code."""
+def _ask_live(snapshot: Snapshot, config: Path) -> Sequence[LiveResult]:
+    """Ask every target, the store, the certificate and the hosts."""
     from gateway.cli.connecting.live_check import check_live
     from gateway.config.files.yaml import parse
 
-    results = asyncio.run(check_live(snapshot, parse(config.read_bytes(), config.name, [])))
-    if not quiet:
-        print(*format_table([[result.label, result.found] for result in results]), sep="\n")
-    problems = [result.problem for result in results if result.problem is not None]
-    if problems:
-        print_problems(problems)
-    return 1 if problems else 0
+    return asyncio.run(check_live(snapshot, parse(config.read_bytes(), config.name, [])))
+
+
+def _as_json(one: Problem | str) -> dict[str, Any]:
+    """Return a problem or a note as a JSON object. A note on the whole configuration has only a message."""
+    if isinstance(one, str):
+        return {"file": None, "line": None, "key": None, "message": one}
+    return {"file": one.file, "line": one.line or None, "key": one.key or None, "message": one.message}
