@@ -2,7 +2,8 @@
 
 A job on a stranger's input may take too long for the event loop, and a job in a thread cannot be interrupted. So a
 process that can be killed does such jobs. The first job starts the process, which does one job at a time. A killed
-process is replaced. The process ends with its ``LimitedProcess``.
+process is replaced, and its job is tried once more if nothing in the job ended it: somebody, or the system without free
+memory, has killed the process. The process ends with its ``LimitedProcess``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ JOB_TIMEOUT = 20.0
 """The time limit of one job in seconds, from sending the job to the end of the reply. Only a machine under load reaches
 it before the limit of processor time."""
 
+OUTSIDE_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""The signals with which others end the process. A job that reaches a limit, or crashes, ends it in another way."""
+
 WORKER = Path(__file__).with_name("worker.py")
 
 Reply = tuple[dict[str, Any], str]
@@ -52,7 +56,11 @@ class JobTooSlow(JobNotDone):
 
 
 class ProcessEnded(JobNotDone):
-    """The process ended during a job."""
+    """The job has ended its process, such as by too much memory."""
+
+
+class ProcessKilled(JobNotDone):
+    """The process was killed from outside during both tries of a job."""
 
 
 class LimitedProcess:
@@ -83,17 +91,7 @@ class LimitedProcess:
 
         Raises ``JobNotDone``.
         """
-        with self._lock:
-            is_new = self._process is None
-            if is_new:
-                self._start()
-            try:
-                return self._send(job, cpu_seconds)
-            except ProcessEnded:
-                if is_new:
-                    raise
-            self._start()  # the process may have died before this job
-            return self._send(job, cpu_seconds)
+        return self._twice(lambda: self._do(job, cpu_seconds))
 
     async def in_thread(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Run a function that calls ``call``, in the thread of this process, without blocking the event loop.
@@ -124,6 +122,20 @@ class LimitedProcess:
         """End the process after the job that it does now. The next job starts a new process."""
         with self._lock:
             self._stop()
+
+    def _twice(self, function: Callable[[], Result]) -> Result:
+        """Call a function, and once more if the process is killed from outside before the function has returned."""
+        with self._lock:
+            try:
+                return function()
+            except ProcessKilled:
+                return function()
+
+    def _do(self, job: Mapping[str, Any], cpu_seconds: float) -> Reply:
+        if self._process is None or self._process.poll() is not None:  # it may have been killed since the last job
+            self._stop()
+            self._start()
+        return self._send(job, cpu_seconds)
 
     def _prepare(self) -> None:
         """Send the first jobs of a new process. A class whose jobs need an earlier job overrides this function."""
@@ -178,6 +190,8 @@ class LimitedProcess:
                 raise JobTooSlow(f"{cpu_seconds:g} s of processor time") from None
             if time.monotonic() - began >= JOB_TIMEOUT:
                 raise JobTooSlow(f"{JOB_TIMEOUT:g} s") from None
+            if -process.returncode in OUTSIDE_SIGNALS:
+                raise ProcessKilled(f"the process that {self._purpose} was killed") from None
             raise ProcessEnded(
                 f"the process that {self._purpose} was stopped: it used too much memory or time"
             ) from None

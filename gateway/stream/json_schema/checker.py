@@ -111,7 +111,10 @@ class SchemaChecker:
             self._checked.popitem(last=False)
 
     async def _do(self, job: Mapping[str, Any], cpu_seconds: float, client: str) -> dict[str, Any]:
-        """Return the reply to a job. The reply has ``failed`` if the job took too long, or too much memory."""
+        """Return the reply to a job. The reply has ``failed`` if the job took too long, or too much memory.
+
+        Raises ``Overloaded`` if the job was not done for another reason: it is not the fault of the schema.
+        """
         try:
             async with asyncio.timeout(self._max_seconds), self._turns[client]:
                 return await self._process.in_thread(self._call, job, cpu_seconds)

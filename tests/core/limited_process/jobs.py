@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 
 from gateway.core.limited_process.process import Reply
 
@@ -15,8 +16,13 @@ def do_job(job: Mapping[str, str]) -> Reply:
         case "loop":
             while True:
                 pass
-        case "die":
-            os.kill(os.getpid(), signal.SIGKILL)
+        case "be killed":
+            with Path(job["log"]).open("a") as log:
+                print(os.getpid(), file=log)
+            if len(Path(job["log"]).read_text().splitlines()) <= int(job["times"]):
+                os.kill(os.getpid(), signal.Signals[job["signal"]])
+        case "raise":
+            raise ValueError
         case "allocate":
             return {}, "x" * 2_000_000_000
     return {"pid": os.getpid()}, job["do"]

@@ -6,11 +6,19 @@ import asyncio
 import gc
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from gateway.core.errors import Overloaded
-from gateway.core.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, ProcessEnded, Reply
+from gateway.core.limited_process.process import (
+    JobNotDone,
+    JobTooSlow,
+    LimitedProcess,
+    ProcessEnded,
+    ProcessKilled,
+    Reply,
+)
 
 CPU = 0.5
 
@@ -47,7 +55,7 @@ FAILURES: dict[str, tuple[str, type[JobNotDone], str]] = {  # name: (job, error,
         "allocate", ProcessEnded, "the process that does tests was stopped: it used too much memory or time",
     ),
     "a job that ends the process": (
-        "die", ProcessEnded, "the process that does tests was stopped: it used too much memory or time",
+        "raise", ProcessEnded, "the process that does tests was stopped: it used too much memory or time",
     ),
 }  # fmt: skip
 
@@ -60,6 +68,34 @@ def test_a_job_that_is_not_done_is_an_error_and_the_next_job_is_done(name: str) 
         process.call({"do": job}, CPU)
     assert str(raised.value) == message
     assert process.call({"do": "next"}, CPU)[1] == "next"
+
+
+@pytest.mark.parametrize("was_used", [False, True], ids=["a new process", "a process that has done a job"])
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_a_job_whose_process_is_killed_is_tried_once_more(name: str, was_used: bool, tmp_path: Path) -> None:
+    process, log = make_process(), tmp_path / "pids"
+    if was_used:
+        process.call({"do": "x"}, CPU)
+    reply, _ = process.call({"do": "be killed", "signal": name, "times": 1, "log": str(log)}, CPU)
+    first, second = log.read_text().split()
+    assert first != second == str(reply["pid"])
+
+
+def test_a_job_whose_process_is_killed_twice_is_an_error_of_its_own_and_the_next_job_is_done(tmp_path: Path) -> None:
+    process, log = make_process(), tmp_path / "pids"
+    with pytest.raises(ProcessKilled) as raised:
+        process.call({"do": "be killed", "signal": "SIGKILL", "times": 9, "log": str(log)}, CPU)
+    assert str(raised.value) == "the process that does tests was killed"
+    assert len(log.read_text().split()) == 2
+    assert process.call({"do": "next"}, CPU)[1] == "next"
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT"])
+def test_a_job_that_crashes_its_process_is_not_tried_again(name: str, tmp_path: Path) -> None:
+    process, log = make_process(), tmp_path / "pids"
+    with pytest.raises(ProcessEnded):
+        process.call({"do": "be killed", "signal": name, "times": 9, "log": str(log)}, CPU)
+    assert len(log.read_text().split()) == 1
 
 
 def test_a_killed_process_is_replaced() -> None:

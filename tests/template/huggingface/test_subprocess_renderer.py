@@ -79,12 +79,12 @@ def test_a_process_that_reads_nothing_is_stopped() -> None:
     assert rendered(renderer, "b") == "  b  "
 
 
-def test_a_process_that_cannot_be_started_is_a_template_error() -> None:
+def test_a_process_that_cannot_be_started_refuses_the_call_until_later() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     renderer = SubprocessRenderer("t", (CENTERED,), "")
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # no room for a pipe
     try:
-        with pytest.raises(TemplateError, match="could not be started: Too many open files"):
+        with pytest.raises(Overloaded, match="could not be started: Too many open files"):
             rendered(renderer, "a")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

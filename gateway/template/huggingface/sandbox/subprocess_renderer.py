@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from gateway.core.errors import InvalidValue, TemplateError
-from gateway.core.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, Reply
+from gateway.core.errors import InvalidValue, Overloaded, TemplateError
+from gateway.core.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, ProcessEnded, Reply
 from gateway.template.huggingface.sandbox.compiled_template import RenderedText, RenderingFailed
 
 RENDER_CPU = 0.8
@@ -40,12 +40,15 @@ class SubprocessRenderer(LimitedProcess):
 
     def load(self, name: str, sources: tuple[str, ...], clock: str) -> None:
         """Replace the templates. Raises ``TemplateError`` if a template cannot be compiled."""
-        with self._lock, self._template_errors():
-            self._set_templates(name, sources, clock)
-            if self._process is None:
-                self._start()
-            else:
-                self._prepare()
+        with self._template_errors():
+            self._twice(lambda: self._load(name, sources, clock))
+
+    def _load(self, name: str, sources: tuple[str, ...], clock: str) -> None:
+        self._set_templates(name, sources, clock)
+        if self._process is None:
+            self._start()
+        else:
+            self._prepare()
 
     def seconds(self, template: int, variables: Mapping[str, Any]) -> float | None:
         """Return the processor time in seconds: infinity for a render that failed, None for a refused conversation."""
@@ -64,8 +67,9 @@ class SubprocessRenderer(LimitedProcess):
     def render(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
         """Render the conversation. ``template`` is an index into ``sources``.
 
-        Raises ``InvalidValue`` if the template refuses the conversation, ``RenderingFailed`` if rendering fails, and
-        ``TemplateError`` if rendering exceeds a limit.
+        Raises ``InvalidValue`` if the template refuses the conversation, ``RenderingFailed`` if rendering fails,
+        ``TemplateError`` if rendering exceeds a limit, and ``Overloaded`` if the process was killed from outside or
+        cannot be started.
         """
         reply, text = self._reply(template, variables)
         if "refused" in reply:
@@ -75,7 +79,7 @@ class SubprocessRenderer(LimitedProcess):
         return RenderedText(text, tuple(reply["undefined"]))
 
     def _reply(self, template: int, variables: Mapping[str, Any]) -> Reply:
-        """Return the process's reply and the rendered text. Raises ``TemplateError`` if the process was stopped."""
+        """Return the process's reply and the rendered text. For the errors, see ``render``."""
         job = {"template": template, "variables": dict(variables), "now": datetime.now().isoformat()}
         with self._template_errors():
             return self.call(job, RENDER_CPU)
@@ -89,12 +93,14 @@ class SubprocessRenderer(LimitedProcess):
 
     @contextmanager
     def _template_errors(self) -> Iterator[None]:
-        """Raise ``TemplateError`` for a job that the process has not done."""
+        """Raise ``TemplateError`` for a job beyond a limit, and ``Overloaded`` for one that may be tried again."""
         try:
             yield
         except JobTooSlow as error:
             raise TemplateError(
                 f"the template {self._name} took longer than {error.limit} on this conversation and was stopped"
             ) from None
-        except JobNotDone as error:
+        except ProcessEnded as error:
             raise TemplateError(str(error)) from None
+        except JobNotDone as error:
+            raise Overloaded(f"{error}; retry later", retry_after=1.0) from None
