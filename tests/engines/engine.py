@@ -201,7 +201,10 @@ ENGINES = {
         Engine(
             name="llama-cpp",
             title="llama-cpp-python",
-            packages=Packages(("llama-cpp-python[server]==0.3.36",)),
+            packages=Packages(
+                ("llama-cpp-python[server]==0.3.36",),
+                build_tools=("scikit-build-core==1.1.2", "cmake==4.4.5", "ninja==1.13.2"),
+            ),
             command=_llama_cpp,
             target=f'speaks: completions, url: "{{url}}", model: {NAME}, engine: llamacpp-python',
             chat=f'speaks: chat, url: "{{url}}", model: {NAME}, engine: llamacpp-python',
