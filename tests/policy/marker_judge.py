@@ -34,14 +34,15 @@ from gateway.wire.requests import read_chat
 ROLES = ("system", "user", "assistant", "tool")
 TOKEN = re.compile(
     r"<[|\uff5c][^<>\n]{1,60}[|\uff5c]>|<</?[A-Z]{2,12}>>|</?[A-Za-z0-9_@\u4e00-\u9fff]{1,40}>|\[/?[A-Z][A-Z0-9_]{1,30}\]"
-    r"|\[\|[A-Za-z0-9_]{1,30}\|\]"
+    r"|\[\|[A-Za-z0-9_]{1,30}\|\]|\[[a-z]{1,8}MASK\]|\u3008\|[A-Z]{2,12}\|\u3009|\u3010[A-Z]{2,12}\u3011"
+    r"|[\[\]]~!?[a-z][\[\]]|\[e~\["
 )
 """Matches the pieces of a rendered prompt that a tokenizer of its family may have as special tokens."""
 NAMES = ("find", "q", "r")
 """The names of tools and arguments in ``bodies``. A template may write them in brackets, as ``<q>`` for an argument; no
 tokenizer has special tokens for the names of a request."""
 REASONING = ("<think>", "</think>")
-BRACKETS = frozenset("<>[]|#:\uff5c\u273f")
+BRACKETS = frozenset("<>[]|#:\uff5c\u273f\u3008\u3009\u3010\u3011")
 
 NORMALIZERS: dict[str, Callable[[], Any]] = {
     "exact": normalizers.NFC,

@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +317,55 @@ def test_escape_adds_joiners_and_nothing_else(texts: list[str]) -> None:
     plain, escaped = (prompt_of(model(DEMO, action), *texts) for action in ("allow", "escape"))
     assert escaped.replace(JOINER, "") == plain.replace(JOINER, "")
     assert [problems for _, problems in search(route_of(DEMO, "escape", "escape"), texts) if problems] == []
+
+
+def prompter(**tokens: str) -> TemplateSpec:
+    return parse_spec({"kind": "prompter", "class": "chat", "marks": tokens}, name="p")
+
+
+UNUSUAL_BRACKETS: dict[str, tuple[TemplateSpec, tuple[str, ...]]] = {
+    "the begin of a meta template": (
+        replace(meta(("HUMAN", "U:", "\n"), ("BOT", "B:", "\n")), begin="[gMASK]<sop>"), ("[gMASK]", "<sop>"),
+    ),
+    "roles of a meta template": (
+        meta(("HUMAN", "]~b]user\n", "[e~[\n"), ("BOT", "]~b]ai\n", "〈|EOS|〉")), ("]~b]", "[e~[", "〈|EOS|〉"),
+    ),
+    "the BOS of a meta template": (
+        replace(meta(("HUMAN", "U:", "\n"), ("BOT", "B:", "\n")), bos="text", bos_text="[gMASK]"), ("[gMASK]",),
+    ),
+    "words in brackets": (
+        meta(("HUMAN", "【用户】", "⟦end⟧"), ("BOT", "[bot]", "⟨/bot⟩")), ("【用户】", "⟦end⟧", "[bot]", "⟨/bot⟩"),
+    ),
+    "tokens of a prompter": (
+        prompter(soh="]~b]user\n", eoh="[e~[", soa="]~b]ai\n", eoa="〈|EOS|〉"), ("]~b]", "[e~[", "〈|EOS|〉"),
+    ),
+    "before the first message of a chat template": (
+        jinja("[gMASK]〈|EOS|〉" + CHATML), ("[gMASK]", "〈|EOS|〉", "<|im_end|>"),
+    ),
+    "between the messages of a chat template": (
+        jinja("{% for m in messages %}{{ ']~b]' ~ m.role ~ m.content ~ '[e~[\n' }}{% endfor %}"), ("]~b]", "[e~["),
+    ),
+    "a token of two texts in a chat template": (
+        jinja("{% for m in messages %}{{ '[' ~ m.role ~ '-turn]' ~ m.content }}{% endfor %}"), ("[user-turn]",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNUSUAL_BRACKETS)
+def test_what_a_template_writes_around_messages_is_a_marker_in_any_brackets(case: str) -> None:
+    spec, tokens = UNUSUAL_BRACKETS[case]
+    plain, forged = prompt_of(model(spec), "ab"), prepared(model(spec), f"a{''.join(tokens)}b")
+    escaped = "".join([token[0] + JOINER + token[1:] for token in tokens])
+    assert forged.exchange.prompts == (plain.replace("ab", f"a{escaped}b"),)
+    assert dict(forged.markers)["escape"] == len(tokens)
+
+
+def test_words_that_a_template_writes_around_messages_are_no_markers() -> None:
+    prose = (
+        'You are a large language model (LLM) {name}. List[Dict] [1] [x] [a, b] ["query"] <![CDATA[ x ]]> 读《书》:\n'
+    )
+    markers = MarkerSet(texts_of(build(replace(meta(("HUMAN", "<U>", "\n"), ("BOT", "<B>", "\n")), begin=prose))))
+    assert sorted(markers.token_like) == ["<B>", "<U>"]
 
 
 # ---------------------------------------------------------------- chat templates and messages

@@ -2,7 +2,8 @@
 
 A message that contains a marker can forge a turn (``docs/spec/reliability.md`` 3.4). There are two kinds of markers:
 
-``token_like``  ``<|im_end|>``, ``</s>``, ``[INST]`` and the special tokens of the model's tokenizer: found anywhere
+``token_like``  ``<|im_end|>``, ``</s>``, ``[INST]``, what stands in unusual brackets around messages (``[gMASK]``), and
+                the special tokens of the model's tokenizer: found anywhere
 ``text_like``   ``USER:``, ``### Response:``: found at the beginning of a line. If the template can write the marker
                 inside a line, also found after any white space
 
@@ -54,6 +55,17 @@ UNFOLDED = re.compile("[\U00030000-\U000dffff]+")
 """Matches characters that have no plain form. ``fold`` replaces them by ``UNKNOWN``, so that its table stays small."""
 TOKEN_LIKE = re.compile(r"<\|[^<>\n]{1,64}\|>|<<?/?[^\s<>]{1,64}>>?|\[\|[^\[\]\n]{1,32}\|\]|\[/?[A-Z0-9_]{2,32}\]")
 """Matches the token-like markers inside a text of a template."""
+_NO_BRACKETS = "(){}\uff08\uff09\uff5b\uff5d"
+"""Round and curly brackets, which are frequent in sentences and JSON, and separate no turns."""
+_EVERY_BRACKET = [one for one in map(chr, range(0x10000)) if unicodedata.category(one) in ("Ps", "Pe")]
+_BRACKETS = re.escape("".join([one for one in _EVERY_BRACKET if one not in _NO_BRACKETS]))
+AROUND_MESSAGES = re.compile(
+    rf"{TOKEN_LIKE.pattern}"
+    rf"|(?<![\w!])[{_BRACKETS}](?=[^\s{_BRACKETS}]*[^\W\d_])[^\s\"'`,:;<>{_NO_BRACKETS}{_BRACKETS}]{{2,32}}[{_BRACKETS}]"
+)
+"""Matches the token-like markers in the texts before, between and after messages. There, a marker may also stand in
+other brackets (``[gMASK]``, ``\u3008|EOS|\u3009``, ``]~b]``): 2 to 32 characters with a letter, and without white
+space, quotes, commas, colons and semicolons. It follows no letter or digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,9 @@ class TemplateTexts:
     """Texts directly after a message or an answer."""
     further: tuple[str, ...] = ()
     """All other texts of the template. Only token-like markers are taken from these texts."""
+    around: tuple[str, ...] = ()
+    """Further texts before, between and after messages. As from ``before`` and ``after``, markers in unusual brackets
+    are taken from these texts."""
     inline: bool = False
     """True if a text before a message may follow another text on the same line."""
     special: tuple[str, ...] = ()
@@ -101,18 +116,17 @@ class MarkerSet:
 
         ``write``: changes each marker; ``fold`` for markers as a normalizing tokenizer may read them.
         """
-        every = [text for text in (*texts.before, *texts.after, *texts.further) if text]
+        every = [text for text in (*texts.before, *texts.after, *texts.around, *texts.further) if text]
         special = [token for token, is_special in added_tokens.items() if is_special]
         special = [token.strip() for token in (*special, *texts.special)]
-        tokens = dict.fromkeys([*special, *[token for token in added_tokens if TOKEN_LIKE.fullmatch(token)]])
+        added = [token for token in added_tokens if TOKEN_LIKE.fullmatch(token)]
+        tokens = dict.fromkeys([*special, *added, *_tokens_in(texts)])
         lines: dict[str, bool] = {}
         dropped: dict[str, None] = {}
-        for text in every:
-            tokens.update(dict.fromkeys(TOKEN_LIKE.findall(text)))
         for near in (*[text.split("\n")[::-1] for text in texts.before], *[text.split("\n") for text in texts.after]):
             for line in near:  # from the message on
                 core = line.strip()
-                if TOKEN_LIKE.search(line) or core in tokens or len(core) > MAX_LENGTH:
+                if AROUND_MESSAGES.search(line) or core in tokens or len(core) > MAX_LENGTH:
                     break
                 if len(core) >= MIN_LENGTH:
                     follows = texts.inline and line == near[-1]  # the line begins where another text ends
@@ -229,7 +243,7 @@ def texts_of(template: Template) -> TemplateTexts:
     if spec.makes_messages:  # the target writes the prompt; its markers are the tokens of its tokenizer
         return TemplateTexts()
     thinking = (spec.thinking.begin, spec.thinking.end) if spec.thinking is not None else ()
-    further = (spec.bos_text, *_strings(spec.tools))
+    further = tuple(_strings(spec.tools))
     if spec.jinja is not None:
         return _jinja_texts(template, thinking, (*further, *spec.jinja.ends, *spec.stop))
     if spec.prompter is not None:
@@ -244,6 +258,7 @@ def texts_of(template: Template) -> TemplateTexts:
             ),
             after=(*[named[name] for name in ends], *spec.prompter.stop_words),
             further=(*further, tokens.system, *_strings(spec.prompter.instruction), LIST_HEADING, PREAMBLE, "\n"),
+            around=(spec.bos_text,),
             searched=thinking,
         )
     roles = [entry for entry in (*spec.round, *spec.reserved_roles) if isinstance(entry, RoleSpec)]
@@ -253,6 +268,7 @@ def texts_of(template: Template) -> TemplateTexts:
         after=(*[role.end for role in roles], *bare, spec.end),
         inline=any(role.end and not role.end.endswith("\n") for role in roles),
         further=(*further, *[role.prompt or "" for role in roles], "\n"),
+        around=(spec.bos_text,),
         searched=thinking,
     )
 
@@ -269,18 +285,28 @@ def _jinja_texts(template: Template, thinking: tuple[str, ...], further: tuple[s
     headers = [line for text in written for line in text.splitlines() if HEADER.fullmatch(line)]
     probed = [text for texts in texts_around_messages(template) for text in texts if text]
     headers += [line for text in probed for line in text.splitlines()[-1:] if HEADER.fullmatch(line)]
-    probed_tokens = [token for text in probed for token in TOKEN_LIKE.findall(text)]
+    probed_tokens = _tokens_in(TemplateTexts(around=tuple(probed)))
     tokens = tuple(jinja.special_tokens.values())
     searched = {text for compiled in template.compiled for text in compiled.searched}.difference(tokens, jinja.ends)
     return TemplateTexts(
         before=tuple(headers),
-        further=(*written, *probed_tokens, *further),
+        further=(*written, *further),
+        around=(*dict.fromkeys(probed_tokens), template.spec.bos_text),
         special=(*tokens, *jinja.further_special_tokens),
         inline=True,
         inserted=tuple([text for compiled in template.compiled for text in compiled.inserted]),
         adds_characters=any(compiled.adds_characters for compiled in template.compiled),
         searched=(*thinking, *searched),
     )
+
+
+def _tokens_in(texts: TemplateTexts) -> Iterator[str]:
+    """Return the token-like markers in the texts of a template."""
+    around = (*texts.before, *texts.after, *texts.around)
+    for text in (*around, *texts.further):
+        yield from TOKEN_LIKE.findall(text)
+    for text in around:
+        yield from AROUND_MESSAGES.findall(text)
 
 
 def _strings(value: Any) -> Iterator[str]:
