@@ -10,12 +10,19 @@ from typing import Any, Literal
 from gateway.backend.openai.request.control_fields import words
 from gateway.config.snapshot import Engine, TargetSpec
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.wire.request_fields import STRUCTURAL, ChatRequest, CompletionRequest, EmbeddingRequest
+from gateway.wire.request_fields import (
+    HINTS,
+    NEVER_SENT,
+    STRUCTURAL,
+    ChatRequest,
+    CompletionRequest,
+    EmbeddingRequest,
+)
 
-COMPLETIONS_PARAMS = frozenset(CompletionRequest.model_fields) - STRUCTURAL
-CHAT_PARAMS = frozenset(ChatRequest.model_fields) - STRUCTURAL
+COMPLETIONS_PARAMS = frozenset(CompletionRequest.model_fields) - STRUCTURAL - HINTS
+CHAT_PARAMS = frozenset(ChatRequest.model_fields) - STRUCTURAL - NEVER_SENT
 EMBEDDINGS_PARAMS = frozenset(EmbeddingRequest.model_fields) - STRUCTURAL
-"""The three constants ``…_PARAMS`` are the parameters of OpenAI's endpoints."""
+"""The three constants ``…_PARAMS`` are the parameters that OpenAI's endpoints receive."""
 
 OPENAI_STOPS = 4
 """The number of stop strings that OpenAI's API accepts."""

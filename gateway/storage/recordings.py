@@ -12,6 +12,7 @@ from gateway.core.errors import InvalidValue
 from gateway.core.events import Event
 from gateway.core.exchange import Exchange
 from gateway.wire.inlined_file import without_files
+from gateway.wire.request_fields import HINTS
 from gateway.wire.stored_events import make_events
 
 VERSIONS = (1, 2)
@@ -94,10 +95,12 @@ def reason_not_replayable(exchange: sqlite3.Row) -> str:
 def request_facts(exchange: Exchange) -> dict[str, Any]:
     """Return everything that decides about an answer, by name: parameters, prompt, stops, ``n`` and ``repeat``.
 
+    Hints are left out.
+
     As JSON, the facts of a recorded request equal those of the same request.
     """
     return {
-        **exchange.params,
+        **{name: value for name, value in exchange.params.items() if name not in HINTS},
         "endpoint": exchange.endpoint, "prompt": exchange.prompts, "messages": without_files(exchange.messages),
         "n": exchange.n, "stop": exchange.stops, "stop_token_ids of the template": exchange.stop_token_ids,
         "bos": exchange.bos, "bos_text": exchange.bos_text, "gateway.repeat": exchange.repeat,

@@ -25,6 +25,9 @@ MAX_INPUTS = 2048
 MAX_CANDIDATES = 128
 MAX_NAME = 256
 MAX_VARIABLES = 256
+MAX_LABELS = 16
+MAX_LABEL = 512
+"""Maximum entries of ``metadata``, and maximum characters of each."""
 MAX_EXAMPLES = 256
 """Maximum rows of few-shot examples in one request."""
 OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -32,7 +35,7 @@ OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "f
 
 FORBIDDEN = frozenset({
     # A client that could set these would choose the upstream, its key, its template or its answer
-    # (CVE-2024-6587, CVE-2026-115918). They are refused under every policy.
+    # (CVE-2024-6587, CVE-2026-115918). They are refused under every policy, unless they are fields of the endpoint.
     "api_base", "base_url", "api_key", "api_version", "api_type", "custom_llm_provider", "model_list",
     "organization", "deployment_id", "extra_headers", "extra_body", "extra_query", "headers", "chat_template",
     "chat_template_kwargs", "mock_response", "mock_tool_calls", "fallbacks", "context_window_fallbacks",
@@ -96,6 +99,7 @@ class StreamOptions(Strict):
     """The field ``stream_options``. Other keys, such as vLLM's ``continuous_usage_stats``, are passed on."""
 
     include_usage: bool | None = None
+    include_obfuscation: bool | None = None
 
 
 class StoredPrompt(Closed):
@@ -132,6 +136,33 @@ class GatewayOptions(Closed):
     turns: Annotated[TurnOptions, _at_most(8)] | None = None
 
 
+class Hints(Strict):
+    """Fields that cannot change an answer: a hint for a cache, a name for the caller, or labels of the call.
+
+    A hint never fails a call. It is sent to a target that knows the field, and left out for any other target, with a
+    notice. Hints are no part of the cache key.
+    """
+
+    prompt_cache_key: str | None = None
+    """Calls with the same value use the same target under ``balance: sticky``."""
+    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_retention: str | None = None
+    safety_identifier: str | None = None
+    metadata: (
+        Annotated[
+            dict[str, Annotated[str, Field(max_length=MAX_LABEL)]], Field(max_length=MAX_LABELS), _at_most(MAX_LABELS)
+        ]
+        | None
+    ) = None
+    client_metadata: Annotated[dict[str, Any], Field(max_length=64), _at_most(64)] | None = None
+
+
+HINTS = frozenset(Hints.model_fields)
+NEVER_SENT = frozenset({"metadata", "client_metadata"})
+"""Hints that no target receives. Providers accept ``metadata`` only for calls that they store, and LiteLLM reads it
+itself."""
+
+
 class Sampling(Strict):
     """The common fields of all endpoints that return text."""
 
@@ -148,7 +179,7 @@ class Sampling(Strict):
     gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 
 
-class Shared(Sampling):
+class Shared(Sampling, Hints):
     """The common fields of chat and completions."""
 
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
@@ -194,8 +225,6 @@ class ChatRequest(Shared):
     prediction: dict[str, Any] | None = None
     service_tier: str | None = None
     store: bool | None = None
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
     web_search_options: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None

@@ -15,7 +15,7 @@ from gateway.core.words import plain
 from gateway.wire.json import refuse_lost_digits, refuse_lost_digits_in
 from gateway.wire.message_content import read_message, read_prompts
 from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS, LoglikelihoodRequest
-from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, HINTS, LOGLIKELIHOOD, BodyFields, split_fields
+from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, LOGLIKELIHOOD, REMEDIES, BodyFields, split_fields
 
 OPTION_FIELDS = frozenset({
     "continue_final_message", "add_generation_prompt", "tools", "tool_choice", "chat_template_kwargs", "gateway",
@@ -125,7 +125,7 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, caller: Caller 
     if (raw_candidates is None) == (raw_prompt is None) or (raw_prompt is not None and raw is not None):
         raise InvalidValue(
             "send either candidates, with or without a context, or a dataset prompt with a template for each label"
-            + HINTS["candidates"],
+            + REMEDIES["candidates"],
             param="candidates",
         )
     labelled = {

@@ -122,7 +122,7 @@ EXPECTED: Mapping[str, str] = {
 }  # fmt: skip
 
 
-HINTS: Mapping[str, str] = {
+REMEDIES: Mapping[str, str] = {
     "model": "; GET /v1/models lists the models",
     "messages": '; write a list such as [{"role": "user", "content": "hello"}]',
     "messages[]": '; write an object such as {"role": "user", "content": "hello"}',
@@ -143,7 +143,7 @@ HINTS: Mapping[str, str] = {
 
 def hint(param: str) -> str:
     """Return what to write for a field, or an empty text if its name is enough."""
-    return HINTS.get(re.sub(r"\[\d+\]", "[]", param), "")
+    return REMEDIES.get(re.sub(r"\[\d+\]", "[]", param), "")
 
 
 def first_problem(error: ValidationError, model: type[BaseModel], where: str = "") -> RequestError:
@@ -216,7 +216,7 @@ def body_schema(model: type[Strict], structural: frozenset[str], required: Mappi
     return BodySchema(
         model=model,
         is_parameter={name: name in fields and name not in structural for name in {*fields, *structural, *FORBIDDEN}},
-        not_null=frozenset(required) | FORBIDDEN,
+        not_null=frozenset(required) | (FORBIDDEN - fields),
         required=required,
         validators=Validators(model),
     )

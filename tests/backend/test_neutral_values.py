@@ -9,6 +9,7 @@ import pytest
 
 from gateway.backend.engines import CHAT_PARAMS, COMPLETIONS_PARAMS
 from gateway.backend.openai.request.neutral_values import NEUTRAL_VALUES, is_neutral, without_neutral_values
+from gateway.wire.request_fields import HINTS
 from tests.backend.ask import chat_exchange
 from tests.serving import ROOT
 
@@ -38,14 +39,23 @@ def test_zero_of_any_numeric_type_is_neutral(value: float) -> None:
     assert is_neutral("presence_penalty", value)
 
 
+STREAM_OPTIONS = {"stream_options.continuous_usage_stats", "stream_options.include_obfuscation"}
+
+
 def test_the_table_has_only_fields_of_openai_and_vllms_usage_option() -> None:
-    assert NEUTRAL_VALUES.keys() - CHAT_PARAMS - COMPLETIONS_PARAMS == {"stream_options.continuous_usage_stats"}
+    assert NEUTRAL_VALUES.keys() - CHAT_PARAMS - COMPLETIONS_PARAMS == STREAM_OPTIONS
 
 
 def test_the_documentation_lists_the_table() -> None:
     text = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
     [line] = [line for line in text.splitlines() if line.startswith("- Some values cannot change an answer:")]
-    assert {*re.findall(r"`(\w+): ", line), "stream_options.continuous_usage_stats"} == NEUTRAL_VALUES.keys()
+    assert {*re.findall(r"`(\w+): ", line), *STREAM_OPTIONS} == NEUTRAL_VALUES.keys()
+
+
+def test_the_documentation_lists_the_hints() -> None:
+    text = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+    [line] = [line for line in text.splitlines() if line.startswith("- Hints cannot change an answer")]
+    assert {*re.findall(r"`(\w+)`", line)} == HINTS
 
 
 def test_only_unknown_fields_are_left_out() -> None:

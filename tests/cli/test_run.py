@@ -351,8 +351,9 @@ WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "an answer beside a text": ({"model": "talk", "prompt": "hi", "target": "x"}, [], "with --keep target"),
     "a field of another endpoint": ({**CHAT, "input": "x"}, [], "with --keep input"),
     "a field that the gateway never accepts": (
-        {**CHAT, "metadata": {}}, [], "remove it, or only copy it to the output with --keep metadata\n",
+        {**CHAT, "api_key": "k"}, [], "remove it, or only copy it to the output with --keep api_key\n",
     ),
+    "labels, which may be a column": ({**CHAT, "metadata": {}}, [], "with --keep metadata, or send it with --send"),
     "an answer in a message": (
         INSIDE, [], "data.jsonl:1: messages[0].answer is not a known field of a message, and may be an expected "
         "answer; remove it, or send it with --send answer",

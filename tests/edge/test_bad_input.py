@@ -255,7 +255,7 @@ CASES = {
         for name, value in (
             ("api_base", CANARY), ("base_url", CANARY), ("api_key", CANARY), ("custom_llm_provider", CANARY),
             ("extra_headers", {"a": CANARY}), ("extra_body", {"a": CANARY}), ("chat_template", CANARY),
-            ("chat_template_kwargs", {"a": CANARY}), ("mock_response", CANARY), ("metadata", {"user": CANARY}),
+            ("chat_template_kwargs", {"a": CANARY}), ("mock_response", CANARY),
             ("fallbacks", [CANARY]), ("timeout", 1), ("num_retries", 3), ("headers", {}), ("model_list", []),
         )
     },

@@ -105,11 +105,14 @@ def test_any_difference_of_the_request_is_another_key() -> None:
     assert len(keys | {cache_key(exchange(), targets)}) == len(DIFFERENT) + 1
 
 
-def test_parameters_in_another_order_the_session_the_request_id_and_limits_of_a_call_change_no_key() -> None:
+def test_parameters_in_another_order_hints_the_session_the_request_id_and_limits_of_a_call_change_no_key() -> None:
     targets = target_identity(model())
     one = exchange(params={"seed": 1, "top_p": 1})
     limits: dict[str, Any] = {"deadline": 1.0, "total": 5.0, "max_attempts": 1}
-    two = replace(one, params={"top_p": 1, "seed": 1}, caller=Caller(session="s"), request_id="req-2", **limits)
+    hints = {"prompt_cache_key": "k", "metadata": {"run": "7"}}
+    two = replace(
+        one, params={**hints, "top_p": 1, "seed": 1}, caller=Caller(session="s"), request_id="req-2", **limits
+    )
     assert cache_key(one, targets) == cache_key(two, targets)
 
 

@@ -291,8 +291,6 @@ UNSUPPORTED_VALUES: dict[str, list[Any]] = {
     "prediction": [{"type": "content"}],
     "reasoning_effort": ["low"],
     "verbosity": ["low"],
-    "prompt_cache_key": ["a"],
-    "safety_identifier": ["a"],
     "web_search_options": [{}],
 }
 

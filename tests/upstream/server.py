@@ -10,8 +10,8 @@ use it. The mode is the first part of the path, its options follow after ``;``. 
 ``/completions``, ``/chat/completions`` and ``/embeddings``, streaming if ``stream`` is set in the body. The modes are
 the rows of ``docs/spec/reliability.md`` 2.3 (column "Inject") and the engines of ``docs/spec/engines.md`` 2.1; each is
 a short function in ``modes_http.py`` (HTTP and whole answers), ``modes_stream.py`` (server-sent events),
-``modes_quirks.py`` (deviations of real engines), ``modes_scores.py`` (log probabilities of prompts) or
-``modes_constraint.py`` (answers that must be JSON).
+``modes_quirks.py`` (deviations of real engines), ``modes_scores.py`` (log probabilities of prompts),
+``modes_constraint.py`` (answers that must be JSON) or ``modes_agent.py`` (calls of an agent's functions).
 ``python -m tests.upstream.server`` serves and lists the modes.
 
 The server records what it receives: ``requests`` (each with headers and body), ``active`` (requests without a complete
@@ -33,6 +33,7 @@ from types import TracebackType
 from urllib.parse import quote, unquote
 
 from tests.upstream import (  # noqa: F401  # these fill MODES
+    modes_agent,
     modes_constraint,
     modes_http,
     modes_quirks,

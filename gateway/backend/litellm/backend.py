@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.backend.engines import CHAT_PARAMS, EMBEDDINGS_PARAMS, LITELLM, OPENAI_STOPS
+from gateway.backend.litellm.dropped import DROPPED_HINTS
 from gateway.backend.litellm.errors import gateway_error
 from gateway.backend.litellm.sdk import load, provider_of, switch_logging_off
 from gateway.backend.openai.answer.events import CHAT_FORMAT, ChunkReader, read_usage
@@ -45,6 +46,8 @@ class LiteLLMBackend:
         self._target = target
         self._private = () if target.key is None else (target.key.get_secret_value(),)
         self._provider = provider = provider_of(target)
+        known = CHAT_PARAMS if provider.params is None else CHAT_PARAMS & provider.params
+        self._known = known - DROPPED_HINTS
         self._litellm = load()
         takes_n = provider.params is None or "n" in provider.params
         self.capabilities = replace(
@@ -54,16 +57,15 @@ class LiteLLMBackend:
     @asynccontextmanager
     async def open(self, exchange: Exchange) -> AsyncIterator[Events]:
         """Send the exchange through LiteLLM. Raises ``UnsupportedParameter`` for fields that would be ignored."""
-        embeds = exchange.endpoint == "embeddings"
         if exchange.endpoint == "completions":
             raise UnsupportedParameter("this model's target accepts messages, not a raw prompt", param="prompt")
-        _refuse_others(exchange.params, EMBEDDINGS_PARAMS if embeds else CHAT_PARAMS)
         switch_logging_off()  # in this call's task only
-        if embeds:
+        if exchange.endpoint == "embeddings":
+            _refuse_others(exchange.params, EMBEDDINGS_PARAMS)
             yield IteratorEvents(self._embed(exchange))
             return
-        known = CHAT_PARAMS if self._provider.params is None else self._provider.params
-        exchange, left_out = without_neutral_values(exchange, known)
+        exchange, left_out = without_neutral_values(exchange, self._known)
+        _refuse_others(exchange.params, CHAT_PARAMS)
         refuse_stream_options(exchange)
         arguments = self._arguments(exchange)
         try:

@@ -51,6 +51,8 @@ Value = tuple[str, str]
 
 NEVER_SENT: Set[Value] = {("tool_choice", "allowed_tools"), ("tool_choice", "custom")}
 """Values that LiteLLM sends to no provider."""
+DROPPED_HINTS: Set[str] = frozenset({"prompt_cache_retention"})
+"""Hints that LiteLLM lists as supported, and sends to no provider."""
 DROPPED_LATER: Mapping[str, Set[Value]] = {"gemini": {("parallel_tool_calls", "false")}}
 """Values that LiteLLM drops later than the probes can see."""
 DISTORTED: Mapping[str, Set[str]] = {"ollama_chat": {"frequency_penalty", "functions"}}

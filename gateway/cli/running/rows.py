@@ -26,12 +26,14 @@ from gateway.core.words import counted, printable, quoted, suggest
 from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.policy.admit.media import FIELDS, PARTS
 from gateway.template.roles import FALLBACK_FIELD
-from gateway.wire.request_fields import FORBIDDEN, ChatMessage, Sampling, TextPart
+from gateway.wire.request_fields import FORBIDDEN, HINTS, ChatMessage, Sampling, TextPart
 
 REQUESTS: Mapping[str, Any] = {endpoint.path: endpoint.request for endpoint in ENDPOINTS}
 """The path of an endpoint → the type of its request."""
-USUAL_COLUMNS = frozenset({"documents", "grammar", "json_schema", "regex"})
-"""Fields of engines that are also usual names of columns in a dataset. They are sent only with ``--send``."""
+USUAL_COLUMNS = frozenset({"documents", "grammar", "json_schema", "metadata", "regex"})
+"""Fields of requests that are also usual names of columns in a dataset. They are sent only with ``--send``."""
+OPERATOR_FIELDS = FORBIDDEN - HINTS
+"""Fields that no request may have."""
 ENGINE_FIELDS = (
     frozenset(name for engine in ENGINES.values() for name in engine.sampling | engine.chat if "." not in name)
     - USUAL_COLUMNS
@@ -52,7 +54,7 @@ def fields_of(url: str) -> frozenset[str]:
     """Return the fields of a request to the endpoint with the path ``url``, a key of ``REQUESTS``."""
     request = REQUESTS[url]
     models = get_args(request) or (request,)
-    fields = frozenset(name for model in models for name in model.model_fields)
+    fields = frozenset(name for model in models for name in model.model_fields) - USUAL_COLUMNS
     return fields | ENGINE_FIELDS if any(issubclass(model, Sampling) for model in models) else fields
 
 
@@ -159,7 +161,7 @@ class RowForm:
 
     def _check_fields(self, url: str, body: Mapping[str, Any]) -> None:
         """Raise ``RowProblem`` for a column or a key that an engine would get, such as the expected answer."""
-        allowed = fields_of(url) | (set(self.send) - FORBIDDEN)
+        allowed = fields_of(url) | (set(self.send) - OPERATOR_FIELDS)
         unknown = next((name for name in body if name not in allowed), None)
         if unknown is not None:
             raise RowProblem(_advice(printable(unknown), url))
@@ -223,11 +225,11 @@ def _with_evidence(url: str, body: dict[str, Any]) -> dict[str, Any]:
 def _advice(name: str, url: str) -> str:
     """Return the message for a column that is not sent to ``url``, with the options for it."""
     keep = f"copy it to the output with --keep {name}"
-    if name in FORBIDDEN:
+    if name in OPERATOR_FIELDS:
         return f'"{name}" can only be set by the operator of the gateway; remove it, or only {keep}'
     what = f"is not a field of a request to {url}, and may be an expected answer"
     if name in USUAL_COLUMNS:
-        what = "is a field of some engines, but may also be a column of the dataset"
+        what = "is a field of some requests, but may also be a column of the dataset"
     return f'"{name}" {what}; {keep}, or send it with --send {name}'
 
 

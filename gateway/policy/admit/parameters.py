@@ -24,17 +24,18 @@ from gateway.core.exchange import EndpointName
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice
 from gateway.core.words import closest, plain
-from gateway.wire.request_fields import OPENAI_DEFAULTS, ChatRequest
+from gateway.wire.request_fields import HINTS, OPENAI_DEFAULTS, ChatRequest
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 """The two names of the token limit. The newer name is first."""
 
 CHAT_ONLY = (
     "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "modalities",
-    "service_tier", "store", "audio", "prediction", "reasoning_effort", "verbosity", "prompt_cache_key",
-    "safety_identifier", "web_search_options",
+    "service_tier", "store", "audio", "prediction", "reasoning_effort", "verbosity",
+    "web_search_options",
 )  # fmt: skip
-"""Fields that the completions endpoint does not have. A neutral value is left out; any other value is refused."""
+"""Fields that the completions endpoint does not have. A neutral value is left out; any other value is refused.
+Hints are not listed: the load balancer reads them, and the backend leaves them out."""
 CHAT_FIELDS = frozenset({*CHAT_ONLY, "logprobs", "top_logprobs"})
 """Fields that the completions endpoint does not have, or that have other values there."""
 
@@ -51,7 +52,9 @@ NOT_AT: Mapping[EndpointName, frozenset[str]] = {
     # Parameters of a policy that do not exist at the endpoint. Fields that OpenAI does not have are not listed,
     # because engines accept them at both endpoints.
     "chat": frozenset({"best_of", "dimensions", "echo", "encoding_format", "suffix"}),
-    "completions": frozenset({"dimensions", "encoding_format", "top_logprobs", *CHAT_ONLY} - {"response_format"}),
+    "completions": frozenset(
+        {"dimensions", "encoding_format", "top_logprobs", *CHAT_ONLY, *HINTS} - {"response_format"}
+    ),
 }
 EMBEDDINGS = frozenset({"dimensions", "encoding_format", "user"})
 """The only parameters of a policy that apply to embeddings."""

@@ -11,13 +11,14 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from gateway.config.snapshot import CachePolicy, ModelSpec
 from gateway.core.events import Begun, Delta, Event, delta_size
 from gateway.core.exchange import Backend, Events, Exchange, is_answer
 from gateway.policy.deliver.layer import Layer
 from gateway.storage.cache_store import UNUSABLE, CacheStore, StoredAnswer, StoreFailed
+from gateway.wire.request_fields import HINTS
 from gateway.wire.stored_events import dump_json
 
 MAX_ANSWER = 4 * 1024 * 1024
@@ -26,6 +27,9 @@ MAX_ANSWER = 4 * 1024 * 1024
 NOT_KEYED = {"request_id", "caller", "deadline", "total", "max_attempts", "attempts"}
 KEYED = tuple(sorted({one.name for one in fields(Exchange)} - NOT_KEYED))
 """The fields of an exchange that are in the cache key. Fields that cannot change an answer are left out."""
+HINT_NOTICES = frozenset([f"omitted_parameter: {name}" for name in HINTS])
+UNKEYED = HINTS | {"include_obfuscation"}
+"""Keys of ``params`` and ``stream_options`` that cannot change an answer."""
 
 Observe = Callable[[str], None]
 """Called once for each request with ``hit``, ``miss``, ``bypass`` (not looked up) or ``error`` (the store failed)."""
@@ -69,8 +73,8 @@ class Cache(Layer):
             yield events if self._policy.mode == "read_only" else kept
         # The caller has accepted the answer, and sends its end to the client after the answer is stored.
         if answer := kept.answer(exchange):
-            replace = result == "bypass" or found is UNUSABLE
-            await self._store.put(key, StoredAnswer(self._now(), answer), self._policy.ttl, replace=replace)
+            again = result == "bypass" or found is UNUSABLE
+            await self._store.put(key, StoredAnswer(self._now(), answer), self._policy.ttl, replace=again)
 
     async def _look_up(self, key: bytes, exchange: Exchange) -> tuple[str, StoredAnswer | None]:
         """Return the result of the look-up, and the stored answer. None if the store has no answer or an old one."""
@@ -108,21 +112,32 @@ def target_identity(model: ModelSpec) -> list[object]:
 
 def cache_key(exchange: Exchange, targets: list[object]) -> bytes:
     """Return the SHA-256 of the request, the targets (``target_identity``), the client's key and the repeat index."""
-    request = [targets, *[_ordered(getattr(exchange, name)) for name in KEYED], exchange.caller.key]
+    request = [targets, *[_keyed(getattr(exchange, name)) for name in KEYED], exchange.caller.key]
     return hashlib.sha256(dump_json(request).encode("ascii")).digest()
 
 
-def _ordered(value: object) -> object:
-    """Return the fields of a mapping, sorted by name. Nested ones are not sorted: their order can change a prompt."""
-    return sorted(value.items()) if isinstance(value, Mapping) else value
+def _keyed(value: object) -> object:
+    """Return the fields of a mapping without hints, sorted by name. Nested mappings are unchanged: their order can
+    change a prompt."""
+    if not isinstance(value, Mapping):
+        return value
+    return sorted([(name, one) for name, one in value.items() if name not in UNKEYED])
 
 
 def replay(exchange: Exchange, events: Sequence[Event], age: float) -> StoredEvents:
     """Return the events of a complete answer, and note a hit. ``age``: the age of the answer in seconds."""
+    events = [_without_hint_notices(event) for event in events]
     exchange.attempts.looked_up("hit", age)
     target = next((event.target for event in events if isinstance(event, Begun)), "")
     exchange.attempts.target = exchange.attempts.target or target
     return StoredEvents(events)
+
+
+def _without_hint_notices(event: Event) -> Event:
+    """Return the event without notices about hints, which another request may have had."""
+    if not isinstance(event, Begun) or HINT_NOTICES.isdisjoint(event.notices):
+        return event
+    return replace(event, notices=tuple([notice for notice in event.notices if notice not in HINT_NOTICES]))
 
 
 class StoredEvents:

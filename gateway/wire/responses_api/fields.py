@@ -10,15 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gateway.wire.request_fields import MAX_NAME, MAX_TOOLS, Closed, Sampling
+from gateway.wire.request_fields import HINTS, MAX_NAME, MAX_TOOLS, Closed, Hints, Sampling
 
 MAX_ITEMS = 4096
 """Maximum items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
 
 MAX_KEYS = 64
 """Maximum keys of an object with a fixed set of keys. The check of each unknown key takes some microseconds."""
-MAX_LABEL = 512
-"""Maximum characters of a value in ``metadata``."""
 
 
 # ---------------------------------------------------------------- the request
@@ -59,6 +57,15 @@ class FunctionTool(Closed):
     strict: bool | None = None
 
 
+class NamespaceTool(Closed):
+    """A group of functions. Each function is checked later."""
+
+    type: Literal["namespace"]
+    name: Annotated[str, Field(min_length=1)]
+    description: str = ""
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)]
+
+
 class FunctionChoice(Closed):
     """``tool_choice`` for one function."""
 
@@ -75,7 +82,7 @@ class ObfuscationOption(Closed):
 Include = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
 
 
-class ResponsesRequest(Sampling):
+class ResponsesRequest(Sampling, Hints):
     """``POST /v1/responses``. Nested objects are checked later, one by one."""
 
     input: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_ITEMS)] | None = None
@@ -91,11 +98,7 @@ class ResponsesRequest(Sampling):
     include: Annotated[list[Include], Field(max_length=16, fail_fast=True)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     stream_options: dict[str, Any] | None = None
-    metadata: Annotated[dict[str, Any], Field(max_length=16)] | None = None
-    """Returned with the answer, and never sent to a target. Forbidden at the other endpoints."""
     service_tier: str | None = None
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
     chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=64)] | None = None
     store: bool | None = None
     background: bool | None = None
@@ -105,14 +108,11 @@ class ResponsesRequest(Sampling):
     max_tool_calls: Any = None
     context_management: Any = None
     moderation: Any = None
-    prompt_cache_options: Any = None
-    prompt_cache_retention: Any = None
 
 
 SAME: tuple[str, ...] = (
     "model", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "user",
-    "stream", "gateway", "parallel_tool_calls", "service_tier", "prompt_cache_key", "safety_identifier",
-    "chat_template_kwargs",
+    "stream", "gateway", "parallel_tool_calls", "service_tier", "chat_template_kwargs", *sorted(HINTS),
 )  # fmt: skip
 """Fields that have the same name and meaning in a chat request."""
 
@@ -127,8 +127,6 @@ REFUSED: Mapping[str, tuple[object, str]] = {
     "max_tool_calls": (None, "this field limits tools on the server, but the gateway runs no tools; leave it out"),
     "context_management": (None, "the gateway drops no items of a conversation; leave it out"),
     "moderation": (None, "the gateway does not moderate content; leave it out"),
-    "prompt_cache_options": (None, "the gateway has no prompt cache; leave it out"),
-    "prompt_cache_retention": (None, "the gateway has no prompt cache; leave it out"),
 }
 
 INSTEAD_OF: Mapping[str, str] = {
@@ -174,6 +172,8 @@ class FunctionCallItem(Item):
 
     call_id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     name: str
+    namespace: str | None = None
+    """The namespace of the function. None: the function has none."""
     arguments: str
     parsed_arguments: Any = None
     """Added by the Python SDK's ``responses.parse``."""

@@ -52,6 +52,11 @@ def checked(model: type[Checked], value: Mapping[str, Any], where: str) -> Check
         raise first_problem(error, model, where) from None
 
 
+def flat_name(namespace: str | None, name: str) -> str:
+    """Return the name of a function in chat requests, which have no namespaces."""
+    return name if namespace is None else f"{namespace}__{name}"
+
+
 class ItemReader:
     """Makes chat messages from items, which are added one by one."""
 
@@ -115,7 +120,7 @@ class ItemReader:
     def _add_call(self, item: FunctionCallItem) -> None:
         turn = self._turn if self._turn is not None else self._begin_turn()
         self._calls.add(item.call_id)
-        function = {"name": item.name, "arguments": item.arguments}
+        function = {"name": flat_name(item.namespace, item.name), "arguments": item.arguments}
         turn.setdefault("tool_calls", []).append({"id": item.call_id, "type": "function", "function": function})
 
     def _add_output(self, item: FunctionOutputItem, where: str) -> None:

@@ -87,6 +87,8 @@ class OutputItems:
         self.usage: Usage | None = None
         self.fields: dict[str, Any] = {}
         """Keys of the answer that no item can contain, such as ``system_fingerprint``."""
+        self.namespaced: Mapping[str, tuple[str, str]] = {}
+        """Name of a function in chat requests → its namespace and its name, for the functions of namespaces."""
         self._key = key
         self._top_logprobs = top_logprobs
         self._items: list[OpenItem] = []
@@ -174,14 +176,21 @@ class OutputItems:
         call = self._calls.get(index)
         if call is None:
             id_ = fragment.get("id") or f"call_{self._key}_{index}"
-            value = {"type": "function_call", "call_id": id_, "name": name, "arguments": ""}
+            value = {"type": "function_call", "call_id": id_, **self._names(name), "arguments": ""}
             call = self._calls[index] = self._open("fc", value)
         elif name:
-            call.value["name"] = name
+            call.value.update(self._names(name))
         self._last = call
         if arguments:
             call.arguments.append(arguments)
             self._changes.append({"type": "response.function_call_arguments.delta", **call.place, "delta": arguments})
+
+    def _names(self, name: str) -> dict[str, str]:
+        """Return the keys that name a function in its call."""
+        if name not in self.namespaced:
+            return {"name": name}
+        namespace, own = self.namespaced[name]
+        return {"name": own, "namespace": namespace}
 
     def _call_index(self, fragment: Mapping[str, Any]) -> int:
         """Return the index of a fragment's call.

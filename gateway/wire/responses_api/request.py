@@ -15,16 +15,15 @@ from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Notice
-from gateway.core.words import plain, quoted
+from gateway.core.words import plain
 from gateway.wire.request_fields import StoredPrompt
 from gateway.wire.requests import read_chat
 from gateway.wire.responses_api.fields import (
     INSTEAD_OF,
-    MAX_LABEL,
     REFUSED,
     SAME,
-    FunctionChoice,
     FunctionTool,
+    NamespaceTool,
     ObfuscationOption,
     ReasoningOptions,
     ResponsesRequest,
@@ -32,10 +31,10 @@ from gateway.wire.responses_api.fields import (
     TextOptions,
 )
 from gateway.wire.responses_api.items import checked, read_input, variable
+from gateway.wire.responses_api.tools import chat_tool_choice, chat_tools, read_tools
 from gateway.wire.validation import body_schema, hint, split_fields
 
 SCHEMA = body_schema(ResponsesRequest, frozenset(), {"model": "m"})
-CHOICES = ("none", "auto", "required")
 ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
 
 
@@ -44,12 +43,11 @@ def read_response(body: dict[str, Any], *, request_id: str, caller: Caller = ANO
     fields = split_fields(SCHEMA, body, "")
     known = fields.known
     _refuse_others(known, fields.unknown)
-    tools = [_tool(raw, f"tools[{number}]") for number, raw in enumerate(known.get("tools") or ())]
+    tools = read_tools(known.get("tools") or ())
     text = checked(TextOptions, known.get("text", EMPTY_MAPPING), "text")
     format_ = None if text.format is None else checked(TextFormat, text.format, "text.format")
     reasoning = checked(ReasoningOptions, known.get("reasoning", EMPTY_MAPPING), "reasoning")
     checked(ObfuscationOption, known.get("stream_options", EMPTY_MAPPING), "stream_options")
-    _check_labels(known.get("metadata") or EMPTY_MAPPING)
     include = known.get("include") or ()
     top_logprobs = known.get("top_logprobs") or 0
     chat: dict[str, Any] = {
@@ -62,16 +60,19 @@ def read_response(body: dict[str, Any], *, request_id: str, caller: Caller = ANO
         "verbosity": text.verbosity,
     }
     if tools:
-        functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
-        chat["tools"] = [{"type": "function", "function": function} for function in functions]
+        chat["tools"] = chat_tools(tools)
     if "tool_choice" in known:
-        chat["tool_choice"] = _tool_choice(known["tool_choice"])
+        chat["tool_choice"] = chat_tool_choice(known["tool_choice"])
+    if known.get("stream") and "stream_options" in known:
+        chat["stream_options"] = known["stream_options"]
     if top_logprobs or LOGPROBS in include:
         chat |= {"logprobs": True, "top_logprobs": top_logprobs}
     notices = [Notice("ignored_field", f"reasoning.{name}") for name in ("summary", "generate_summary")
                if getattr(reasoning, name) is not None]  # fmt: skip
     if ENCRYPTED in include:
         notices.append(Notice("ignored_field", f"include {ENCRYPTED}"))
+    notices += [Notice("ignored_field", f"tools[{number}].description") for number, tool in enumerate(tools)
+                if isinstance(tool, NamespaceTool) and tool.description]  # fmt: skip
     call = read_chat(
         {name: value for name, value in chat.items() if value is not None}, request_id=request_id, caller=caller
     )
@@ -115,45 +116,6 @@ def _refuse_others(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> None
             raise InvalidValue(f"this endpoint has no field {name}; send {INSTEAD_OF[name]}", param=name)
 
 
-def _check_labels(metadata: Mapping[str, Any]) -> None:
-    for name, label in metadata.items():
-        if not isinstance(label, str) or len(label) > MAX_LABEL:
-            param = f"metadata.{plain(name)}"
-            raise InvalidValue(f"{param} must be a text of at most {MAX_LABEL} characters", param=param)
-
-
-def _tool(raw: Mapping[str, Any], where: str) -> FunctionTool:
-    kind = raw.get("type")
-    if isinstance(kind, str) and kind != "function":
-        raise UnsupportedParameter(
-            f"{where} has the type {quoted(kind)}; the gateway runs no tools, so it accepts only functions",
-            param=f"{where}.type",
-        )
-    if "name" not in raw and isinstance(raw.get("function"), Mapping):
-        raise InvalidValue(
-            f"{where} has the form of /v1/chat/completions; here name and parameters are beside type: "
-            '{"type": "function", "name": "add", "parameters": {…}}',
-            param=f"{where}.name",
-        )
-    return checked(FunctionTool, raw, where)
-
-
-def _tool_choice(value: str | Mapping[str, Any]) -> Any:
-    """Return the ``tool_choice`` of a chat request. Raises ``RequestError`` for an unsupported choice."""
-    if isinstance(value, str):
-        if value in CHOICES:
-            return value
-        raise InvalidValue(f"tool_choice must be one of {', '.join(CHOICES)}, or a function", param="tool_choice")
-    kind = value.get("type")
-    if isinstance(kind, str) and kind != "function":
-        raise UnsupportedParameter(
-            f"tool_choice of type {quoted(kind)} is not supported; send only the tools that may be called, "
-            "or choose one function",
-            param="tool_choice.type",
-        )
-    return {"type": "function", "function": {"name": checked(FunctionChoice, value, "tool_choice").name}}
-
-
 def _response_format(form: TextFormat) -> dict[str, Any] | None:
     """Return the ``response_format`` of a chat request; None for plain text, which is the default."""
     if form.type == "text":
@@ -167,7 +129,7 @@ def _response_format(form: TextFormat) -> dict[str, Any] | None:
     return {"type": form.type, form.type: form.model_dump(by_alias=True, exclude={"type"}, exclude_none=True)}
 
 
-def _echo(known: Mapping[str, Any], tools: list[FunctionTool], text: TextOptions) -> dict[str, Any]:
+def _echo(known: Mapping[str, Any], tools: list[FunctionTool | NamespaceTool], text: TextOptions) -> dict[str, Any]:
     """Return the request fields that every response object repeats. The writer adds fields that a policy may change."""
     return {
         "instructions": known.get("instructions"),

@@ -14,6 +14,7 @@ from gateway.wire.error_object import error_object
 from gateway.wire.request_fields import OPENAI_DEFAULTS
 from gateway.wire.responses import DONE, AnswerHead, ResponseWriter
 from gateway.wire.responses_api.output import INCOMPLETE, Changes, OutputItems
+from gateway.wire.responses_api.tools import namespaced
 
 
 class ResponsesApiWriter(ResponseWriter):
@@ -36,6 +37,7 @@ class ResponsesApiWriter(ResponseWriter):
 
     def repeat_request(self, echo: Mapping[str, Any], params: Mapping[str, Any]) -> None:
         """Store the request fields that the response repeats. See ``ResponseWriter.repeat_request``."""
+        self._output.namespaced = namespaced(echo["tools"])
         self._repeated = {
             **echo,
             **{name: params.get(name, default) for name, default in OPENAI_DEFAULTS.items()},

@@ -90,8 +90,12 @@ ROWS: dict[str, tuple[RowForm, dict[str, Any], str, dict[str, Any]]] = {
     "a kept column called url": (RowForm(model="m", keep=("url",)), {"messages": ASK, "url": "http://x"},
                                  "/v1/chat/completions", {"messages": ASK, "model": "m"}),
     "a kept field that only the operator may set": (
-        RowForm(model="m", keep=("metadata",)), {"messages": ASK, "metadata": {}}, "/v1/chat/completions",
+        RowForm(model="m", keep=("api_key",)), {"messages": ASK, "api_key": "k"}, "/v1/chat/completions",
         {"messages": ASK, "model": "m"},
+    ),
+    "sent labels": (
+        RowForm(model="m", send=("metadata",)), {"messages": ASK, "metadata": {"a": "b"}}, "/v1/chat/completions",
+        {"messages": ASK, "metadata": {"a": "b"}, "model": "m"},
     ),
     "a sent field of an engine that is a usual column": (
         RowForm(model="m", send=("regex",)), {"messages": ASK, "regex": "a+"}, "/v1/chat/completions",
@@ -174,7 +178,7 @@ REFUSED: dict[str, tuple[RowForm, Any, str]] = {
         RowForm(model="m", send=("extra_body",)), {"messages": ASK, "extra_body": {}},
         '"extra_body" can only be set by the operator',
     ),
-    **{f"the usual column {name}": (PLAIN, {"messages": ASK, name: "x"}, f'"{name}" is a field of some engines, but')
+    **{f"the usual column {name}": (PLAIN, {"messages": ASK, name: "x"}, f'"{name}" is a field of some requests, but')
        for name in ("documents", "grammar", "json_schema", "regex")},
     "a batch line with a column": (PLAIN, {"url": "/v1/x", "body": {}, "answer": 2}, '"answer" is not a key'),
     "a field that the prompt fills": (

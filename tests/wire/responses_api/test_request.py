@@ -132,7 +132,11 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields here, fie
     "sampling": (dict.fromkeys(("temperature", "top_p"), 0.5), dict.fromkeys(("temperature", "top_p"), 0.5)),
     "a limit": ({"max_output_tokens": 9}, {"max_completion_tokens": 9}),
     "fields of engines": ({"top_k": 3, "seed": 1, "stop": ["x"]}, {"top_k": 3, "seed": 1, "stop": ["x"]}),
-    "a stream": ({"stream": True, "stream_options": {"include_obfuscation": False}}, {"stream": True}),
+    "a stream": (
+        {"stream": True, "stream_options": {"include_obfuscation": False}},
+        {"stream": True, "stream_options": {"include_obfuscation": False}},
+    ),
+    "options without a stream": ({"stream_options": {"include_obfuscation": False}}, {}),
     "tools": (
         {"tools": [TOOL, {"type": "function", "name": "now", "strict": True}], "tool_choice": "required"},
         {"tools": [{"type": "function", "function": FUNCTION},
@@ -154,7 +158,17 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields here, fie
     "effort": ({"reasoning": {"effort": "low"}}, {"reasoning_effort": "low"}),
     "log probabilities": ({"include": ["message.output_text.logprobs"]}, {"logprobs": True, "top_logprobs": 0}),
     "alternatives": ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
-    "labels": ({"metadata": {"run": "7"}, "store": False, "background": False, "truncation": "disabled"}, {}),
+    "hints": (dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "safety_identifier"), "a"),
+              dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "safety_identifier"), "a")),
+    "labels": ({"metadata": {"run": "7"}, "client_metadata": {"turn": "1"}},
+               {"metadata": {"run": "7"}, "client_metadata": {"turn": "1"}}),
+    "no storage": ({"store": False, "background": False, "truncation": "disabled"}, {}),
+    "a namespace": (
+        {"tools": [TOOL, {"type": "namespace", "name": "agents", "tools": [TOOL]}]},
+        {"tools": [{"type": "function", "function": FUNCTION},
+                   {"type": "function", "function": {**FUNCTION, "name": "agents__add"}}]},
+    ),
+    "an empty namespace": ({"tools": [{"type": "namespace", "name": "agents", "tools": []}]}, {"tools": []}),
     "null": (dict.fromkeys(("instructions", "tools", "text", "reasoning", "metadata", "store", "prompt")), {}),
 }  # fmt: skip
 
@@ -163,7 +177,7 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields here, fie
 def test_a_field_has_the_effect_of_its_chat_field(fields: dict[str, Any], chat: dict[str, Any]) -> None:
     call = read(**fields)
     expected = read_chat({"model": "m", "messages": [USER], **chat}, request_id="r")
-    for name in ("endpoint", "model", "params", "unknown", "stops", "stream", "dialogue"):
+    for name in ("endpoint", "model", "params", "unknown", "stops", "stream", "stream_options", "dialogue"):
         assert getattr(call, name) == getattr(expected, name), name
 
 
@@ -195,6 +209,16 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {  # fields, code, param
     "several turns": ({"gateway": {"turns": {"questions": ["x"]}}}, "unsupported_parameter", "gateway.turns"),
     "truncation": ({"truncation": "auto"}, "unsupported_parameter", "truncation"),
     "a limit of calls": ({"max_tool_calls": 3}, "unsupported_parameter", "max_tool_calls"),
+    "two functions with one name": (
+        {"tools": [{**TOOL, "name": "a__add"}, {"type": "namespace", "name": "a", "tools": [TOOL]}]},
+        "invalid_value", "tools",
+    ),
+    "a namespace without a name": ({"tools": [{"type": "namespace", "name": "", "tools": []}]},
+                                   "invalid_value", "tools[0].name"),
+    "a custom tool in a namespace": (
+        {"tools": [{"type": "namespace", "name": "a", "tools": [TOOL, {"type": "custom", "name": "patch"}]}]},
+        "unsupported_parameter", "tools[0].tools[1].type",
+    ),
     "a hosted tool": ({"tools": [TOOL, {"type": "web_search"}]}, "unsupported_parameter", "tools[1].type"),
     "chat's form of a tool": ({"tools": [{"type": "function", "function": FUNCTION}]},
                               "invalid_value", "tools[0].name"),
@@ -243,3 +267,23 @@ def test_a_refusal_names_the_field(fields: dict[str, Any], code: str, param: str
         read(**fields)
     assert (caught.value.code, caught.value.param) == (code, param)
     assert param.partition("[")[0].partition(".")[0] in caught.value.message
+
+
+def test_the_refusal_of_a_hosted_tool_names_the_setting_of_the_client_that_sends_it_by_default() -> None:
+    with pytest.raises(RequestError) as caught:
+        read(tools=[{"type": "web_search", "external_web_access": False}])
+    assert caught.value.message == (
+        'tools[0] has the type "web_search"; the gateway runs no tools, so it accepts only functions; '
+        'leave the tool out (Codex CLI: web_search = "disabled" in config.toml)'
+    )
+
+
+def test_the_description_of_a_namespace_is_reported_as_ignored() -> None:
+    call = read(tools=[{"type": "namespace", "name": "a", "description": "Agents.", "tools": [TOOL]}])
+    assert list(map(str, call.notices)) == ["ignored_field: tools[0].description"]
+
+
+def test_a_call_in_the_history_has_the_name_that_the_model_wrote() -> None:
+    item = {"type": "function_call", "call_id": "c1", "name": "add", "namespace": "agents", "arguments": "{}"}
+    [message] = messages([item])
+    assert message["tool_calls"][0]["function"]["name"] == "agents__add"

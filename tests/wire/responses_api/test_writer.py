@@ -342,3 +342,16 @@ def test_an_endless_stream_is_an_error_once() -> None:
     with pytest.raises(UpstreamTooLarge):
         one.frames([piece])
     assert one.frames([piece]) == b""
+
+
+def test_a_call_of_a_function_in_a_namespace_has_the_names_of_the_request() -> None:
+    function = {"type": "function", "name": "add", "parameters": {}}
+    tools = [{"type": "namespace", "name": "sums", "tools": [function]}, function]
+    one = ResponsesApiWriter(AnswerHead("resp_1", "m", 7, include_usage=False), now=lambda: 9.5)
+    one.repeat_request(read_response({"model": "m", "input": "hi", "tools": tools}, request_id="r").echo, {})
+    calls = [begun_call(0, "sums__add"), begun_call(1), begun_call(2, "sums__other")]
+    body = one.whole(Completion((), events=(BEGUN, *calls, STOP, USAGE)))
+    assert [(item.get("namespace"), item["name"]) for item in body["output"]] == [
+        ("sums", "add"), (None, "add"), (None, "sums__other"),
+    ]  # fmt: skip
+    assert Response.model_validate(body).output[0].to_dict()["namespace"] == "sums"

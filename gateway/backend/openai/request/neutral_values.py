@@ -1,6 +1,6 @@
-"""Values of OpenAI's fields that cannot change an answer. Clients send these values as defaults.
+"""Fields and values of OpenAI's API that cannot change an answer: hints, and values that clients send as defaults.
 
-A target that knows such a field receives the value, because a server may have other defaults. For a target that does
+A target that knows such a field receives it, because a server may have other defaults. For a target that does
 not know the field, the field is left out instead of refused. ``temperature: 1`` and ``top_p: 1`` are not neutral,
 because many models have other defaults.
 """
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.core.exchange import Exchange
+from gateway.wire.request_fields import HINTS
 
 NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
@@ -34,6 +35,7 @@ NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "top_logprobs": (0,),
         "user": ("",),
         "stream_options.continuous_usage_stats": (False, True),  # clients get the usage once, at the end
+        "stream_options.include_obfuscation": (False,),
     }
 )
 """Field → its neutral values."""
@@ -41,14 +43,16 @@ NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
 
 def is_neutral(name: str, value: Any) -> bool:
     """Return whether a value of a field cannot change an answer. 0 and False are different values."""
-    return any(
+    return name in HINTS or any(
         value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
         for neutral in NEUTRAL_VALUES.get(name, ())
     )
 
 
 def without_neutral_values(exchange: Exchange, known: Set[str]) -> tuple[Exchange, tuple[str, ...]]:
-    """Return the exchange without neutral values of fields that the target does not know, and a notice for each.
+    """Return the exchange without hints and neutral values of fields that the target does not know.
+
+    Also returns a notice for each field that is left out.
 
     ``known``: the parameters, and the keys of ``stream_options`` as ``stream_options.KEY``.
     """
