@@ -45,8 +45,11 @@ PLACES: Mapping[str, str] = {
     "tokenizer_kwargs": "the engine has its own tokenizer; check whether it puts a BOS before a prompt",
     "run_cfg": "set this when you start the engine",
     **{f"{GENERATION_KWARGS}.{name}": "write in a policy `params: {{default: {{" + name + ": {value}}}}}`" for name in (
-        "temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty",
+        "temperature", "top_p", "seed", "presence_penalty", "frequency_penalty",
     )},
+    **{f"{GENERATION_KWARGS}.{name}":
+       f"write in a policy `params: {{{{default: {{{{{name}: {{value}}}}}}, allow: [{name}]}}}}`"
+       for name in ("top_k", "min_p", "repetition_penalty")},
     **{f"{GENERATION_KWARGS}.{name}": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`" for name in (
         "max_new_tokens", "max_tokens",
     )},

@@ -115,6 +115,23 @@ def _raise_first(schema: BodySchema, body: dict[str, Any], invalid: Sequence[str
         raise first_problem(error, schema.model) from None
 
 
+def value_problem(schema: BodySchema, name: str, value: object) -> str | None:
+    """Return the message about a value of a field that is not valid; None for a valid value."""
+    if schema.validators[name](value):
+        return None
+    try:
+        _raise_first(schema, {**schema.required, name: value}, [name])
+    except RequestError as error:
+        return error.message
+    return None
+
+
+def json_forms(schema: BodySchema, name: str) -> list[dict[str, Any]]:
+    """Return the JSON schemas of the forms that a field may have, without null."""
+    field = _json_schema(schema.model)["properties"][name]
+    return [form for form in field.get("anyOf", [field]) if form["type"] != "null"]
+
+
 EXPECTED: Mapping[str, str] = {
     # Type of a pydantic error → the expected type in the words of JSON.
     "string_type": "a string", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",

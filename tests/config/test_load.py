@@ -489,3 +489,19 @@ def test_media_files_without_client_keys_are_noted(write: Write, keyed: bool) ->
     assert len(notes) == (not keyed)
     assert all("policy default has media.file: inline, and there are no client keys" in note for note in notes)
     assert all(note.startswith("gateway.yaml:2 models.demo") for note in notes)
+
+
+def test_a_policy_sets_fields_of_an_engine_that_it_allows_and_fields_that_only_the_operator_may_set(
+    write: Write,
+) -> None:
+    text = """
+params:
+  default: {top_k: 20, min_p: 0, logprobs: 3, max_tokens: 9}
+  force: {chat_template: "{{ messages }}", chat_template_kwargs: {enable_thinking: false}}
+  clamp: {temperature: 1.5, max_completion_tokens: 10}
+  allow: [top_k, min_p]
+"""
+    params = load(write({"policies/default.yaml": text}), {}).models["demo"].policy.params
+    assert params.default == {"top_k": 20, "min_p": 0, "logprobs": 3, "max_tokens": 9}
+    assert params.force.keys() == {"chat_template", "chat_template_kwargs"}
+    assert params.clamp == {"temperature": 1.5, "max_completion_tokens": 10}

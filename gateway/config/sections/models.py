@@ -11,7 +11,7 @@ from gateway.config.library import Library
 from gateway.config.schema.aggregators import unpinned
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import MODEL_NAME
-from gateway.config.sections.policies import RESERVED
+from gateway.config.sections.parameters import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
 from gateway.config.sections.templates import BUILT_IN, output_form
 from gateway.config.snapshot import ModelSettings, ModelSpec, PolicySpec, TargetSpec

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,23 +10,8 @@ from gateway.config.files.reader import AddProblem, Files, digest
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import check
-from gateway.config.snapshot import MediaPolicy, ParamsPolicy, PolicySpec
-from gateway.core.words import quoted
-from gateway.wire.request_fields import FORBIDDEN
-
-# Parameter → reason why a policy cannot set it.
-RESERVED: Mapping[str, str] = {
-    "model": "set it at the target in gateway.yaml",
-    **dict.fromkeys(("messages", "prompt", "input"), "it comes from the client's request"),
-    **dict.fromkeys(("stream", "stream_options", "n"), "only the client can set it"),
-    "stop": "list it in the template, under stop",
-    **dict.fromkeys(("url", "base_url", "api_base"), "set it at the target in gateway.yaml, as url"),
-    **dict.fromkeys(("key", "api_key", "headers", "extra_headers"), "set secrets at the target, as key"),
-    **dict.fromkeys(("timeout", "max_retries", "num_retries"), "set timeouts and attempts under delivery"),
-    **dict.fromkeys(("extra_body", "gateway"), "write its parameters here directly"),
-}
-ESSENTIAL = dict.fromkeys(("model", "messages", "prompt", "input"), "every call needs it")
-NEVER_ALLOWED = dict.fromkeys(FORBIDDEN, "no policy can allow it")
+from gateway.config.sections.parameters import check_params
+from gateway.config.snapshot import MediaPolicy, PolicySpec
 
 
 def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) -> PolicySpec | None:
@@ -37,7 +21,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
     if document is None:
         return None
     policy: PolicySpec = check(document, POLICY)
-    _check_params(document, policy.params)
+    check_params(document, policy.params)
     timeout = policy.delivery.timeout
     for clock in ("connect", "first_token", "idle"):
         where = ("delivery", "timeout", clock)
@@ -68,22 +52,3 @@ def _media_folders(files: Files, document: YamlDocument, media: MediaPolicy) -> 
         message = "needs media.folders; name the folders whose files may be sent, such as folders: [/data/images]"
         document.refuse(("media", "file"), message)
     return folders
-
-
-def _check_params(document: YamlDocument, params: ParamsPolicy) -> None:
-    forbidden = dict.fromkeys(params.forbid or (), "params.forbid lists it too; keep only one of the two")
-    for section, reasons in (
-        ("force", RESERVED),
-        ("default", RESERVED),
-        ("clamp", RESERVED),
-        ("forbid", ESSENTIAL),
-        ("allow", {**forbidden, **NEVER_ALLOWED}),
-    ):
-        for name in getattr(params, section) or ():
-            if name in reasons:
-                path = ("params", section) if section in ("allow", "forbid") else ("params", section, name)
-                document.refuse(path, f"{quoted(name)} is not allowed here: {reasons[name]}")
-    for name in params.default or ():
-        if name in (params.force or ()):
-            message = "is never used, because params.force sets the same parameter; keep only one"
-            document.refuse(("params", "default", name), message)
