@@ -75,7 +75,8 @@ def _scene(body: Mapping[str, Any]) -> Scene:
 
 def _parts(asked: Scene) -> list[dict[str, Any]]:
     if asked.calls:
-        return [{"functionCall": {"name": "weather", "args": {"city": city}}} for city in asked.calls]
+        signed = {"thoughtSignature": "c2lnbmVk"}  # LiteLLM puts it into a field of each call
+        return [{"functionCall": {"name": "weather", "args": {"city": city}}, **signed} for city in asked.calls]
     return [{"text": "".join(asked.pieces)}]
 
 

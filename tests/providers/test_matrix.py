@@ -223,6 +223,7 @@ def test_a_feature_works_or_is_refused_by_name(
         body["stream_options"] = {"include_usage": True}
     reply = served.http.post("/v1/chat/completions", json=body)
     choices, usage, error = _answer(reply, stream)
+    assert "provider_specific_fields" not in reply.text, "a field of LiteLLM"
     assert (reply.status_code, error.get("code", "")) == (want.status, want.code), error
     assert reply.headers["x-gateway-target"] == f"{dialect}/0"
     assert want.notice in reply.headers.get("x-gateway-notice", "")

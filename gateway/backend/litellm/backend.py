@@ -36,6 +36,8 @@ CLOSE_TIMEOUT = 2.0
 A_PROVIDER = re.compile(r"[^\w .()/-]")
 """Matches characters that must not appear in a notice with the name of a provider."""
 MAX_PROVIDER = 64
+OWN_FIELD = "provider_specific_fields"
+"""A field that LiteLLM adds to answers, messages and calls. OpenAI's API does not have it."""
 
 
 class LiteLLMBackend:
@@ -194,11 +196,17 @@ async def _close(reply: Any) -> None:
 
 
 def _as_json(model: Any) -> dict[str, Any]:
-    """Return an object of LiteLLM as JSON."""
-    value = model.model_dump(exclude_none=True)
+    """Return an object of LiteLLM as JSON, without ``OWN_FIELD``."""
+    value = _without_own_field(model.model_dump(exclude_none=True))
     if not isinstance(value, dict):
         raise UpstreamInvalidResponse("the provider's answer is not a completion")
     return value
+
+
+def _without_own_field(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_own_field(item) for key, item in value.items() if key != OWN_FIELD}
+    return [_without_own_field(item) for item in value] if isinstance(value, list) else value
 
 
 def _refuse_others(given: Iterable[str], known: Set[str]) -> None:
