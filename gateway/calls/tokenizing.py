@@ -58,7 +58,9 @@ async def tokenize_prepared(
     exchange = prepared.exchange
     if exchange.prompts:
         prompt = exchange.prompts[0]
-        assert isinstance(prompt, str)  # a rendered conversation
+        if not isinstance(prompt, str):  # a rendered conversation, whose markers the policy sends as token ids
+            assert route.tokens is not None
+            return Tokens(prompt, route.tokens.names(prompt) if strs else None, route.context_length)
         special = tokenizes_special(route, exchange) if add_special_tokens is None else add_special_tokens
         return await tokenize_text(route, prompt, add_special_tokens=special, strs=strs)
     names = ("add_generation_prompt", "chat_template_kwargs", "continue_final_message", "tools")

@@ -25,6 +25,7 @@ LABEL_VALUES = {
         "completions",
         "detokenize",
         "embeddings",
+        "input_tokens",
         "loglikelihood",
         "other",
         "render",

@@ -46,17 +46,26 @@ def test_a_model_has_an_entry_under_every_base_path(served: Gateway, path: str, 
 
 
 @pytest.mark.parametrize("base", ["", "/full", "/org/bare"])
-def test_the_list_contains_the_entries(served: Gateway, base: str) -> None:
-    cards = served.http.get(f"{base}/v1/models").json()["data"]
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_the_list_contains_the_entries(served: Gateway, base: str, slash: str) -> None:
+    cards = served.http.get(f"{base}/v1/models{slash}").json()["data"]
     assert [{key: value for key, value in one.items() if key != "created"} for one in cards] == [FULL, BARE]
 
 
 @pytest.mark.parametrize("path", [
-    "/v1/models/nobody", "/v1/models/", "/nobody/v1/models", "/nobody/v1/models/full", "/full/v1/models/nobody",
+    "/v1/models/nobody", "/nobody/v1/models", "/nobody/v1/models/full", "/full/v1/models/nobody",
 ])  # fmt: skip
 def test_unknown_paths_and_models_are_not_found(served: Gateway, path: str) -> None:
     answer = served.http.get(path)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+
+
+def test_the_error_about_a_path_that_begins_with_no_model_names_the_base_url(served: Gateway) -> None:
+    message = served.http.get("/api/v1/models").json()["error"]["message"]
+    assert message.startswith('no model "api"')
+    assert (
+        f"; the path begins with this name; a client's base_url must end in one /v1, such as {served.url};" in message
+    )
 
 
 @pytest.mark.parametrize("body", [{}, {"model": None}, {"model": "full"}], ids=["absent", "null", "the same"])

@@ -37,6 +37,7 @@ BODIES: dict[str, list[dict[str, Any]]] = {
     "/v1/completions": [{"prompt": ["1+1=?", "1+2=?"]}, {"prompt": [5, 6], "logprobs": 1, "echo": True}],
     "/v1/embeddings": [{"model": "vectors", "input": "hi"}],
     "/v1/responses": [{"input": "1+1=?"}, {"input": "1+1=?", "max_output_tokens": 1}],
+    "/v1/responses/input_tokens": [{"input": "1+1=?", "instructions": "Add."}],
     "/v1/loglikelihood": [{"candidates": {"A": "2", "B": "3"}, "context": "1+1="}],
     "/v1/render": [{"messages": MESSAGES}],
     "/v1/tokenize": [{"prompt": "1+1"}, {"messages": MESSAGES, "return_token_strs": True}],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import openai
 import pytest
 
 from tests.serving import ROOT, Files, Gateway, gateway
@@ -19,8 +20,9 @@ from tests.world import key_file
 
 INNER = f"""
 models:
-  demo: {{template: sft-demo, targets: [{{speaks: embedded, path: {ROOT}/demo/model}}]}}
+  demo: {{template: sft-demo, policy: with-ids, targets: [{{speaks: embedded, path: {ROOT}/demo/model}}]}}
 """
+INNER_FILES = {"policies/with-ids.yaml": "markers: {token_like: token_ids}"}
 OUTER = """
 keys: {file: keys.yaml}
 models:
@@ -69,7 +71,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         "tokenizer/tokenizer_config.json": json.dumps(TOKENIZER_CONFIG),
         "meta_templates/with-jinja.yaml": f"kind: jinja\ntemplate: '{JINJA}'\n{special}\n",
     }
-    with gateway(inside, INNER) as inner, FaultyUpstream() as up:
+    with gateway(inside, INNER, files=INNER_FILES) as inner, FaultyUpstream() as up:
         names = {"folder": outside / "tokenizer", "url": inner.url, "other": up.url("404-route")}
         with gateway(outside, OUTER % names, files=files) as outer:
             yield World(inner, outer)
@@ -184,3 +186,30 @@ def test_calls_of_the_tokenizer_are_counted(world: World) -> None:
     world.inner.http.post("/tokenize", json={"prompt": "hi"})
     after = world.inner.counted("gateway_requests_total", endpoint="tokenize", model="demo", outcome="ok")
     assert after == before + 1
+
+
+@pytest.mark.parametrize("model", ["text", "org/jinja"])
+def test_the_sdk_counts_the_input_tokens_that_tokenize_returns(world: World, model: str) -> None:
+    client = openai.OpenAI(base_url=world.outer.url, api_key="all", max_retries=0)
+    counted = client.responses.input_tokens.count(model=model, input="1+1=?", instructions="Add.")
+    messages = [{"role": "system", "content": "Add."}, *SUM]
+    tokenized = world.post("/tokenize", model=model, messages=messages).json()
+    assert (counted.object, counted.input_tokens) == ("response.input_tokens", tokenized["count"])
+
+
+def test_input_tokens_that_cannot_be_counted_are_refused(world: World) -> None:
+    answer = world.post("/v1/responses/input_tokens", model="none", input="1+1=?")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "unsupported_parameter")
+    assert "the gateway has no tokenizer of model none" in error["message"]
+    assert world.post("/v1/responses/input_tokens", model="text").json()["error"]["param"] == "input"
+
+
+def test_a_marker_that_is_sent_as_token_ids_is_counted_as_the_model_reads_it(world: World) -> None:
+    asked = {"model": "demo", "messages": [{"role": "user", "content": "1<eoh>1"}], "return_token_strs": True}
+    answer = world.inner.http.post("/tokenize", json=asked)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["token_strs"].count("<eoh>") == 1, "the end of the turn, and no marker of the client"
+    body = {"model": "demo", "input": "1<eoh>1"}
+    counted = world.inner.http.post("/v1/responses/input_tokens", json=body).json()
+    assert counted["input_tokens"] == answer.json()["count"]

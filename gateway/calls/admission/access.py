@@ -69,10 +69,18 @@ def authenticate(stack: Stack, request: IncomingRequest) -> Caller:
         caller = replace(caller, row=row)
     request.caller = caller
     if request.model is not None:
-        if request.model.rpartition("/")[2] == "v1" and request.model not in visible_models(stack, caller):
-            raise ModelNotFound(f"the path has /v1 twice; {base_url_hint(stack, request)}", param="model")
-        authorized_route(stack, caller, request.model)
+        _check_path(stack, caller, request, request.model)
     return caller
+
+
+def _check_path(stack: Stack, caller: Caller, request: IncomingRequest, name: str) -> None:
+    """Raise ``ModelNotFound`` if the beginning of the path names no model that the key allows."""
+    if name in stack.routes and caller.may_use(name):
+        return
+    what = f"no model {quoted(name)}{suggest(name, visible_models(stack, caller))}; the path begins with this name"
+    if name.rpartition("/")[2] == "v1":
+        what = "the path has /v1 twice"
+    raise ModelNotFound(f"{what}; {base_url_hint(stack, request)}", param="model")
 
 
 def checked_run(name: str, place: str) -> str:

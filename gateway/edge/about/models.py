@@ -29,7 +29,10 @@ class Models:
         request.reply_json(200, {"object": "list", "data": cards})
 
     async def retrieve(self, request: HttpRequest) -> None:
-        """``GET /v1/models/{id}``: one model."""
+        """``GET /v1/models/{id}``: one model. The path without a name is the list."""
+        if request.path == MODEL_PATH:
+            await self.list(request)
+            return
         stack = self._state.stack
         caller = authenticate(stack, request)
         name = unquote(request.path.removeprefix(MODEL_PATH))

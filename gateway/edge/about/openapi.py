@@ -63,6 +63,7 @@ ANSWERS: Mapping[str, dict[str, Any]] = {
         id="string", object={"const": "response"}, created_at="integer", model="string", status="string",
         output=_list(_object(type="string", id="string", status="string")), usage=["object", "null"],
     ),
+    "/v1/responses/input_tokens": _object(object={"const": "response.input_tokens"}, input_tokens="integer"),
     "/v1/loglikelihood": _object(
         id="string", object={"const": "loglikelihood"}, model="string", prediction="string", normalize="string",
         candidates={"type": "object", "additionalProperties": _SCORE}, usage=_USAGE,

@@ -1,4 +1,7 @@
-"""``POST /tokenize``, ``POST /detokenize`` and ``GET /tokenizer_info``, with answers in the format of vLLM."""
+"""``POST /tokenize``, ``POST /detokenize`` and ``GET /tokenizer_info``, with answers in the format of vLLM.
+
+Also ``POST /v1/responses/input_tokens``, with answers in OpenAI's format.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,15 @@ async def respond_tokenize(request: HttpRequest, call: Call, route: Route, _time
     request.commit()
     body = {"count": len(tokens.ids), "max_model_len": tokens.max_model_len, "tokens": tokens.ids}
     request.reply_json(200, {**body, "token_strs": tokens.strs}, headers)
+
+
+async def respond_input_tokens(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
+    """Send the number of tokens that the model would read for a request to ``/v1/responses``."""
+    prepared = await prepare(route, call)
+    tokens = await tokenize_prepared(route, prepared)
+    request.commit()
+    body = {"object": "response.input_tokens", "input_tokens": len(tokens.ids)}
+    request.reply_json(200, body, provenance(route, prepared))
 
 
 async def respond_detokenize(request: HttpRequest, call: Call, route: Route, _timeline: CallTimeline) -> None:
