@@ -207,7 +207,8 @@ NOT_RUN: dict[str, str] = {
     "gateway import eval_demo.py": "reads an installed OpenCompass; tests/cli/test_import.py reads a package",
     "gateway run questions.jsonl --model my-sft-7b --engine ray": "needs Ray; tests/cli/running/test_ray_data.py",
     **dict.fromkeys(
-        ("AIS_BENCH=", "HF_HUB_OFFLINE=", "LITELLM_LOCAL_MODEL_COST_MAP=", "PROMPTFOO", "evalscope", "guidellm",
+        ("AIS_BENCH=", "CODEX_HOME=", "HF_HUB_OFFLINE=",
+         "LITELLM_LOCAL_MODEL_COST_MAP=", "PROMPTFOO", "evalscope", "guidellm",
          "inspect", "lm-eval", "node ai_sdk", "node openai", "opencompass", "python -c", "python agents_sdk",
          "python dspy", "python instructor", "python langchain", "python llama_index", "python llm", "python openai",
          "python pydantic_ai"),

@@ -1,10 +1,12 @@
-"""The columns of the two tables: the engines of tests/engines, LiteLLM in front of one of them, and a wrong template.
+"""The columns of the three tables: the engines of tests/engines, LiteLLM in front of one of them, and a wrong template.
 
 Where clients ask for objects of a type, the columns are the engines that can constrain an answer: fakes and real ones.
+For agents they are a fake that calls the agents' functions, behind a string model and behind LiteLLM.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +69,42 @@ OBJECT_COLUMNS = {
     "embedded": replace(ENGINES["embedded"], refusals={"json_schema": "unsupported_parameter"}),
 }
 """The engines that can constrain an answer, and one that cannot."""
+
+
+AGENT_CALLS = (
+    ("multi_agent_v1__close_agent", {"target": "none"}),
+    ("exec_command", {"cmd": "wc -l < sums.jsonl"}),
+)
+"""The calls of the fake that agents ask: a function in a namespace, and a command."""
+
+
+class FakeAgentModel(Engine):
+    """A server of ``tests/upstream`` that calls the functions of ``AGENT_CALLS``, and then says what was printed."""
+
+    @contextmanager
+    def running(self, engines: Path, work: Path) -> Iterator[str]:
+        """See ``Engine``; it runs in this process."""
+        with FaultyUpstream() as server:
+            yield server.url("agent", calls=json.dumps(AGENT_CALLS))
+
+
+AGENT_COLUMNS = {
+    "fake-string": FakeAgentModel(
+        name="fake-string",
+        title="string model (fake vLLM)",
+        command=None,
+        target='speaks: completions, url: "{url}", engine: vllm',
+        template="chatml-tools",
+    ),
+    "fake-litellm": FakeAgentModel(
+        name="fake-litellm",
+        title="LiteLLM (fake)",
+        command=None,
+        target='speaks: litellm, model: hosted_vllm/tiny, url: "{url}"',
+        template="chat",
+    ),
+}
+"""The models that call the functions of agents."""
 
 
 def tokenizer(engine: Engine, folder: Path) -> Path:
