@@ -39,6 +39,8 @@ LAST_CALL = (
 NO_ANSWER = "recorded without their answers (record: metadata, or by an earlier version)"
 CUTS = {"length": "context", "stop": AT_LIMIT}
 """Finish reason → the recorded reason (``answers_cut``) that an answer with this end may have."""
+MAX_VALUES = 100
+"""The maximum number of values among which the one that was meant is looked for."""
 FIRST_BYTES = b"SQLite format 3\0"
 JSON_COLUMNS = frozenset({
     "failed_attempts", "notices", "answers_cut", "stop_cuts", "prompts", "messages", "params", "stops",
@@ -98,6 +100,13 @@ def find_calls(
     """
     query, values = calls_query(database, filters, failed=failed, before=before)
     return database.execute(f"{query} LIMIT ?", (*values, last)).fetchall()
+
+
+def known_values(database: sqlite3.Connection, name: str) -> list[str]:
+    """Return the values of a filter's column in all calls: at most ``MAX_VALUES``, and none that are empty."""
+    column = CALL_FILTERS[name].column
+    found = database.execute(f"SELECT DISTINCT {column} FROM calls WHERE {column} != '' LIMIT {MAX_VALUES}")
+    return [str(value) for (value,) in found]
 
 
 def calls_query(

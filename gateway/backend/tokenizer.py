@@ -29,7 +29,7 @@ class Tokenizer:
         except Exception as error:  # tokenizers raises plain exceptions, for a missing and for an invalid file
             message = f"cannot be read as a tokenizer.json: {error}"
             if not file.exists():
-                message = "does not exist; give a tokenizer.json, or a folder that contains this file"
+                message = "no such file; give the path of a tokenizer.json, or of the folder that contains it"
             raise ConfigError((Problem(str(file), 0, "tokenizer", message),)) from None
 
     def encode(self, text: str, add_special_tokens: bool) -> Any:

@@ -284,7 +284,8 @@ def _takes(context: click.Context) -> str:
     if names:
         return f"{context.command_path} takes only {' '.join(names)}"
     config = any(one.name == "config" for one in parameters)
-    return f"{context.command_path} takes no arguments{'; give a configuration with --config FILE' if config else ''}"
+    way = ": leave it out; all models of gateway.yaml are used, or those of another file with --config FILE"
+    return f"{context.command_path} takes no arguments{way if config else ''}"
 
 
 def color_setting() -> bool | None:

@@ -146,7 +146,7 @@ class ModelSettings:
     template: Annotated[str, kinds.TEXT]
     """The name of a file in `meta_templates/`, or `chat`, which sends messages unchanged."""
     policy: Annotated[str, kinds.TEXT] = "default"
-    """The name of a file in `policies/`."""
+    """The name of a file in `policies/`, without `.yaml`."""
     description: Annotated[str, kinds.PROSE] = ""
     """A sentence about the model for people, shown by `GET /v1/models`."""
     tokenizer: Annotated[Path, kinds.FILE] | None = None

@@ -140,9 +140,12 @@ def closest(word: str, known: Collection[str], likeness: float = 0.6) -> str | N
     return lowered[max(begins, key=len)] if begins else None
 
 
-def suggest(word: object, known: Iterable[object]) -> str:
-    """Return a phrase such as `` (did you mean "default"?)``, a short list of known names, or an empty string."""
+def suggest(word: object, known: Iterable[object], label: str = "known") -> str:
+    """Return a phrase such as `` (did you mean "default"?)``, a short list of known names, or an empty string.
+
+    ``label``: what the names in the list are.
+    """
     names = sorted(set(map(str, known)))
     if (meant := closest(str(word), names)) is not None:
         return f' (did you mean "{printable(meant)}"?)'
-    return f" (known: {listed(names)})" if 0 < len(names) <= MANY else ""
+    return f" ({label}: {listed(names)})" if 0 < len(names) <= MANY else ""

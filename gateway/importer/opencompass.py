@@ -96,11 +96,20 @@ def _of_python(source: Source) -> list[Draft]:
             file.note_replaced(name)
             drafts.append(_draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), place, source))
     if not drafts:
-        reasons = not_read or file.notes
-        cause = f"{'; '.join(reasons)}; so " if reasons else ""
-        raise source.refuse(0, f"{cause}the file has no {META} of plain values; "
-                            "to import a model's chat template, give its tokenizer folder")  # fmt: skip
+        raise source.refuse(0, _nothing_found(not_read, file.notes))
     return [replace(draft, notes=(*draft.notes, *file.notes), not_read=tuple(not_read)) for draft in drafts]
+
+
+def _nothing_found(not_read: list[str], notes: list[str]) -> str:
+    """Return why a file has no template to import, and what to do."""
+    if not_read:
+        return f"{'; '.join(not_read)}; so there is no {META} to import"
+    cause = f"{'; '.join(notes)}; so there is nothing to import" if notes else f"the file has no {META} of plain values"
+    return (
+        f"{cause}; a model behind an API needs no {META}: write it in gateway.yaml with template: chat and targets: "
+        '[{speaks: litellm, model: openai/gpt-4o, key: "env:OPENAI_API_KEY"}]; for a local model, import the folder of '
+        "its tokenizer"
+    )
 
 
 def _models(file: PythonFile, not_read: list[str]) -> list[tuple[str, dict[str, Any]]]:

@@ -98,7 +98,10 @@ class PythonFile:
         lines = [one.lineno for one in statements for target in one.targets if ast.unparse(target) == name]
         if len(lines) > 1:
             earlier = ", ".join(map(str, lines[:-1]))
-            self.note(f"{name} is set again in line {lines[-1]}, so its value in line {earlier} was not imported")
+            self.note(
+                f"{name} is set again in line {lines[-1]}, so its value in line {earlier} was not imported; to import "
+                "it too, copy it to a file of its own, and import that with another --name"
+            )
 
     def _refusal(self, found: PythonExpression, what: str) -> ConfigError:
         executed = "" if isinstance(found, Unsupported) else ", which is not executed"

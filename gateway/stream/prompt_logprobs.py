@@ -72,8 +72,9 @@ def prompt_entries(completion: Completion, choice: Choice, expected: int | None)
     entries = choice.extras.get(PROMPT_LOGPROBS, fields.get(PROMPT_LOGPROBS))
     if not entries:
         message = (
-            f"the model's server ignored {PROMPT_LOGPROBS}, and scores would be wrong; {CHECK_ENGINE}; "
-            "more servers have it behind speaks: completions than behind speaks: chat"
+            f"the model's server ignored {PROMPT_LOGPROBS}, and scores would be wrong; with speaks: chat, set speaks: "
+            "completions and the model's template; otherwise correct engine: of the target, or use a server that "
+            "supports the field, such as vLLM"
         )
         raise UpstreamIgnoredParameter(message, param=PROMPT_LOGPROBS)
     if not isinstance(entries, list) or not all(map(_is_entry, entries[entries[0] is None :])):

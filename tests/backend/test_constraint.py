@@ -110,10 +110,13 @@ ERRORS = {
 }
 
 
+@pytest.mark.parametrize("has_tools", [False, True])
 @pytest.mark.parametrize("case", ERRORS)
-def test_the_error_names_the_target_and_what_to_do(case: str) -> None:
+def test_the_error_names_the_target_and_what_to_do(case: str, has_tools: bool) -> None:
     changes, beginning = ERRORS[case]
-    error = no_constraint(target("http://x/v1", **changes))
+    error = no_constraint(target("http://x/v1", **changes), has_tools=has_tools)
     assert isinstance(error, UnsupportedParameter)
-    assert error.message.startswith(beginning + "; send the schema as a tool, use a model that reads messages")
+    assert error.message.startswith(
+        beginning + ("; send the schema as a tool" if has_tools else "; leave the format out")
+    )
     assert all(engine in error.message for engine in SENT)

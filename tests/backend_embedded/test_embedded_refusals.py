@@ -154,7 +154,7 @@ BROKEN = {  # name: (file, new bytes or None, words)
         "model.safetensors cannot be used",
     ),
     "weights of another kind": ("model.safetensors", b"PK\x03\x04" + bytes(100), "model.safetensors cannot be used"),
-    "no tokenizer": ("tokenizer.json", None, "tokenizer.json tokenizer: cannot be read"),
+    "no tokenizer": ("tokenizer.json", None, "tokenizer.json tokenizer: no such file"),
     "half a tokenizer": ("tokenizer.json", b'{"version"', "tokenizer.json tokenizer: cannot be read"),
     "config that is no JSON": ("config.json", b"{", "config.json cannot be read as JSON"),
 }

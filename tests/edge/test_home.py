@@ -248,5 +248,6 @@ def test_an_unknown_model_gets_the_name_that_was_meant(served: Gateway) -> None:
 
 
 def test_only_models_of_the_key_are_suggested(keyed: Gateway) -> None:
-    assert unknown(keyed, "secre", KEY) == f'no model "secre" (known: open-a){LIST}'
-    assert unknown(keyed, "secret", KEY) == f'no model "secret" (known: open-a){LIST}'
+    way = "use one of its models (GET /v1/models lists them), or ask the operator for a key that allows it"
+    for model in ("nosuch", "secret"):  # one that does not exist, and one that the key may not use
+        assert unknown(keyed, model, KEY) == f'this key may use no model "{model}" (it may use: open-a); {way}'

@@ -135,7 +135,7 @@ REFUSED = {
         "config.py:2: models[0] contains a value that a statement may change",
     ),
     "a base that is gone": ("with read_base():\n    from .gone import models\n",
-                            ".gone was not found in the config's folder; name the folder of its package"),
+                            ".gone was not found beside config.py; put gone.py there"),
 }  # fmt: skip
 
 

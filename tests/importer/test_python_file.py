@@ -356,7 +356,8 @@ def test_a_base_that_a_base_does_not_find_is_listed_with_both_places() -> None:
     file = read(
         "with read_base():\n    from .sub.base import a", sub__base="\nwith read_base():\n    from .gone import a"
     )
-    reason = ".gone was not found in the config's folder; name the folder of its package with --root"
+    way = "put gone.py there (a link out of the folder is not read), or correct the name"
+    reason = f".gone was not found beside sub/base.py; {way}"
     assert file.unread("a") == [f"a: sub/base.py, line 3: {reason}"]
 
 
@@ -381,7 +382,8 @@ def test_a_base_that_is_not_beside_is_noted_and_not_used(line: str) -> None:
     file = read(f"with read_base():\n    {line}\nx = a", up="a = 1")
     assert isinstance(file.names["x"], Unsupported)
     assert file.notes[0].startswith("line 2: ")
-    assert file.notes[0].endswith("; name the folder of its package with --root, so a was not read")
+    way = "correct the name" if " .gone " in line else "name the folder of its package with --root"
+    assert file.notes[0].endswith(f" {way}, so a was not read")
     assert len(file.unread("a")) == 1
 
 

@@ -104,12 +104,19 @@ def visible_models(stack: Stack, caller: Caller) -> list[str]:
 def authorized_route(stack: Stack, caller: Caller, name: str) -> Route:
     """Return the route of a model. Raises the same ``ModelNotFound`` for an unknown model and for a forbidden model.
 
-    The error suggests only models that the key allows.
+    The error suggests only models that the key allows, and names the key if it does not allow all models.
     """
     route = stack.routes.get(name)
     if route is None or not caller.may_use(name):
-        hint = suggest(name, visible_models(stack, caller))
-        raise ModelNotFound(f"no model {quoted(name)}{hint}; GET /v1/models lists the models", param="model")
+        names = visible_models(stack, caller)
+        if caller.models is None:
+            message = f"no model {quoted(name)}{suggest(name, names)}; GET /v1/models lists the models"
+        else:
+            message = (
+                f"this key may use no model {quoted(name)}{suggest(name, names, 'it may use')}; use one of its models "
+                "(GET /v1/models lists them), or ask the operator for a key that allows it"
+            )
+        raise ModelNotFound(message, param="model")
     return route
 
 

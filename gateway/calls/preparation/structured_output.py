@@ -100,7 +100,9 @@ def fields_by_target(route: Route, wanted: AnswerFormat, params: Mapping[str, An
 
     Raises ``RequestError`` if a target cannot constrain its answer to this format.
     """
-    return {target.label: constraint_fields(wanted, params, target) for target in route.spec.targets}
+    has_tools = route.template.spec.tools is not None
+    targets = route.spec.targets
+    return {target.label: constraint_fields(wanted, params, target, has_tools=has_tools) for target in targets}
 
 
 def _wanted(call: Call, exchange: Exchange) -> AnswerFormat | None:

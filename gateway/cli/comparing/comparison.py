@@ -16,7 +16,7 @@ from gateway.cli.rendering import find_any, find_model, route_of
 from gateway.cli.terminal import progress
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
-from gateway.core.errors import ConfigError, UnsupportedParameter
+from gateway.core.errors import CONFIG_FAILED, ConfigError, UnsupportedParameter
 from gateway.core.prompt import Bos
 from gateway.parity.cases import Case, matrix
 from gateway.parity.compare import CaseResult, compare
@@ -244,7 +244,10 @@ def _find_tokenizer(
     Without a tokenizer, return None and the reason, as a part of a sentence.
     """
     if given is not None:
-        return Tokenizer(given), _relative(given)
+        try:
+            return Tokenizer(given), _relative(given)
+        except ConfigError as error:
+            raise CommandError(f"--tokenizer {given}: {error.problems[0].message}", CONFIG_FAILED) from None
     if tokens is not None:
         path = model.tokenizer or model.targets[0].path
         assert path is not None

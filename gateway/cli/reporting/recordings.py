@@ -16,7 +16,7 @@ import click
 
 from gateway.cli.options import FILE_PATH, CommandError, config_option, print_note, verb
 from gateway.cli.terminal import format_table
-from gateway.core.words import escape, printable
+from gateway.core.words import escape, printable, suggest
 
 EXAMPLES = """Examples:
   gateway recordings --last 20
@@ -44,7 +44,7 @@ def command(
     request_id: str | None, failed: bool, last: int, file: Path | None, config: Path, as_json: bool, **columns: str
 ) -> int:
     """Print the calls, or one call with its exchanges."""
-    from gateway.analysis.recordings import exchanges_of, find_calls, plain_row
+    from gateway.analysis.recordings import exchanges_of, find_calls, known_values, plain_row
     from gateway.cli.reporting.source import reading, recordings_path
     from gateway.storage.recordings import open_recording
 
@@ -59,12 +59,15 @@ def command(
         if request_id is None:
             _print_list(calls, as_json=as_json)
             if not calls and filters:
-                print_note(
-                    f"{path} has no call with {' and '.join([f'{key}={value}' for key, value in filters.items()])}"
-                )
+                wanted = [
+                    f"{key}={value}{suggest(value, known_values(database, key))}" for key, value in filters.items()
+                ]
+                print_note(f"{path} has no call with {' and '.join(wanted)}")
             return 0
         if not calls:
-            raise CommandError(f"{path} has no call {request_id}; gateway recordings --last 20 lists the latest calls")
+            raise CommandError(
+                f"{path} has no call {request_id}; gateway recordings --file {path} --last 20 lists its calls"
+            )
         for call in calls:
             exchanges = exchanges_of(database, call["id"])
             if as_json:

@@ -51,7 +51,7 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
         recorded, manifest = recording_path(path), manifest_path(path)
         rows = with_manifest(read_output(path), manifest) if manifest.exists() else read_output(path)
         return with_recording(rows, opened(recorded)) if recorded.exists() else rows
-    rows = read_recording(opened(recordings_path(config, f"{run}: no such file")), run)
+    rows = read_recording(opened(recordings_path(config, run)), run)
     first = next(rows, None)
     if first is None:
         raise CommandError(f"{run}: no such file, and no run of this name in the recordings")
@@ -74,22 +74,30 @@ def run_recording(run: str, config: Path) -> Path:
         return path
     if not recording_path(path).exists():
         raise CommandError(
-            f"{run} has no recording ({recording_path(path)}), so its requests cannot be sent again; run it "
-            "without --no-recording"
+            f"{run} has no recording ({recording_path(path)}), so its requests cannot be sent again; run both runs "
+            "again without --no-recording, each with a new --out, because a finished output is not run again"
         )
     return recording_path(path)
 
 
-def recordings_path(config: Path, problem: str = "") -> Path:
-    """Return the file of recordings of a configuration. Raises ``CommandError``, which begins with ``problem``."""
-    begin = f"{problem}, and " if problem else ""
+def recordings_path(config: Path, run: str = "") -> Path:
+    """Return the file of recordings of a configuration. Raises ``CommandError``.
+
+    ``run``: the name of a run to look for; empty: any call.
+    """
+    missing = f"{run}: no such file; give the output (--out) of a run" if run else ""
     if not config.exists():
-        raise CommandError(f"{begin}{config} does not exist; give the configuration with --config")
+        raise CommandError(missing or f"{config} does not exist; give the configuration with --config")
     path = load_snapshot(config).recordings.path
     if path is None:
-        raise CommandError(f"{begin}{config} has no recordings.path; set it to record calls, or give the file of a run")
+        if run:
+            raise CommandError(f"{missing}; for a run that a gateway recorded, set recordings.path in {config}")
+        raise CommandError(
+            f"{config} has no recordings.path; to record calls, add recordings: {{path: recordings.sqlite}}; to read "
+            "the calls of a run, give --file, such as --file a.recording.sqlite beside a.jsonl"
+        )
     if not path.exists():
-        raise CommandError(f"{begin}{path} does not exist: no call is recorded yet")
+        raise CommandError(f"{f'{missing}; ' if run else ''}{path} does not exist: no call is recorded yet")
     return path
 
 

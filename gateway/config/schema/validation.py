@@ -24,6 +24,10 @@ OTHER_PLACES: Final = {
     "system_prompt": "send it as the first message, with the role system",
 }
 """Names that are no setting here → where to write the value."""
+EXAMPLES: Final = {"timeout": "{total: 60s}"}
+"""Setting → an example of its value."""
+FOLDERS: Final = {"template": "meta_templates", "policy": "policies"}
+"""Setting that names a file → the folder of the file."""
 ReadSecret = Callable[[SecretReference], SecretStr]
 """Returns a secret, or raises ``ValueError`` with a message for the operator."""
 
@@ -63,6 +67,9 @@ def _message(schema: dict[str, Any], path: KeyPath, error: Mapping[str, Any]) ->
             return f"is missing. {here['description']}"
         case "value_error":
             message = str(error["ctx"]["error"])
+            key = str(path[-1]) if path else ""
+            if isinstance(error["input"], dict) and key in FOLDERS:
+                return f"{message}; write it in the file {FOLDERS[key]}/NAME.yaml, and here {key}: NAME"
             # A word unlike every accepted one is answered with the purpose of the setting.
             is_far_off = "(known: " in message or message.endswith(("got a mapping", "got a list"))
             return f"{message}. {here['description']}" if is_far_off else message
@@ -99,10 +106,18 @@ def _hint(schema: dict[str, Any], path: KeyPath, value: object) -> str:
         if isinstance(value, dict) and "models" in node and value.keys() & {"template", "targets"}:
             return "; it looks like a model: indent it below `models:`"
         if path[:-1] == ("keys",):
-            return "; client keys are in a file of their own: write `keys: {file: keys.yaml}`"
-        places = [_place(schema, key), _place(json_schema(POLICY), key, "the policy's ")]
-        if place := next(filter(None, reversed(places) if path[0] == "models" else places), ""):
-            return f"; it belongs to {place}"
+            return (
+                "; client keys are in a file of their own, as digests: write `keys: {file: keys.yaml}`, and make a new "
+                "key with: gateway keys new NAME --write"
+            )
+        here, in_policy = _place(schema, key), _place(json_schema(POLICY), key)
+        if in_policy and (path[0] == "models" or not here):
+            nested = f"{key}: {EXAMPLES.get(key, '…')}"
+            for section in reversed(in_policy.split(".")):
+                nested = f"{section}: {{{nested}}}"
+            return f"; write {nested} in the policy file of the model, policies/NAME.yaml"
+        if here:
+            return f"; it belongs to {here}"
     return suggest(key, node)
 
 

@@ -343,6 +343,9 @@ class Evaluator:
                 found = self._bases[path] = Evaluator(self._source.other(path, data), self._progress)
                 found.run()
                 return found
+        if node.level == 1:
+            way = f"put {relative} there (a link out of the folder is not read), or correct the name"
+            return f"was not found beside {self._source.short_name}; {way}"
         searched = " and ".join(["the config's folder", *self._source.roots])
         return f"was not found in {searched}; name the folder of its package with --root"
 

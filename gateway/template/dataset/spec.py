@@ -13,6 +13,7 @@ from gateway.core.answer_markers import NonEmpty
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.template.dataset.prompt_list import columns_in
 
+RetrieverKind = Literal["zero", "fixed", "random"]
 PromptEntries = tuple[Mapping[str, Any] | str, ...]
 """Turns or messages, and texts between them."""
 
@@ -42,7 +43,7 @@ class TemplateEntry:
 class Retriever:
     """The settings for choosing examples from the rows of ``train``."""
 
-    kind: Literal["zero", "fixed", "random"] = "zero"
+    kind: RetrieverKind = "zero"
     ids: tuple[int, ...] = ()
     """The positions of the rows, for ``fixed``."""
     count: int = 1

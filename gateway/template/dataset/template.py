@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
+from gateway.core.words import shown
 from gateway.template.dataset.prompt_list import (
     ColumnValues,
     Fill,
@@ -53,8 +54,9 @@ class DatasetTemplate:
                 raise TemplateError(f"a template's part must be a text, a list or a mapping, not {type(part).__name__}")
             if ice_token and isinstance(part, str) and ice_token not in part:
                 way = "write the token where the examples belong"
-                if key in ("begin", "end"):
-                    way = f"write {key} as a list if the examples are elsewhere, else write the token in it"
+                other = next((name for name, one in parts.items() if ice_token in str(one)), "")
+                if key in SECTIONS and other:
+                    way = f"the token is in {other}, so write {key} as a list: [{shown(part)}]"
                 raise TemplateError(f"{part!r} does not contain the ice_token {ice_token!r}; {way}")
 
     def generation(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_args
 
 from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.json_values import KeyPath
-from gateway.core.words import closest, counted, listed, shown
+from gateway.core.words import closest, counted, listed, printable, shown
 from gateway.template.dataset.answer_columns import certain_answers, shown_columns
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import without_markers
-from gateway.template.dataset.spec import PromptExample, PromptSpec, TemplateEntry
+from gateway.template.dataset.spec import PromptExample, PromptSpec, RetrieverKind, TemplateEntry
 from gateway.template.dataset.template import SECTIONS
 from gateway.template.validation.file_types import file_type
 from gateway.template.validation.problems import Problems, SpecError
@@ -32,6 +32,9 @@ ELSEWHERE = {
     ),
 }
 """Keys that are not allowed here → the error message."""
+META_ROLES = {"user": "HUMAN", "assistant": "BOT", "system": "SYSTEM"}
+"""Role of a message → the usual name of this role in a turn."""
+RETRIEVERS: tuple[str, ...] = get_args(RetrieverKind)
 
 Rows = Callable[[str], tuple[Mapping[str, Any], ...]]
 """Reads the rows of a JSON Lines file. Raises ``TemplateError``."""
@@ -52,6 +55,9 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     for key, near in misspelt.items():
         problems.add((key,), f"unknown key {shown(key)} (did you mean {near}?); {near} {ELSEWHERE[near]}")
     known = {key: one for key, one in keys.items() if key not in ELSEWHERE and key not in misspelt}
+    if reason := _other_retriever(keys.get("retriever")):
+        problems.add(("retriever", "kind"), reason)
+        del known["retriever"]
     spec = PromptSpec(name=name, **problems.read(PROMPT_FILE, known))
     for key in DATASET_TEMPLATES:
         entry: TemplateEntry | None = getattr(spec, key)
@@ -85,6 +91,17 @@ def _key_of_a_template(key: object) -> str | None:
     """Return the key of ``prompt_template`` that was probably meant by an unknown key of the file."""
     near = closest(str(key), (*PROMPT_KEYS, *ELSEWHERE))
     return near if near in TEMPLATE_KEYS else None
+
+
+def _other_retriever(retriever: Any) -> str:
+    """Return the message for a kind of retriever that only other tools have. Empty for all others."""
+    kind = retriever.get("kind") if isinstance(retriever, Mapping) else None
+    if not isinstance(kind, str) or kind in RETRIEVERS or closest(kind, RETRIEVERS) is not None:
+        return ""
+    return (
+        f"{shown(kind)} is not one of {listed(RETRIEVERS)}; the gateway does not search for similar examples: write "
+        "{kind: fixed, ids: [0, 1]} or {kind: random, count: 4}, or send the examples with each request"
+    )
 
 
 def without_template(entry: Any) -> str:
@@ -128,8 +145,11 @@ def _check_template(template: Any, path: KeyPath, problems: Problems) -> None:
             for number, turn in enumerate(entries if isinstance(entries, list) else [entries]):
                 if isinstance(turn, Mapping):
                     if "content" in turn:
+                        role = str(turn.get("role", "HUMAN"))
                         problems.add(
-                            (*path, section, number, "content"), "is a key of messages; in a turn, write prompt"
+                            (*path, section, number, "content"),
+                            "is a key of messages; in a turn, write a role of the model's template, and prompt: "
+                            f"{{role: {printable(META_ROLES.get(role, role))}, prompt: …}}",
                         )
                     problems.keys(turn, (*TURN_KEYS, "content"), (*path, section, number))
                     _check_parts(turn.get("prompt_mm"), (*path, section, number, "prompt_mm"), problems)

@@ -24,11 +24,15 @@ ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 """The JSON Schema of any JSON object."""
 
 
-def constraint_fields(wanted: AnswerFormat, params: Mapping[str, Any], target: TargetSpec) -> Mapping[str, Any]:
+def constraint_fields(
+    wanted: AnswerFormat, params: Mapping[str, Any], target: TargetSpec, *, has_tools: bool = False
+) -> Mapping[str, Any]:
     """Return the fields for the body of a completion whose answer must be JSON. No request is sent.
 
-    ``params``: the parameters of the exchange. Raises ``InvalidValue`` if the client sent a constraint of its own,
-    ``UnsupportedParameter`` if the target's engine has no constraint, or cannot express this one.
+    ``params``: the parameters of the exchange. ``has_tools``: whether the model's template has tools.
+
+    Raises ``InvalidValue`` if the client sent a constraint of its own, ``UnsupportedParameter`` if the target's engine
+    has no constraint, or cannot express this one.
     """
     if own := sorted(CONSTRAINTS.intersection(params)):
         what = "strict with a forced tool" if wanted.call_key else wanted.param
@@ -36,7 +40,7 @@ def constraint_fields(wanted: AnswerFormat, params: Mapping[str, Any], target: T
         raise InvalidValue(message, param=own[0])
     field = declared_capabilities(target).constraint
     if field is None:
-        raise no_constraint(target)
+        raise no_constraint(target, has_tools=has_tools)
     return {field.name: _VALUES[field.form](wanted)}
 
 
@@ -45,15 +49,19 @@ def refusing_target(targets: Sequence[TargetSpec]) -> TargetSpec | None:
     return next((target for target in targets if declared_capabilities(target).constraint is None), None)
 
 
-def no_constraint(target: TargetSpec) -> UnsupportedParameter:
-    """Return the error for a target that cannot constrain an answer to JSON."""
+def no_constraint(target: TargetSpec, *, has_tools: bool = False) -> UnsupportedParameter:
+    """Return the error for a target that cannot constrain an answer to JSON.
+
+    ``has_tools``: whether the model's template has tools, so that a tool can take the place of the format.
+    """
     server = BACKEND_KINDS[target.speaks].openai_server
     declared = f"engine: {target.engine}" if server else f"speaks: {target.speaks}"
-    able = " or ".join([name for name, row in ENGINES.items() if row.constraint is not None])
+    able = ", ".join([name for name, row in ENGINES.items() if row.constraint is not None])
+    tool = "send the schema as a tool of a chat request, or " if has_tools else ""
     return UnsupportedParameter(
-        f"the target {target.label} ({declared}) cannot constrain an answer to JSON; send the schema as a tool, use a "
-        f"model that reads messages (speaks: chat), or let the operator serve this model with an engine that can, and "
-        f"name it in the target (engine: {able})",
+        f"the target {target.label} ({declared}) cannot constrain an answer to JSON; {tool}leave the format out and "
+        f"describe it in a message, or use a model whose target has an engine that can (engine: {able}), or reads "
+        "messages (speaks: chat)",
         param="response_format",
     )
 
