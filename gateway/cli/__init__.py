@@ -160,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _discard_stdout() -> None:
-    """Send what standard output still holds to nowhere. Otherwise Python reports the error again at its exit."""
+    """Discard what standard output has not written yet. Otherwise Python reports the error again at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

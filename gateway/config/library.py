@@ -131,10 +131,10 @@ class Library:
 def template_files(home: Path) -> list[Path]:
     """Return the file of every template, ordered by name.
 
-    The folder in ``home`` takes precedence over the shipped folder.
+    The folder in ``home`` takes precedence over the shipped folder. A link to a file that does not exist is left out.
     """
     bases = (shipped_folder(TEMPLATES), home / TEMPLATES)
-    found = {path.stem: path for base in bases for path in base.glob("*.yaml")}
+    found = {path.stem: path for base in bases for path in base.glob("*.yaml") if path.exists()}
     return [found[name] for name in sorted(found)]
 
 

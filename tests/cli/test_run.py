@@ -359,6 +359,11 @@ WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
         "answer; remove it, or send it with --send answer",
     ),
     "an answer as the last message": (TUNING, [], "data.jsonl:1: messages ends with a message of the assistant"),
+    "an answer as the last item of an input": (
+        {**BATCH, "url": "/v1/responses", "body": {"input": TUNING["messages"]}},
+        [],
+        "data.jsonl:1: input ends with a message of the assistant",
+    ),
     "an answer as the last message of a batch line": ({**BATCH, "body": TUNING}, [], "messages ends with a message"),
     "an answer in a content part": (IN_PART, [], "messages[0].content[0].answer is not a known field"),
     "an answer in a message of a batch line": ({**BATCH, "body": INSIDE}, [], "messages[0].answer is not a known"),

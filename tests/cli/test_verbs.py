@@ -502,6 +502,13 @@ def test_an_empty_template_without_an_included_one_is_no_template(tmp_path: Path
     expect(command(tmp_path, "templates", "draft"), 2, b"", b"meta_templates/draft.yaml is empty or is standard output")
 
 
+def test_a_broken_link_among_the_templates_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "meta_templates").mkdir()
+    (tmp_path / "meta_templates/gone.yaml").symlink_to("nothing.yaml")
+    printed = command(tmp_path, "templates", "chatml").stdout
+    assert printed == (ROOT / "meta_templates/chatml.yaml").read_bytes()
+
+
 def test_the_version_is_a_verb_with_help_and_json(folder: Path) -> None:
     from gateway.version import BUILD, VERSION
 

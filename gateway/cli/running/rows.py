@@ -152,7 +152,8 @@ class RowForm:
         if self.model is not None and body.setdefault("model", self.model) != self.model:
             raise RowProblem(f"the line names another model than --model {self.model}; remove one of them")
         if self.infer == "gen" and _ends_with_answer(body):
-            raise RowProblem(ENDS_WITH_ANSWER)
+            where, more = ("messages", CONTINUE) if "messages" in body else ("input", "")
+            raise RowProblem(ENDS_WITH_ANSWER.format(where) + more)
         if not isinstance(body.get("model"), str):
             raise RowProblem('the line names no model; give --model, or add "model" to the line')
         if body.get("stream"):
@@ -196,15 +197,15 @@ class RowForm:
 
 
 ENDS_WITH_ANSWER = (
-    "messages ends with a message of the assistant, which may be the expected answer; move its text to a column of its "
-    'own ("answer", with --keep answer) or remove it, or set "continue_final_message": true if the model must continue '
-    "it, and false if it must answer after it"
+    "{} ends with a message of the assistant, which may be the expected answer; move its text to a column of its "
+    'own ("answer", with --keep answer) or remove it'
 )
+CONTINUE = ', or set "continue_final_message": true if the model must continue it, and false if it must answer after it'
 
 
 def _ends_with_answer(body: Mapping[str, Any]) -> bool:
     """Return whether the model would get an answer that no field of the request asks for, as in data for training."""
-    messages, extension = body.get("messages"), body.get("gateway")
+    messages, extension = body.get("messages") or body.get("input"), body.get("gateway")
     last = messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, dict) or last.get("role") != "assistant":
         return False
@@ -390,16 +391,19 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 FROM_CSV = "import csv, json, sys; [print(json.dumps(row)) for row in csv.DictReader(sys.stdin)]"
 """A Python program that writes the rows of a CSV table as JSON lines."""
+MOST_OF_ONE_VALUE = 16 << 20
+"""The number of bytes up to which a refused file is read as one JSON value."""
 
 
 def _refuse_other_form(path: Path) -> None:
     """Raise ``CommandError`` for a file that is one JSON value over several lines, a JSON list or a table."""
     target = path.with_suffix(".rows.jsonl" if path.suffix == ".jsonl" else ".jsonl")
     old, new = shlex.quote(str(path)), shlex.quote(str(target))
-    if path.suffix == ".csv":
+    with _open(path) as file:
+        content = file.read(MOST_OF_ONE_VALUE)
+    if path.suffix == ".csv" and content.lstrip()[:1] not in (b"{", b"["):
         command = f'python3 -c "{FROM_CSV}" < {old} > {new}'
         raise CommandError(f"{path} is a table (CSV); write one JSON object on each line: {command}")
-    content = path.read_bytes()
     try:
         value = orjson.loads(content)
     except ValueError:

@@ -2,8 +2,8 @@
 
 A job on a stranger's input may take too long for the event loop, and a job in a thread cannot be interrupted. So a
 process that can be killed does such jobs. The first job starts the process, which does one job at a time. A killed
-process is replaced, and its job is tried once more if nothing in the job ended it: somebody, or the system without free
-memory, has killed the process. The process ends with its ``LimitedProcess``.
+process is replaced. Its job is tried once more if the process was killed from outside, for example by the system when
+memory was short. The process ends with its ``LimitedProcess``.
 """
 
 from __future__ import annotations

@@ -269,3 +269,10 @@ def test_examples_are_read_from_their_lines(tmp_path: Path) -> None:
 def test_a_wrong_example_is_named_by_its_line(line: str, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"data\.jsonl:2: "):
         read_examples(write(tmp_path, {}, line))
+
+
+def test_a_bad_line_in_a_file_named_as_a_table_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "rows.csv"
+    data.write_text('{"messages": [{"role": "user", "content": "1"}]}\n{"messages": [\n', encoding="utf-8")
+    with pytest.raises(CommandError, match=r"rows\.csv:2: the line is not JSON"):
+        survey(data, PLAIN)
