@@ -64,3 +64,14 @@ def test_a_call_has_the_two_names_of_the_request_and_returns_in_the_history(worl
     assert message["content"][0]["text"] == "It printed closed."
     sent = world.sent()
     assert '"name": "agents__close"' in (sent["prompt"] if model == "string" else json.dumps(sent["messages"]))
+
+
+@pytest.mark.parametrize("choice", [{"name": "close"}, {"name": "close", "namespace": "agents"},
+                                    {"name": "agents__close"}])  # fmt: skip
+@pytest.mark.parametrize("model", ["string", "chat", "litellm"])
+def test_tool_choice_names_a_function_of_a_namespace(world: World, model: str, choice: dict[str, str]) -> None:
+    chosen = {"type": "function", **choice}
+    body = {"model": model, "input": [ASK], "tools": [NAMESPACE], "tool_choice": chosen, "stream": True}
+    response = events(world.served.http.post("/v1/responses", json=body))[-1]["response"]
+    [call] = response["output"]
+    assert (call["namespace"], call["name"], response["tool_choice"]) == ("agents", "close", chosen)

@@ -71,6 +71,8 @@ class FunctionChoice(Closed):
 
     type: Literal["function"]
     name: str
+    namespace: str | None = None
+    """The namespace of the function. None: the only function with this name, or a name of a chat request."""
 
 
 class ObfuscationOption(Closed):

@@ -62,7 +62,7 @@ def read_response(body: dict[str, Any], *, request_id: str, caller: Caller = ANO
     if tools:
         chat["tools"] = chat_tools(tools)
     if "tool_choice" in known:
-        chat["tool_choice"] = chat_tool_choice(known["tool_choice"])
+        chat["tool_choice"] = chat_tool_choice(known["tool_choice"], tools)
     if known.get("stream") and "stream_options" in known:
         chat["stream_options"] = known["stream_options"]
     if top_logprobs or LOGPROBS in include:

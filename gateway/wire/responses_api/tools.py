@@ -81,8 +81,11 @@ def namespaced(tools: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]
     }
 
 
-def chat_tool_choice(value: str | Mapping[str, Any]) -> Any:
-    """Return the ``tool_choice`` of a chat request. Raises ``RequestError`` for an unsupported choice."""
+def chat_tool_choice(value: str | Mapping[str, Any], tools: Sequence[FunctionTool | NamespaceTool]) -> Any:
+    """Return the ``tool_choice`` of a chat request. Raises ``RequestError`` for an unsupported choice.
+
+    ``tools``: the request's tools, which ``chat_tools`` has accepted.
+    """
     if isinstance(value, str):
         if value in CHOICES:
             return value
@@ -94,4 +97,30 @@ def chat_tool_choice(value: str | Mapping[str, Any]) -> Any:
             "or choose one function",
             param="tool_choice.type",
         )
-    return {"type": "function", "function": {"name": checked(FunctionChoice, value, "tool_choice").name}}
+    name = _chosen_name(checked(FunctionChoice, value, "tool_choice"), tools)
+    return {"type": "function", "function": {"name": name}}
+
+
+def _chosen_name(choice: FunctionChoice, tools: Sequence[FunctionTool | NamespaceTool]) -> str:
+    """Return the name in chat requests of the chosen function. A name that no function has is returned unchanged."""
+    names = namespaced([tool.model_dump() for tool in tools])
+    if choice.namespace is not None:
+        flat = flat_name(choice.namespace, choice.name)
+        if names.get(flat) != (choice.namespace, choice.name):
+            raise InvalidValue(
+                f"tools has no function {quoted(choice.name)} in the namespace {quoted(choice.namespace)}, "
+                "which tool_choice names",
+                param="tool_choice",
+            )
+        return flat
+    own = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+    found = {flat: namespace for flat, (namespace, name) in names.items() if name == choice.name}
+    if choice.name in own or choice.name in names or not found:
+        return choice.name
+    if len(found) > 1:
+        raise InvalidValue(
+            f"tool_choice: the function {quoted(choice.name)} is in the namespaces "
+            f"{', '.join(map(quoted, found.values()))}; choose one of them with tool_choice.namespace",
+            param="tool_choice.namespace",
+        )
+    return next(iter(found))

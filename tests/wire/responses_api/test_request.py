@@ -14,6 +14,7 @@ from gateway.wire.responses_api.request import read_response
 USER = {"role": "user", "content": "hi"}
 FUNCTION = {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}
 TOOL = {"type": "function", **FUNCTION}
+SUMS = {"type": "namespace", "name": "sums", "tools": [TOOL]}
 CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "2"}
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
@@ -225,6 +226,14 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {  # fields, code, param
     "a deferred tool": ({"tools": [{**TOOL, "defer_loading": True}]}, "invalid_value", "tools[0].defer_loading"),
     "allowed tools": ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "tools": []}},
                       "unsupported_parameter", "tool_choice.type"),
+    "a choice among two namespaces": (
+        {"tools": [SUMS, {**SUMS, "name": "more"}], "tool_choice": {"type": "function", "name": "add"}},
+        "invalid_value", "tool_choice.namespace",
+    ),
+    "a choice in another namespace": (
+        {"tools": [TOOL, SUMS], "tool_choice": {"type": "function", "name": "add", "namespace": "more"}},
+        "invalid_value", "tool_choice",
+    ),
     "an unknown choice": ({"tool_choice": "any"}, "invalid_value", "tool_choice"),
     "a schema without a name": ({"text": {"format": {"type": "json_schema", "schema": {}}}},
                                 "invalid_value", "text.format.name"),
@@ -287,3 +296,29 @@ def test_a_call_in_the_history_has_the_name_that_the_model_wrote() -> None:
     item = {"type": "function_call", "call_id": "c1", "name": "add", "namespace": "agents", "arguments": "{}"}
     [message] = messages([item])
     assert message["tool_calls"][0]["function"]["name"] == "agents__add"
+
+
+CHOICES: dict[str, tuple[list[Any], dict[str, str], str]] = {  # tools, choice, name in the chat request
+    "the only function with the name": ([SUMS], {"name": "add"}, "sums__add"),
+    "the name of the chat request": ([SUMS], {"name": "sums__add"}, "sums__add"),
+    "a namespace": ([TOOL, SUMS, {**SUMS, "name": "more"}], {"name": "add", "namespace": "more"}, "more__add"),
+    "a function without a namespace": ([SUMS, TOOL], {"name": "add"}, "add"),
+    "a name that no function has": ([SUMS], {"name": "sub"}, "sub"),
+}
+
+
+@pytest.mark.parametrize(("tools", "choice", "name"), CHOICES.values(), ids=CHOICES)
+def test_a_chosen_function_has_its_name_of_the_chat_request(
+    tools: list[Any], choice: dict[str, str], name: str
+) -> None:
+    call = read(tools=tools, tool_choice={"type": "function", **choice})
+    assert call.params["tool_choice"] == {"type": "function", "function": {"name": name}}
+
+
+def test_an_ambiguous_choice_says_how_to_choose() -> None:
+    with pytest.raises(RequestError) as caught:
+        read(tools=[SUMS, {**SUMS, "name": "more"}], tool_choice={"type": "function", "name": "add"})
+    assert caught.value.message == (
+        'tool_choice: the function "add" is in the namespaces "sums", "more"; '
+        "choose one of them with tool_choice.namespace"
+    )
