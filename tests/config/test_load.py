@@ -505,3 +505,9 @@ params:
     assert params.default == {"top_k": 20, "min_p": 0, "logprobs": 3, "max_tokens": 9}
     assert params.force.keys() == {"chat_template", "chat_template_kwargs"}
     assert params.clamp == {"temperature": 1.5, "max_completion_tokens": 10}
+
+
+def test_a_policy_may_force_an_engines_own_response_format_that_it_allows(write: Write) -> None:
+    text = "params: {force: {response_format: {type: structural_tag}}, allow: [response_format]}"
+    params = load(write({"policies/default.yaml": text}), {}).models["demo"].policy.params
+    assert params.force == {"response_format": {"type": "structural_tag"}}

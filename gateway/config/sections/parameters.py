@@ -9,7 +9,9 @@ from typing import Any
 from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.kinds import describe
 from gateway.config.snapshot import ParamsPolicy
+from gateway.core.errors import InvalidValue
 from gateway.core.words import closest, quoted
+from gateway.stream.json_schema.response_format import read_answer_format
 from gateway.wire.request_fields import FORBIDDEN, NEVER_SENT
 from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, BodySchema, json_forms, value_problem
 
@@ -59,11 +61,14 @@ def check_params(document: YamlDocument, params: ParamsPolicy) -> None:
         if name in (params.force or ()):
             message = "is never used, because params.force sets the same parameter; keep only one"
             document.refuse(("params", "default", name), message)
-    # An operator may set what no client may send, and any field that the policy allows.
-    free = {*RESERVED, *(params.allow or ()), *(FORBIDDEN - PARAMETERS)}
+    # An operator may set what no client may send, and any field of an engine that the policy allows.
+    allowed = frozenset(params.allow or ())
+    free = RESERVED.keys() | ((allowed | FORBIDDEN) - PARAMETERS)
     for section in ("force", "default", "clamp"):
         for name, value in (getattr(params, section) or {}).items():
             problem = None if name in free else _problem(name, value, is_bound=section == "clamp")
+            if problem is None and name == "response_format" and name not in allowed:
+                problem = _format_problem(value)
             if problem is not None:
                 document.refuse(("params", section, name), problem)
 
@@ -86,6 +91,15 @@ def _problem(name: str, value: Any, *, is_bound: bool) -> str | None:
     if PARTS.get(type(value)) in forms:  # the problem is inside the value
         return problems[0]
     return f"expected {' or '.join(forms.values())}, got {describe(value)}"
+
+
+def _format_problem(value: Any) -> str | None:
+    """Return what is wrong with a ``response_format``. An engine may have more forms, which a policy can allow."""
+    try:
+        read_answer_format(value)
+    except InvalidValue as error:
+        return f"{error.message}; for a form of your engine list response_format in params.allow"
+    return None
 
 
 def _schemas(name: str) -> list[BodySchema]:
