@@ -139,8 +139,8 @@ class GatewayOptions(Closed):
 class Hints(Strict):
     """Fields that cannot change an answer: a hint for a cache, a name for the caller, or labels of the call.
 
-    A hint never fails a call. It is sent to a target that knows the field, and left out for any other target, with a
-    notice. Hints are no part of the cache key.
+    A valid hint never fails a call. It is sent to a target that knows the field, and left out for any other target,
+    with a notice. Hints are no part of the cache key.
     """
 
     prompt_cache_key: str | None = None

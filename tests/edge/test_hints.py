@@ -1,4 +1,4 @@
-"""Hints: fields that cannot change an answer, and so never fail a call."""
+"""Hints: fields that cannot change an answer, and so never fail a call if they are valid."""
 
 from __future__ import annotations
 
@@ -113,8 +113,22 @@ def test_the_type_of_a_hint_is_checked(world: World, name: str, api: str) -> Non
 def test_obfuscation_that_is_asked_for_is_no_hint(world: World) -> None:
     fields = {"stream": True, "stream_options": {"include_obfuscation": True}}
     assert world.served.chat("embedded", **fields).json()["error"]["param"] == "stream_options.include_obfuscation"
+    for model in ("text-vllm", "chat-vllm"):
+        reply = world.served.chat(model, **fields)
+        assert "unverified_parameter: stream_options.include_obfuscation" in reply.headers["x-gateway-notice"]
+        assert world.sent()["stream_options"] == {"include_obfuscation": True, "include_usage": True}
     fields["stream_options"] = {"include_obfuscation": "no"}
     assert world.served.chat("text-openai", **fields).json()["error"]["code"] == "invalid_value"
+
+
+def test_render_shows_the_hints_of_the_call_before_a_target_is_chosen(world: World) -> None:
+    body = {"model": "text-vllm", "messages": [{"role": "user", "content": "1+1="}], "prompt_cache_key": "session-1"}
+    rendered = world.served.http.post("/v1/render", json=body).json()
+    assert rendered["params"]["prompt_cache_key"] == "session-1"
+    assert not [notice for notice in rendered["notices"] if notice.startswith("omitted_parameter")]
+    answered = world.served.http.post("/v1/chat/completions", json={**body, "gateway": {"explain": True}}).json()
+    assert "omitted_parameter: prompt_cache_key" in answered["gateway"]["notices"]
+    assert "prompt_cache_key" not in world.sent()
 
 
 def test_hints_are_no_part_of_the_cache_key(world: World) -> None:
