@@ -131,6 +131,9 @@ class Exchange:
     answer_format: AnswerFormat | None = None
     """The format to which a text target must constrain its answer, made from ``params["response_format"]`` or from the
     tools of a forced call. None: any text. Message targets get the client's fields themselves."""
+    checked_format: AnswerFormat | None = None
+    """The format in which the gateway only checks the answer. No backend sends it: it is here for the cache key, so
+    that a stored answer is in this format."""
     stream: bool = False
     """True: the target is asked for a stream. The events are the same with and without a stream."""
     stream_options: Mapping[str, Any] = field(default=EMPTY_MAPPING)

@@ -57,6 +57,7 @@ SUM = {
 FORMAT = {"type": "json_schema", "json_schema": {"name": "sum", "schema": SUM, "strict": True}}
 SUMMED = {"steps": ["a"], "sum": 1}
 CALLED = '{"name": "add", "arguments": {"a": 1, "b": 3}}'
+OTHER_CALL = '{"name": "add", "arguments": {"a": 4}}'
 SENT: dict[str, dict[str, Any]] = {  # engine: what the engine gets for FORMAT
     "vllm": {"structured_outputs": {"json": SUM}},
     "sglang": {"json_schema": json.dumps(SUM, separators=(",", ":"))},
@@ -81,7 +82,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
         (
             "tools-other",
             "chatml-tools",
-            up.url("constraint-ignored", text='{"name": "add", "arguments": {"a": 4}}'),
+            up.url("constraint-ignored", text=OTHER_CALL),
             "vllm",
         ),
         ("free-form", "chatml-tools", up.url("constrained-vllm", free=json.dumps(SUMMED)), "vllm"),
@@ -109,6 +110,9 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
     config += MODEL.format(name="falls-back", template="chatml", url=up.url("reset"), engine="vllm").replace(
         "template:", "fallback: [sglang], policy: falls-back, template:"
     )
+    config += MODEL.format(
+        name="cached-tools", template="chatml-tools", url=up.url("constraint-ignored", text=OTHER_CALL), engine="vllm"
+    ).replace("template:", "policy: cached, template:")
     for policy in ("forbids", "forces", "cached"):
         url = up.url("constraint-ignored" if policy == "cached" else "constrained-vllm")
         config += MODEL.format(name=policy, template="chatml", url=url, engine="vllm").replace(
@@ -419,6 +423,28 @@ def test_an_answer_beside_tools_that_is_not_in_the_form_is_an_error(served: Gate
         "tools may be called, so nothing constrained the answer, and it is not in the resp"
     )
     assert 'finish_reason":"stop' not in answer.text
+
+
+def test_a_stored_answer_without_a_format_is_not_sent_to_a_request_with_one(
+    served: Gateway, up: FaultyUpstream
+) -> None:
+    before = len(sent(up))
+    for _ in range(2):
+        assert served.chat("cached-tools", tools=[TOOL]).status_code == 200
+    for _ in range(2):
+        assert served.chat("cached-tools", tools=[TOOL], response_format=FORMAT).status_code == 502
+    assert len(sent(up)) == before + 3
+
+
+def test_a_stored_call_of_a_loose_tool_is_not_sent_to_a_request_with_a_strict_one(
+    served: Gateway, up: FaultyUpstream
+) -> None:
+    before = len(sent(up))
+    for _ in range(2):
+        assert served.chat("cached-tools", tools=[LOOSE], tool_choice="required").status_code == 200
+    for _ in range(2):
+        assert served.chat("cached-tools", tools=[ADD], tool_choice="required").status_code == 502
+    assert len(sent(up)) == before + 3
 
 
 @pytest.mark.parametrize(

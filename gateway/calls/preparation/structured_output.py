@@ -73,7 +73,8 @@ async def with_answer_rule(
         await route.schemas.check_schema(wanted, call.caller.key)
         fault = "tools may be called, so nothing constrained the answer, and it is not in the"
         rule = AnswerRule(wanted, may_call=True, fault=fault, remedy=FREE_ANSWER)
-        return _without_format(exchange), rule, (Notice("answer_checked_only", wanted.param),)
+        exchange = replace(_without_format(exchange), checked_format=wanted)
+        return exchange, rule, (Notice("answer_checked_only", wanted.param),)
     if parsing is not None and (thinking := _reasoning(exchange, parsing)) is not None:
         _check_two_calls(call, exchange)
         wanted = replace(wanted, reasoning=thinking)
@@ -140,7 +141,8 @@ async def _forced_call(route: Route, call: Call, dialogue: Dialogue, exchange: E
         return exchange, AnswerRule(forced_tool=tool, remedy=FREE_CALL), notices
     wanted = await _constraint(route, call, dialogue, exchange.params)
     form = forced_call_format(route, dialogue) if has_strict_tool(dialogue) else None
-    return replace(exchange, answer_format=wanted), AnswerRule(form, forced_tool=tool, remedy=CONSTRAINED), notices
+    exchange = replace(exchange, answer_format=wanted, checked_format=form)
+    return exchange, AnswerRule(form, forced_tool=tool, remedy=CONSTRAINED), notices
 
 
 async def _constraint(route: Route, call: Call, dialogue: Dialogue, params: Mapping[str, Any]) -> AnswerFormat:
