@@ -49,6 +49,8 @@ class EngineCapabilities:
     """True: the engine adds a BOS before a string prompt. None: not known."""
     bos_switch: str | None = None
     """The body field that turns the engine's BOS off and on; None: the engine has no such field."""
+    reports_stops: bool = False
+    """True: the end of an answer names the stop string that ended it, if there was one."""
     stop_token_ids: bool = False
     """True: the engine stops at the token ids in the field ``stop_token_ids``."""
     choices: bool | None = None
@@ -91,6 +93,7 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
         "vllm": EngineCapabilities(
             adds_bos=True,
             bos_switch="add_special_tokens",
+            reports_stops=True,
             stop_token_ids=True,
             choices=True,
             lists=True,
@@ -115,6 +118,7 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
         # add_special_tokens and ignores unknown fields, so a BOS in the text has to be removed.
         "sglang": EngineCapabilities(
             adds_bos=True,
+            reports_stops=True,
             stop_token_ids=True,
             choices=True,
             lists=True,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from types import TracebackType
 
+from gateway.backend.engines import declared_capabilities
 from gateway.backend.openai.error_mapping import WITHOUT_REASON
 from gateway.backend.tokenizer import count
 from gateway.calls.answer.answer_check import AnswerCheck
@@ -79,7 +80,15 @@ class CallRun:
             prompt = self.prepared.prompt
             own = (*self.route.eos_stops, *(() if prompt is None else prompt.metadata.stops))
             foreign = frozenset(exchange.stops).difference(own)
-            check = AnswerCheck(rule, self.route.schemas, timeline.delivery_notices, foreign, exchange.caller.key)
+            reports = all(declared_capabilities(target).reports_stops for target in self.route.spec.targets)
+            check = AnswerCheck(
+                rule,
+                self.route.schemas,
+                timeline.delivery_notices,
+                foreign,
+                exchange.caller.key,
+                reports_stops=reports,
+            )
         return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser, tokens, check)
 
     def _describe(self, recording: CallRecording) -> None:

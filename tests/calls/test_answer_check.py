@@ -174,7 +174,12 @@ def test_each_choice_must_have_its_forced_call(checker: SchemaChecker) -> None:
 def test_a_stop_of_the_client_may_have_cut_a_forced_call(checker: SchemaChecker) -> None:
     events: list[Event] = [Delta(0, "3"), Finish(0, "stop")]
     _, _, code, notices = passed(checker, ANY_CALL, events, stops=frozenset({"!"}))
-    assert (code, notices) == (None, ["answer_unchecked: choices[0]=client's stop"])
+    assert (code, notices) == (None, ["answer_unchecked: choices[0]=may have been cut by a stop of the client"])
+
+
+def test_an_empty_answer_may_have_been_cut_by_a_stop_of_the_client(checker: SchemaChecker) -> None:
+    _, _, code, notices = passed(checker, AnswerRule(SUM), [Delta(0, " "), Finish(0, "stop")], stops=frozenset({"!"}))
+    assert (code, notices) == (None, ["answer_unchecked: choices[0]=may have been cut by a stop of the client"])
 
 
 @pytest.mark.parametrize("lenient", [True, False])

@@ -56,6 +56,27 @@ def test_the_error_fits_the_kind_of_target(served: Gateway, model: str) -> None:
     assert ("--reasoning-parser" in error["message"]) == (model == "vllm")
 
 
+FAILURES: dict[str, tuple[dict[str, Any], str]] = {
+    "response_format": ({"response_format": {"type": "json_object"}}, "upstream_ignored_parameter"),
+    "tool_choice": ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice_not_followed"),
+}
+
+
+@pytest.mark.parametrize("model", ["ignores", "vllm", "litellm"])
+@pytest.mark.parametrize("field", FAILURES)
+def test_a_stop_of_the_client_does_not_make_prose_valid(served: Gateway, field: str, model: str) -> None:
+    fields, code = FAILURES[field]
+    answer = served.chat(model, stop=["zzz"], **fields)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, code)
+
+
+def test_an_answer_that_a_stop_of_the_client_may_have_cut_has_a_notice(served: Gateway) -> None:
+    answer = served.chat("other", response_format=form(SCHEMA), stop=["zzz"])
+    assert answer.status_code == 200, answer.text
+    notice = "answer_unchecked: choices[0]=may have been cut by a stop of the client"
+    assert notice in answer.headers["x-gateway-notice"]
+
+
 UNCHECKED: dict[str, tuple[dict[str, Any], str]] = {
     "a schema elsewhere": ({"response_format": form(REMOTE)}, "refers to another document"),
     "no valid schema": ({"response_format": form({"type": "sum"})}, "response_format.json_schema.schema.type must be"),

@@ -71,6 +71,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
     rows += [
         ("ignores", "chatml", up.url("constraint-ignored"), "vllm"),
         ("other-form", "chatml", up.url("constraint-ignored", text='{"sum": 3}'), "vllm"),
+        ("silent", "chatml", up.url("constraint-ignored", text='{"sum": 3}'), "llamacpp"),
         ("held-back", "chatml", up.url("constraint-ignored", text="S<b>ure", size=2), "vllm"),
         ("prose-cut", "chatml", up.url("constraint-ignored", cut=4), "vllm"),
         ("cut", "chatml", up.url("constrained-vllm", cut=4), "vllm"),
@@ -227,9 +228,26 @@ def test_an_answer_that_was_cut_is_not_validated(served: Gateway) -> None:
 
 
 def test_an_answer_that_a_stop_of_the_client_may_have_cut_is_not_validated(served: Gateway) -> None:
-    answer = served.chat("ignores", response_format=FORMAT, stop=["!"])
-    assert answer.json()["choices"][0]["message"]["content"] == "Sure"
+    answer = served.chat("other-form", response_format=FORMAT, stop=[":"])
+    assert answer.json()["choices"][0]["message"]["content"] == '{"sum"'
     assert "answer_unchecked: choices[0]=client's stop" in answer.headers["x-gateway-notice"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("model", "stop"), [("ignores", "zzz"), ("ignores", "!"), ("other-form", "zzz")])
+def test_a_stop_of_the_client_that_did_not_cut_the_answer_hides_no_error(
+    served: Gateway, model: str, stop: str, stream: bool
+) -> None:
+    answer = served.chat(model, response_format=FORMAT, stop=[stop], stream=stream)
+    assert '"code":"upstream_ignored_parameter"' in answer.text
+    assert answer.status_code == (200 if stream and model == "other-form" else 502)
+
+
+def test_an_engine_that_reports_no_stops_may_have_cut_the_answer(served: Gateway) -> None:
+    answer = served.chat("silent", response_format=FORMAT, stop=["zzz"])
+    assert answer.status_code == 200, answer.text
+    notice = "answer_unchecked: choices[0]=may have been cut by a stop of the client"
+    assert notice in answer.headers["x-gateway-notice"]
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {

@@ -46,13 +46,13 @@ class AnswerRule:
 class _Choice:
     """What one choice has so far."""
 
-    __slots__ = ("begun", "called", "names", "refused", "texts")
+    __slots__ = ("called", "first", "names", "refused", "texts")
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         """The text to validate: the content, or the name and the arguments of tool calls."""
-        self.begun = False
-        """True: the first character has been checked."""
+        self.first = ""
+        """The first character of the content that is no blank."""
         self.called = False
         self.names: set[str] = set()
         """The names of the tools that are called."""
@@ -74,21 +74,25 @@ class AnswerCheck:
         notices: list[str],
         client_stops: Set[str] = frozenset(),
         client: str = "",
+        *,
+        reports_stops: bool = False,
     ) -> None:
         """``notices``: gets a notice for each answer that is not checked. ``client_stops``: the request's stops.
 
-        ``client``: the name of the client's key.
+        ``client``: the name of the client's key. ``reports_stops``: whether each target reports the stop string that
+        ended an answer, so that an answer without one was not cut.
         """
         self._rule = rule
         self._checker = checker
         self._notices = notices
         self._client_stops = client_stops
         self._client = client
+        self._reports_stops = reports_stops
         self._choices: defaultdict[int, _Choice] = defaultdict(_Choice)
         form = rule.form
         self._call_key = "" if form is None else form.call_key
         self._keeps_content = form is not None and not form.call_key
-        self._checks_opening = self._keeps_content and not rule.may_call and not client_stops
+        self._checks_opening = self._keeps_content and not rule.may_call
         is_object = form is None or form.schema is None or form.schema.get("type") == "object"
         self._openings = "{" if is_object else OPENINGS
         self.failure: UpstreamError | None = None
@@ -110,16 +114,14 @@ class AnswerCheck:
         if delta.fields:
             choice.refused = choice.refused or bool(delta.fields.get("refusal"))
             self._add_calls(choice, delta.fields)
-        if not self._keeps_content:
+        if self._keeps_content:
+            choice.texts.append(delta.text)
+        if choice.first:
             return None
-        choice.texts.append(delta.text)
-        if choice.begun or not self._checks_opening:
+        choice.first = first = delta.text.lstrip(BLANKS)[:1]
+        if not first or not self._checks_opening or first in self._openings:
             return None
-        first = delta.text.lstrip(BLANKS)[:1]
-        choice.begun = bool(first)
-        return (
-            self._ignored(f": the text begins with {quoted(first)}") if first and first not in self._openings else None
-        )
+        return self._ignored(f": the text begins with {quoted(first)}")
 
     def _add_calls(self, choice: _Choice, fields: Mapping[str, object]) -> None:
         """Add the fragments of calls. Fields of a provider may have any form."""
@@ -152,11 +154,23 @@ class AnswerCheck:
             else:
                 if error is None:
                     return None
-                if not self._client_stops or (finish.matched is not None and finish.matched not in self._client_stops):
+                if finish.matched in self._client_stops:
+                    reason = "client's stop"
+                elif self._may_be_cut(choice, finish):
+                    reason = "may have been cut by a stop of the client"
+                else:
                     return error
-                reason = "client's stop"
         self._notices.append(f"answer_unchecked: choices[{finish.index}]={reason}")
         return None
+
+    def _may_be_cut(self, choice: _Choice, finish: Finish) -> bool:
+        """Return whether a stop of the client may have ended an invalid answer although none was reported.
+
+        Where a chat target must call a tool, text that begins with a letter is no call that was cut.
+        """
+        if not self._client_stops or self._reports_stops or finish.matched is not None:
+            return False
+        return not (self._rule.lenient and self._rule.forced_tool is not None and choice.first.isalpha())
 
     async def _error(self, choice: _Choice) -> UpstreamError | None:
         """Return the error of an answer that the model has ended; None for a valid answer."""
