@@ -19,7 +19,7 @@ from gateway.wire.request_fields import (
     EmbeddingRequest,
 )
 
-COMPLETIONS_PARAMS = frozenset(CompletionRequest.model_fields) - STRUCTURAL - HINTS
+COMPLETIONS_PARAMS = frozenset(CompletionRequest.model_fields) - STRUCTURAL - HINTS - {"response_format"}
 CHAT_PARAMS = frozenset(ChatRequest.model_fields) - STRUCTURAL - NEVER_SENT
 EMBEDDINGS_PARAMS = frozenset(EmbeddingRequest.model_fields) - STRUCTURAL
 """The three constants ``…_PARAMS`` are the parameters that OpenAI's endpoints receive."""

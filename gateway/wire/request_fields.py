@@ -242,6 +242,8 @@ class CompletionRequest(Shared):
     echo: bool | None = None
     best_of: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     suffix: str | None = None
+    response_format: dict[str, Any] | None = None
+    """Not in OpenAI's API. The engine gets it as its own constraint."""
 
 
 class EmbeddingRequest(Strict):

@@ -45,6 +45,7 @@ FILES = {
     "meta_templates/thinks.yaml": THINKING,
     "policies/forbids.yaml": "params: {forbid: [response_format]}",
     "policies/forces.yaml": "params: {force: {response_format: {type: json_object}}}",
+    "policies/rejects.yaml": "params: {unknown: reject}",
     "policies/falls-back.yaml": "delivery: {fallback: true}",
     "policies/cached.yaml": "cache: {mode: 'on'}\nparams: {force: {temperature: 0}}",
 }
@@ -114,7 +115,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
     config += MODEL.format(
         name="cached-tools", template="chatml-tools", url=up.url("constraint-ignored", text=OTHER_CALL), engine="vllm"
     ).replace("template:", "policy: cached, template:")
-    for policy in ("forbids", "forces", "cached"):
+    for policy in ("forbids", "forces", "rejects", "cached"):
         url = up.url("constraint-ignored" if policy == "cached" else "constrained-vllm")
         config += MODEL.format(name=policy, template="chatml", url=url, engine="vllm").replace(
             "template:", f"policy: {policy}, template:"
@@ -391,6 +392,18 @@ def test_a_completion_that_cannot_be_constrained_is_refused_by_name(
     answer = complete(served, model, **fields)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
     assert len(sent(up)) == before
+
+
+def test_a_policy_that_refuses_unknown_fields_knows_the_format_of_a_completion(served: Gateway) -> None:
+    assert isinstance(json.loads(complete(served, "rejects").json()["choices"][0]["text"]), dict)
+
+
+@pytest.mark.parametrize(
+    ("field", "way"), [("respons_format", '(did you mean "response_format"?)'), ("verbosity", "; leave it out")]
+)
+def test_the_suggestion_for_an_unknown_field_is_a_field_of_the_endpoint(served: Gateway, field: str, way: str) -> None:
+    error = complete(served, "rejects", **{field: "x"}).json()["error"]
+    assert (error["param"], error["message"].endswith(way)) == (field, True), error
 
 
 def test_text_is_no_constraint_of_a_completion(served: Gateway) -> None:

@@ -24,7 +24,7 @@ from gateway.core.exchange import EndpointName
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice
 from gateway.core.words import closest, plain
-from gateway.wire.request_fields import HINTS, OPENAI_DEFAULTS, ChatRequest
+from gateway.wire.request_fields import HINTS, OPENAI_DEFAULTS, ChatRequest, CompletionRequest, EmbeddingRequest
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 """The two names of the token limit. The newer name is first."""
@@ -56,6 +56,12 @@ NOT_AT: Mapping[EndpointName, frozenset[str]] = {
         {"dimensions", "encoding_format", "top_logprobs", *CHAT_ONLY, *HINTS} - {"response_format"}
     ),
 }
+KNOWN: Mapping[EndpointName, Set[str]] = {
+    "chat": ChatRequest.model_fields.keys(),
+    "completions": CompletionRequest.model_fields.keys(),
+    "embeddings": EmbeddingRequest.model_fields.keys(),
+}
+"""The known fields of the requests to each endpoint."""
 EMBEDDINGS = frozenset({"dimensions", "encoding_format", "user"})
 """The only parameters of a policy that apply to embeddings."""
 
@@ -99,6 +105,7 @@ class ParameterPolicy:
         """
         self._forbidden = tuple([alias for name in policy.forbid for alias in aliases(name)])
         self._unknown = policy.unknown
+        self._known = KNOWN[endpoint]
         self._allowed = frozenset(policy.allow)
         self._defaults = _rows("default_parameter", endpoint, policy.default)
         self._bounds = tuple([(aliases(name), bound) for name, bound in _applicable(endpoint, policy.clamp)])
@@ -138,7 +145,8 @@ class ParameterPolicy:
         if names and self._unknown == "reject":
             name = plain(min(names))
             raise UnsupportedParameter(
-                f"unknown field {name}: this model's policy refuses fields that are not in OpenAI's API{_way(name)}",
+                f"unknown field {name}: this model's policy refuses fields that are not in OpenAI's API"
+                f"{_way(name, self._known)}",
                 param=name,
             )
 
@@ -290,9 +298,9 @@ def _to_completions(params: dict[str, Any], notices: list[Notice]) -> int | None
     return top or 0
 
 
-def _way(name: str) -> str:
+def _way(name: str, known: Set[str]) -> str:
     """Return what to do about an unknown field: the name that was probably meant, or that it can be left out."""
-    near = closest(name, ChatRequest.model_fields.keys())
+    near = closest(name, known)
     return f' (did you mean "{near}"?)' if near is not None else "; leave it out"
 
 
