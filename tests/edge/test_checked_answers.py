@@ -31,6 +31,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "vllm": f"{{speaks: chat, engine: vllm, url: '{ignores}'}}",
         "litellm": f"{{speaks: litellm, model: openai/m, url: '{ignores}'}}",
         "cut": f"{{speaks: chat, url: '{up.url('constraint-ignored', cut=4)}'}}",
+        "thinks": f"{{speaks: chat, engine: vllm, url: '{up.url('constraint-ignored', text='<think>hm</think>{}')}'}}",
         "other": f"{{speaks: chat, url: '{up.url('constraint-ignored', text=json.dumps({'sum': 'x'}))}'}}",
     }
     config = "models:\n" + "".join(f"  {name}: {{template: chat, targets: [{row}]}}\n" for name, row in rows.items())
@@ -75,6 +76,13 @@ def test_an_answer_that_a_stop_of_the_client_may_have_cut_has_a_notice(served: G
     assert answer.status_code == 200, answer.text
     notice = "answer_unchecked: choices[0]=may have been cut by a stop of the client"
     assert notice in answer.headers["x-gateway-notice"]
+
+
+@pytest.mark.parametrize("model", ["thinks", "vllm"])
+def test_the_remedy_is_true_with_and_without_a_reasoning_parser(served: Gateway, model: str) -> None:
+    message = served.chat(model, response_format=form(SCHEMA)).json()["error"]["message"]
+    assert "If the answer begins with reasoning, such as <think>, start the server with the --reasoning-p" in message
+    assert "otherwise, if it was started with one, start it without" in message
 
 
 UNCHECKED: dict[str, tuple[dict[str, Any], str]] = {

@@ -39,7 +39,8 @@ CONSTRAINED = (
 FREE_ANSWER = "Describe the form in the messages, or send tool_choice: none"
 FREE_CALL = "Nothing constrains the calls of this model: send the request again, or choose an engine that can"
 REASONING_PARSER = (
-    "If the server was started with --reasoning-parser, start it without, because it can switch the constraint off"
+    "If the answer begins with reasoning, such as <think>, start the server with the --reasoning-parser of the model; "
+    "otherwise, if it was started with one, start it without, because it can switch the constraint off"
 )
 BY_PROVIDER = "Not every model and provider enforces this field: choose one that does"
 """The five texts above are what to do about an answer that breaks its rule."""
