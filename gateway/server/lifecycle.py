@@ -85,7 +85,7 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         certificate = runtime.certificate.context if runtime.certificate else None
         await main.open([listeners.main], certificate)
         if listeners.admin is not None:
-            admin_viewer = Viewer(runtime.state, runtime.page_threads, admin=True)
+            admin_viewer = Viewer(runtime.state, runtime.admin_page_threads, admin=True)
             admin_app = App(runtime.state, admin=True, viewer=admin_viewer)
             admin = HttpServer(admin_app, refused=admin_app.refused_input)
             await admin.open([listeners.admin], certificate if snapshot.server.tls.admin else None)

@@ -37,7 +37,9 @@ class Runtime(ConfigReloader):
         super().__init__(loader)
         self.shutdown = Shutdown()
         self.page_threads = PageThreads()
-        """Make the pages of the viewer on all listeners. The default threads of the event loop are left to calls."""
+        """Make the pages of the viewer. The default threads of the event loop are left to calls."""
+        self.admin_page_threads = PageThreads()
+        """Make the page of the second listener, which waits for no page of the first."""
         self._tasks: list[asyncio.Task[None]] = []
         """The tasks of the active stack: its health checks, and the connection to the store of the rate limits."""
         self._probing = asyncio.Lock()
@@ -90,6 +92,7 @@ class Runtime(ConfigReloader):
         await self.resources.client.aclose()
         await self.resources.caches.aclose()
         self.page_threads.close()
+        self.admin_page_threads.close()
         for recorder in self.resources.recorders.values():
             await asyncio.to_thread(recorder.close)
 

@@ -87,26 +87,35 @@ class Page:
     """Further headers, such as ``location: …`` and ``set-cookie: …``, each with CRLF."""
 
 
+async def read_form(request: HttpRequest, visitor: Visitor) -> bytes | None:
+    """Read the form that was posted; return None for GET. A slow sender takes no place of ``PageThreads``.
+
+    Raises ``MethodNotAllowed`` for a method other than GET, HEAD and POST, and ``BodyTooLarge`` for a large form.
+    """
+    if request.method not in ("GET", "HEAD", "POST"):
+        raise MethodNotAllowed("this path accepts only GET and POST requests")
+    if request.method != "POST":
+        return None
+    return await request.body(MAX_SMALL_FORM if visitor.caller is None else MAX_FORM)
+
+
 async def page_request(
     request: HttpRequest,
     root: str,
     below: str,
     visitor: Visitor,
     threads: PageThreads,
+    content: bytes | None,
     *,
     base_url: str = "",
     navigation: Mapping[str, str] = EMPTY_MAPPING,
 ) -> PageRequest:
     """Return the request for a page. ``root``: the path of the viewer; ``below``: the path of the page below it.
 
-    Raises ``MethodNotAllowed`` for a method other than GET, HEAD and POST, ``BodyTooLarge`` for a large form, and
-    ``InvalidValue`` for too many fields.
+    ``content``: what ``read_form`` has returned. Raises ``InvalidValue`` for too many fields.
     """
-    if request.method not in ("GET", "HEAD", "POST"):
-        raise MethodNotAllowed("this path accepts only GET and POST requests")
     form = None
-    if request.method == "POST":
-        content = await request.body(MAX_SMALL_FORM if visitor.caller is None else MAX_FORM)
+    if content is not None:
         form = await threads.run(visitor.key, _values, content.decode("utf-8", "replace"))
     query = _values(request.query.decode("latin-1"))
     path, as_json = below.removesuffix(JSON_SUFFIX), below.endswith(JSON_SUFFIX)

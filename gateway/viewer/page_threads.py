@@ -26,18 +26,21 @@ Ts = TypeVarTuple("Ts")
 
 
 class PageThreads:
-    """The threads of all pages of a process, and the pages that use them or wait for them."""
+    """The threads of the pages of a listener, and the pages that use them or wait for them."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(THREADS, "pages")
         self._pages = Counter[Key]()
         """The number of pages of each key that are being made or wait."""
         self._turns = defaultdict[Key, asyncio.Lock](asyncio.Lock)
-        """The lock of each key that works in a thread."""
+        """The lock of each key that has ever used a thread. Entries are never removed: client keys are few."""
 
     @contextmanager
     def page(self, key: Key) -> Iterator[None]:
-        """Count a page of a key while the block makes it. Raises ``Overloaded`` if too many of its pages wait."""
+        """Count a page of a key while the block makes it. The block must not wait for the client.
+
+        Raises ``Overloaded`` if too many pages of the key wait.
+        """
         if self._pages[key] > MAX_WAITING:
             raise Overloaded(
                 f"{MAX_WAITING} pages of this visitor wait for another one already; load the page again in a moment"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +14,7 @@ from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.state import GatewayState
 from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
-from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, page_request, send_page
+from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, page_request, read_form, send_page
 from gateway.viewer.page_threads import PageThreads
 
 ROOT = "/viewer"
@@ -72,8 +73,9 @@ class Viewer:
             visitor = self._visitor(request)
             if visitor is not OPEN:
                 self._access.require_own_page(request)
+            content = await read_form(request, visitor)
             with self._threads.page(visitor.key):
-                await self._answer(request, below, visitor)
+                await self._answer(request, below, visitor, content)
         except Overloaded:  # this page would wait for the threads too
             raise
         except GatewayError as error:
@@ -81,17 +83,19 @@ class Viewer:
                 raise
             asked = PageRequest("", {}, None, root, visitor, navigation=self._navigation(visitor))
             page = Page("error.html", {"message": error.message, "code": error.code}, error.status)
-            await send_page(request, asked, page, self._threads)
+            with suppress(Overloaded), self._threads.page(visitor.key):  # without a place, the error is sent as JSON
+                await send_page(request, asked, page, self._threads)
             raise  # for the log and the metrics
 
-    async def _answer(self, request: HttpRequest, below: str, visitor: Visitor) -> None:
-        """Make and send a page. ``below``: its path below the root."""
+    async def _answer(self, request: HttpRequest, below: str, visitor: Visitor, content: bytes | None) -> None:
+        """Make and send a page. ``below``: its path below the root; ``content``: the form that was posted."""
         asked = await page_request(
             request,
             request.root_path + ROOT,
             below,
             visitor,
             self._threads,
+            content,
             base_url="" if self._admin else base_url(self._state.stack, request),
             navigation=self._navigation(visitor),
         )

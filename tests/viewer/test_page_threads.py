@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sqlite3
 import threading
 from collections.abc import Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,18 @@ from gateway.viewer.page import PageRequest, Visitor
 from gateway.viewer.page_threads import MAX_WAITING, PageThreads
 from gateway.viewer.runs.pages import RunPages
 from gateway.viewer.runs.source import RecordedRuns
+from tests.journeys.process import free_port, serving
 from tests.serving import ROOT, Gateway, bearer, gateway
-from tests.world import key_file
+from tests.world import HELLO, key_file
 
 EMBEDDED = f"""
 recordings: {{path: calls.sqlite}}
 keys: {{file: keys.yaml}}
 models: {{demo: {{template: sft-demo, policy: eval, targets: [{{speaks: embedded, path: {ROOT}/demo/model}}]}}}}
+"""
+WITH_ADMIN = """
+server: {{admin: "127.0.0.1:{admin}"}}
+models: {{demo: {{template: chat, targets: [{{speaks: scripted, script: hello.yaml}}]}}}}
 """
 KEYS = key_file(dict.fromkeys(("ann", "bob", "cid"), "models: [demo]"))
 PAGES = 40
@@ -85,6 +91,49 @@ def test_no_call_and_no_reload_waits_for_pages_and_too_many_pages_of_a_key_are_r
         assert long.status_code == 200
         assert served.http.get("/openapi.json").status_code == 200
         assert served.reload()
+
+
+@contextmanager
+def slow_forms(port: int, path: str) -> Iterator[None]:
+    """Begin to send more forms than a visitor has places. The gateway waits for the rest of each during the block."""
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nsec-fetch-site: same-origin\r\n"
+        "expect: 100-continue\r\ncontent-length: 50\r\n\r\n"
+    )
+    with ExitStack() as links:
+        for _ in range(MAX_WAITING + 1):
+            link = links.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            link.sendall(head.encode())
+            assert link.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            link.sendall(b"k")
+        yield
+
+
+def test_slow_forms_of_visitors_who_have_not_signed_in_keep_nobody_out(tmp_path: Path) -> None:
+    with gateway(tmp_path, EMBEDDED, files={"keys.yaml": KEYS}) as served, slow_forms(served.port, "/viewer/sign-in"):
+        page = served.http.get("/viewer/sign-in")
+        assert (page.status_code, "Client key" in page.text) == (200, True)
+        assert served.http.get("/viewer").status_code == 200
+
+
+def test_slow_forms_without_client_keys_keep_nobody_out_of_either_listener(tmp_path: Path) -> None:
+    admin = free_port()
+    with (
+        serving(tmp_path, {"gateway.yaml": WITH_ADMIN.format(admin=admin), **HELLO}) as process,
+        slow_forms(process.port, "/viewer/prompt"),
+    ):
+        assert httpx.get(f"http://127.0.0.1:{admin}/", trust_env=False).status_code == 200
+        assert process.http.get("/viewer").status_code == 200
+
+
+def test_an_error_without_a_place_for_its_page_is_sent_as_json(tmp_path: Path) -> None:
+    with gateway(tmp_path, EMBEDDED, files={"keys.yaml": KEYS}) as served:
+        threads = served.runtime.page_threads
+        with closing_all([threads.page(None) for _ in range(MAX_WAITING + 1)]):
+            refused = served.http.get("/viewer/models", headers=bearer("nobody"))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+        page = served.http.get("/viewer/models", headers=bearer("nobody"))
+        assert (page.status_code, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
 
 
 class Steps:

@@ -23,7 +23,7 @@ from gateway.edge.cancellation import ClientGone
 from gateway.edge.host_header import LOOPBACK
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest
-from gateway.viewer.page import HEADERS, Visitor, page_request, send_page
+from gateway.viewer.page import HEADERS, Visitor, page_request, read_form, send_page
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.pages import RunPages
 from gateway.viewer.session import cookie_value
@@ -135,8 +135,9 @@ class ViewServer:
             send_asset(request, request.path.removeprefix(ASSETS))
         else:
             visitor = Visitor()
+            content = await read_form(request, visitor)
             with self._threads.page(visitor.key):
-                asked = await page_request(request, "", request.path, visitor, self._threads)
+                asked = await page_request(request, "", request.path, visitor, self._threads, content)
                 await send_page(request, asked, await self._pages.page(asked), self._threads)
 
     def _has_cookie(self, request: HttpRequest) -> bool:
