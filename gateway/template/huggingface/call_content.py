@@ -1,8 +1,8 @@
 """The content of a message that has tool calls and no text. Clients send null there, or no content.
 
-``transformers`` leaves the key out. Some templates fail without the key, so ``JinjaTemplate`` decides at load which of
-``CONTENT_FORMS`` a template gets: the first form that renders a round trip of a tool call. If a call fails with this
-form, the other forms are tried.
+``transformers`` leaves the key out. Some templates fail without the key, or refuse the conversation. So the forms in
+``CONTENT_FORMS`` are tried in each call, one after the other: what ``transformers`` renders stays the same.
+At load, ``JinjaTemplate`` renders round trips of a tool call, to find which forms a template is expected to need.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class JinjaTemplate:
         self._stops = tuple(dict.fromkeys([*self._jinja.ends, *spec.stop]))
         self._stop_token_ids = tuple(dict.fromkeys([*stop_token_ids(spec), *self._jinja.end_ids]))
         self._content_forms = [LEFT_OUT] * len(sources)
-        """For each template, the index in ``CONTENT_FORMS`` of the form that is tried first."""
+        """For each template, the index in ``CONTENT_FORMS`` of the last form that it is expected to need."""
         self.notes = self._choose_content_forms()
         """Notes on conversations that the templates cannot render."""
 
@@ -110,19 +110,31 @@ class JinjaTemplate:
 
         See ``base.Template``.
         """
-        *others, last = self._jobs(dialogue)
-        for job in others:
-            with suppress(RenderingFailed):  # then the next form of a missing content is tried
-                return self._prompt(dialogue, job, self._rendered(job))
-        return self._prompt(dialogue, last, self._rendered(last))
+        jobs, failures = self._jobs(dialogue), list[GatewayError]()
+        for job in jobs:
+            try:
+                rendered = self._rendered(job)
+            except (RenderingFailed, InvalidValue) as error:  # then the next form of a missing content is tried
+                failures.append(error)
+            else:
+                return self._prompt(dialogue, job, rendered)
+        raise self._failure(jobs, failures)
 
     async def render_async(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt without blocking the event loop. See ``render``. Also raises Overloaded."""
-        *others, last = self._jobs(dialogue)
-        for job in others:
-            with suppress(RenderingFailed):  # then the next form of a missing content is tried
-                return self._prompt(dialogue, job, await self._rendered_async(job))
-        return self._prompt(dialogue, last, await self._rendered_async(last))
+        jobs, failures = self._jobs(dialogue), list[GatewayError]()
+        for job in jobs:
+            try:
+                rendered = await self._rendered_async(job)
+            except (RenderingFailed, InvalidValue) as error:  # then the next form of a missing content is tried
+                failures.append(error)
+            else:
+                return self._prompt(dialogue, job, rendered)
+        raise self._failure(jobs, failures)
+
+    def _failure(self, jobs: Sequence[_Job], failures: Sequence[GatewayError]) -> GatewayError:
+        """Return the error of a dialogue that no form of a missing content renders: that of the expected form."""
+        return failures[self._content_forms[jobs[0].template]] if len(failures) > 1 else failures[0]
 
     def _rendered(self, job: _Job) -> RenderedText:
         return self._rendered_here(job) or self._subprocess.render(job.template, job.variables)
@@ -142,7 +154,7 @@ class JinjaTemplate:
     # ------------------------------------------------------------ the content beside tool calls
 
     def _choose_content_forms(self) -> tuple[str, ...]:
-        """Choose for each template the first form that renders a round trip of a tool call.
+        """Find for each template which forms it needs to render the round trips of a tool call.
 
         Returns a note for each template that fails with every form.
         """
@@ -158,7 +170,7 @@ class JinjaTemplate:
                     except RenderingFailed as error:
                         failures[job.template] = error.message
                         continue
-                    forms[job.template] = min(job.content_form, forms.get(job.template, job.content_form))
+                    forms[job.template] = max(job.content_form, forms.get(job.template, job.content_form))
                     break
         for index, form in forms.items():
             self._content_forms[index] = form
@@ -170,8 +182,6 @@ class JinjaTemplate:
         job = self._job(dialogue)
         if type(dialogue.messages) is PlainMessages or not (numbers := without_content(job.variables["messages"])):
             return [job]
-        first = self._content_forms[job.template]
-        others = [form for form in range(len(CONTENT_FORMS)) if form != first]
         return [
             replace(
                 job,
@@ -179,7 +189,7 @@ class JinjaTemplate:
                 without_content=tuple(numbers),
                 content_form=form,
             )
-            for form in (first, *others)
+            for form in range(len(CONTENT_FORMS))
         ]
 
     # ------------------------------------------------------------ the variables
@@ -266,7 +276,7 @@ class JinjaTemplate:
             notices.append(Notice("template_variant", self._names[job.template]))
         if not self._jinja.clock_given and "strftime_now" in template.names:
             notices.append(Notice("frozen_clock", self._jinja.clock))
-        if job.content_form == EMPTY_TEXT or job.content_form != self._content_forms[job.template]:
+        if job.content_form == EMPTY_TEXT or job.content_form > self._content_forms[job.template]:
             notices += [
                 Notice("filled_content", f"messages[{number}].content={FORM_NAMES[job.content_form]}")
                 for number in job.without_content[:MAX_CHANGED]

@@ -76,7 +76,7 @@ class TransformersTemplate:
         numbers = without_content(messages)
         last = EMPTY_TEXT if numbers else LEFT_OUT
         for form in range(last):
-            with suppress(TemplateError):
+            with suppress(TemplateError, InvalidValue):
                 return self._prompt(dialogue, with_content_form(messages, numbers, form), tools, template.source)
         return self._prompt(dialogue, with_content_form(messages, numbers, last), tools, template.source)
 

@@ -132,14 +132,60 @@ async def test_a_form_that_fails_in_a_call_is_followed_by_the_next(place: str) -
         assert "".join([segment.text for segment in prompt.segments]) == prompt.text
 
 
-def test_a_null_that_was_not_chosen_has_a_notice() -> None:
+NULL_REFUSED = (
+    "{% if m.content is defined and m.content is none %}{{ raise_exception('content is null') }}{% endif %}"
+    "{% if WHEN %}{{ m.content + '!' }}{% endif %}"
+)
+
+
+@pytest.mark.parametrize("place", ["", IN_A_SUBPROCESS], ids=["in this process", "in a subprocess"])
+@pytest.mark.parametrize("when", ["tools", "not tools", "loop.last"])
+async def test_a_form_that_the_template_refuses_is_followed_by_the_next(when: str, place: str) -> None:
+    source = CALLS.replace("TEXT", NULL_REFUSED.replace("WHEN", when)) + "{% if tools %}{% endif %}" + place
+    template = jinja(source, tools={"parser": "hermes"})
+    assert template.notes == ()
+    for tools in ({}, {"tools": [TOOL]}):
+        for messages in (called(content=None), called(content=None)[:2]):
+            body = dialogue({"messages": messages, **tools})
+            needed = {"tools": bool(tools), "not tools": not tools, "loop.last": len(messages) == 2}[when]
+            for prompt in (template.render(body), await template.render_async(body)):
+                assert prompt.text == ("!1" if needed else "1") + ("8" if place else "")
+                notices = [str(one) for one in prompt.metadata.notices if one.rule == "filled_content"]
+                assert notices == ['filled_content: messages[1].content=""'] * needed
+
+
+async def test_a_conversation_that_renders_without_the_content_is_rendered_so() -> None:
+    written = (
+        "{% if not loop.last and m.content is not defined %}{{ raise_exception('no content') }}{% endif %}"
+        "{{ 'null' if m.content is defined else 'left out' }}"
+    )
+    template = jinja(CALLS.replace("TEXT", written))  # each call of the probes needs null
+    for messages, text in ((called(content=None), "null1"), (called(content=None)[:2], "left out1")):
+        body = dialogue({"messages": messages})
+        for prompt in (template.render(body), await template.render_async(body)):
+            assert prompt.text == text
+            assert not [one for one in prompt.metadata.notices if one.rule == "filled_content"]
+
+
+@pytest.mark.parametrize("place", ["", IN_A_SUBPROCESS], ids=["in this process", "in a subprocess"])
+async def test_a_call_that_no_form_renders_has_the_error_of_the_expected_form(place: str) -> None:
+    refuses = "{% if messages[0].content != '7031948265' %}{{ raise_exception('hello') }}{% endif %}"
+    template = jinja(CALLS.replace("TEXT", "{{ m['content'] + '!' }}") + refuses + place)
+    body = dialogue({"messages": called(content=None)})
+    with pytest.raises(InvalidValue, match="refuses the conversation: hello"):
+        template.render(body)
+    with pytest.raises(InvalidValue, match="refuses the conversation: hello"):
+        await template.render_async(body)
+
+
+def test_a_null_that_was_not_expected_has_a_notice() -> None:
     at_end = "{% if loop.last %}{{ 'null' if m.content is none else m.content + 1 }}{% endif %}"
     text, notices = filled(CALLS.replace("TEXT", at_end), called(content=None)[:2])
     assert (text, notices) == ("null1", ["filled_content: messages[1].content=null"])
 
 
 def test_a_call_that_no_form_renders_fails() -> None:
-    with pytest.raises(TemplateError, match="TypeError"):
+    with pytest.raises(TemplateError, match="UndefinedError"):
         filled(CALLS.replace("TEXT", "{{ m.content + 1 }}"), called(content=None))
 
 
