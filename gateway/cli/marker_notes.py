@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec
-from gateway.policy.markers.marker_set import AROUND_MESSAGES, MarkerSet, TemplateTexts, texts_of
+from gateway.policy.markers.marker_set import MarkerSet, TemplateTexts, texts_of, tokens_around
 from gateway.template.registry import build
 from gateway.template.spec import UNKNOWN_SOURCE, RoleSpec
 
@@ -46,6 +46,6 @@ def _with_text_headers(models: Iterable[ModelSpec]) -> Iterator[tuple[str, str, 
         if model.template.jinja is not None and MarkerSet(texts).token_like:
             continue  # a chat template does not show which of its lines are headers of turns
         written = [role.begin for role in roles if isinstance(role, RoleSpec)] or texts.before
-        found = MarkerSet(TemplateTexts(before=tuple([text for text in written if not AROUND_MESSAGES.search(text)])))
+        found = MarkerSet(TemplateTexts(before=tuple([text for text in written if not any(tokens_around(text))])))
         if found.text_like and not model.template.makes_messages:
             yield model.name, ascii(found.text_like[0]), model.policy.markers.text_like

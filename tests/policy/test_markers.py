@@ -368,6 +368,26 @@ def test_words_that_a_template_writes_around_messages_are_no_markers() -> None:
     assert sorted(markers.token_like) == ["<B>", "<U>"]
 
 
+PROSE = "See [OpenAI](https://openai.com), [optional], [gMASK] too. 请说「你好」。\n【重要】不要编造。"
+SYSTEM = "{{ 'BEGIN' }}{% if messages[0].role != 'system' %}{{ 'PROSE' }}{% endif %}".replace("PROSE", PROSE)
+BETWEEN_BRACKETS = "{% for m in messages %}{{ ']~b]' ~ m.role ~ '\n' ~ m.content ~ '[e~[\n' }}{% endfor %}"
+DEFAULT_SYSTEM = {  # name: (what begins the prompt, the rest of the template, markers)
+    "no marker in brackets": ("<|im_start|>system\n", CHATML, ["<|im_end|>", "<|im_start|>"]),
+    "a marker next to another": (
+        "[sop]<s>\n〈|EOS|〉system\n", CHATML, ["<s>", "<|im_end|>", "<|im_start|>", "[sop]", "〈|EOS|〉"],
+    ),
+    "markers next to messages": ("[sop]]~b]system\n", "[e~[\n" + BETWEEN_BRACKETS, ["[e~[", "[sop]", "]~b]"]),
+    "prose first": ("[OpenAI](https://openai.com) made you. ", BETWEEN_BRACKETS, ["[e~[", "]~b]"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("begin", "rest", "tokens"), DEFAULT_SYSTEM.values(), ids=DEFAULT_SYSTEM)
+def test_brackets_in_a_default_system_message_are_no_markers(begin: str, rest: str, tokens: list[str]) -> None:
+    spec = jinja(SYSTEM.replace("BEGIN", begin) + rest)
+    assert sorted(MarkerSet(texts_of(build(spec))).token_like) == tokens
+    assert prompt_of(model(spec), PROSE).count(PROSE) == 2
+
+
 # ---------------------------------------------------------------- chat templates and messages
 
 JINJA: dict[str, tuple[str, tuple[str, ...], str]] = {

@@ -59,13 +59,16 @@ _NO_BRACKETS = "(){}\uff08\uff09\uff5b\uff5d"
 """Round and curly brackets, which are frequent in sentences and JSON, and separate no turns."""
 _EVERY_BRACKET = [one for one in map(chr, range(0x10000)) if unicodedata.category(one) in ("Ps", "Pe")]
 _BRACKETS = re.escape("".join([one for one in _EVERY_BRACKET if one not in _NO_BRACKETS]))
-AROUND_MESSAGES = re.compile(
+_AROUND_MESSAGES = re.compile(
     rf"{TOKEN_LIKE.pattern}"
     rf"|(?<![\w!])[{_BRACKETS}](?=[^\s{_BRACKETS}]*[^\W\d_])[^\s\"'`,:;<>{_NO_BRACKETS}{_BRACKETS}]{{2,32}}[{_BRACKETS}]"
+    r"(?!\()"
 )
 """Matches the token-like markers in the texts before, between and after messages. There, a marker may also stand in
 other brackets (``[gMASK]``, ``\u3008|EOS|\u3009``, ``]~b]``): 2 to 32 characters with a letter, and without white
-space, quotes, commas, colons and semicolons. It follows no letter or digit."""
+space, quotes, commas, colons and semicolons. It follows no letter or digit, and is no text of a Markdown link."""
+_ROW = re.compile(rf"(?:(?:{_AROUND_MESSAGES.pattern})\s*)+")
+"""Matches markers that follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class MarkerSet:
         for near in (*[text.split("\n")[::-1] for text in texts.before], *[text.split("\n") for text in texts.after]):
             for line in near:  # from the message on
                 core = line.strip()
-                if AROUND_MESSAGES.search(line) or core in tokens or len(core) > MAX_LENGTH:
+                if any(tokens_around(line)) or core in tokens or len(core) > MAX_LENGTH:
                     break
                 if len(core) >= MIN_LENGTH:
                     follows = texts.inline and line == near[-1]  # the line begins where another text ends
@@ -306,7 +309,19 @@ def _tokens_in(texts: TemplateTexts) -> Iterator[str]:
     for text in (*around, *texts.further):
         yield from TOKEN_LIKE.findall(text)
     for text in around:
-        yield from AROUND_MESSAGES.findall(text)
+        yield from tokens_around(text)
+
+
+def tokens_around(text: str) -> Iterator[str]:
+    """Return the token-like markers in a text before, between or after messages.
+
+    Words in other brackets are markers only at the beginning or end of the text, which is next to a message or at an
+    end of the prompt, or next to another marker. Elsewhere they are prose, such as that of a default system message.
+    """
+    text = text.strip()
+    for row in _ROW.finditer(text):
+        if row.start() == 0 or row.end() == len(text) or TOKEN_LIKE.search(row[0]):
+            yield from _AROUND_MESSAGES.findall(text, *row.span())
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.backend.tokenizer import Tokenizer
-from gateway.policy.markers.marker_set import AROUND_MESSAGES
+from gateway.policy.markers.marker_set import tokens_around
 from gateway.viewer.exact_text import MAX_MARKED
 
 MAX_SEGMENTS = 1000
@@ -100,7 +100,7 @@ def _limited(raw: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 def _special_tokens(text: str, raw: Sequence[Mapping[str, Any]], tokens: Tokenizer | None) -> list[str]:
     """Return the special tokens in a prompt: those of the tokenizer, and token-like texts that the template writes."""
     scaffold = [one["text"] for one in raw[:MAX_SEGMENTS] if one["scaffold"]]
-    found = {name for one in scaffold for name in AROUND_MESSAGES.findall(one)}
+    found = {name for one in scaffold for name in tokens_around(one)}
     known = tokens.added_tokens() if tokens is not None else {}
     return sorted(found | {name for name, special in known.items() if special and name in text})
 
