@@ -24,7 +24,10 @@ RUN = ("run", "data.jsonl", "--out", "out.jsonl", "--concurrency", "4", "--retri
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "gateway", *RUN, *arguments]
+    # A shell starts programs in the background with SIGINT ignored, and tests may run there; Python keeps that.
+    before = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    main = "from gateway.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", before + main, *RUN, *arguments]
     return subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.PIPE)
 
 
