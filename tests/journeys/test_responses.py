@@ -195,7 +195,9 @@ def test_a_chat_target_receives_the_fields_of_a_chat_request(world: World) -> No
         "tool_choice": {"type": "function", "name": "add"},
         "metadata": {"run": "7"},
     }  # fmt: skip
-    world.client.responses.create(**asked, extra_body={"seed": 1, "top_k": 3, "stop": ["x"]})
+    with pytest.raises(openai.InternalServerError) as caught:  # this target answers a text, whatever it is asked for
+        world.client.responses.create(**asked, extra_body={"seed": 1, "top_k": 3, "stop": ["x"]})
+    assert caught.value.code == "tool_choice_not_followed"
     body = dict(world.sent())
     assert body.pop("tools")[0]["function"] == {
         key: value for key, value in ADD.items() if key not in ("type", "strict")
