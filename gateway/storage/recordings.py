@@ -19,7 +19,7 @@ VERSIONS = (1, 2)
 STEPS = 100_000
 """The number of SQLite's steps, some milliseconds, between two looks at the time."""
 NOT_A_DATABASE = "; give a file of recordings, such as a.recording.sqlite beside the output a.jsonl of a run"
-"""What to do about a file that is no database."""
+"""The remedy for a file that SQLite cannot read."""
 
 
 def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | None = None) -> sqlite3.Connection:

@@ -51,7 +51,7 @@ class Visitor:
 
     @property
     def key(self) -> str | None:
-        """The name of this person's client key; empty without client keys, None if nobody is signed in."""
+        """The name of this person's client key; empty without client keys, None without a sign-in."""
         return None if self.caller is None else self.caller.key
 
 

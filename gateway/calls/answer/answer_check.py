@@ -52,7 +52,7 @@ class _Choice:
         self.texts: list[str] = []
         """The text to validate: the content, or the name and the arguments of tool calls."""
         self.first = ""
-        """The first character of the content that is no blank."""
+        """The first character of the content after its blanks."""
         self.called = False
         self.names: set[str] = set()
         """The names of the tools that are called."""
@@ -166,7 +166,7 @@ class AnswerCheck:
     def _may_be_cut(self, choice: _Choice, finish: Finish) -> bool:
         """Return whether a stop of the client may have ended an invalid answer although none was reported.
 
-        Where a chat target must call a tool, text that begins with a letter is no call that was cut.
+        Where a chat target must call a tool, text that begins with a letter cannot be a cut call.
         """
         if not self._client_stops or self._reports_stops or finish.matched is not None:
             return False

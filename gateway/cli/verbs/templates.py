@@ -79,7 +79,7 @@ def _is_overwritten(path: Path) -> bool:
     found = path.stat()
     try:
         return not found.st_size or os.path.samestat(found, os.fstat(sys.stdout.fileno()))
-    except OSError:  # standard output is no file of the system
+    except OSError:  # standard output has no file descriptor
         return False
 
 

@@ -66,7 +66,7 @@ _AROUND_MESSAGES = re.compile(
 )
 """Matches the token-like markers in the texts before, between and after messages. There, a marker may also stand in
 other brackets (``[gMASK]``, ``\u3008|EOS|\u3009``, ``]~b]``): 2 to 32 characters with a letter, and without white
-space, quotes, commas, colons and semicolons. It follows no letter or digit, and is no text of a Markdown link."""
+space, quotes, commas, colons and semicolons. It follows no letter or digit, and is not the text of a Markdown link."""
 _ROW = re.compile(rf"(?:(?:{_AROUND_MESSAGES.pattern})\s*)+")
 """Matches markers that follow each other."""
 
