@@ -119,11 +119,14 @@ def _cases(gateway: _Gateway) -> dict[str, int]:
         gateway.ask(messages)
     for burst in (1, 7):
         gateway.ask(QUESTION, SHORT_STREAM * burst, burst)
+    gateway.ask(QUESTION, events=0)
     _control(gateway.pid, "--instr=on")
     return {
         "a plain answer": gateway.count(lambda: gateway.ask(QUESTION), 100),
         "199 messages": gateway.count(lambda: gateway.ask(TURNS), 20),
         "a prompt of 1 MB": gateway.count(lambda: gateway.ask(large), 5),
+        "a stream without content events": gateway.count(lambda: gateway.ask(QUESTION, events=0), 50),
+        "a stream of 50 events": gateway.count(lambda: gateway.ask(QUESTION, events=50), 20),
         "a streamed event, one a read": _event(gateway, 1),
         "a streamed event, seven a read": _event(gateway, 7),
     }
@@ -144,18 +147,18 @@ class _Gateway:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         self._folder = folder
 
-    def ask(self, messages: list[dict[str, str]], events: int = 0, burst: int = 1) -> None:
-        """Send a chat request. ``events``: the number of events of a stream, ``burst`` in each write; 0: no stream."""
+    def ask(self, messages: list[dict[str, str]], events: int | None = None, burst: int = 1) -> None:
+        """Send a chat request. ``events``: the content events of a stream, ``burst`` in each write; None: no stream."""
         body: dict[str, Any] = {"model": "m", "messages": messages, "temperature": 0.7}
-        if events:
-            body |= {"stream": True, "max_tokens": events, "seed": burst}
+        if events is not None:
+            body |= {"stream": True, "seed": events, "max_tokens": burst}
         self._connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
         response = self._connection.getresponse()
         answer, tokens = b"", 0
         while line := response.readline():
             answer += line
             tokens += b'" token"' in line
-            if tokens == burst and events:  # the gateway has written all that the engine has sent
+            if tokens == burst and events is not None:  # the gateway has written all that the engine has sent
                 tokens = 0
                 self._engine.go_on()
         response.read()  # closes the response, so that the connection can be used again
@@ -182,9 +185,9 @@ def _control(pid: int, command: str) -> None:
 
 
 class _Engine:
-    """An engine on a free port: a fixed answer, or a stream of ``max_tokens`` events, ``seed`` in each write.
+    """An engine on a free port: a fixed answer, or a stream of ``seed`` content events, ``max_tokens`` in each write.
 
-    After each write the engine waits for ``go_on``, so that the gateway reads each write by itself.
+    After each of these writes the engine waits for ``go_on``, so that the gateway reads each write by itself.
     """
 
     def __init__(self) -> None:
@@ -211,13 +214,13 @@ class _Engine:
                 head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
                 writer.write(head % len(ANSWER) + ANSWER)  # in one piece, so that the gateway always reads once
                 continue
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-            for _ in range(body["max_tokens"] // body["seed"]):
-                _send(writer, [CHUNK % ('" token"', "null")] * body["seed"])
+            sent = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+            for _ in range(body["seed"] // body["max_tokens"]):
+                writer.write(sent + _chunk([CHUNK % ('" token"', "null")] * body["max_tokens"]))
+                sent = b""
                 await self._read.wait()
                 self._read.clear()
-            _send(writer, [CHUNK % ('""', '"stop"'), "[DONE]"])
-            writer.write(b"0\r\n\r\n")
+            writer.write(sent + _chunk([CHUNK % ('""', '"stop"'), "[DONE]"]) + b"0\r\n\r\n")
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:
@@ -227,9 +230,10 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
     return b""
 
 
-def _send(writer: asyncio.StreamWriter, events: list[str]) -> None:
+def _chunk(events: list[str]) -> bytes:
+    """Return one chunk of a chunked body, with server-sent events."""
     data = "".join([f"data: {event}\n\n" for event in events]).encode()
-    writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 async def _serve(folder: Path) -> None:
