@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 
-.PHONY: run test test-quick extras coverage check compiled pure docs docs-serve bench bench-smoke lock clean
+.PHONY: run test test-quick extras coverage check docs docs-serve bench bench-smoke lock clean
 
 ## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
 run: $(VENV)/.run-ready
@@ -30,13 +30,6 @@ coverage: $(VENV)/.test-ready
 ## Format, lint, strict types, floors.
 check: $(VENV)/.test-ready
 	@scripts/check
-
-## Compile the modules that a call passes through, beside their sources (docs/compiled.md); `make pure` removes them.
-## Edits of a compiled module take effect after `make compiled` or `make pure`.
-compiled: $(VENV)/.test-ready
-	@$(BIN)/python scripts/compiled.py
-pure: $(VENV)/.test-ready
-	@$(BIN)/python scripts/compiled.py --remove
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' \

@@ -210,7 +210,7 @@ def _parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--cache", type=_absolute_path, default=ROOT / ".bench", metavar="FOLDER",
         help="folder where peers are installed once (default: .bench)")  # fmt: skip
     add("--checkout", type=_checkout, action="append", default=[], metavar="NAME=FOLDER",
-        help="another checkout (an older or a compiled one), measured as gateway-NAME in the same rounds")  # fmt: skip
+        help="another checkout, such as an older one, measured as gateway-NAME in the same rounds")  # fmt: skip
     add("--opencompass", type=_absolute_path, metavar="PYTHON",
         help="a Python with opencompass installed, for the scenario renders")  # fmt: skip
     add("--lazyllm", type=_absolute_path, metavar="PYTHON",

@@ -2,7 +2,7 @@
 
 Seconds vary by a factor of two on shared machines, instructions by less than 1 %. The gateway runs in Debian's Python
 with fixed hashes, without its periodic tasks, against an engine in this process, and is counted after a warm-up. The
-limits are in ``instructions.json``, by the version of Python and the build. A count of more than 2 % above its limit is
+limits are in ``instructions.json``, by the version of Python. A count of more than 2 % above its limit is
 an error: a change that needs more writes new limits (``--write``) and gives the reason in its commit.
 
 Exit codes: 0, 1 if a count is too high, 3 if valgrind or Debian's Python is missing.
@@ -68,9 +68,8 @@ def main() -> int:
                 f"instructions are not counted: {tool} is missing (apt-get install valgrind python3)", file=sys.stderr
             )
             return 3
-    names = "import platform, gateway.version; print(platform.python_version(), gateway.version.BUILD)"
-    version = subprocess.check_output([PYTHON, "-c", names], cwd=ROOT, text=True)
-    return _report(_count_all(), version.strip().removesuffix(" pure"), write=given.write)
+    version = subprocess.check_output([PYTHON, "-c", "import platform; print(platform.python_version())"], text=True)
+    return _report(_count_all(), version.strip(), write=given.write)
 
 
 def _report(counts: dict[str, int], version: str, *, write: bool) -> int:

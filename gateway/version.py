@@ -1,7 +1,5 @@
-"""The version of the gateway, and its build."""
+"""The version of the gateway."""
 
 from typing import Final
 
 VERSION: Final = "0.1.0"
-BUILD: Final = "pure" if __file__.endswith(".py") else "compiled"
-"""``compiled``: the modules that a call passes, this one included, were compiled to C."""

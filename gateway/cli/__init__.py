@@ -25,7 +25,7 @@ import click
 
 from gateway.cli.options import CommandError, Verb, color_setting, print_error, print_problems
 from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
-from gateway.version import BUILD, VERSION
+from gateway.version import VERSION
 
 OUTPUT_FAILED = 4
 """Exit code of a verb whose output cannot be written."""
@@ -140,7 +140,7 @@ COMMANDS = Verbs(
     subcommand_metavar="VERB …",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
-click.version_option(VERSION, message=f"gateway %(version)s ({BUILD})")(COMMANDS)
+click.version_option(VERSION, message="gateway %(version)s")(COMMANDS)
 
 
 def main(argv: list[str] | None = None) -> int:

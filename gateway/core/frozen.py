@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
-
-    from mypy_extensions import mypyc_attr as mypyc_attr
 else:
 
     def dataclass(*, frozen: bool = False, **options: Any) -> Any:
         """Replace ``dataclasses.dataclass``. ``frozen`` only defines the hash."""
         return dataclasses.dataclass(unsafe_hash=frozen, **options)
-
-    def mypyc_attr(**_: Any) -> Any:
-        """Replace the decorator for the compiler, which has no effect at run time."""
-        return lambda cls: cls
 
 
 class _EmptyMapping(dict[str, Any]):

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from gateway.core.frozen import mypyc_attr
-
 
 class ClientGone(Exception):
     """The client closed its connection; no answer can reach it."""
@@ -27,7 +25,6 @@ class ClientStalled(ClientGone):
     phase: ClassVar[str] = "stalled"
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Cancellation:
     """The task that answers a request, and the reason why it must end."""
 

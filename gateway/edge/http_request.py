@@ -21,7 +21,6 @@ from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import RequestTimeout
-from gateway.core.frozen import mypyc_attr
 from gateway.edge.cancellation import Cancellation
 from gateway.wire.responses import ResponseWriter
 
@@ -32,7 +31,6 @@ JSON_HEADER = b"content-type: application/json\r\n"
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class HttpRequest(Cancellation, ABC):
     """One HTTP request and its answer."""
 

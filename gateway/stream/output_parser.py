@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from gateway.core.answer_markers import Thinking
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.events import Delta, Event, Finish
-from gateway.core.frozen import dataclass, mypyc_attr
+from gateway.core.frozen import dataclass
 from gateway.stream.get_response import AnswerExtraction
 from gateway.stream.reasoning import Reasoning
 from gateway.stream.stages import PerChoice
@@ -55,7 +55,6 @@ class ParserOptions:
     """The client's stops. If such a stop ends the answer inside a call, the call is not complete."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class OutputParser(PerChoice["_ChoiceParser"]):
     """Parses the events of the answer to one request."""
 

@@ -17,7 +17,6 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter
 from gateway.core.events import Choice, Delta, Event, Finish, Usage
-from gateway.core.frozen import mypyc_attr
 from gateway.core.text_splice import TextSplice
 from gateway.stream.prompt_logprobs import CHECK_ENGINE
 
@@ -27,7 +26,6 @@ MAX_COUNTED = 16 * 1024 * 1024
 """Maximum characters of an answer that ``TokenCounter`` keeps. The tokens of a longer answer are not counted."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Stage:
     """A stage that returns every event unchanged. A subclass overrides methods."""
 
@@ -77,7 +75,6 @@ class ChoiceStage(Protocol):
 Choices = TypeVar("Choices", bound=ChoiceStage)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class PerChoice(Stage, Generic[Choices]):
     """A stage that processes the events of each choice by themselves."""
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from gateway.core.errors import GatewayError, UpstreamError
 from gateway.core.exchange import Exchange
-from gateway.core.frozen import mypyc_attr
 from gateway.core.json_values import texts_with_keys
 from gateway.telemetry.log_event import log_event
 from gateway.telemetry.metrics import Metrics
@@ -26,7 +25,6 @@ ECHOED = 12
 """The length in characters of the parts of a reason that are searched for in the request."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class AttemptObserver:
     """Counts the outcome of each attempt, and logs a failed attempt as one line at ``WARNING``."""

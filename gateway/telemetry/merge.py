@@ -24,7 +24,7 @@ Values = dict[Labels, list[float]]
 
 COMBINE: dict[str, Callable[[float, float], float]] = {
     # All other metrics are added: running calls, CPU seconds and memory are totals of all processes.
-    "gateway_build_info": max,  # which build serves, not how many processes
+    "gateway_build_info": max,  # which version serves, not how many processes
     "gateway_certificate_expires_seconds": min,  # the first that expires, if a worker has another certificate
     "process_start_time_seconds": min,  # the oldest process
     "process_open_fds": max,  # each process has a limit, so alerts compare the highest number

@@ -59,7 +59,6 @@ LABEL_VALUES = {
     ),
     "parser": get_args(ToolParser),
     "action": ("escape", "reject", "strip", "allow", "report", "token_ids"),
-    "build": ("pure", "compiled"),
     "phase": ("before_first", "mid_stream", "stalled"),
     "result (reloads)": ("ok", "error"),
     "result (store)": ("allowed", "limited", "refused", "settled"),
@@ -169,7 +168,6 @@ METRICS = (
            "Workers that ended by themselves or were killed, and were replaced."),
     Metric("gateway_log_lines_dropped_total", "counter", (),
            "Log lines that were dropped because standard error was not read."),
-    Metric("gateway_build_info", "gauge", ("version", "build", "revision"),
-           "Always 1; the labels are the version of the gateway, its build (pure or compiled), and the revision of the "
-           "configuration."),
+    Metric("gateway_build_info", "gauge", ("version", "revision"),
+           "Always 1; the labels are the version of the gateway and the revision of the configuration."),
 )  # fmt: skip

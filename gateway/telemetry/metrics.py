@@ -17,7 +17,6 @@ from prometheus_client.process_collector import ProcessCollector
 from gateway.telemetry.merge import MetricsSnapshot
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Labels
 from gateway.telemetry.record import Record
-from gateway.version import BUILD
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -164,7 +163,7 @@ class Metrics:
         """Set the facts about the gateway and its configuration. Older revisions are removed."""
         self.key_labels = key_labels
         self._numbers["gateway_build_info"].clear()
-        self.count("gateway_build_info", version, BUILD, revision)
+        self.count("gateway_build_info", version, revision)
 
     def attempt(self, model: str, target: str, outcome: str) -> None:
         """Count an attempt at a target, after the attempt has failed or begun to answer."""

@@ -10,7 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.telemetry.merge import MetricsSnapshot, merge, without_gauges
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record
-from gateway.version import BUILD
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -59,7 +58,7 @@ def test_counts_and_observations_are_added_and_the_build_appears_once() -> None:
     assert snapshot["gateway_request_seconds_bucket", (endpoint, ("le", "0.3"), *further)] == 1
     assert snapshot["gateway_request_seconds_bucket", (endpoint, ("le", "+Inf"), *further)] == 2
     assert snapshot["gateway_in_flight", (("endpoint", "chat"), ("model", "a"))] == 2
-    assert snapshot["gateway_build_info", (("build", BUILD), ("revision", "abc"), ("version", "1"))] == 1
+    assert snapshot["gateway_build_info", (("revision", "abc"), ("version", "1"))] == 1
 
 
 def test_counters_of_an_ended_process_are_kept_and_its_gauges_are_not() -> None:

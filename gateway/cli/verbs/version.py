@@ -1,4 +1,4 @@
-"""Print the version of the gateway, and whether its modules are compiled."""
+"""Print the version of the gateway."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import click
 
 from gateway.cli.options import verb
-from gateway.version import BUILD, VERSION
+from gateway.version import VERSION
 
 EXAMPLES = """Examples:
   gateway version
@@ -20,6 +20,6 @@ EXAMPLES = """Examples:
 @click.option("--json", "as_json", is_flag=True, help="print JSON, with the version of Python")
 def command(as_json: bool) -> int:
     """Print the version."""
-    facts = {"version": VERSION, "build": BUILD, "python": platform.python_version()}
-    print(json.dumps(facts) if as_json else f"gateway {VERSION} ({BUILD})")
+    facts = {"version": VERSION, "python": platform.python_version()}
+    print(json.dumps(facts) if as_json else f"gateway {VERSION}")
     return 0

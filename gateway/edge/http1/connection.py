@@ -68,7 +68,6 @@ class ServerConnection(asyncio.Protocol):
         "_incoming", "_opened", "_parser", "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start",
         "_url", "_waiting_since", "client", "current", "drained", "lost", "reading_paused", "state", "transport",
     )  # fmt: skip
-    __deletable__ = ("_parser",)  # compiled code may delete no other attribute
 
     def __init__(
         self,

@@ -9,10 +9,8 @@ from typing import Any
 
 from gateway.core.events import Event
 from gateway.core.exchange import Backend, Events
-from gateway.core.frozen import mypyc_attr
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Layer:
     """A backend around the backend ``inner``. A subclass defines ``open``."""
 
@@ -20,7 +18,6 @@ class Layer:
         self._inner = inner
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class LayerStream:
     """An open exchange that passes on the events of another exchange unchanged. A subclass overrides methods.
 
