@@ -108,7 +108,6 @@ class FallbackRun(CallRun):
             try:
                 return await super().__aenter__()
             except UpstreamError as error:
-                failure = error
-            if (prepared := await models.following(failure, prepare)) is None:
-                raise failure
-            self.route, self.prepared = models.route, prepared
+                if (prepared := await models.following(error, prepare)) is None:
+                    raise
+                self.route, self.prepared = models.route, prepared

@@ -7,22 +7,21 @@ raises the stored reason. Without a stored reason the cancellation came from els
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
 
 
 class ClientGone(Exception):
     """The client closed its connection; no answer can reach it."""
 
-    outcome: ClassVar[str] = "client_gone"
-    phase: ClassVar[str] = ""
+    outcome = "client_gone"
+    phase = ""
     """The label ``phase`` of the metric. Empty: the label depends on whether the answer had begun."""
 
 
 class ClientStalled(ClientGone):
     """The client read nothing of the stream for longer than the policy allows, so the connection is closed."""
 
-    outcome: ClassVar[str] = "client_stalled"
-    phase: ClassVar[str] = "stalled"
+    outcome = "client_stalled"
+    phase = "stalled"
 
 
 class Cancellation:

@@ -67,7 +67,8 @@ class ResponseWriter(ABC):
     needs_events: ClassVar[bool] = False
     """True: ``whole`` needs ``Completion.events``, because the format orders its parts by their arrival."""
 
-    def __init__(self, answer: AnswerHead) -> None:  # noqa: B027 (the compiler accepts no abstract constructor)
+    @abstractmethod
+    def __init__(self, answer: AnswerHead) -> None:
         """``answer``: the facts that are known before the first event."""
 
     @abstractmethod

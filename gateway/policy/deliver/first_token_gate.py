@@ -90,9 +90,8 @@ class GatedStream(LayerStream):
             self._held = await _until_content(held, events)
             return self
         except BaseException as error:
-            failure = error
-        await self._inner.__aexit__(type(failure), failure, failure.__traceback__)
-        raise failure
+            await self._inner.__aexit__(type(error), error, error.__traceback__)
+            raise
 
     async def _take_held(self) -> Sequence[Event]:
         held, self._held = self._held, ()
