@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from gateway.core import fast_paths
 from gateway.telemetry.log_event import shown
 from gateway.telemetry.log_writer import LogWriter
 from gateway.telemetry.record import Record
@@ -44,8 +43,8 @@ def log_call(record: Record) -> None:
             line += f" {name}={shown(text)}".replace("%", "%%")
     # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.
     handlers = CALLS.root.handlers
-    if fast_paths.ENABLED and handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
-        handlers[0].fast_write(level, line % values)
+    if handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
+        handlers[0].write_line(level, line % values)
     else:
         CALLS.log(level, line, *values, extra={"fields": _fields(record)})
 

@@ -90,8 +90,8 @@ class LogWriter(logging.Handler):
         is_plain = not (logger.filters or self.filters or self.level) and self.formatter is self._format
         return is_plain and one.handlers == [self]
 
-    def fast_write(self, level: int, message: str) -> None:
-        """Write the line that ``emit`` would write. No ``LogRecord`` is created, because that is slow."""
+    def write_line(self, level: int, message: str) -> None:
+        """Write a line with the date and the level, in the form of ``FORMAT``, without a ``LogRecord``."""
         now = self._now()
         second = int(now)
         if second != self._second:

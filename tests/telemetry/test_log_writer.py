@@ -62,7 +62,7 @@ def test_a_line_is_what_loggings_own_formatter_makes_of_it(moment: float, level:
     record.created = moment
     record.msecs = int((moment - int(moment)) * 1000) + 0.0
     lines = LogWriter(stream.write, now=lambda: moment)
-    lines.fast_write(level, "said")
+    lines.write_line(level, "said")
     lines.flush()
     assert stream.getvalue() == logging.Formatter(FORMAT).format(record) + "\n"
 
@@ -72,7 +72,7 @@ def test_the_date_moves_on() -> None:
     stream = Stream()
     lines = LogWriter(stream.write, now=lambda: next(moments))
     for _ in range(4):
-        lines.fast_write(logging.INFO, "")
+        lines.write_line(logging.INFO, "")
     lines.flush()
     days = [line.split()[0] for line in stream.getvalue().splitlines()]
     assert days[0] == days[1] == days[3] != days[2]
@@ -123,10 +123,10 @@ class Stuck:
 def test_lines_that_nobody_reads_are_dropped_and_counted_and_saying_them_never_waits() -> None:
     stuck = Stuck()
     lines = LogWriter(stuck.write, stuck.drop)
-    lines.fast_write(logging.INFO, "0")
+    lines.write_line(logging.INFO, "0")
     assert eventually(lambda: not lines._waiting)  # the thread is stuck in its write
     for number in range(1, MAX_WAITING + 101):
-        lines.fast_write(logging.WARNING, str(number))
+        lines.write_line(logging.WARNING, str(number))
     assert stuck.dropped == 100
     stuck.reads.set()
     lines.flush()
@@ -138,7 +138,7 @@ def test_lines_that_nobody_reads_are_dropped_and_counted_and_saying_them_never_w
 def test_a_flush_gives_a_reader_up_that_does_not_read() -> None:
     stuck = Stuck()
     lines = LogWriter(stuck.write)
-    lines.fast_write(logging.INFO, "said")
+    lines.write_line(logging.INFO, "said")
     lines.flush()
     assert not stuck.text
     stuck.reads.set()
@@ -156,7 +156,7 @@ async def test_threads_lose_no_line() -> None:
     for thread in threads:
         thread.start()
     for number in range(200):
-        lines.fast_write(logging.INFO, f"loop:{number}")
+        lines.write_line(logging.INFO, f"loop:{number}")
         await asyncio.sleep(0)
     for thread in threads:
         await asyncio.to_thread(thread.join)
@@ -177,7 +177,7 @@ def test_a_reader_that_has_gone_stops_nobody(error: type[Exception]) -> None:
 
     lines = LogWriter(write)
     for _ in range(2):
-        lines.fast_write(logging.WARNING, "said")
+        lines.write_line(logging.WARNING, "said")
         lines.flush()
     assert len(seen) == 2
 
@@ -261,12 +261,12 @@ MORE = {  # what else a record may say: how its line ends
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["fast", "by logging"])
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside another handler"])
 @pytest.mark.parametrize(("changes", "end"), MORE.values(), ids=MORE)
-def test_a_line_ends_with_the_further_fields_of_its_call(changes: dict[str, Any], end: str, fast: bool) -> None:
+def test_a_line_ends_with_the_further_fields_of_its_call(changes: dict[str, Any], end: str, alone: bool) -> None:
     stream = Stream()
     lines = LogWriter(stream.write)
-    with only_handler(lines, *([] if fast else [Seen()])):
+    with only_handler(lines, *([] if alone else [Seen()])):
         log_call(replace(RECORD, **changes))
     lines.flush()
     assert stream.getvalue().endswith(f" tokens=9+?{end}\n")
