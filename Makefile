@@ -11,10 +11,17 @@ DOCS_VENV := .venv-docs
 run: $(VENV)/.run-ready
 	@$(if $(PORT),GATEWAY_SERVER__PORT=$(PORT)) exec $(BIN)/gateway serve --config gateway.yaml
 
-## The whole test suite. GENERAL=1: without the fast paths; COVERAGE=1: add to the coverage that `make coverage` reports.
+## The whole test suite. GENERAL=1: without the fast paths, the tests that a fast path can change; COVERAGE=1: add to the
+## coverage that `make coverage` reports.
 test: $(VENV)/.test-ready
 	@$(if $(GENERAL),GATEWAY_FAST_PATHS=0) $(BIN)/python -m pytest -n auto --dist loadfile \
-		$(if $(COVERAGE),--cov --cov-append --cov-report=)
+		$(if $(COVERAGE),--cov --cov-append --cov-report=) $(if $(GENERAL),$(REACHES_FAST_PATHS:%=tests/%))
+
+# The folders of tests that a fast path can change: the packages that have one (core, stream, template, backend) or use its
+# result (wire, policy, calls), and whole calls over HTTP (edge, faults, reliability) and through each template
+# (conformance, presets). The other tests are of tools, configuration, processes and providers: they get the same messages,
+# prompts and bytes with and without fast paths, and make no decision of their own about them.
+REACHES_FAST_PATHS := core stream template backend wire policy calls edge faults reliability conformance presets
 
 ## For daily work, at most 90 seconds: the suite without what starts processes or servers, plays whole stories, or has the
 ## longest tables of cases.

@@ -153,6 +153,14 @@ def test_core_imports_only_the_standard_library() -> None:
             assert top == "gateway" or top in sys.stdlib_module_names, f"{path.name} imports {imported}"
 
 
+def test_the_run_without_fast_paths_tests_each_package_that_has_one() -> None:
+    [listed] = re.findall(r"^REACHES_FAST_PATHS := (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    switched = [path for path in files() if any("fast_paths" in names for _, names in source(path).names)]
+    packages = {path.relative_to(ROOT / "gateway").parts[0] for path in switched}
+    assert packages
+    assert packages <= set(listed.split())
+
+
 def test_the_modules_have_no_import_cycle() -> None:
     """Imports inside functions and under ``TYPE_CHECKING`` are included."""
     modules = {module_name(path): path for path in files()}

@@ -9,4 +9,4 @@ from __future__ import annotations
 import os
 
 ENABLED = os.environ.get("GATEWAY_FAST_PATHS", "1") != "0"
-"""False if ``GATEWAY_FAST_PATHS=0`` was set when the process started. The test suite passes in both cases."""
+"""False if ``GATEWAY_FAST_PATHS=0`` was set when the process started. The tests pass in both cases."""
