@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from itertools import islice
 from typing import Any
 
 from gateway.core.events import Event
@@ -31,6 +32,8 @@ TOKEN_FIELDS = frozenset(
 
 ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})')
 """A character as JSON escapes it in a string."""
+Place = tuple[object, ...]
+"""The place of a text in an event: the index of its choice, and the names and indexes on the way to the text."""
 MAX_DECODED = 4
 """How many times escapes are decoded: arguments of a tool may be JSON in JSON in a text."""
 
@@ -69,7 +72,7 @@ class RedactionTimeout(Exception):
 
 
 def compile_pattern(text: str) -> Any:
-    """The pattern of a name of ``PATTERNS`` or of ``/regular expression/``. Raises ``ValueError`` with a phrase.
+    """Return the pattern of a name of ``PATTERNS`` or of ``/regular expression/``. Raises ``ValueError`` with a phrase.
 
     Raises ``ImportError`` if the library is not installed.
     """
@@ -101,7 +104,7 @@ class Redactor:
         return bool(self._patterns)
 
     def log_text(self, text: str) -> str:
-        """A text of the log, or the id of a row, without matches."""
+        """Return a text of the log, or the id of a row, without matches."""
         if not self._patterns:
             return text
         try:
@@ -110,7 +113,7 @@ class Redactor:
             return REDACTED
 
     def begin(self) -> Redaction:
-        """The redaction of one call."""
+        """Return the redaction of one call."""
         return Redaction(self._patterns, self._seconds)
 
 
@@ -131,33 +134,24 @@ class Redaction:
         self._deadline = time.thread_time() + seconds
 
     def text(self, text: str) -> str:
-        """A text with ``REDACTED`` in place of each match."""
+        """Return a text with ``REDACTED`` in place of each match."""
         return self.pieces([text])[0]
 
     def pieces(self, pieces: Sequence[str]) -> list[str]:
-        """The pieces of one text; a match may begin in one and end in another."""
-        spans = self._spans("".join(pieces))
+        """Return the pieces of one text without matches; a match may begin in one and end in another."""
+        text = "".join(pieces)
+        spans = self._spans(text)
         if not spans:
             return list(pieces)
         self.found += len(spans)
-        redacted: list[str] = []
-        begin = number = 0
-        for piece in pieces:
-            end, at, kept = begin + len(piece), begin, ""
-            while number < len(spans) and spans[number][0] < end:
-                first, last = spans[number]
-                if first >= begin:
-                    kept += piece[at - begin : first - begin] + REDACTED
-                at = min(last, end)
-                if last > end:  # the match goes on in the next piece
-                    break
-                number += 1
-            redacted.append(kept + piece[at - begin :])
-            begin = end
-        return redacted
+        characters = list(text)
+        for begin, end in spans:
+            characters[begin:end] = [REDACTED, *[""] * (end - begin - 1)]
+        left = iter(characters)
+        return ["".join(islice(left, len(piece))) for piece in pieces]
 
     def value(self, value: Any) -> Any:
-        """A JSON value whose texts, integers, and names of fields, have no matches.
+        """Return a JSON value whose texts, integers, and names of fields, have no matches.
 
         A list of token ids becomes ``REDACTED``. A match may be divided over the texts of content parts.
         """
@@ -175,7 +169,7 @@ class Redaction:
         return value
 
     def _parts(self, values: Sequence[Any]) -> Sequence[Any]:
-        """A list without matches that are divided over the texts of content parts."""
+        """Return a list without matches that are divided over the texts of content parts."""
         texts = [value["text"] for value in values if _is_text_part(value)]
         if len(texts) < 2:
             return values
@@ -183,54 +177,68 @@ class Redaction:
         return [{**value, "text": next(redacted)} if _is_text_part(value) else value for value in values]
 
     def events(self, events: Iterable[Event]) -> tuple[Event, ...]:
-        """The same number of events, without matches and without ``TOKEN_FIELDS``.
+        """Return the same number of events, without matches and without ``TOKEN_FIELDS``.
 
         The texts of all events at the same place of a choice are one text: that of an answer, its reasoning, or the
         arguments of one call of a tool.
         """
-        found = [
-            (kind, {name: self._fields(value) for name, value in fields.items() if name not in TOKEN_FIELDS})
-            for kind, fields in json.loads(dump_json(named_events(events)))
-        ]
-        places: defaultdict[object, list[tuple[Any, Any]]] = defaultdict(list)
-        for _, fields in found:
-            for place, holder, key in _texts(fields, (fields.get("index"),)):
-                places[place].append((holder, key))
-        for texts in places.values():
-            for (holder, key), text in zip(texts, self.pieces([holder[key] for holder, key in texts]), strict=True):
-                holder[key] = text
-        return make_events(found)
+        rows = json.loads(dump_json(named_events(events)))
+        texts: defaultdict[Place, list[str]] = defaultdict(list)
+
+        def changed(change: Callable[[Place, str], object]) -> Iterator[tuple[str, dict[str, Any]]]:
+            for kind, fields in rows:
+                kept = [(name, value) for name, value in fields.items() if name not in TOKEN_FIELDS]
+                yield kind, {name: self._changed(value, (fields.get("index"), name), change) for name, value in kept}
+
+        list(changed(lambda place, text: texts[place].append(text)))
+        clean = {place: iter(self.pieces(found)) for place, found in texts.items()}
+        return make_events(changed(lambda place, text: next(clean[place])))
 
     def _name(self, name: str) -> str:
-        """The name of a field, or the digits of an integer, without matches."""
+        """Return the name of a field, or the digits of an integer, without matches."""
         if name not in self._names:
             self._names[name] = self.text(name)
         return self._names[name]
 
-    def _fields(self, value: Any) -> Any:
-        """A field of an event without ``TOKEN_FIELDS``, and without matches in integers and names of fields."""
+    def _changed(self, value: Any, place: Place, change: Callable[[Place, str], object]) -> Any:
+        """Return a part of an event with other texts, and without matches in integers and names of fields.
+
+        An entry of a list is known by its ``index``, as the calls of tools are in a stream, or by its position.
+        """
+        if isinstance(value, str):
+            return change(place, value)
         if isinstance(value, dict):
             return {
-                self._name(name): self._integer(inner) if type(inner) is int else self._fields(inner)
+                self._name(name): self._changed(inner, (*place, name), change)
+                if type(inner) is not int
+                else self._integer(inner)
                 for name, inner in value.items()
                 if name not in TOKEN_FIELDS
             }
-        return [self._fields(inner) for inner in value] if isinstance(value, list) else value
+        if not isinstance(value, list):
+            return value
+        known = [one.get("index") if isinstance(one, dict) else None for one in value]
+        names = [index if isinstance(index, int) else at for at, index in enumerate(known)]
+        return [self._changed(one, (*place, name), change) for one, name in zip(value, names, strict=True)]
 
     def _integer(self, value: int) -> int | str:
         return value if self._name(str(value)) == str(value) else REDACTED
 
-    def _spans(self, text: str, escaped: int = MAX_DECODED) -> list[tuple[int, int]]:
-        """The begin and the end of each match, in order; matches that overlap are one.
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the begin and the end of each match, in order; matches that overlap are one.
 
-        ``escaped``: how many times escapes are decoded. A part of an escape is never replaced without the rest.
+        A part of an escape is never replaced without the rest.
         """
+        begins: Sequence[int] = range(len(text) + 1)
+        """The place in the text of each decoded character, and of the end."""
         spans = self._search(text)
-        if escaped and "\\" in text:
-            decoded, escapes = self._decode(text)
-            if escapes:
-                spans = [_whole(escapes, span) for span in spans]
-                spans += [_encoded(escapes, span) for span in self._spans(decoded, escaped - 1)]
+        for _ in range(MAX_DECODED):
+            encoded = text
+            text, begins = self._decode(text, begins)
+            if text == encoded:
+                break
+            spans += [(begins[begin], begins[end]) for begin, end in self._search(text)]
+        spans = [(begins[bisect_right(begins, one) - 1], begins[bisect_left(begins, end)]) for one, end in spans]
         merged: list[tuple[int, int]] = []
         for begin, end in sorted(spans):
             if merged and begin < merged[-1][1]:
@@ -240,7 +248,7 @@ class Redaction:
         return merged
 
     def _search(self, text: str) -> list[tuple[int, int]]:
-        """The begin and the end of each match in the text as it is."""
+        """Return the begin and the end of each match in the text as it is."""
         spans: list[tuple[int, int]] = []
         try:
             for length, pattern in self._patterns:
@@ -253,23 +261,21 @@ class Redaction:
             raise RedactionTimeout from None
         return spans
 
-    def _decode(self, text: str) -> tuple[str, list[tuple[int, int, int]]]:
-        """The text with decoded escapes; and the begin, the end, and the position after decoding, of each escape."""
-        escapes: list[tuple[int, int, int]] = []
-        left_out = 0
-
-        def decoded(match: re.Match[str]) -> str:
-            nonlocal left_out
+    def _decode(self, text: str, begins: Sequence[int]) -> tuple[str, Sequence[int]]:
+        """Return the text with decoded escapes, and ``begins`` without the rest of each escape."""
+        decoded, kept, at = "", array("q"), 0
+        for escape in ESCAPE.finditer(text):
             self._left()
-            character: str = json.loads(f'"{match[0]}"')
-            escapes.append((*match.span(), match.start() - left_out))
-            left_out += len(match[0]) - 1
-            return character
-
-        return ESCAPE.sub(decoded, text), escapes
+            decoded += text[at : escape.start()] + json.loads(f'"{escape[0]}"')
+            kept.extend(begins[at : escape.start() + 1])
+            at = escape.end()
+        if not at:
+            return text, begins
+        kept.extend(begins[at:])
+        return decoded + text[at:], kept
 
     def _left(self) -> float:
-        """The seconds that are left."""
+        """Return the seconds that are left."""
         if (left := self._deadline - time.thread_time()) <= 0:
             raise RedactionTimeout
         return left
@@ -279,47 +285,8 @@ def _is_text_part(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("text"), str)
 
 
-def _whole(escapes: Sequence[tuple[int, int, int]], span: tuple[int, int]) -> tuple[int, int]:
-    """A span that also has the rest of the escapes in which it begins and ends."""
-    begin, end = span
-    before = bisect_left(escapes, begin, key=itemgetter(0))
-    if before and begin < escapes[before - 1][1]:
-        begin = escapes[before - 1][0]
-    before = bisect_left(escapes, end, key=itemgetter(0))
-    return begin, max(end, escapes[before - 1][1]) if before else end
-
-
-def _encoded(escapes: Sequence[tuple[int, int, int]], span: tuple[int, int]) -> tuple[int, int]:
-    """The span of the text before its escapes were decoded."""
-    befores = [bisect_left(escapes, at, key=itemgetter(2)) for at in span]
-    begin, end = [
-        at if not before else at - escapes[before - 1][2] - 1 + escapes[before - 1][1]
-        for at, before in zip(span, befores, strict=True)
-    ]
-    return begin, end
-
-
-def _texts(value: Any, place: tuple[object, ...]) -> Iterator[tuple[object, Any, Any]]:
-    """The place of each text in a value, the object or list that holds it, and its key there.
-
-    An entry of a list is known by its ``index``, as the calls of tools are in a stream, or by its position.
-    """
-    entries: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        entries = value.items()
-    elif isinstance(value, list):
-        entries = enumerate(value)
-    for key, inner in entries:
-        index = inner.get("index") if isinstance(value, list) and isinstance(inner, dict) else None
-        name = index if isinstance(index, int) else key
-        if isinstance(inner, str):
-            yield (*place, name), value, key
-        else:
-            yield from _texts(inner, (*place, name))
-
-
 def _card_length(text: str) -> int:
-    """The length of the longest card number at the beginning of groups of digits, up to the end of a group; 0: none.
+    """Return the length of the longest card number at the beginning of groups of digits; 0: none. It ends with a group.
 
     A card number has 13 to 19 digits; the last one is its check digit (ISO/IEC 7812-1).
     """
