@@ -14,6 +14,7 @@ from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.frozen import dataclass
+from gateway.core.json_values import changed
 
 INFO = frozenset({
     "add_bos_token", "add_eos_token", "added_tokens_decoder", "additional_special_tokens", "chat_template",
@@ -101,17 +102,13 @@ def _config(tokens: Tokenizer) -> dict[str, Any]:
         config = json.loads((tokens.folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         config = {}
-    plain = _plain(config) if isinstance(config, dict) else {}
+    plain = changed(config, _token_text) if isinstance(config, dict) else {}
     return {**plain, "tokenizer_class": plain.get("tokenizer_class") or DEFAULT_CLASS}
 
 
-def _plain(value: Any) -> Any:
-    """Replace each token's description (``{"content": "</s>", "lstrip": false}``) in a value by the token's text."""
-    if isinstance(value, dict):
-        if isinstance(value.get("content"), str):
-            return value["content"]
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+def _token_text(value: Any, key: object) -> Any:
+    """Replace the description of a token (``{"content": "</s>", "lstrip": false}``) by its text."""
+    return value["content"] if isinstance(value, dict) and isinstance(value.get("content"), str) else value
 
 
 def _text(tokens: Tokenizer, ids: Sequence[int]) -> str:

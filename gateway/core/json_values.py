@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
+
+from gateway.core.words import plain
 
 MAX_DEPTH = 64
 """The greatest nesting depth of a request body, and of each JSON document of an answer."""
@@ -48,6 +50,27 @@ def texts_with_keys(value: object, key: object = "") -> Iterator[tuple[object, s
     elif isinstance(value, (list, tuple)):
         for inner in value:
             yield from texts_with_keys(inner, key)
+
+
+def changed(value: Any, change: Callable[[Any, object], Any], key: object = "") -> Any:
+    """Return a copy of a JSON value with other values inside.
+
+    ``change(value, key)``: the new value, or ``REMOVED``, or the value itself, of which a copy with changes is made. A
+    value in a list has the key of the list. The depth of the value limits the recursion.
+    """
+    found = change(value, key)
+    if found is not value:
+        return found
+    if isinstance(value, Mapping):
+        copies = [(name, changed(inner, change, name)) for name, inner in value.items()]
+        return {name: inner for name, inner in copies if inner is not REMOVED}
+    return [changed(inner, change, key) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def path_text(path: KeyPath, where: str = "") -> str:
+    """Return a place in a request as the client writes it, such as ``messages[0].role``. ``where``: its beginning."""
+    steps = [f"[{step}]" if isinstance(step, int) else f".{plain(step)}" for step in path]
+    return "".join([where, *steps]).lstrip(".")
 
 
 _OTHER_CHARACTERS = bytes(set(range(256)) - set(b'{[",'))

@@ -8,6 +8,8 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
+from gateway.core.json_values import changed
+
 PLACEHOLDER = "inlined-file:"
 """The beginning of a placeholder. No client can send an address that begins so."""
 
@@ -29,12 +31,8 @@ class InlinedFile(str):
 
 def without_files(messages: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     """Return messages with the placeholders of their files."""
-    return tuple([_without_files(one) if isinstance(one.get("content"), list) else one for one in messages])
+    return tuple([changed(one, _recorded) if isinstance(one.get("content"), list) else one for one in messages])
 
 
-def _without_files(value: Any) -> Any:
-    if isinstance(value, InlinedFile):
-        return value.placeholder
-    if isinstance(value, Mapping):
-        return {name: _without_files(one) for name, one in value.items()}
-    return [_without_files(one) for one in value] if isinstance(value, list) else value
+def _recorded(value: Any, key: object) -> Any:
+    return value.placeholder if isinstance(value, InlinedFile) else value

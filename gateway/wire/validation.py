@@ -15,8 +15,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
-from gateway.core.json_values import JSON_TYPES, part
-from gateway.core.words import plain, suggest
+from gateway.core.json_values import JSON_TYPES, part, path_text
+from gateway.core.words import suggest
 from gateway.wire.request_fields import (
     FORBIDDEN,
     STRUCTURAL,
@@ -175,8 +175,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
     # For a union pydantic's location contains the names of our classes, which mean nothing to clients. The name of an
     # unknown key is the client's, also if it looks like the name of a class.
     keys = [key for key in outer if isinstance(key, int) or not _is_union_tag(key)] + [*first["loc"][len(outer) :]]
-    path = "".join(f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in keys)
-    param = f"{where}{path}".lstrip(".")
+    param = path_text(tuple(keys), where)
     if first["type"] == "missing":
         return InvalidValue(f"{param} is missing{hint(param)}", param=param)
     if is_unknown:

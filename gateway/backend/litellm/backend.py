@@ -26,6 +26,7 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter, UpstreamIncomplete, UpstreamInvalidResponse
 from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
+from gateway.core.json_values import REMOVED, changed
 from gateway.stream.batches import IteratorEvents
 
 TIMEOUT = 3600.0
@@ -197,16 +198,10 @@ async def _close(reply: Any) -> None:
 
 def _as_json(model: Any) -> dict[str, Any]:
     """Return an object of LiteLLM as JSON, without ``OWN_FIELD``."""
-    value = _without_own_field(model.model_dump(exclude_none=True))
+    value = changed(model.model_dump(exclude_none=True), lambda value, key: REMOVED if key == OWN_FIELD else value)
     if not isinstance(value, dict):
         raise UpstreamInvalidResponse("the provider's answer is not a completion")
     return value
-
-
-def _without_own_field(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_own_field(item) for key, item in value.items() if key != OWN_FIELD}
-    return [_without_own_field(item) for item in value] if isinstance(value, list) else value
 
 
 def _refuse_others(given: Iterable[str], known: Set[str]) -> None:

@@ -31,7 +31,7 @@ from gateway.core.dialogue import (
 )
 from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateError
 from gateway.core.frozen import dataclass
-from gateway.core.json_values import texts_with_keys
+from gateway.core.json_values import changed, texts_with_keys
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment
 from gateway.policy.markers.marker_rule import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
 from gateway.template.base import Template
@@ -270,20 +270,15 @@ def _unusual_names(rule: MarkerRule, dialogue: Dialogue) -> Sequence[str]:
     return names
 
 
-def _renamed(value: Any, name: str, number: str, key: str = "") -> Any:
-    if isinstance(value, str):
-        return number if value == name and key in COMPARED_KEYS else value
-    if isinstance(value, Mapping):
-        return {one: _renamed(inner, name, number, one) for one, inner in value.items()}
-    return [_renamed(one, name, number, key) for one in value] if isinstance(value, (list, tuple)) else value
-
-
 def _renamed_dialogue(dialogue: Dialogue, name: str, number: str) -> Dialogue:
+    def change(value: Any, key: object) -> Any:
+        return number if value == name and key in COMPARED_KEYS else value
+
     options = dialogue.options
     if options is not DEFAULT_OPTIONS:
         kwargs = {key: number if value == name else value for key, value in options.template_kwargs.items()}
-        options = replace(options, tools=tuple(_renamed(options.tools, name, number)), template_kwargs=kwargs)
-    return Dialogue(read_messages(_renamed([as_sent(one) for one in dialogue.messages], name, number)), options)
+        options = replace(options, tools=tuple(changed(options.tools, change)), template_kwargs=kwargs)
+    return Dialogue(read_messages(changed([as_sent(one) for one in dialogue.messages], change)), options)
 
 
 def _shape(dialogue: Dialogue) -> Shape | None:

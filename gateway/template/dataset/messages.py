@@ -11,7 +11,8 @@ from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import TemplateError
-from gateway.template.dataset.prompt_list import Change, ColumnValues, Fill, FillLikeOpenCompass
+from gateway.core.json_values import changed
+from gateway.template.dataset.prompt_list import ColumnValues, Fill, FillLikeOpenCompass
 
 ROLES = ("system", "user", "assistant")
 EXPAND = "expand_column"
@@ -56,9 +57,10 @@ class MessagesTemplate:
         return found
 
     def _content(self, content: Any, row: ColumnValues) -> Any:
+        """Return a message's content with its columns filled, also in the texts and addresses of content parts."""
         if self._exact and not isinstance(content, str):
             return content
-        return _filled(content, lambda text: self._fill(text, row))
+        return changed(content, lambda value, key: self._fill(value, row) if isinstance(value, str) else value)
 
 
 def _expanded(row: ColumnValues, column: str) -> list[Any]:
@@ -66,12 +68,3 @@ def _expanded(row: ColumnValues, column: str) -> list[Any]:
     if not isinstance(value, list) or not all(isinstance(item, Mapping) and item.get("role") for item in value):
         raise TemplateError(f"the variable {column} must be a list of messages")
     return value
-
-
-def _filled(content: Any, fill: Change) -> Any:
-    """Return a message's content with its columns filled, also in the texts and addresses of content parts."""
-    if isinstance(content, str):
-        return fill(content)
-    if isinstance(content, Mapping):
-        return {key: _filled(value, fill) for key, value in content.items()}
-    return [_filled(item, fill) for item in content] if isinstance(content, list) else content

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.errors import TemplateError
+from gateway.core.json_values import REMOVED, changed
 from gateway.template.dataset.prompt_list import ColumnValues, columns_in
 from gateway.template.dataset.template import DatasetTemplate
 
@@ -42,14 +43,8 @@ def multimodal_prompt(template: DatasetTemplate, row: ColumnValues) -> list[Any]
 def piece_columns(template: Any) -> frozenset[str]:
     """Return the columns that only the pieces of a tagged text fill, so that a row need not have them."""
     columns = {column for _, column in TAG_KINDS.values()}
-    return frozenset(columns.difference(columns_in(_outside_parts(template))))
-
-
-def _outside_parts(template: Any) -> Any:
-    """Return a template without the content parts of its turns."""
-    if isinstance(template, Mapping):
-        return {key: _outside_parts(value) for key, value in template.items() if key != "prompt_mm"}
-    return [_outside_parts(item) for item in template] if isinstance(template, list | tuple) else template
+    outside_parts = changed(template, lambda value, key: REMOVED if key == "prompt_mm" else value)
+    return frozenset(columns.difference(columns_in(outside_parts)))
 
 
 def _with_parts(item: Any, row: ColumnValues, tagged: str, template: DatasetTemplate) -> Any:
