@@ -69,9 +69,10 @@ from gateway.policy.deliver.targets.load_balancer import BALANCERS, Replica
 from gateway.policy.deliver.targets.retry import RetryPolicy
 from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
-from gateway.policy.markers.marker_rule import MarkerRule, disguised, splits_exactly
+from gateway.policy.markers.marker_rule import MarkerRule
 from gateway.policy.markers.marker_set import MarkerSet, fold, texts_of
 from gateway.policy.markers.role_boundaries import SafeRenderer
+from gateway.policy.markers.token_splits import disguised, splits_exactly
 from gateway.storage.cache_stores import CacheStores
 from gateway.storage.recorder import Recorder
 from gateway.stream.json_schema.checker import SchemaChecker

@@ -24,8 +24,9 @@ from gateway.config.library import find_template, shipped_folder
 from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.answer_markers import Thinking
 from gateway.core.errors import ConfigError, SpecialTokenInContent
-from gateway.policy.markers.marker_rule import MAX_MARKERS, OUTCOMES, disguised
+from gateway.policy.markers.marker_rule import MAX_MARKERS, OUTCOMES
 from gateway.policy.markers.marker_set import JOINER, MarkerSet, fold, texts_of
+from gateway.policy.markers.token_splits import disguised
 from gateway.template.registry import build
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.validation.template import parse_spec

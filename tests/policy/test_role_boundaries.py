@@ -248,8 +248,8 @@ def test_no_request_changes_what_another_request_may_send() -> None:
         route = route_of(jinja(REMOVES), "escape", "report")
         assert {text: outcome(route, text) for text in order} == alone
     prompt_of(route, *["<b>"] * 33)  # a longer shape than the gateway keeps
-    assert route.renderer.rule is not None
-    kept = [len(roles) for roles, *_ in route.renderer.rule.expected]  # none without the fast paths
+    assert route.renderer.made is not None
+    kept = [len(roles) for roles, *_ in route.renderer.made.expected]  # none without the fast paths
     assert max(kept, default=1) == 1
     for number in range(2**9):  # more shapes of conversations than the gateway keeps
         roles = [("user", "assistant")[number >> bit & 1] for bit in range(9)]

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import MarkerAction, MarkersPolicy
 from gateway.core.errors import InvalidValue, SpecialTokenInContent
 from gateway.core.frozen import dataclass
@@ -40,18 +39,6 @@ OUTCOMES: Mapping[MarkerAction, str] = {
     "escape": "escaped", "strip": "stripped", "report": "reported", "token_ids": "as_token_ids",
 }  # fmt: skip
 """Action → the last part of the name of its notice. ``allow`` gives no notice, and ``reject`` gives an error."""
-
-
-FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
-"""Code point of an ASCII character → code point of its full-width form."""
-DISGUISES: tuple[Callable[[str], str], ...] = (
-    lambda marker: marker[0] + JOINER + marker[1:],
-    lambda marker: marker.translate(FULL_WIDTH),
-    str.upper,
-    str.lower,
-    lambda marker: re.sub("([A-Za-z])", "\\1\u0301", marker, count=1),
-)
-"""The changes after which a tokenizer that normalizes texts may still read a marker. The last adds an accent."""
 
 
 class MarkerCounts:
@@ -95,37 +82,19 @@ class MarkerRule:
         """``folded``: the markers after ``fold``. None if the tokenizer does not normalize texts."""
         self.markers = markers
         self.folded = folded
-        self._searched = folded or markers
-        self._form: Callable[[str], str] = str if folded is None else fold
+        self.searched = folded or markers
+        """The markers as the tokenizer reads them."""
+        self.form: Callable[[str], str] = str if folded is None else fold
         """Changes a text before it is searched."""
         self.may_occur = markers.may_occur
         actions: dict[MarkerKind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
         if folded is not None:  # the tokenizer may undo a change
             actions |= {kind: "reject" for kind, action in actions.items() if action in CHANGES}
         self.actions: Mapping[MarkerKind, MarkerAction] = actions
-        self._enforced = [kind for kind, action in actions.items() if action not in ("allow", "report")]
-        self.changes = bool(self._enforced)
+        self.enforced = [kind for kind, action in actions.items() if action not in ("allow", "report")]
+        """The kinds of markers that the policy changes or refuses."""
+        self.changes = bool(self.enforced)
         """False if the policy never changes or refuses a request."""
-        self.expected: dict[Any, tuple[str, ...]] = {}
-        """Shape of a conversation → the markers that a chat template writes for this shape. Texts of requests have no
-        effect on these entries."""
-
-    def may_be_made_of(self, texts: Sequence[str]) -> bool:
-        """Return whether a chat template that changes these texts may make a marker of them."""
-        return self._searched.may_be_made_of(list(map(self._form, texts)))
-
-    def is_harmless(self, text: str) -> bool:
-        """Return whether a chat template can make no marker of a text, also if it removes a part of the text."""
-        return self._searched.is_harmless(self._form(text))
-
-    def has_part(self, text: str) -> bool:
-        """Return whether a marker contains a text."""
-        return self._searched.has_part(text)
-
-    def in_order(self, text: str) -> tuple[str, ...]:
-        """Return the markers of a prompt, in order, of the kinds that the policy changes or refuses."""
-        text = self._form(text)
-        return tuple([marker for kind in self._enforced for marker in self._searched.in_order(text, kind)])
 
     def apply(self, segments: Sequence[Segment], counts: MarkerCounts) -> SafeSegments:
         """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent`` to refuse the request."""
@@ -331,44 +300,6 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def disguised(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
-    """Return the first changed form of a marker that the tokenizer still reads as this marker, or an empty string.
-
-    Some tokenizers normalize texts: they remove invisible characters, including the character that ``escape`` inserts,
-    or replace characters by their plain forms.
-    """
-    added = tokenizer.added_tokens()
-    for marker in markers:
-        for change in DISGUISES if marker in added else ():
-            form = change(marker)
-            if form != marker and marker in tokenizer.names(tokenizer.tokenize(form, False)):
-                return form
-    return ""
-
-
-def split_ids(tokenizer: Tokenizer, text: str, breaks: Sequence[int], *, special: bool) -> tuple[int, ...]:
-    """Return the token ids of a text that is split at ``breaks`` and tokenized in parts.
-
-    ``special``: whether the special tokens before a text (BOS) are added.
-    """
-    ids: list[int] = []
-    if special:
-        encoding = tokenizer.encode(text[:1], True)
-        ids += encoding.ids[: (*encoding.special_tokens_mask, 0).index(0)]
-    for begin, end in zip((0, *breaks), (*breaks, len(text)), strict=True):
-        ids += tokenizer.tokenize(text[begin:end], False)
-    return tuple(ids)
-
-
-def splits_exactly(tokenizer: Tokenizer, markers: Sequence[str]) -> bool:
-    """Return whether a marker that is tokenized in parts decodes to the same text and gives no marker token."""
-    for marker in markers:
-        ids = split_ids(tokenizer, f"a{marker}b", (2,), special=False)
-        if tokenizer.detokenize(list(ids)) != f"a{marker}b" or marker in tokenizer.names(ids):
-            return False
-    return True
 
 
 def _starts(pieces: Sequence[Segment]) -> list[int]:

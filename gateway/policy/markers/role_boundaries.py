@@ -3,60 +3,28 @@
 ``MarkerSet.may_occur`` reads the texts of the client once, and finds no marker in almost every request. If a text may
 have a marker, the segments of the prompt show which markers are forged. A chat template that changes texts gives no
 exact segments. For such a template, the texts of the request are changed, and the conversation is rendered again.
-
-A chat template is a program, and can make a marker of texts that contain none, such as by removing a word. So the
-markers of its prompt are compared with those of a conversation of the same shape that has other texts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from gateway.backend.tokenizer import MIN_THREADED, Tokenizer
 from gateway.config.snapshot import MarkersPolicy
-from gateway.core.dialogue import (
-    COMPARED_KEYS,
-    DEFAULT_OPTIONS,
-    EMPTY_MAPPING,
-    PLAIN_VALUE,
-    Dialogue,
-    PlainMessages,
-    render_options,
-)
-from gateway.core.errors import InvalidValue, SpecialTokenInContent, TemplateError
+from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
+from gateway.core.errors import SpecialTokenInContent
 from gateway.core.frozen import dataclass
-from gateway.core.json_values import changed, texts_with_keys
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment
-from gateway.policy.markers.marker_rule import MarkerCounts, MarkerRule, refusal, split_ids, texts_in
+from gateway.policy.markers.made_markers import MadeMarkers
+from gateway.policy.markers.marker_rule import MarkerCounts, MarkerRule, refusal, texts_in
+from gateway.policy.markers.token_splits import split_ids
 from gateway.template.base import Template
 from gateway.template.chat.passthrough import as_sent
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
 from gateway.wire.requests import read_messages
-
-MAX_SHAPES = 256
-"""The maximum number of conversation shapes that a rule remembers. It is limited because clients choose the shapes."""
-
-MAX_SHAPE = 32
-"""The maximum number of messages of a shape that a rule remembers."""
-MAX_NAMES = 8
-"""The maximum number of unusual names in a request. Each name costs one more rendering."""
-USUAL_NAMES = frozenset({
-    "user", "system", "developer", "assistant", "tool", "function", "observation", "ipython", "text", "object",
-    "string", "number", "integer", "boolean", "array", "null",
-})  # fmt: skip
-"""The roles of chats, and the types of tools, content parts and JSON Schema."""
-TEXT_KEYS = frozenset({"content", "text"})
-"""The keys of texts that templates may change."""
-LOG = logging.getLogger("gateway.calls")
-
-Shape = tuple[tuple[str, ...], bool, bool]
-"""The roles of a conversation, and its options ``continue_final`` and ``whole``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +62,7 @@ class SafeRenderer:
         self.rule = rule
         self._allowing = None if rule is None else MarkerRule(rule.markers, MarkersPolicy("allow", "allow"))
         """The rule for clients that may send markers. This rule counts markers and never changes a text."""
+        self.made = MadeMarkers(rule, self.render) if rule is not None and rule.changes else None
 
     async def render(self, dialogue: Dialogue) -> Prompt:
         """Render a dialogue without the policy."""
@@ -127,12 +96,10 @@ class SafeRenderer:
         folded: MarkerCounts | None = None
         if rule.folded is not None:
             folded = rule.count_folded([*texts, *texts_in(list(variables.values()))])
-        is_program = isinstance(prompt.source, DeferredSegments) and rule.changes
-        if is_program:
-            await self._refuse_markers_of_names(rule, dialogue)
-        if not rule.may_occur(texts) and not (
-            is_program and rule.may_be_made_of(texts) and not await self._has_markers_of_shape(rule, dialogue, prompt)
-        ):
+        made = self.made if not allow and isinstance(prompt.source, DeferredSegments) else None
+        if made is not None:
+            await made.refuse_names(dialogue)
+        if not rule.may_occur(texts) and not (made is not None and await made.are_in(dialogue, prompt, texts)):
             if folded is None:
                 return SafePrompt(prompt)
             return SafePrompt(prompt, rule.notices(folded), rule.actions_taken(folded))
@@ -169,46 +136,6 @@ class SafeRenderer:
             prompt = Prompt.of(safe.segments, prompt.metadata)
         return SafePrompt(prompt, breaks=safe.breaks)
 
-    async def _has_markers_of_shape(self, rule: MarkerRule, dialogue: Dialogue, prompt: Prompt) -> bool:
-        """Return whether a chat template has made the same markers as for a conversation of the same shape.
-
-        The expected markers of messages with only a role and a text depend on the shape of the conversation alone, so
-        they are computed once for each shape, with fixed texts. Other conversations are rendered a second time.
-        """
-        shape = _shape(dialogue)
-        if shape is None:
-            return await _has_expected_markers(rule, prompt)
-        expected = rule.expected.get(shape)
-        if expected is None:
-            with suppress(InvalidValue, TemplateError):
-                expected = rule.in_order((await self.render(_example(shape))).text)
-            if expected is None:
-                return await _has_expected_markers(rule, prompt)
-            if len(rule.expected) >= MAX_SHAPES:
-                rule.expected.clear()
-            rule.expected[shape] = expected
-        return rule.in_order(prompt.text) == expected
-
-    async def _refuse_markers_of_names(self, rule: MarkerRule, dialogue: Dialogue) -> None:
-        """Raise ``SpecialTokenInContent`` if a chat template makes a marker of a role, a type or a plain variable.
-
-        Templates compare such names with constants, so a conversation with other names may have other markers. Instead,
-        each name is replaced by a number, and the numbers in the prompt are replaced by the name.
-        """
-        for name in _unusual_names(rule, dialogue):
-            number = str(secrets.randbelow(10**20)).zfill(20)
-            try:
-                text = (await self.render(_renamed_dialogue(dialogue, name, number))).text
-            except (InvalidValue, TemplateError):
-                continue  # the template accepts only names that it compares with
-            expected = rule.in_order(text)
-            for form in (name, name.upper(), name.lower(), name.title()):
-                if rule.in_order(text.replace(number, form)) != expected:
-                    raise refusal(
-                        "messages",
-                        "the name of a role, or a value, of which the chat template makes a marker that separates",
-                    )
-
     async def _rendered_again(self, rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -> Prompt:
         """Change the texts of a conversation by the policy and render it again.
 
@@ -220,85 +147,12 @@ class SafeRenderer:
         if "token_ids" in [action for action, _ in rule.actions_taken(counts)]:
             raise refusal("messages")
         prompt = await self.render(changed)
-        if not await _has_expected_markers(rule, prompt):
+        assert self.made is not None
+        if not await self.made.are_as_expected(prompt):
             raise refusal(
                 "messages", "characters from which this model's chat template may make a marker that separates"
             )
         return prompt
-
-
-async def _has_expected_markers(rule: MarkerRule, prompt: Prompt) -> bool:
-    """Return whether a prompt has exactly the markers of the same conversation with numbers as texts.
-
-    A template may compare texts with constants, or refuse numbers. So plain values, such as the id of a tool call, stay
-    the same. If the markers differ, the texts of which no marker can be made stay the same too. False if the template
-    refuses both.
-    """
-    assert isinstance(prompt.source, DeferredSegments)
-    found = rule.in_order(prompt.text)
-
-    def is_plain(key: str, text: str) -> bool:
-        return key not in TEXT_KEYS and bool(PLAIN_VALUE.fullmatch(text)) and not rule.has_part(text)
-
-    for keeps in (is_plain, lambda _key, text: rule.is_harmless(text)):
-        try:
-            if rule.in_order(await prompt.source.render_without_texts(keeps)) == found:
-                return True
-        except (InvalidValue, TemplateError) as error:
-            LOG.info("a chat template refuses a conversation with other texts: %s", error)
-    return False
-
-
-def _unusual_names(rule: MarkerRule, dialogue: Dialogue) -> Sequence[str]:
-    """Return the roles, types and plain variables of a request that a marker may contain, except the usual ones."""
-    messages, options = dialogue.messages, dialogue.options
-    if type(messages) is PlainMessages and (
-        options is DEFAULT_OPTIONS or (not options.tools and not options.template_kwargs)
-    ):
-        if USUAL_NAMES.issuperset(messages.roles):
-            return ()
-        found = set(messages.roles)
-    else:
-        sent = [*map(as_sent, messages), *options.tools]
-        found = {text for key, text in texts_with_keys(sent) if key in COMPARED_KEYS}
-    found.update(
-        [one for one in options.template_kwargs.values() if isinstance(one, str) and PLAIN_VALUE.fullmatch(one)]
-    )
-    names = [one for one in found - USUAL_NAMES if not PLAIN_VALUE.fullmatch(one) or rule.has_part(one)]
-    if len(names) > MAX_NAMES:
-        raise refusal("messages", f"more than {MAX_NAMES} unusual names of roles, which may make markers that separate")
-    return names
-
-
-def _renamed_dialogue(dialogue: Dialogue, name: str, number: str) -> Dialogue:
-    def change(value: Any, key: object) -> Any:
-        return number if value == name and key in COMPARED_KEYS else value
-
-    options = dialogue.options
-    if options is not DEFAULT_OPTIONS:
-        kwargs = {key: number if value == name else value for key, value in options.template_kwargs.items()}
-        options = replace(options, tools=tuple(changed(options.tools, change)), template_kwargs=kwargs)
-    return Dialogue(read_messages(changed([as_sent(one) for one in dialogue.messages], change)), options)
-
-
-def _shape(dialogue: Dialogue) -> Shape | None:
-    """Return the shape of a conversation. None if it is long, or has an empty text or other fields.
-
-    Templates often compare a text with the empty text.
-    """
-    messages, options = dialogue.messages, dialogue.options
-    if type(messages) is not PlainMessages or options.tools or options.template_kwargs:
-        return None
-    if len(messages) > MAX_SHAPE or any(not text or text.isspace() for text in messages.texts):
-        return None
-    return messages.roles, options.continue_final, options.whole
-
-
-def _example(shape: Shape) -> Dialogue:
-    """Return a conversation of a shape, with texts that contain no marker."""
-    roles, continue_final, whole = shape
-    messages = [{"role": role, "content": f"text{number}"} for number, role in enumerate(roles)]
-    return Dialogue(read_messages(messages), render_options(continue_final=continue_final, whole=whole))
 
 
 def _field(rule: MarkerRule, dialogue: Dialogue, origin: str) -> str:
