@@ -28,9 +28,8 @@ OPENAI_STOPS = 4
 """The number of stop strings that OpenAI's API accepts."""
 
 
-ConstraintForm = Literal["vllm", "text", "object", "gbnf"]
-"""How a constraint field has a JSON Schema: in vLLM's object of constraints, as JSON text, as a JSON object, or
-converted to a grammar in GBNF."""
+ConstraintForm = Literal["vllm", "text", "object"]
+"""How a constraint field has a JSON Schema: in vLLM's object of constraints, as JSON text, or as a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,8 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
         ),
         # llama-cpp-python, llama_cpp/server/types.py and app.py (0.3.35): CreateCompletionRequest has no other field
         # than these, and ignores unknown fields. app.py excludes n and best_of. It was observed to ignore
-        # include_usage, and to answer 500 to lists of prompts and to token ids.
+        # include_usage, and to answer 500 to lists of prompts and to token ids. It has a field for a grammar, and none
+        # for a JSON Schema.
         "llamacpp-python": EngineCapabilities(
             adds_bos=True,
             choices=False,
@@ -167,8 +167,6 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             sampling=words(
                 "grammar logit_bias_type min_p min_tokens mirostat_eta mirostat_mode mirostat_tau repeat_penalty top_k"
             ),
-            # types.py, CreateCompletionRequest.grammar; app.py gives it to LlamaGrammar.from_string.
-            constraint=ConstraintField("grammar", "gbnf"),
         ),
         # TGI, the router's CompletionRequest: model, prompt (string or list), max_tokens, seed, suffix, stream, stop,
         # the two penalties, temperature, top_p. TGI has been in maintenance since 2025-12.

@@ -11,7 +11,6 @@ import pytest
 
 from gateway.backend.engines import ENGINES
 from gateway.backend.openai.request.constraint import CONSTRAINTS, constraint_fields, no_constraint, refusing_target
-from gateway.backend.openai.request.gbnf import grammar_of
 from gateway.config.snapshot import Engine
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import AnswerFormat
@@ -29,7 +28,6 @@ SENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # engine: the fields
         {"json_schema": '{"type":"object"}'},
     ),
     "llamacpp": ({"json_schema": SCHEMA}, {"json_schema": {"type": "object"}}),
-    "llamacpp-python": ({"grammar": grammar_of(SCHEMA)}, {"grammar": grammar_of(None)}),
 }
 
 UNABLE = [engine for engine in get_args(Engine) if ENGINES[engine].constraint is None]
@@ -73,15 +71,6 @@ def test_an_engine_that_reads_its_field_answers_as_the_schema_says(
         assert isinstance(json.loads(complete(url, stream, {"engine": engine}, answer_format=ANY_OBJECT).text()), dict)
 
 
-def test_a_schema_that_a_grammar_cannot_express_is_refused_before_a_request(up: FaultyUpstream) -> None:
-    before = up.request_count
-    wanted = AnswerFormat(schema={"type": "object", "properties": {"x": {"type": "string", "pattern": "a+"}}})
-    heard = complete(up.url("ok"), False, {"engine": "llamacpp-python"}, answer_format=wanted)
-    assert heard.error is not None
-    assert heard.error.param == "response_format.json_schema.schema.properties.x.pattern"
-    assert up.request_count == before
-
-
 @pytest.mark.parametrize("name", sorted(CONSTRAINTS))
 def test_a_constraint_of_the_client_beside_response_format_is_a_conflict(name: str) -> None:
     with pytest.raises(InvalidValue, match=f"^response_format and {name} both constrain the answer") as caught:
@@ -120,3 +109,14 @@ def test_the_error_names_the_target_and_what_to_do(case: str, has_tools: bool) -
         beginning + ("; send the schema as a tool" if has_tools else "; leave the format out")
     )
     assert all(engine in error.message for engine in SENT)
+
+
+def test_the_error_for_llama_cpp_python_names_the_server_that_can() -> None:
+    error = no_constraint(target("http://x/v1", engine="llamacpp-python"))
+    assert error.param == "response_format"
+    assert error.message == (
+        "the target m/0 (engine: llamacpp-python) cannot constrain an answer to JSON; serve the model with "
+        "llama-server of llama.cpp (engine: llamacpp), which receives response_format as json_schema, or leave the "
+        "format out and describe it in a message, or use a model whose target has an engine that can (engine: vllm, "
+        "sglang, llamacpp), or reads messages (speaks: chat)"
+    )

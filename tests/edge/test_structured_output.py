@@ -14,7 +14,7 @@ from tests.serving import Gateway, gateway
 from tests.upstream.modes_constraint import PROSE
 from tests.upstream.server import FaultyUpstream
 
-ENGINES = ("vllm", "sglang", "llamacpp", "llamacpp-python")
+ENGINES = ("vllm", "sglang", "llamacpp")
 MODEL = "  {name}: {{template: {template}, targets: [{{speaks: completions, url: '{url}', engine: {engine}}}]}}\n"
 THINKING = """
 kind: meta
@@ -77,6 +77,7 @@ def served(up: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
         ("prose-cut", "chatml", up.url("constraint-ignored", cut=4), "vllm"),
         ("cut", "chatml", up.url("constrained-vllm", cut=4), "vllm"),
         ("unknown", "chatml", up.url("constrained-vllm"), "openai"),
+        ("llamacpp-python", "chatml-tools", up.url("continues-call"), "llamacpp-python"),
         ("tools", "chatml-tools", up.url("constrained-vllm"), "vllm"),
         ("tools-ignored", "chatml-tools", up.url("constraint-ignored"), "vllm"),
         ("tools-unknown", "chatml-tools", up.url("continues-call"), "openai"),
@@ -253,6 +254,8 @@ def test_an_engine_that_reports_no_stops_may_have_cut_the_answer(served: Gateway
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "an engine without a constraint": ("unknown", {}, "engine: openai"),
+    "llama-cpp-python": ("llamacpp-python", {}, "serve the model with llama-server of llama.cpp (engine: llamacpp)"),
+    "an object of llama-cpp-python": ("llamacpp-python", {"response_format": {"type": "json_object"}}, "llama-server"),
     "a policy that forbids it": ("forbids", {}, "policy does not allow response_format"),
     "a message to continue": ("vllm", {"continue_final_message": True}, "continue_final_message"),
     "two constraints": ("vllm", {"structured_outputs": {"regex": "a"}}, "both constrain the answer"),
@@ -372,6 +375,7 @@ def test_the_answer_to_each_prompt_is_checked(served: Gateway) -> None:
 
 COMPLETIONS_REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "an engine without a constraint": ("unknown", {}, "response_format"),
+    "llama-cpp-python": ("llamacpp-python", {}, "response_format"),
     "an echo": ("vllm", {"echo": True}, "echo"),
     "two constraints": ("vllm", {"guided_json": {}}, "guided_json"),
     "an unknown type": ("vllm", {"response_format": {"type": "grammar"}}, "response_format.type"),
@@ -608,6 +612,7 @@ def test_a_tool_that_cannot_be_expressed_leaves_strict_ones_their_room(served: G
 UNCONSTRAINED: dict[str, tuple[str, dict[str, Any], str]] = {
     "strict at an engine without a constraint": ("tools-unknown", {"tools": [ADD]}, "a target cannot constrain"),
     "an engine without a constraint": ("tools-unknown", {"tools": [LOOSE]}, "a target cannot constrain"),
+    "llama-cpp-python": ("llamacpp-python", {"tools": [LOOSE]}, "a target cannot constrain"),
     "calls in a list": ("list", {"tools": [LOOSE]}, "in the format json of this model is not one JSON object"),
     "a constraint of the client": ("tools-call", {"tools": [LOOSE], "guided_json": {}}, "guided_json constrains"),
 }

@@ -62,10 +62,9 @@ OBJECT_COLUMNS = {
             command=None,
             target=f'speaks: completions, url: "{{url}}", engine: {engine}',
         )
-        for engine, title in zip(DIALECTS, ("vLLM", "SGLang", "llama.cpp", "llama-cpp-python"), strict=True)
+        for engine, title in zip(DIALECTS, ("vLLM", "SGLang", "llama.cpp"), strict=True)
     },
     "vllm": ENGINES["vllm"],
-    "llama-cpp": ENGINES["llama-cpp"],
     "embedded": replace(ENGINES["embedded"], refusals={"json_schema": "unsupported_parameter"}),
 }
 """The engines that can constrain an answer, and one that cannot."""

@@ -13,7 +13,7 @@ from tests.journeys.sdk import SdkWorld, user
 from tests.upstream.server import FaultyUpstream
 from tests.world import world_fixture
 
-ENGINES = ("vllm", "sglang", "llamacpp", "llamacpp-python")
+ENGINES = ("vllm", "sglang", "llamacpp")
 MODEL = "  {name}: {{template: chatml-tools, targets: [{{speaks: completions, url: '{url}', engine: {engine}}}]}}\n"
 
 

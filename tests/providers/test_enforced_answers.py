@@ -17,8 +17,9 @@ from tests.providers.conftest import MODELS
 from tests.serving import Gateway, gateway
 from tests.upstream.server import FaultyUpstream
 
-CONSTRAINED = ("vllm", "sglang", "llamacpp", "llamacpp-python")
-ENGINES = (*CONSTRAINED, "tgi", "openai")
+CONSTRAINED = ("vllm", "sglang", "llamacpp")
+UNCONSTRAINED = ("llamacpp-python", "tgi", "openai")
+ENGINES = (*CONSTRAINED, *UNCONSTRAINED)
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
 PARAMETERS = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]}
 
@@ -42,7 +43,7 @@ TARGETS = [
 ]
 REFUSED: set[tuple[str, str]] = {
     # Targets and what they refuse before a request is sent.
-    *{("string-" + engine, wanted) for engine in ("tgi", "openai") for wanted in ("schema", "object")},
+    *{("string-" + engine, wanted) for engine in UNCONSTRAINED for wanted in ("schema", "object")},
     ("litellm-anthropic", "object"), ("litellm-ollama", "required"), ("litellm-ollama", "named"),
 }  # fmt: skip
 

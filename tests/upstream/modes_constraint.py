@@ -14,7 +14,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.gbnf import Grammar
 from tests.instances import valid_instance
 from tests.upstream.modes import MODES, mode
 from tests.upstream.reply import Reply
@@ -60,16 +59,10 @@ def _llamacpp(body: Mapping[str, Any]) -> Answer | None:
     return _instance_of(body["json_schema"])
 
 
-def _llamacpp_python(body: Mapping[str, Any]) -> Answer | None:
-    grammar = body.get("grammar")
-    return None if grammar is None else Grammar(grammar).random_text
-
-
 DIALECTS: Mapping[str, Callable[[Mapping[str, Any]], Answer | None]] = {
     "vllm": _vllm,
     "sglang": _sglang,
     "llamacpp": _llamacpp,
-    "llamacpp-python": _llamacpp_python,
 }
 """Engine → how it reads the constraint of a request; None: the request has none. Raises ``ValueError``."""
 

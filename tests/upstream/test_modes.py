@@ -65,7 +65,6 @@ CONSTRAINED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # engine: the
     "vllm": ({"structured_outputs": {"json": SCHEMA}}, {"json_schema": SCHEMA}),
     "sglang": ({"json_schema": json.dumps(SCHEMA)}, {"structured_outputs": {"json": SCHEMA}}),
     "llamacpp": ({"json_schema": SCHEMA}, {"json_schema": SCHEMA, "grammar": None}),
-    "llamacpp-python": ({"grammar": 'root ::= "{\\"a\\":[" ( "1" ( ",1" )* )? "]}"'}, {"json_schema": SCHEMA}),
 }
 
 

@@ -100,7 +100,7 @@ async def with_completion_rule(route: Route, call: Call, exchange: Exchange) -> 
 def fields_by_target(route: Route, wanted: AnswerFormat, params: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return label of a target → the fields with which its engine constrains the answer.
 
-    Raises ``RequestError`` if a target cannot constrain its answer to this format.
+    Raises ``RequestError`` if a target cannot constrain its answer, or if the client sent a constraint of its own.
     """
     has_tools = route.template.spec.tools is not None
     targets = route.spec.targets

@@ -1,10 +1,8 @@
 """The fields of a request to an OpenAI-compatible server.
 
 request_body    the fields that all bodies share
-alternatives    how many alternatives of a JSON Schema begin alike
 bos             the begin-of-sequence token
 constraint      the field that constrains an answer to JSON
-gbnf            JSON Schema as a grammar, for an engine that accepts nothing else
 control_fields  fields by which a request could steer an engine
 neutral_values  values that cannot change an answer, left out where the target does not know the field
 """

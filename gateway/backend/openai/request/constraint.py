@@ -7,10 +7,9 @@ from typing import Any
 
 from gateway.backend.engines import ENGINES, ConstraintForm, declared_capabilities
 from gateway.backend.openai.request.control_fields import words
-from gateway.backend.openai.request.gbnf import grammar_of
 from gateway.backend.openai.request.request_body import serialise
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.config.snapshot import TargetSpec
+from gateway.config.snapshot import Engine, TargetSpec
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import AnswerFormat
 
@@ -23,6 +22,12 @@ CONSTRAINTS = words(
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 """The JSON Schema of any JSON object."""
 
+INSTEAD: Mapping[Engine, str] = {
+    "llamacpp-python": "serve the model with llama-server of llama.cpp (engine: llamacpp), which receives "
+    "response_format as json_schema, or "
+}
+"""Engine without a constraint → the server of the same models that has one, as words for an error."""
+
 
 def constraint_fields(
     wanted: AnswerFormat, params: Mapping[str, Any], target: TargetSpec, *, has_tools: bool = False
@@ -32,7 +37,7 @@ def constraint_fields(
     ``params``: the parameters of the exchange. ``has_tools``: whether the model's template has tools.
 
     Raises ``InvalidValue`` if the client sent a constraint of its own, ``UnsupportedParameter`` if the target's engine
-    has no constraint, or cannot express this one.
+    has no constraint.
     """
     if own := sorted(CONSTRAINTS.intersection(params)):
         what = "strict with a forced tool" if wanted.call_key else wanted.param
@@ -57,11 +62,12 @@ def no_constraint(target: TargetSpec, *, has_tools: bool = False) -> Unsupported
     server = BACKEND_KINDS[target.speaks].openai_server
     declared = f"engine: {target.engine}" if server else f"speaks: {target.speaks}"
     able = ", ".join([name for name, row in ENGINES.items() if row.constraint is not None])
+    instead = INSTEAD.get(target.engine, "")
     tool = "send the schema as a tool of a chat request, or " if has_tools else ""
     return UnsupportedParameter(
-        f"the target {target.label} ({declared}) cannot constrain an answer to JSON; {tool}leave the format out and "
-        f"describe it in a message, or use a model whose target has an engine that can (engine: {able}), or reads "
-        "messages (speaks: chat)",
+        f"the target {target.label} ({declared}) cannot constrain an answer to JSON; {instead}{tool}leave the format "
+        f"out and describe it in a message, or use a model whose target has an engine that can (engine: {able}), or "
+        "reads messages (speaks: chat)",
         param="response_format",
     )
 
@@ -78,6 +84,5 @@ _VALUES: Mapping[ConstraintForm, Callable[[AnswerFormat], Any]] = {
     "vllm": _vllm,
     "text": lambda wanted: serialise(_schema(wanted)).decode(),
     "object": _schema,
-    "gbnf": lambda wanted: grammar_of(wanted.schema),
 }
 """Form of the field → its value."""
