@@ -54,7 +54,7 @@ VERBS = {
     "keys": "make, list and revoke client keys",
     "status": "show what a running gateway serves, and what it avoids",
     "schema": "print the JSON Schema of a settings file, for editors",
-    "docs": "show the documentation, in a browser or on the terminal",
+    "docs": "list the pages of the documentation, or print one",
     "version": "print the version",
 }
 """Verb → summary, in the order of ``gateway --help``."""

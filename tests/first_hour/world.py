@@ -211,11 +211,7 @@ def _output(mistake: Mistake, folder: Path, served: Gateway) -> str:
 
 
 def _arguments(line: str, served: Gateway) -> list[str]:
-    words = shlex.split(
-        line.replace("MODEL", str(ROOT / "demo/model"))
-        .replace("SERVED_PORT", str(served.port))
-        .replace("SERVED", served.root)
-    )
+    words = shlex.split(line.replace("MODEL", str(ROOT / "demo/model")).replace("SERVED", served.root))
     assert words[0] == "gateway"
     return words[1:]
 
