@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,14 @@ from gateway.wire.stored_events import make_events
 VERSIONS = (1, 2)
 STEPS = 100_000
 """The number of SQLite's steps, some milliseconds, between two looks at the time."""
+MAX_VALUES = 100
+"""The maximum number of values among which the one that was meant is looked for."""
+FIRST_BYTES = b"SQLite format 3\0"
+JSON_COLUMNS = frozenset({
+    "failed_attempts", "notices", "answers_cut", "stop_cuts", "prompts", "messages", "params", "stops",
+    "stop_token_ids", "events", "answer", "prompt_ids",
+})  # fmt: skip
+"""The columns whose text is JSON, in calls of the mode ``full``."""
 NOT_A_DATABASE = "; give a file of recordings, such as a.recording.sqlite beside the output a.jsonl of a run"
 """The remedy for a file that SQLite cannot read."""
 
@@ -52,6 +62,102 @@ def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | 
 def is_interrupted(error: Exception) -> bool:
     """Return whether reading ended because it took longer than ``read_seconds`` of ``open_recording``."""
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
+
+
+@dataclass(frozen=True, slots=True)
+class CallFilter:
+    """A condition for calls: the column that it reads, the condition in SQL, and the index that finds the calls."""
+
+    column: str
+    condition: str
+    index: str
+
+
+OWNER = "owner"
+"""The filter of a visitor who may see the calls of one client key only."""
+CALL_FILTERS = {
+    "id": CallFilter("id", "calls.id = ?", ""),
+    "request_id": CallFilter("request_id", "request_id = ?", "calls_by_request"),
+    OWNER: CallFilter("key", "key = ?", "calls_by_key"),
+    "run": CallFilter("run", "run = ?", "calls_of_run"),
+    "cut": CallFilter("answers_cut", "answers_cut != '[]' AND instr(answers_cut, '\"' || ? || '\"')", "calls_cut"),
+    "notice": CallFilter("notices", "notices != '[]' AND instr(notices, '\"' || ?)", "calls_noticed"),
+    "outcome": CallFilter("outcome", "outcome = ?", "calls_by_outcome"),
+    "key": CallFilter("key", "key = ?", "calls_by_key"),
+    "model": CallFilter("model", "model = ?", "calls_by_model"),
+}
+"""The conditions of a list of calls, by name. The index of the first one given is used: probably it finds the fewest.
+
+The index of ``OWNER`` comes before those of most filters, so a visitor's list does not read the calls of other keys.
+``notice`` is the beginning of a notice, such as its rule.
+"""
+
+
+def is_recording(path: Path) -> bool:
+    """Return whether a file is an SQLite database. Raises ``OSError`` if it cannot be read."""
+    with path.open("rb") as file:
+        return file.read(len(FIRST_BYTES)) == FIRST_BYTES
+
+
+def find_calls(
+    database: sqlite3.Connection,
+    filters: Mapping[str, str],
+    *,
+    failed: bool = False,
+    last: int,
+    before: int | None = None,
+) -> list[sqlite3.Row]:
+    """Return the calls that match all ``filters`` (a name in ``CALL_FILTERS`` → its value), the latest first.
+
+    ``failed``: only calls without an answer. ``last``: the maximum number of calls. ``before``: the ``id`` of a call;
+    only calls that began before it, and none if this call is not there or belongs to another client than ``OWNER``.
+    Raises ``InvalidValue`` if the file does not have a column.
+    """
+    query, values = calls_query(database, filters, failed=failed, before=before)
+    return database.execute(f"{query} LIMIT ?", (*values, last)).fetchall()
+
+
+def known_values(database: sqlite3.Connection, name: str) -> list[str]:
+    """Return the values of a filter's column in all calls: at most ``MAX_VALUES``, and none that are empty."""
+    column = CALL_FILTERS[name].column
+    found = database.execute(f"SELECT DISTINCT {column} FROM calls WHERE {column} != '' LIMIT {MAX_VALUES}")
+    return [str(value) for (value,) in found]
+
+
+def calls_query(
+    database: sqlite3.Connection, filters: Mapping[str, str], *, failed: bool = False, before: int | None = None
+) -> tuple[str, list[str | float]]:
+    """Return the statement of ``find_calls`` without its limit, and its values. One index finds the calls, in order."""
+    columns = {row["name"] for row in database.execute("PRAGMA table_info(calls)")}
+    used = {name: found for name, found in CALL_FILTERS.items() if name in filters}
+    if missing := sorted({found.column for found in used.values()} - columns):
+        raise InvalidValue(f"these recordings have no {missing[0]}: a gateway of an earlier version has written them")
+    conditions = [found.condition for found in used.values()] + (["outcome != 'ok'"] if failed else [])
+    values: list[str | float] = [filters[name] for name in used]
+    if before is not None:
+        of_owner = " AND key = ?" if OWNER in filters else ""
+        conditions.append(f"(time, calls.id) < (SELECT time, id FROM calls WHERE id = ?{of_owner})")
+        values += [before, filters[OWNER]] if of_owner else [before]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    indexes = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
+    index = next((found.index for found in used.values()), "calls_by_time")
+    # SQLite does not know the values, and would prefer the index of the time to those of few calls.
+    indexed = f" INDEXED BY {index}" if index in indexes else ""
+    return f"SELECT * FROM calls{indexed}{where} ORDER BY time DESC, id DESC", values
+
+
+def plain_row(row: sqlite3.Row) -> dict[str, Any]:
+    """Return a row as a dictionary. Columns with JSON are parsed; a hash in their place is kept as it is."""
+    values = dict(row)
+    for name in JSON_COLUMNS & values.keys():
+        if isinstance(values[name], str) and values[name][:1] in ("[", "{"):
+            values[name] = json.loads(values[name])
+    return values
+
+
+def exchanges_of(database: sqlite3.Connection, call: int) -> list[sqlite3.Row]:
+    """Return the exchanges of a call, in order. ``call``: its number, the column ``id``."""
+    return database.execute("SELECT * FROM exchanges WHERE call = ? ORDER BY id", (call,)).fetchall()
 
 
 def exchange_of(row: sqlite3.Row) -> Exchange:

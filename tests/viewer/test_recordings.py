@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.analysis.recordings import CALL_FILTERS, OWNER, calls_query
 from gateway.core.caller import Caller
 from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION, Recorder
+from gateway.storage.recordings import CALL_FILTERS, OWNER, calls_query
 from gateway.viewer.page import PageRequest, Visitor
 from gateway.viewer.recordings.pages import ROWS, RecordingPages
 from gateway.viewer.viewer import ROOT

@@ -44,9 +44,8 @@ def command(
     request_id: str | None, failed: bool, last: int, file: Path | None, config: Path, as_json: bool, **columns: str
 ) -> int:
     """Print the calls, or one call with its exchanges."""
-    from gateway.analysis.recordings import exchanges_of, find_calls, known_values, plain_row
     from gateway.cli.reporting.source import reading, recordings_path
-    from gateway.storage.recordings import open_recording
+    from gateway.storage.recordings import exchanges_of, find_calls, known_values, open_recording, plain_row
 
     if request_id is not None and Path(request_id).exists():
         raise CommandError(f"{request_id} is a file, and no id of a call; use --file {request_id}")

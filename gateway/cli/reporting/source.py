@@ -8,12 +8,13 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from pathlib import Path
 
-from gateway.analysis.recordings import NO_ANSWER, RecordingFile, is_recording, read_recording, with_recording
+from gateway.analysis.recordings import NO_ANSWER, RecordingFile, read_recording, with_recording
 from gateway.analysis.rows import RunRow, read_output, with_manifest
 from gateway.cli.options import CommandError, load_snapshot, print_note
 from gateway.cli.running.output import manifest_path, recording_path
 from gateway.core.errors import InvalidValue
 from gateway.core.words import counted
+from gateway.storage.recordings import is_recording
 
 
 @contextmanager

@@ -247,9 +247,9 @@ def _count_failed(failed: int | None) -> str | None:
 
 def _source(options: RunOptions, models: Mapping[str, int]) -> GatewaySource:
     """Return the gateway of the run. ``models``: the models that the rows name, each with the line of a row."""
-    from gateway.analysis.recordings import is_recording
     from gateway.cli.running.gateways import LocalSource, RemoteSource, replayed
     from gateway.cli.running.output import recording_path, run_name
+    from gateway.storage.recordings import is_recording
 
     if options.pace is not None and options.replay is None:
         raise CommandError("--pace applies only to --replay; add this option, or remove --pace")

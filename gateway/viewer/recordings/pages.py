@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlencode
 
-from gateway.analysis.recordings import OWNER, exchanges_of, find_calls, plain_row
 from gateway.core.errors import InvalidValue
 from gateway.edge.state import GatewayState
-from gateway.storage.recordings import is_interrupted, open_recording
+from gateway.storage.recordings import OWNER, exchanges_of, find_calls, is_interrupted, open_recording, plain_row
 from gateway.telemetry.metric_definitions import LABEL_VALUES
 from gateway.viewer.page import Page, PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
