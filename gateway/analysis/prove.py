@@ -6,7 +6,6 @@ of the latter, many would return to their earlier answer by chance.
 
 from __future__ import annotations
 
-import json
 import random
 import sqlite3
 from collections import Counter
@@ -185,7 +184,7 @@ def _calls_of(
         for name in pair.parts if part == TOGETHER else (part,):
             taken |= {one: getattr(a, one) for one in PARTS[name]}
             if name == "prompt ids":
-                taken["prompts"] = tuple([tuple(ids) for ids in json.loads(rows[0]["prompt_ids"])])
+                taken["prompts"] = tuple([tuple(ids) for ids in rows[0]["prompt_ids"]])
         yield ProofCall(pair, part, replace(b, **taken))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,8 +11,6 @@ from operator import itemgetter
 from pathlib import Path
 from sys import intern
 from typing import Any
-
-import orjson
 
 from gateway.analysis.rows import (
     AT_LIMIT,
@@ -26,7 +24,8 @@ from gateway.analysis.rows import (
     tool_calls_of,
 )
 from gateway.core.errors import InvalidValue
-from gateway.storage.recordings import exchanges_of, open_recording, reason_not_replayable
+from gateway.storage.recordings import RecordedRow, exchanges_of, open_recording, reason_not_replayable
+from gateway.wire.stored_events import dump_json
 
 HAS_ANSWER = "calls.endpoint IN ('chat', 'completions', 'responses', 'loglikelihood')"
 """The condition for calls that have answers, in SQL."""
@@ -67,7 +66,7 @@ class RecordingFile:
             one for (one,) in self._database.execute("SELECT DISTINCT key FROM calls WHERE run = ? ORDER BY 1", (run,))
         ]
 
-    def runs(self, key: str | None, start: int, count: int) -> list[sqlite3.Row]:
+    def runs(self, key: str | None, start: int, count: int) -> list[RecordedRow]:
         """Return the ``key``, ``run``, ``calls``, and the times ``first`` and ``last`` of runs, the latest run first.
 
         ``key``: only the runs of the client key with this name. ``start``, ``count``: which of the runs.
@@ -88,12 +87,12 @@ class RecordingFile:
         query = "SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM calls WHERE run = ? AND key = ?"
         return tuple(self._database.execute(query, (run, key)).fetchone())
 
-    def calls(self, condition: str, *values: str) -> Iterator[sqlite3.Row]:
+    def calls(self, condition: str, *values: str) -> Iterator[RecordedRow]:
         """Return the calls that have answers, in the order of their starts. ``condition``: of the statement, in SQL."""
         query = f"SELECT * FROM calls WHERE {HAS_ANSWER} AND {condition} ORDER BY time, id"
         return self._database.execute(query, values)
 
-    def answers(self, call: int) -> list[sqlite3.Row]:
+    def answers(self, call: int) -> list[RecordedRow]:
         """Return the columns of a call's exchanges that every row needs, in order: the events are much longer."""
         query = "SELECT params, repeat, answer FROM exchanges WHERE call = ? ORDER BY id"
         return self._database.execute(query, (call,)).fetchall()
@@ -103,9 +102,9 @@ class RecordingFile:
         found = self._database.execute(LAST_CALL, (row.request_id,)).fetchone()
         return row if found is None else self.described(row, found, found)
 
-    def described(self, row: RunRow, call: sqlite3.Row, exchange: sqlite3.Row) -> RunRow:
+    def described(self, row: RunRow, call: RecordedRow, exchange: RecordedRow) -> RunRow:
         """Return a row with the facts of its recorded call. ``exchange``: the last one."""
-        params = orjson.loads(exchange["params"])
+        params = exchange["params"]
         return replace(
             row,
             tools=tuple(params["tools"]) if isinstance(params.get("tools"), list) else None,
@@ -121,7 +120,7 @@ class RecordingFile:
         facts = _facts(call, exchanges[-1], _choices(call, exchanges))
         if len(exchanges) == 1:
             return facts, ()
-        return facts, tuple([_facts(call, one, orjson.loads(one["answer"])) for one in exchanges if one["answer"]])
+        return facts, tuple([_facts(call, one, one["answer"]) for one in exchanges if one.text("answer")])
 
 
 def read_recording(file: RecordingFile, run: str | None = None, row: str | None = None) -> Iterator[RunRow]:
@@ -149,7 +148,7 @@ def read_recording(file: RecordingFile, run: str | None = None, row: str | None 
     is_empty = True
     for call in file.calls(f"{where} ({last})", *values):
         exchanges = file.answers(call["id"])
-        if call["outcome"] != "ok" or any(one["answer"] is not None for one in exchanges):
+        if call["outcome"] != "ok" or any(one.text("answer") is not None for one in exchanges):
             is_empty = False
             yield _row(file, call, exchanges)
         else:
@@ -163,9 +162,9 @@ def with_recording(rows: Iterable[RunRow], file: RecordingFile) -> Iterator[RunR
     return map(file.of_row, rows)
 
 
-def _row(file: RecordingFile, call: sqlite3.Row, exchanges: Sequence[sqlite3.Row]) -> RunRow:
+def _row(file: RecordingFile, call: RecordedRow, exchanges: Sequence[RecordedRow]) -> RunRow:
     failed = call["outcome"] != "ok"
-    cuts = orjson.loads(call["answers_cut"]) if not failed else []
+    cuts = call["answers_cut"] if not failed else []
     row = RunRow(
         custom_id=call["row"] or call["request_id"],
         model=intern(call["model"]),
@@ -174,27 +173,25 @@ def _row(file: RecordingFile, call: sqlite3.Row, exchanges: Sequence[sqlite3.Row
         seconds=call["duration"],
         answers=() if failed else tuple([_answer(choice, cuts) for choice in _choices(call, exchanges)]),
     )
-    recorded = exchanges and exchanges[-1]["answer"] is not None
+    recorded = exchanges and exchanges[-1].text("answer") is not None
     return file.described(row, call, exchanges[-1]) if recorded else row
 
 
-def _choices(call: sqlite3.Row, exchanges: Sequence[sqlite3.Row]) -> list[Any]:
+def _choices(call: RecordedRow, exchanges: Sequence[RecordedRow]) -> list[Any]:
     """Return the choices that the client received: of a chat those of the last exchange, else those of each prompt."""
-    recorded = [one["answer"] for one in exchanges if one["answer"] is not None]
-    return [
-        choice for one in (recorded[-1:] if call["endpoint"] == "chat" else recorded) for choice in orjson.loads(one)
-    ]
+    recorded = [one for one in exchanges if one.text("answer") is not None]
+    return [choice for one in (recorded[-1:] if call["endpoint"] == "chat" else recorded) for choice in one["answer"]]
 
 
-def _facts(call: sqlite3.Row, exchange: sqlite3.Row, choices: Sequence[Mapping[str, Any]]) -> RowFacts:
+def _facts(call: RecordedRow, exchange: RecordedRow, choices: Sequence[Mapping[str, Any]]) -> RowFacts:
     """Return what the recording says about how an exchange of a call was asked and answered."""
-    events = [(name, fields) for _, name, fields in orjson.loads(exchange["events"])]
-    params, notices = orjson.loads(exchange["params"]), orjson.loads(call["notices"])
+    events = [(name, fields) for _, name, fields in exchange["events"]]
+    params, notices = exchange["params"], call["notices"]
     deltas = sorted([fields for name, fields in events if name == "Delta"], key=itemgetter("index"))
     tokens = {index: _tokens(group) for index, group in groupby(deltas, itemgetter("index"))}
-    messages = exchange["messages"] if exchange["messages"] not in (None, "[]") else None
-    prompts = orjson.loads(exchange["prompts"] or "[]")
-    stops, cuts = iter(orjson.loads(call["stop_cuts"])), orjson.loads(call["answers_cut"])
+    messages = exchange.text("messages") if exchange["messages"] else None
+    prompts = exchange["prompts"] or ()
+    stops, cuts = iter(call["stop_cuts"]), call["answers_cut"]
     return RowFacts(
         request=call["request_sha256"],
         repeat=exchange["repeat"],
@@ -204,20 +201,20 @@ def _facts(call: sqlite3.Row, exchange: sqlite3.Row, choices: Sequence[Mapping[s
         prompt=messages or "".join([one for one in prompts if isinstance(one, str)]) or None,
         prompt_sha256=exchange["prompt_sha256"],
         bos=f"{exchange['bos']} {exchange['bos_text'] or ''}".rstrip(),
-        prompt_ids=exchange["prompt_ids"],
+        prompt_ids=exchange.text("prompt_ids"),
         params={
-            **params, "n": exchange["n"], "stop": orjson.loads(exchange["stops"]),
-            "stop_token_ids": orjson.loads(exchange["stop_token_ids"]),
+            **params, "n": exchange["n"], "stop": exchange["stops"],
+            "stop_token_ids": exchange["stop_token_ids"],
         },
         default_limit=is_default_limit(notices, choices),
         route=route_facts(
-            cache=call["cache"], failed=", ".join(orjson.loads(call["failed_attempts"])), notices=notices
+            cache=call["cache"], failed=", ".join(call["failed_attempts"]), notices=notices
         ),
-        settings=orjson.loads(call["target_settings"]) if call["target_settings"] else None,
+        settings=json.loads(call["target_settings"]) if call["target_settings"] else None,
         target=call["target"],
         exchange=None if reason_not_replayable(exchange) else exchange["id"],
         raw="".join([fields.get("text", "") for fields in deltas]),
-        delivered=orjson.dumps([{**choice, "finish_reason": None} for choice in choices]).decode(),
+        delivered=dump_json([{**choice, "finish_reason": None} for choice in choices]),
         ends=tuple([_end(choice["finish_reason"], stops, cuts) for choice in choices]),
         tokens=tuple([tokens.get(choice["index"], ()) for choice in choices]) if params.get("logprobs") else None,
     )  # fmt: skip

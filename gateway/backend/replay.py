@@ -30,6 +30,7 @@ from gateway.core.exchange import Events, Exchange, is_answer
 from gateway.core.words import changes, excerpts, printable
 from gateway.storage.recorder import delivered_choices
 from gateway.storage.recordings import (
+    RecordedRow,
     exchange_of,
     moments_of,
     open_recording,
@@ -173,7 +174,7 @@ class ReplayBackend:
         ((_, moments),) = answers.values()
         return moments
 
-    def _rows(self, database: sqlite3.Connection, ids: Sequence[int]) -> list[sqlite3.Row]:
+    def _rows(self, database: sqlite3.Connection, ids: Sequence[int]) -> list[RecordedRow]:
         query = f"SELECT {self._requests.columns} WHERE exchanges.id IN (SELECT value FROM json_each(?))"
         return database.execute(query, (dump_json(ids),)).fetchall()
 
@@ -257,7 +258,7 @@ def _answer_text(moments: Moments) -> str:
     return dump_json([delivered_choices(events), [event.body for event in events if isinstance(event, Document)]])
 
 
-def _call_name(row: sqlite3.Row) -> str:
+def _call_name(row: RecordedRow) -> str:
     places = ", ".join([f"{name} {printable(row[name])}" for name in ("row", "key") if row[name]])
     return f"call {row['request_id']}" + (f" ({places})" if places else "")
 

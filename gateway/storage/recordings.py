@@ -32,8 +32,22 @@ NOT_A_DATABASE = "; give a file of recordings, such as a.recording.sqlite beside
 """The remedy for a file that SQLite cannot read."""
 
 
+class RecordedRow(sqlite3.Row):
+    """One row of a file of recordings. A column with JSON is parsed by its name; a hash in its place is kept."""
+
+    def __getitem__(self, name: Any) -> Any:
+        value = super().__getitem__(name)
+        is_json = name in JSON_COLUMNS and isinstance(value, str) and value[:1] in ("[", "{")
+        return json.loads(value) if is_json else value
+
+    def text(self, name: str) -> str | None:
+        """Return the JSON of a column as it is in the file."""
+        found: str | None = super().__getitem__(name)
+        return found
+
+
 def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | None = None) -> sqlite3.Connection:
-    """Open a file of recordings for reading. Rows have names. Raises ``InvalidValue`` for another file.
+    """Open a file of recordings for reading. Its rows are ``RecordedRow``. Raises ``InvalidValue`` for another file.
 
     ``busy_seconds``: how long a statement waits while another process has locked the file. ``read_seconds``: the time
     from now after which statements are interrupted, which is an ``OperationalError``; see ``is_interrupted``.
@@ -42,7 +56,7 @@ def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | 
         database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", busy_seconds, uri=True)
     except sqlite3.Error as error:
         raise InvalidValue(f"{path}: {error}") from None
-    database.row_factory = sqlite3.Row
+    database.row_factory = RecordedRow
     try:
         (version,) = database.execute("PRAGMA user_version").fetchone()
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
@@ -106,7 +120,7 @@ def find_calls(
     failed: bool = False,
     last: int,
     before: int | None = None,
-) -> list[sqlite3.Row]:
+) -> list[RecordedRow]:
     """Return the calls that match all ``filters`` (a name in ``CALL_FILTERS`` → its value), the latest first.
 
     ``failed``: only calls without an answer. ``last``: the maximum number of calls. ``before``: the ``id`` of a call;
@@ -146,31 +160,22 @@ def calls_query(
     return f"SELECT * FROM calls{indexed}{where} ORDER BY time DESC, id DESC", values
 
 
-def plain_row(row: sqlite3.Row) -> dict[str, Any]:
-    """Return a row as a dictionary. Columns with JSON are parsed; a hash in their place is kept as it is."""
-    values = dict(row)
-    for name in JSON_COLUMNS & values.keys():
-        if isinstance(values[name], str) and values[name][:1] in ("[", "{"):
-            values[name] = json.loads(values[name])
-    return values
-
-
-def exchanges_of(database: sqlite3.Connection, call: int) -> list[sqlite3.Row]:
+def exchanges_of(database: sqlite3.Connection, call: int) -> list[RecordedRow]:
     """Return the exchanges of a call, in order. ``call``: its number, the column ``id``."""
     return database.execute("SELECT * FROM exchanges WHERE call = ? ORDER BY id", (call,)).fetchall()
 
 
-def exchange_of(row: sqlite3.Row) -> Exchange:
+def exchange_of(row: RecordedRow) -> Exchange:
     """Return the request of a row of ``exchanges`` that was recorded with its texts. Raises ``ValueError``."""
     return Exchange(
         endpoint=row["endpoint"],
         request_id="",
-        prompts=tuple([one if isinstance(one, str) else tuple(one) for one in json.loads(row["prompts"])]),
-        messages=tuple(json.loads(row["messages"])),
-        params=json.loads(row["params"]),
+        prompts=tuple([one if isinstance(one, str) else tuple(one) for one in row["prompts"]]),
+        messages=tuple(row["messages"]),
+        params=row["params"],
         n=row["n"],
-        stops=tuple(json.loads(row["stops"])),
-        stop_token_ids=tuple(json.loads(row["stop_token_ids"])),
+        stops=tuple(row["stops"]),
+        stop_token_ids=tuple(row["stop_token_ids"]),
         stream=bool(row["stream"]),
         bos=row["bos"],
         bos_text=row["bos_text"],
@@ -178,22 +183,22 @@ def exchange_of(row: sqlite3.Row) -> Exchange:
     )
 
 
-def moments_of(row: sqlite3.Row) -> list[tuple[float, Event]]:
+def moments_of(row: RecordedRow) -> list[tuple[float, Event]]:
     """Return the events of a row of ``exchanges``, each with the seconds since the exchange was opened.
 
     Raises ``ValueError``, ``TypeError`` or ``KeyError`` if the gateway has not written the events.
     """
-    moments = json.loads(row["events"])
+    moments = row["events"]
     events = make_events([(name, fields) for _, name, fields in moments])
     return [(moment[0], event) for moment, event in zip(moments, events, strict=True)]
 
 
-def reason_not_replayable(exchange: sqlite3.Row) -> str:
+def reason_not_replayable(exchange: RecordedRow) -> str:
     """Return why a row of ``exchanges`` is not the whole request and answer, or an empty text.
 
     While ``redact`` is set, token ids are not recorded, even if no text is replaced.
     """
-    if exchange["prompts"] is None:
+    if exchange.text("prompts") is None:
         return "recorded as metadata, without texts"
     return "redacted, without token ids" if exchange["redacted"] is not None else ""
 

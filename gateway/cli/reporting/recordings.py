@@ -45,7 +45,7 @@ def command(
 ) -> int:
     """Print the calls, or one call with its exchanges."""
     from gateway.cli.reporting.source import reading, recordings_path
-    from gateway.storage.recordings import exchanges_of, find_calls, known_values, open_recording, plain_row
+    from gateway.storage.recordings import exchanges_of, find_calls, known_values, open_recording
 
     if request_id is not None and Path(request_id).exists():
         raise CommandError(f"{request_id} is a file, and no id of a call; use --file {request_id}")
@@ -54,7 +54,7 @@ def command(
     if not path.exists():
         raise CommandError(f"{path}: no such file")
     with reading(), closing(open_recording(path)) as database:
-        calls = [plain_row(call) for call in find_calls(database, filters, failed=failed, last=last)]
+        calls = [dict(call) for call in find_calls(database, filters, failed=failed, last=last)]
         if request_id is None:
             _print_list(calls, as_json=as_json)
             if not calls and filters:
@@ -70,9 +70,9 @@ def command(
         for call in calls:
             exchanges = exchanges_of(database, call["id"])
             if as_json:
-                print(json.dumps({**call, "exchanges": [plain_row(one) for one in exchanges]}))
+                print(json.dumps({**call, "exchanges": [dict(one) for one in exchanges]}))
             else:
-                print(*_call_lines(call, [plain_row(one) for one in exchanges]), sep="\n")
+                print(*_call_lines(call, [dict(one) for one in exchanges]), sep="\n")
     return 0
 
 

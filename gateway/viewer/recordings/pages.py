@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlencode
 
 from gateway.core.errors import InvalidValue
 from gateway.edge.state import GatewayState
-from gateway.storage.recordings import OWNER, exchanges_of, find_calls, is_interrupted, open_recording, plain_row
+from gateway.storage.recordings import OWNER, exchanges_of, find_calls, is_interrupted, open_recording
 from gateway.telemetry.metric_definitions import LABEL_VALUES
 from gateway.viewer.page import Page, PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
@@ -93,7 +93,7 @@ def _list_values(path: Path, asked: PageRequest) -> dict[str, Any]:
         "cuts": CUTS,
         "notices": LABEL_VALUES["rule"],
         "outcomes": LABEL_VALUES["outcome"],
-        "calls": [listed_call(plain_row(call)) for call in calls[:ROWS]],
+        "calls": [listed_call(dict(call)) for call in calls[:ROWS]],
         "older": older and "?" + urlencode(older),
         "newest": None if before is None else "?" + urlencode(chosen),
     }
@@ -112,9 +112,9 @@ def _call_page(path: Path, name: str, asked: PageRequest) -> Page:
             return Page("recordings/call.html", {"problem": problem}, 404)
         call = found[0]
         same = find_calls(database, {"request_id": call["request_id"], **own}, last=ROWS)
-        exchanges = [plain_row(one) for one in exchanges_of(database, call["id"])]
-    others: list[Mapping[str, Any]] = [listed_call(plain_row(one)) for one in same if one["id"] != call["id"]]
-    return Page("recordings/call.html", {"problem": "", "others": others, **call_values(plain_row(call), exchanges)})
+        exchanges = [dict(one) for one in exchanges_of(database, call["id"])]
+    others: list[Mapping[str, Any]] = [listed_call(dict(one)) for one in same if one["id"] != call["id"]]
+    return Page("recordings/call.html", {"problem": "", "others": others, **call_values(dict(call), exchanges)})
 
 
 def _number(text: str) -> int | None:
