@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from gateway.core.words import plain
+from gateway.core.words import closest, plain, quoted, suggest
 
 MAX_DEPTH = 64
 """The greatest nesting depth of a request body, and of each JSON document of an answer."""
@@ -18,8 +19,15 @@ JSON_TYPES: Mapping[type, str] = {
     type(None): "null",
 }  # fmt: skip
 """The types of JSON values, in words."""
+FILE_TYPES: Mapping[type, str] = {
+    str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list", tuple: "a list",
+    dict: "a mapping", type(None): "null",
+}  # fmt: skip
+"""The types of values in files, in words."""
 REMOVED = object()
 """Replaces a value that is removed."""
+UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+"""Pydantic's types of the error for an unknown key."""
 
 
 def deeper_than(value: object, limit: int) -> bool:
@@ -87,6 +95,46 @@ def structure(data: bytes) -> bytes:
 def count_brackets(data: bytes) -> int:
     """Return the number of opening brackets in JSON. Depth and number of objects and lists cannot be larger."""
     return data.count(b"{") + data.count(b"[")
+
+
+def type_words(value: object, types: Mapping[type, str] = FILE_TYPES) -> str:
+    """Return the type of a value in plain words."""
+    return types.get(type(value), type(value).__name__)
+
+
+def not_one_of(words: Iterable[str], value: object, types: Mapping[type, str] = FILE_TYPES) -> str:
+    """Return the problem of a value that must be one of several words, with the word that was probably meant."""
+    near = closest(value, list(words)) if isinstance(value, str) else None
+    meant = f" (did you mean {quoted(near)}?)" if near is not None else ""
+    given = quoted(value) if isinstance(value, str) else type_words(value, types)
+    return f"must be one of {', '.join(words)}, not {given}{meant}"
+
+
+def problem_text(
+    error: Mapping[str, Any],
+    expected: Iterable[str] = (),
+    known: Iterable[str] = (),
+    types: Mapping[type, str] = FILE_TYPES,
+) -> str:
+    """Return what is wrong with a value that pydantic refused, as it is written after the place of the value.
+
+    ``error``: one of pydantic's details. ``expected``: the types that the value may have, in words. ``known``: the keys
+    beside an unknown one. The text has no value but a word that is none of a few, because a value may be a secret.
+    """
+    kind, value, message = error["type"], error["input"], error["msg"].removeprefix("Value error, ")
+    if kind in UNKNOWN:
+        return f"unknown key{suggest(error['loc'][-1], known)}"
+    if kind == "missing":
+        return "is missing"
+    if kind == "literal_error":
+        return not_one_of(re.findall("'([^']*)'", error["ctx"]["expected"]), value, types)
+    if expected:
+        return f"must be {' or '.join(expected)}, not {type_words(value, types)}"
+    if kind in ("too_short", "string_too_short"):
+        return "is empty"
+    should = "Input should "
+    rest = message.removeprefix(should)
+    return f"must {rest}" if message.startswith(should) else f"{message[:1].lower()}{message[1:]}"
 
 
 def part(schema: dict[str, Any], path: Iterable[str | int]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ limits from ``docs/spec/reliability.md`` 3.2.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
-from pydantic_core import PydanticKnownError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, WithJsonSchema
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from gateway.core.call import MAX_TURNS, Unit
 
@@ -43,6 +43,22 @@ FORBIDDEN = frozenset({
     "timeout", "force_timeout", "azure", "vertex_project", "vertex_credentials", "aws_access_key_id",
     "aws_secret_access_key", "aws_session_token",
 })  # fmt: skip
+
+
+FORM = "(form)"
+"""The mark of a form of ``TextOr`` in the place of an error."""
+
+
+class _Forms:
+    """Marks a union. Pydantic then writes ``FORM`` into the place of an error, and not the name of a class."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.union_schema([(handler.generate_schema(one), FORM) for one in get_args(source)])
+
+
+T = TypeVar("T")
+TextOr = Annotated[str | T, _Forms()]
+"""A text, or a value of another form."""
 
 
 def _whole_stops(value: str | list[str]) -> str | list[str]:
@@ -78,7 +94,7 @@ PROMPTS_SCHEMA: dict[str, Any] = {
 """The JSON schema of a prompt. ``message_content.py`` checks a prompt without this schema."""
 
 
-Stops = Annotated[str | Annotated[list[str], Field(fail_fast=True)], AfterValidator(_whole_stops)]
+Stops = Annotated[TextOr[Annotated[list[str], Field(fail_fast=True)]], AfterValidator(_whole_stops)]
 Bias = Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], _at_most(1024)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
@@ -197,7 +213,7 @@ class ChatMessage(Strict):
     """One message. The template decides which roles are allowed."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
-    content: str | Annotated[list[TextPart], Field(max_length=1024, fail_fast=True)] | None = None
+    content: TextOr[Annotated[list[TextPart], Field(max_length=1024, fail_fast=True)]] | None = None
     name: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     tool_calls: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
     tool_call_id: str | None = None
@@ -213,10 +229,10 @@ class ChatRequest(Shared):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: TextOr[dict[str, Any]] | None = None
     parallel_tool_calls: bool | None = None
     functions: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
-    function_call: str | dict[str, Any] | None = None
+    function_call: TextOr[dict[str, Any]] | None = None
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
@@ -266,14 +282,14 @@ class LoglikelihoodRequest(Strict):
     model: Annotated[str, Field(min_length=1)]
     candidates: (
         Annotated[
-            dict[Annotated[str, Field(max_length=MAX_NAME)], str | Conversation],
+            dict[Annotated[str, Field(max_length=MAX_NAME)], TextOr[Conversation]],
             Field(min_length=1),
             _at_most(MAX_CANDIDATES),
         ]
         | None
     ) = None
     prompt: Annotated[PromptOptions, _at_most(8)] | None = None
-    context: str | Conversation | None = None
+    context: TextOr[Conversation] | None = None
     normalize: Unit | None = None
     gateway: Annotated[GatewayOptions, _at_most(64)] | None = None
 

@@ -15,10 +15,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
-from gateway.core.json_values import JSON_TYPES, part, path_text
-from gateway.core.words import suggest
+from gateway.core.json_values import JSON_TYPES, UNKNOWN, KeyPath, part, path_text, problem_text
 from gateway.wire.request_fields import (
     FORBIDDEN,
+    FORM,
     STRUCTURAL,
     ChatRequest,
     CompletionRequest,
@@ -168,34 +168,16 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
 
     ``model``: the model that was validated. ``where``: the place of the checked value in the body.
     """
-    errors = error.errors(include_url=False, include_context=False)
-    first = _closest(errors)
-    is_unknown = first["type"] == "extra_forbidden"
-    outer = first["loc"][:-1] if is_unknown else first["loc"]
-    # For a union pydantic's location contains the names of our classes, which mean nothing to clients. The name of an
-    # unknown key is the client's, also if it looks like the name of a class.
-    keys = [key for key in outer if isinstance(key, int) or not _is_union_tag(key)] + [*first["loc"][len(outer) :]]
-    param = path_text(tuple(keys), where)
-    if first["type"] == "missing":
-        return InvalidValue(f"{param} is missing{hint(param)}", param=param)
-    if is_unknown:
-        known = part(_json_schema(model), keys[:-1]).get("properties", ())
-        message = f"{param} is not a known key{suggest(keys[-1], known)}"
-    elif first["type"] in EXPECTED:
-        rivals = [one["type"] for one in errors if one["loc"] == first["loc"] or _is_member(one, first)]
-        forms = dict.fromkeys([EXPECTED[kind] for kind in rivals if kind in EXPECTED])
-        message = f"{param} must be {' or '.join(forms)}, not {JSON_TYPES[type(first['input'])]}{hint(param)}"
-    elif first["type"] in ("too_short", "string_too_short"):
-        message = f"{param} is empty{hint(param)}"
-    else:
-        message = first["msg"].removeprefix("Value error, ")
-        should = "Input should "
-        message = (
-            f"{param} must {message.removeprefix(should)}"
-            if message.startswith(should)
-            else f"{param}: {message[:1].lower()}{message[1:]}"
-        )
-    return InvalidValue(message, param=param)
+    errors = [(_place(one), one) for one in error.errors(include_url=False)]
+    # Of the forms of a value, the one was meant in which the problem is deepest, or is not the type.
+    rivals = [one for one in errors if one[0][: len(errors[0][0])] == errors[0][0]]
+    keys, first = max(rivals, key=lambda one: (len(one[0]), not one[1]["type"].endswith("_type")))
+    forms = {EXPECTED[one["type"]]: None for place, one in errors if place == keys and one["type"] in EXPECTED}
+    param = path_text(keys, where)
+    known = part(_json_schema(model), keys[:-1]).get("properties", ()) if first["type"] in UNKNOWN else ()
+    text = problem_text(first, forms if first["type"] in EXPECTED else (), known, JSON_TYPES)
+    remedy = hint(param) if first["type"] in (*EXPECTED, "missing", "too_short", "string_too_short") else ""
+    return InvalidValue(f"{param}{' ' if text.startswith(('must ', 'is ')) else ': '}{text}{remedy}", param=param)
 
 
 @cache
@@ -203,27 +185,10 @@ def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema()
 
 
-def _closest(errors: Sequence[ErrorDetails]) -> ErrorDetails:
-    """Return the first error. For a union, return the error with the longest path.
-
-    If several paths have the same length, an error that is not a type error is preferred.
-    """
-    stem = errors[0]["loc"]
-    if isinstance(stem[-1], str) and _is_union_tag(stem[-1]):
-        stem = stem[:-1]
-    rivals = [error for error in errors if error["loc"][: len(stem)] == stem]
-    return max(rivals, key=lambda error: (len(error["loc"]), not error["type"].endswith("_type")))
-
-
-def _is_member(one: ErrorDetails, other: ErrorDetails) -> bool:
-    """Return whether two errors come from different types of the same union."""
-    first, second = one["loc"][-1], other["loc"][-1]
-    tags = isinstance(first, str) and isinstance(second, str) and _is_union_tag(first) and _is_union_tag(second)
-    return tags and one["loc"][:-1] == other["loc"][:-1]
-
-
-def _is_union_tag(key: str) -> bool:
-    return key in {"str", "int", "float", "bool", "dict"} or "[" in key
+def _place(error: ErrorDetails) -> KeyPath:
+    """Return the client's place of an error: without the forms of values, and the mark of a key that is refused."""
+    outer = len(error["loc"]) - (error["type"] in UNKNOWN)  # the name of an unknown key is the client's
+    return tuple([key for at, key in enumerate(error["loc"]) if at == outer or key not in (FORM, "[key]")])
 
 
 def body_schema(model: type[Strict], structural: frozenset[str], required: Mapping[str, Any]) -> BodySchema:

@@ -542,7 +542,7 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "--turns for another kind": (["Modelfile", "--turns", "opencompass"], 2, "--turns applies only to opencompass"),
     "half of a character in JSON": (["half.json"], 1, r"half.json: '\ud800' is half of a surrogate pair"),
     "half of a character in Python": (["half.py"], 1, r"half.py:1: meta_template contains the incomplete character"),
-    "a variant without a name": (["my-model", "--variant", ""], 1, "variant: must not be empty"),
+    "a variant without a name": (["my-model", "--variant", ""], 1, "variant: is empty"),
     "a variant of another kind": (["two.py", "--variant", ""], 2, "--variant applies only to hf"),
     "an unknown family": (["prompter.json", "--marks-of", "gpt"], 1, "unknown family or model 'gpt'"),
     "a kind that is none": (["two.py", "--kind", "x"], 2, "invalid value for '--kind': 'x' is not one of"),

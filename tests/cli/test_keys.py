@@ -106,7 +106,7 @@ REFUSED = {
     ),
     "no key file": (("list", "--config", "bare.yaml"), 3, "bare.yaml:1 keys.file: is missing; write `keys: {file:"),
     "no configuration": (("list", "--config", "none.yaml"), 3, "error: none.yaml: no such file"),
-    "a broken key file": (("revoke", "old", "--config", "broken.yaml"), 3, "broken-keys.yaml:1 old.sha256: expected"),
+    "a broken key file": (("revoke", "old", "--config", "broken.yaml"), 3, "broken-keys.yaml:1 old.sha256: must be"),
     "a key file in braces": (("new", "a", "--write", "--config", "flow.yaml"), 2, "flow-keys.yaml has a form that"),
     "a missing folder": (("new", "a", "--write", "--config", "far.yaml"), 2, "far/keys.yaml cannot be written (No"),
 }  # fmt: skip

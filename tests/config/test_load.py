@@ -177,7 +177,7 @@ BAD_VARIABLES = {
     ),
     "GATEWAY_SERVER__PORT": (
         "http",
-        'environment GATEWAY_SERVER__PORT: expected a whole number from 0 to 65535, got the text "http"',
+        'environment GATEWAY_SERVER__PORT: must be a whole number from 0 to 65535, not the text "http"',
     ),
     "GATEWAY_KEYS__FILE": (
         "x",

@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     ),
     "an unknown key": (
         "/v1/chat/completions", {"prompt": {"id": "sums", "vars": {}}}, {},
-        "gateway.prompt.vars is not a known key (did you mean \"variables\"?)",
+        "gateway.prompt.vars: unknown key (did you mean \"variables\"?)",
     ),
     "a stream of turns": (
         "/v1/chat/completions", {"turns": {"questions": ["1+1=?"]}}, {"stream": True},

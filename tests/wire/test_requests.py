@@ -164,7 +164,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
     ),
     "a misspelt option of ours": (
         chat, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian",
-        'not a known key (did you mean "explain"?)',
+        'unknown key (did you mean "explain"?)',
     ),
     "a union's better half": (
         chat, {"messages": [{"role": "user", "content": [{"type": 5}]}]}, InvalidValue, "messages[0].content[0].type",
@@ -183,7 +183,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[RequestError], str, str]] = {
         chat, {"messages": [{"role": "user"}]}, InvalidValue, "messages[0].content", "only an assistant message",
     ),
     "a misspelt option of ours in an embedding": (
-        embedding, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian", "not a known key",
+        embedding, {"gateway": {"explian": True}}, InvalidValue, "gateway.explian", "unknown key",
     ),
     "digits lost in a stream option": (
         chat, {"stream": True, "stream_options": {"a": 1e20}}, InvalidValue, "stream_options.a", "64 bits",

@@ -25,7 +25,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, PydanticOmit, core_sc
 
 from gateway.config.files.yaml import parse_scalar
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.words import quoted, suggest
+from gateway.core.json_values import not_one_of
+from gateway.core.words import quoted
 from gateway.wire.redaction import compile_pattern
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -150,7 +151,7 @@ def describe(value: object) -> str:
 def _prose(value: Any) -> str:
     if not isinstance(value, str):
         hint = "" if isinstance(value, dict | list) else "; put it in quotes"
-        raise ValueError(f"expected text, got {describe(value)}{hint}")
+        raise ValueError(f"must be text, not {describe(value)}{hint}")
     return value.strip()
 
 
@@ -164,7 +165,7 @@ def _text(value: Any) -> str:
 
 def _switch(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"expected true or false, got {describe(value)}")
+        raise ValueError(f"must be true or false, not {describe(value)}")
     return value
 
 
@@ -180,7 +181,7 @@ def integer(low: int, high: int | None = None, *, auto: Callable[[], int] | None
         if auto is not None and value == "auto":
             return auto()
         if type(value) is not int or value < low or (high is not None and value > high):
-            raise ValueError(f"expected a {span}, got {describe(value)}")
+            raise ValueError(f"must be a {span}, not {describe(value)}")
         return value
 
     schema = {"type": "integer", "minimum": low} | ({} if high is None else {"maximum": high})
@@ -192,8 +193,7 @@ def choice(*words: str) -> Kind:
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in words:
-            hint = suggest(value, words) if isinstance(value, str) else f" (known: {', '.join(sorted(words))})"
-            raise ValueError(f"{describe(value)} is not an accepted value{hint}")
+            raise ValueError(not_one_of(words, value))
         return value
 
     return Kind("one of " + ", ".join(words), read, schema={"enum": list(words)})
@@ -222,7 +222,7 @@ def duration(*, positive: bool = False) -> Kind:
     def read(value: Any) -> float:
         match = A_DURATION.fullmatch(value) if isinstance(value, str) else None
         if match is None:
-            raise ValueError(f"expected a duration such as 250ms, 2s, 10m or 1h, got {describe(value)}")
+            raise ValueError(f"must be a duration such as 250ms, 2s, 10m or 1h, not {describe(value)}")
         seconds = float(match[1]) * SECONDS[match[2]]
         if positive and seconds == 0:
             raise ValueError("must be more than 0; to use the default, remove the line")
@@ -242,14 +242,14 @@ def _percent(value: Any) -> float:
     """Convert a percentage to a share from 0 to 1."""
     match = A_PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
     if match is None or not 0 <= float(match[1]) <= 100:
-        raise ValueError(f"expected a percentage from 0% to 100%, such as 20%, got {describe(value)}")
+        raise ValueError(f"must be a percentage from 0% to 100%, such as 20%, not {describe(value)}")
     return float(match[1]) / 100
 
 
 def _url_path(value: Any) -> str:
     text = _text(value)
     if not A_PATH.fullmatch(text):
-        raise ValueError(f"expected a path such as /health, got {describe(value)}")
+        raise ValueError(f"must be a path such as /health, not {describe(value)}")
     return text
 
 
@@ -262,13 +262,13 @@ def _size(value: Any) -> int:
         return value
     match = A_SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match[1]) == 0:
-        raise ValueError(f"expected a size such as 64KiB or 4MiB, or a number of bytes, got {describe(value)}")
+        raise ValueError(f"must be a size such as 64KiB or 4MiB, or a number of bytes, not {describe(value)}")
     return int(match[1]) * BYTES[match[2]]
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"expected a mapping such as {{temperature: 0}}, got {describe(value)}")
+        raise ValueError(f"must be a mapping such as {{temperature: 0}}, not {describe(value)}")
     return MappingProxyType(value)
 
 
@@ -276,7 +276,7 @@ def _bounds(value: Any) -> Mapping[str, float]:
     bounds = _mapping(value)
     for name, bound in bounds.items():
         if type(bound) not in (int, float):
-            raise ValueError(f"the upper bound of {quoted(name)} must be a number, got {describe(bound)}")
+            raise ValueError(f"the upper bound of {quoted(name)} must be a number, not {describe(bound)}")
     return bounds
 
 
@@ -285,7 +285,7 @@ def list_of(kind: Kind) -> Kind:
 
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise ValueError(f"expected a list such as [a, b], got {describe(value)}")
+            raise ValueError(f"must be a list such as [a, b], not {describe(value)}")
         return tuple(kind.read(item) for item in value)
 
     return Kind(f"list of {kind.name}", read, schema={"type": "array", "items": kind.schema}, write=list)
@@ -313,7 +313,7 @@ def _bind(value: Any) -> str:
 def _listener(value: Any) -> str:
     host, _, port = _text(value).rpartition(":")
     if not A_HOST.fullmatch(host) or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"expected host:port such as 127.0.0.1:9464, got {describe(value)}")
+        raise ValueError(f"must be host:port such as 127.0.0.1:9464, not {describe(value)}")
     return f"{host}:{int(port)}"
 
 
@@ -337,7 +337,7 @@ def _url(value: Any) -> str:
     if parts.username is not None or parts.password is not None:
         raise ValueError('contains a user name or password; use the setting key ("env:NAME") instead')
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError('expected an address with http:// or https://, such as "http://127.0.0.1:8101/v1"')
+        raise ValueError('must be an address with http:// or https://, such as "http://127.0.0.1:8101/v1"')
     if parts.query or parts.fragment or "?" in text or "#" in text:
         raise ValueError("contains a query or fragment; the address must end with the path, such as /v1")
     if not text.isascii() or " " in text or "\\" in text:
@@ -354,18 +354,18 @@ def _store_url(value: Any) -> str:
     if parts.password is not None or parts.username is not None:
         raise ValueError('contains a user name or password; use the setting password ("env:NAME") instead')
     if parts.scheme not in ("redis", "rediss", "unix") or not (parts.hostname or parts.path):
-        raise ValueError('expected an address such as "redis://127.0.0.1:6379/0"')
+        raise ValueError('must be an address such as "redis://127.0.0.1:6379/0"')
     return text
 
 
 def _secret(value: Any) -> SecretReference:
     where, colon, name = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not colon or where not in ("env", "file"):
-        raise ValueError('expected "env:NAME" or "file:PATH"; do not write the secret itself in this file')
+        raise ValueError('must be "env:NAME" or "file:PATH"; do not write the secret itself in this file')
     if where == "env" and not A_VARIABLE.fullmatch(name):
-        raise ValueError('expected the name of an environment variable after "env:", such as env:OPENAI_API_KEY')
+        raise ValueError('must be the name of an environment variable after "env:", such as env:OPENAI_API_KEY')
     if where == "file" and not (name and name.isprintable()):
-        raise ValueError('expected a path after "file:", such as file:secrets/openai')
+        raise ValueError('must be a path after "file:", such as file:secrets/openai')
     return SecretReference(where, name)
 
 
@@ -378,7 +378,7 @@ def _pattern(value: Any) -> str:
 
 def _digest(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", value):
-        what = "expected 64 hex digits in quotes, the SHA-256 of the key; do not write the key itself here"
+        what = "must be 64 hex digits in quotes, the SHA-256 of the key; do not write the key itself here"
         raise ValueError(f"{what} (`gateway keys new NAME` makes a key and its entry)")
     return value.lower()
 
@@ -391,9 +391,7 @@ def _moment(value: Any) -> float:
             return (moment.replace(tzinfo=datetime.UTC) + datetime.timedelta(days=1)).timestamp()
         if moment.tzinfo is not None:
             return moment.timestamp()
-    raise ValueError(
-        f"expected a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, got {describe(value)}"
-    )
+    raise ValueError(f"must be a day such as 2027-06-30, or a time such as 2027-06-30T12:00:00Z, not {describe(value)}")
 
 
 WORKERS = integer(1, MOST_WORKERS, auto=lambda: min(usable_cores(), MOST_WORKERS))

@@ -12,9 +12,8 @@ from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.kinds import INVALID, SecretReference
 from gateway.config.schema.settings import ALIASES, POLICY, adapter
-from gateway.core.json_values import REMOVED, KeyPath, corrected, part
+from gateway.core.json_values import REMOVED, UNKNOWN, KeyPath, corrected, part, problem_text
 from gateway.core.words import closest, quoted, suggest
-from gateway.template.validation.file_types import UNKNOWN
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
 
 PARAMETERS: Final = ChatRequest.model_fields.keys() - STRUCTURAL - FORBIDDEN
@@ -62,25 +61,26 @@ def _message(schema: dict[str, Any], path: KeyPath, error: Mapping[str, Any]) ->
     here = part(schema, path)
     match error["type"]:
         case "unexpected_keyword_argument":
-            return f"unknown key{_hint(schema, path, error['input'])}"
+            return f"{problem_text(error)}{_hint(schema, path, error['input'])}"
         case "missing":
-            return f"is missing. {here['description']}"
+            return f"{problem_text(error)}. {here['description']}"
         case "value_error":
             message = str(error["ctx"]["error"])
             key = str(path[-1]) if path else ""
             if isinstance(error["input"], dict) and key in FOLDERS:
                 return f"{message}; write it in the file {FOLDERS[key]}/NAME.yaml, and here {key}: NAME"
             # A word unlike every accepted one is answered with the purpose of the setting.
-            is_far_off = "(known: " in message or message.endswith(("got a mapping", "got a list"))
+            is_word = message.startswith("must be one of ") and "(did you mean " not in message
+            is_far_off = is_word or message.endswith((", not a mapping", ", not a list"))
             return f"{message}. {here['description']}" if is_far_off else message
         case "tuple_type":
             is_mapping = isinstance(error["input"], dict)
             hint = 'put "- " before the entry' if is_mapping else 'write each entry on its own line after "- "'
-            return f"expected a list; {hint}"
+            return f"{problem_text(error, ['a list'])}; {hint}"
     if "properties" not in here:
         is_list = isinstance(error["input"], list)
         hint = '; write the name as a key, "my-name:" instead of "- name: my-name"' if is_list else ""
-        return f"expected a mapping of names to settings{hint}"
+        return f"{problem_text(error, ['a mapping of names to settings'])}{hint}"
     names = here["properties"]
     if path and path[-1] in names:  # such as the model "targets"
         return f"{path[-1]} is a setting of the entry above; indent it by two more spaces"
@@ -88,7 +88,8 @@ def _message(schema: dict[str, Any], path: KeyPath, error: Mapping[str, Any]) ->
     about = f" ({first['description']})" if name in here.get("required", ()) else ""
     default = first.get("default") or "…"
     example = next((word for word in first.get("enum", ()) if word != default), default)
-    return f"expected a mapping with the settings {', '.join(names)}, such as {{{name}: {example}}}{about}"
+    found = problem_text(error, [f"a mapping with the settings {', '.join(names)}"])
+    return f"{found}; for example {{{name}: {example}}}{about}"
 
 
 def _hint(schema: dict[str, Any], path: KeyPath, value: object) -> str:

@@ -90,7 +90,7 @@ def _problem(name: str, value: Any, *, is_bound: bool) -> str | None:
         return None
     if PARTS.get(type(value)) in forms:  # the problem is inside the value
         return problems[0]
-    return f"expected {' or '.join(forms.values())}, got {describe(value)}"
+    return f"must be {' or '.join(forms.values())}, not {describe(value)}"
 
 
 def _format_problem(value: Any) -> str | None:

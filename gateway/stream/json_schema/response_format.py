@@ -132,4 +132,4 @@ def _refuse_unknown(form: Mapping[str, Any], known: Collection[str], where: str)
             place = f"{where}.{plain(key)}"
             near = closest(key, known, 0.8)
             hint = f"; write {FORM}" if near is None else f' (did you mean "{near}"?)'
-            raise InvalidValue(f"{place} is not a known key{hint}", param=place)
+            raise InvalidValue(f"{place}: unknown key{hint}", param=place)

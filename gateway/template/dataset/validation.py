@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from typing import Any, get_args
 
 from gateway.core.errors import GatewayError, TemplateError
-from gateway.core.json_values import KeyPath
-from gateway.core.words import closest, counted, listed, printable, shown
+from gateway.core.json_values import KeyPath, not_one_of
+from gateway.core.words import closest, counted, listed, printable, quoted, shown
 from gateway.template.dataset.answer_columns import certain_answers, shown_columns
 from gateway.template.dataset.multi_turn import ANSWER, QUESTION
 from gateway.template.dataset.prompt import DatasetPrompt
@@ -53,7 +53,7 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
         problems.add((key,), ELSEWHERE[key])
     misspelt = {key: near for key in keys.keys() - {*PROMPT_KEYS, *ELSEWHERE} if (near := _key_of_a_template(key))}
     for key, near in misspelt.items():
-        problems.add((key,), f"unknown key {shown(key)} (did you mean {near}?); {near} {ELSEWHERE[near]}")
+        problems.add((key,), f"unknown key (did you mean {quoted(near)}?); {near} {ELSEWHERE[near]}")
     known = {key: one for key, one in keys.items() if key not in ELSEWHERE and key not in misspelt}
     if reason := _other_retriever(keys.get("retriever")):
         problems.add(("retriever", "kind"), reason)
@@ -99,7 +99,7 @@ def _other_retriever(retriever: Any) -> str:
     if not isinstance(kind, str) or kind in RETRIEVERS or closest(kind, RETRIEVERS) is not None:
         return ""
     return (
-        f"{shown(kind)} is not one of {listed(RETRIEVERS)}; the gateway does not search for similar examples: write "
+        f"{not_one_of(RETRIEVERS, kind)}; the gateway does not search for similar examples: write "
         "{kind: fixed, ids: [0, 1]} or {kind: random, count: 4}, or send the examples with each request"
     )
 

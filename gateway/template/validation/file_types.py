@@ -19,8 +19,6 @@ MAPPING_OR_TEXT = "mapping_or_text"
 """The type of the error for a value that must be a mapping or a text."""
 NOT_SCHEMAS = ("default", "expected", "config", "metadata", "ref")
 """The keys of pydantic's schemas that contain no schema."""
-UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
-"""Pydantic's types of the error for an unknown key."""
 Read = Callable[[Any], Any]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,11 +9,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import TemplateError
-from gateway.core.json_values import REMOVED, KeyPath, corrected, part
-from gateway.core.words import closest, shown, suggest
+from gateway.core.json_values import REMOVED, UNKNOWN, KeyPath, corrected, not_one_of, part, problem_text, type_words
+from gateway.core.words import suggest
 from gateway.template.spec import SpecProblem
 from gateway.template.validation import file_types
-from gateway.template.validation.file_types import UNKNOWN, json_schema, validator
+from gateway.template.validation.file_types import json_schema, validator
 
 
 class SpecError(TemplateError):
@@ -43,7 +42,7 @@ class Problems:
         """Return the mapping without null entries. A null means that the key is missing."""
         if isinstance(value, Mapping):
             return {key: entry for key, entry in value.items() if entry is not None}
-        self.add(path, f"must be a mapping of keys, not {kind_of(value)}")
+        self.add(path, f"must be a mapping of keys, not {type_words(value)}")
         return {}
 
     def keys(self, value: Mapping[Any, Any], known: Iterable[str], path: KeyPath) -> None:
@@ -51,13 +50,13 @@ class Problems:
         names = tuple(known)
         for key in value:
             if key not in names:
-                self.add((*path, str(key)), f"unknown key {shown(key)}{suggest(key, names)}")
+                self.add((*path, str(key)), f"unknown key{suggest(key, names)}")
 
     def choice(self, value: Any, path: KeyPath, choices: tuple[str, ...]) -> str:
         """Return the value if it is one of ``choices``. Otherwise add a problem and return the first choice."""
         if value in choices:
             return str(value)
-        self.add(path, _not_a_choice(value, choices))
+        self.add(path, not_one_of(choices, value))
         return choices[0]
 
     def read(self, type_: Any, value: Any, path: KeyPath = ()) -> Any:
@@ -73,68 +72,52 @@ class Problems:
         for one in refused:
             place = one["loc"][1:]
             message, empty[place] = _explain(one, type_)
-            self.add((*path, *(place[:-1] if one["type"] == "missing" else place)), message)
+            self.add((*path, *place), message)
         return validator(type_, relaxed=True).validate_python((corrected(value, empty),))[0]
+
+
+EXPECTED: Mapping[str, tuple[str, Any]] = {
+    # Pydantic's type of the error → the expected type, and the value that replaces the wrong one.
+    "bool_type": ("true or false", False), "int_type": ("a whole number of 0 or more", 0),
+    "greater_than_equal": ("a whole number of 0 or more", 0), "string_type": ("text", ""), "tuple_type": ("a list", []),
+    file_types.MAPPING_OR_TEXT: ("a mapping or a text", ""), "string_too_short": ("", ""),
+}  # fmt: skip
+"""All other errors are of mappings."""
 
 
 def _explain(error: ErrorDetails, type_: Any) -> tuple[str, Any]:
     """Return the message for one of pydantic's errors, and the value that replaces the wrong value."""
-    value, kind, key = error["input"], error["type"], str(error["loc"][-1])
-    match kind:
-        case _ if kind in UNKNOWN:
-            known = part(json_schema(type_), error["loc"][1:-1])["properties"]
-            return f"unknown key {shown(key)}{suggest(key, known)}", REMOVED
-        case "missing":
-            forms = part(json_schema(type_), error["loc"][1:])["anyOf"]
-            words = forms[0].get("enum")
-            return f"has no `{key}`: add {'one of ' + ', '.join(words) if words else 'it'}", REMOVED
-        case "literal_error":
-            words = tuple(re.findall("'([^']*)'", error["ctx"]["expected"]))
-            return _not_a_choice(value, words), words[0]
-        case "bool_type":
-            return f"must be true or false, not {kind_of(value)}", False
-        case "int_type" | "greater_than_equal":
-            return f"must be a whole number of 0 or more, not {shown(value)}", 0
+    kind, place = error["type"], error["loc"][1:]
+    if kind in UNKNOWN:
+        return problem_text(error, known=part(json_schema(type_), place[:-1])["properties"]), REMOVED
+    if kind == "missing":
+        words = part(json_schema(type_), place)["anyOf"][0].get("enum")
+        return f"{problem_text(error)}; add {'one of ' + ', '.join(words) if words else 'it'}", REMOVED
+    if kind == "literal_error":
+        return problem_text(error), error["ctx"]["expected"].split("'")[1]
+    expected, empty = EXPECTED.get(kind, ("a mapping of keys", {}))
+    return problem_text(error, [expected] if expected else ()) + _remedy(error), empty
+
+
+def _remedy(error: ErrorDetails) -> str:
+    """Return what to write instead of a value. Empty if the message is enough."""
+    value = error["input"]
+    match error["type"]:
         case "string_type":
-            return f"must be text, not {kind_of(value)}: {_NO_TEXT.get(type(value), 'put it in quotes')}", ""
+            return f"; {_NO_TEXT.get(type(value), 'put it in quotes')}"
         case "string_too_short":
-            return "must not be empty: write a value", ""
-        case "tuple_type":
-            hint = '; begin each entry with "- "' if isinstance(value, Mapping) else ""
-            if hint and key == "round":
-                hint = "; write each role as an entry such as - {role: HUMAN, begin: …}"
-            return f"must be a list, not {kind_of(value)}{hint}", []
-        case file_types.MAPPING_OR_TEXT:
-            return f"must be a mapping or a text, not {kind_of(value)}", ""
-    return f"must be a mapping of keys, not {kind_of(value)}", {}
+            return "; write a value, or remove the line"
+        case "tuple_type" if isinstance(value, Mapping):
+            is_round = error["loc"][-1] == "round"
+            return "; write each role as an entry such as - {role: HUMAN, begin: …}" if is_round else LIST_REMEDY
+    return ""
 
 
-def _not_a_choice(value: object, choices: tuple[str, ...]) -> str:
-    near = closest(str(value), choices)
-    hint = f' (did you mean "{near}"?)' if near is not None else ""
-    return f"{shown(value)} is not one of {', '.join(choices)}{hint}"
-
-
+LIST_REMEDY = '; begin each entry with "- "'
 _NO_TEXT: Mapping[type, str] = {
     list: "write one text; decode token ids",
     dict: "write the text itself",
 }
-
-_KINDS: Mapping[type, str] = {
-    type(None): "null",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    str: "text",
-    list: "a list",
-    tuple: "a list",
-    dict: "a mapping",
-}
-
-
-def kind_of(value: Any) -> str:
-    """Return the type of a value in plain words."""
-    return _KINDS.get(type(value), type(value).__name__)
 
 
 def _dotted(path: KeyPath) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gateway.wire.request_fields import HINTS, MAX_NAME, MAX_TOOLS, Closed, Hints, Sampling
+from gateway.wire.request_fields import HINTS, MAX_NAME, MAX_TOOLS, Closed, Hints, Sampling, TextOr
 
 MAX_ITEMS = 4096
 """Maximum items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
@@ -87,13 +87,13 @@ Include = Literal["message.output_text.logprobs", "reasoning.encrypted_content"]
 class ResponsesRequest(Sampling, Hints):
     """``POST /v1/responses``. Nested objects are checked later, one by one."""
 
-    input: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_ITEMS)] | None = None
+    input: TextOr[Annotated[list[dict[str, Any]], Field(max_length=MAX_ITEMS)]] | None = None
     """Required if the request has no dataset prompt."""
     instructions: str | None = None
     prompt: dict[str, Any] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=2**31)] | None = None
     tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: TextOr[dict[str, Any]] | None = None
     parallel_tool_calls: bool | None = None
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
@@ -166,7 +166,7 @@ class MessageItem(Item):
 
     type: str = "message"
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | Annotated[list[dict[str, Any]], Field(max_length=1024)]
+    content: TextOr[Annotated[list[dict[str, Any]], Field(max_length=1024)]]
 
 
 class FunctionCallItem(Item):
@@ -185,7 +185,7 @@ class FunctionOutputItem(Item):
     """The result of a function call."""
 
     call_id: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
-    output: str | Annotated[list[dict[str, Any]], Field(max_length=1024)]
+    output: TextOr[Annotated[list[dict[str, Any]], Field(max_length=1024)]]
 
 
 class ReasoningText(Closed):

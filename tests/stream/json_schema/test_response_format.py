@@ -42,22 +42,22 @@ REFUSED: dict[str, tuple[object, str]] = {
     "an unknown type": ({"type": "yaml"}, "response_format.type must be one of text, json_object, json_schema"),
     "a type that is a list": ({"type": []}, "response_format.type must be one of text, json_object, json_schema"),
     "a schema for any object": (
-        {"type": "json_object", "schema": {}}, f"response_format.schema is not a known key; write {FORM}",
+        {"type": "json_object", "schema": {}}, f"response_format.schema: unknown key; write {FORM}",
     ),
     "a misspelled key": (
         {"type": "json_schema", "json_shema": {}},
-        'response_format.json_shema is not a known key (did you mean "json_schema"?)',
+        'response_format.json_shema: unknown key (did you mean "json_schema"?)',
     ),
     "no schema object": ({"type": "json_schema"}, f"response_format.json_schema is missing; write {FORM}"),
     "a schema object that is a list": (
         {"type": "json_schema", "json_schema": []}, "response_format.json_schema must be an object, not a list",
     ),
     "a misspelled inner key": (
-        wrapped(stricht=True), 'response_format.json_schema.stricht is not a known key (did you mean "strict"?)',
+        wrapped(stricht=True), 'response_format.json_schema.stricht: unknown key (did you mean "strict"?)',
     ),
     "an inner key that is not plain": (
         wrapped(**{"\n": 1}),
-        f"response_format.json_schema.? is not a known key; write {FORM}",
+        f"response_format.json_schema.?: unknown key; write {FORM}",
     ),
     "no name": (wrapped(name=None), f"response_format.json_schema.name is missing; write {FORM}"),
     "a name that is a number": (wrapped(name=3), "response_format.json_schema.name must be a string, not a number"),
@@ -83,7 +83,7 @@ def test_a_wrong_format_is_refused_with_its_place(value: object, message: str) -
     with pytest.raises(InvalidValue) as raised:
         read_answer_format(value)
     assert raised.value.message == message
-    assert raised.value.param == message.split(" ")[0]
+    assert raised.value.param == message.split(" ")[0].rstrip(":")
 
 
 def test_a_format_of_the_responses_endpoint_is_named_as_the_client_wrote_it() -> None:

@@ -139,7 +139,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (keys, files, 
     "a list of tools": ("template: '{{ tools }}'\ntools: {parser: json, declare: {}}", {}, "declare: has no effect"),
     "no name": ("template: x\nrequest_kwargs: ['a b']", {}, "is not a valid variable name"),
     "a clock that is none": ("template: x\nclock: tomorrow", {}, "write a day such as 2024-07-26, or now"),
-    "content of another kind": ("template: x\ncontent: list", {}, "is not one of text, parts"),
+    "content of another kind": ("template: x\ncontent: list", {}, "must be one of text, parts"),
     "a BOS that is written": (
         "template: '{{ bos_token }}x'\nbos: engine\nspecial_tokens: {bos_token: '<s>'}", {}, "begins with '<s>'",
     ),

@@ -490,7 +490,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
         ("get_response",),
         "needs the mark soa",
     ),
-    "an unknown dialect": ({**CHAT, "dialect": "2"}, ("dialect",), "is not one of 1.4, 0.1.2, 0.1"),
+    "an unknown dialect": ({**CHAT, "dialect": "2"}, ("dialect",), "must be one of 1.4, 0.1.2, 0.1"),
     "parts before their time": (
         {"kind": "prompter", "class": "chat", "dialect": "0.1", "exact": True, "instruction": {"user": "x"}},
         ("instruction",), "write one text",

@@ -265,7 +265,7 @@ def test_a_template_without_tools_refuses_them() -> None:
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the file, a problem)
-    "no parser": ({"tools": {"declare": {}}}, "tools: has no `parser`"),
+    "no parser": ({"tools": {"declare": {}}}, "tools.parser: is missing"),
     "an unknown parser": ({"tools": {"parser": "hermit", "declare": {}}}, 'did you mean "hermes"?'),
     "no list": ({"tools": {"parser": "json"}}, "tools: has no `declare`"),
     "an unknown key": ({"tools": {**TOOLS, "call": {}}}, "tools.call: unknown key"),
@@ -273,7 +273,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the fil
     "no role for results": ({"tools": TOOLS, "roles": {}}, "no role writes the results"),
     "turns of the reference": ({"tools": TOOLS, "turns": "opencompass"}, "turns: opencompass does not support tools"),
     "half the tokens": ({"tools": {**TOOLS, "parser": "lazyllm", "tokens": {"start": "a"}}}, "add the missing key"),
-    "half a demand": ({"tools": {**TOOLS, "force": {"begin": "<"}}}, "has no `end`"),
+    "half a demand": ({"tools": {**TOOLS, "force": {"begin": "<"}}}, "tools.force.end: is missing"),
     "a demand inside the reasoning": (
         {"tools": TOOLS, "thinking": {"begin": "<think>", "end": "</think>", "open": True}},
         "because the prompt opens the reasoning",
@@ -285,9 +285,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the fil
     "a thinking that is neither": ({"thinking": {"begin": "a", "end": "b", "open": "yes"}}, "must be true or false"),
     "results together among own words": ({"tools": TOOLS, "round": [HUMAN, THOUGHTS, BOT]}, "its own texts"),
     "an indent that is none": ({"tools": declared(indent=-1)}, "a whole number"),
-    "thinking without an end": ({"thinking": {"begin": "<think>"}}, "thinking: has no `end`"),
+    "thinking without an end": ({"thinking": {"begin": "<think>"}}, "thinking.end: is missing"),
     "thinking in no field": ({"thinking": {"begin": "a", "end": "b", "fields": []}}, "thinking.fields: is empty"),
-    "thinking in another field": ({"thinking": {"begin": "a", "end": "b", "fields": ["x"]}}, "is not one of"),
+    "thinking in another field": ({"thinking": {"begin": "a", "end": "b", "fields": ["x"]}}, "must be one of"),
 }
 
 
