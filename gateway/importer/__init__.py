@@ -1,6 +1,6 @@
 """Reads templates and dataset prompts of other formats.
 
-A source file is parsed, but never executed. The result is a ``Draft``.
+A source file is parsed, but not executed, except where the user names a Python for it. The result is a ``Draft``.
 
 - ``source``: one source file of limited size, and the other files in its folder.
 - ``kinds``: recognises the format of a file.
@@ -8,6 +8,7 @@ A source file is parsed, but never executed. The result is a ``Draft``.
 - ``dataset``: reads the datasets of an OpenCompass or AISBench config.
 - ``python_file``, ``go_template``: parse Python files and Go templates, in which some of these formats are written.
 - ``python``: evaluates the syntax tree of a Python file as far as its values are known.
+- ``environment``: loads a config with the Python of another environment, which executes it.
 - ``turns``: finds the begin and end of every role by probing a renderer.
 - ``draft``: the keys, notes and reference of a template file before it is written.
 - ``yaml_writer``: writes a draft as YAML.

@@ -195,7 +195,7 @@ class _Reader:
         self._add_example(has_rows)
         return Draft(
             name=self.dataset.name.lower(),
-            origin=f"the dataset config {short}" + (f", {place}, line {self.dataset.line}" if place else ""),
+            origin=f"the dataset config {short}" + (f", {self.file.at(place)}" if self.file is not None else ""),
             sha256=self.source.sha256,
             keys=self.keys,
             notes=(*self.notes, *([] if self.file is None else self.file.notes)),

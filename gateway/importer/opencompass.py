@@ -92,9 +92,8 @@ def _of_python(source: Source) -> list[Draft]:
         found = {name: value for name, value in file.names.items() if META in name and isinstance(value, dict)}
         for name, value in found.items():
             file.check_plain(value, META)
-            place = f"{name}, line {file.lines[name]}"
             file.note_replaced(name)
-            drafts.append(_draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), place, source))
+            drafts.append(_draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), file.at(name), source))
     if not drafts:
         raise source.refuse(0, _nothing_found(not_read, file.notes))
     return [replace(draft, notes=(*draft.notes, *file.notes), not_read=tuple(not_read)) for draft in drafts]
@@ -148,7 +147,7 @@ def _of_model(model: dict[str, Any], place: str, file: PythonFile, source: Sourc
         raise source.refuse(line, f"{META} is not a plain mapping but {template}; write the mapping there", place)
     file.check_plain(template, META)
     abbr = model.get("abbr")
-    return _draft(template, model, abbr if isinstance(abbr, str) else source.stem, f"{place}, line {line}", source)
+    return _draft(template, model, abbr if isinstance(abbr, str) else source.stem, file.at(place), source)
 
 
 def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, place: str, source: Source) -> Draft:

@@ -37,6 +37,10 @@ class PythonFile:
         """The calls that are whole statements."""
         self.methods = evaluator.methods
         """The method calls on results of calls."""
+        if source.loaded is not None:
+            self.names |= source.loaded
+            self.lines |= dict.fromkeys(self.names, 0)
+            return
         try:
             evaluator.run()
         except (RecursionError, MemoryError):
@@ -88,12 +92,19 @@ class PythonFile:
             if isinstance(part, PythonExpression):
                 raise self._refusal(part, what)
 
+    def at(self, place: str) -> str:
+        """Return a place such as ``models[0]`` with the line of its name, if the line is known."""
+        line = self.lines[place.partition("[")[0]]
+        return f"{place}, line {line}" if line else place
+
     def note(self, text: str) -> None:
         """Add a note about code whose effect is not known."""
         self._progress.note(text)
 
     def note_replaced(self, name: str) -> None:
         """Add a note if the file sets a name in several statements, because only its last value is read."""
+        if self._source.loaded is not None:
+            return
         statements = [one for one in ast.parse(self._source.text()).body if isinstance(one, ast.Assign)]
         lines = [one.lineno for one in statements for target in one.targets if ast.unparse(target) == name]
         if len(lines) > 1:
@@ -104,6 +115,8 @@ class PythonFile:
             )
 
     def _refusal(self, found: PythonExpression, what: str) -> ConfigError:
+        if found.key:
+            return found.source.refuse(0, f"{what} contains {found}; write a plain value there", found.key)
         executed = "" if isinstance(found, Unsupported) else ", which is not executed"
         way = f"write the plain value there, or import the resolved config ({RESOLVED})"
         return found.source.refuse(found.line, f"{what} contains {found}{executed}; {way}")

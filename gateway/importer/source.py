@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,8 @@ class Source:
     """The path of the file, with `/` between folders, from which the paths of other files are made."""
     roots: tuple[str, ...] = ()
     """The folders from which a Python config may read packages, such as ``…/site-packages/opencompass``."""
+    loaded: Mapping[str, Any] | None = None
+    """The values of a Python config by name, if the Python of another environment has loaded it (``environment``)."""
 
     def other(self, path: str, data: bytes) -> Source:
         """Return another file that this file reads."""

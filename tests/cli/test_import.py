@@ -544,6 +544,16 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "half of a character in Python": (["half.py"], 1, r"half.py:1: meta_template contains the incomplete character"),
     "a variant without a name": (["my-model", "--variant", ""], 1, "variant: is empty"),
     "a variant of another kind": (["two.py", "--variant", ""], 2, "--variant applies only to hf"),
+    "--python for another format": (
+        ["prompter.json", "--python", "python"], 2, "--python applies only to configs in Python, and prompter.json",
+    ),
+    "--python for another kind": (
+        ["two.py", "--python", "python", "--kind", "lazyllm"], 2, "--python applies only to opencompass, dataset",
+    ),
+    "a Python that is missing": (
+        ["two.py", "--python", "gone/python"], 1,
+        "two.py: gone/python did not load the config: it cannot be started (No such file or directory)",
+    ),
     "an unknown family": (["prompter.json", "--marks-of", "gpt"], 1, "unknown family or model 'gpt'"),
     "a kind that is none": (["two.py", "--kind", "x"], 2, "invalid value for '--kind': 'x' is not one of"),
 }  # fmt: skip

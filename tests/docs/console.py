@@ -204,6 +204,7 @@ NOT_RUN: dict[str, str] = {
     "export": "has no output",
     "lazyllm-env/bin/pip": "installs from a package index",
     "/usr/bin/python3.11": "makes an environment",
+    "gateway import configs/bbh_gen.py --python": "needs mmengine; tests/importer/environment loads configs with it",
     "gateway import eval_demo.py": "reads an installed OpenCompass; tests/cli/test_import.py reads a package",
     "gateway run questions.jsonl --model my-sft-7b --engine ray": "needs Ray; tests/cli/running/test_ray_data.py",
     **dict.fromkeys(

@@ -3,9 +3,12 @@
 SOURCE is a tokenizer folder or chat template, an OpenCompass config of models or datasets, a LazyLLM prompter, or an
 Ollama Modelfile.
 
-The source is parsed and never executed. The new template's prompts are compared with the source's own prompts, for all
-conversations of gateway parity. Examples with exact prompts are added, and the template is checked before it is
-written. Settings of the source that a template cannot contain are listed.
+With --python, SOURCE is a program that is run with your rights: use it only for a config that you trust. Without it,
+the source is parsed and never executed.
+
+The new template's prompts are compared with the source's own prompts, for all conversations of gateway parity.
+Examples with exact prompts are added, and the template is checked before it is written. Settings of the source that a
+template cannot contain are listed.
 
 Exit code 0: the files are written. 1: the source cannot be imported exactly, or a part of it was found and not read;
 the other parts are written. 2: the command line is wrong, or an output file exists.
@@ -34,6 +37,7 @@ EXAMPLES = r"""Examples:
   gateway import ~/models/my-chat-7b --as meta --out -      a meta template, if it is exact
   gateway import configs/hf_my_chat.py --model my-chat-7b-hf
   gateway import configs/my_sums_gen.py --kind dataset     prompts of datasets
+  gateway import configs/bbh_gen.py --python ENV/bin/python   run the config there
   gateway import Modelfile --name my-model --without system
   gateway import prompter.json --marks-of FAMILY --out meta_templates/rag.yaml
 
@@ -59,6 +63,9 @@ FORMATS_HELP = "".join([f"  {kind:<12} {description}\n" for kind, description in
               "messages, empty messages, odd turns, messages to be continued; may be repeated")  # fmt: skip
 @click.option("--turns", type=click.Choice(["natural", "opencompass"]), default="natural",
               help='the setting "turns" of a template that is made from an OpenCompass config')  # fmt: skip
+@click.option("--python", type=FILE_PATH, metavar="PYTHON", show_default="nothing is executed",
+              help="run SOURCE, an OpenCompass or AISBench config, with your rights, and import the values that it "
+              "computes: PYTHON is the Python of an environment with mmengine, such as ENV/bin/python")  # fmt: skip
 @click.option("--root", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
               metavar="DIR", show_default="the installed opencompass and ais_bench",
               help="a folder from which read_base blocks of a config may read files; may be repeated")  # fmt: skip

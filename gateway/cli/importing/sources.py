@@ -22,6 +22,7 @@ from gateway.core.words import quoted
 from gateway.importer import huggingface
 from gateway.importer.dataset import read_dataset
 from gateway.importer.draft import TOOLS_EXCLUDED, Draft, Reference
+from gateway.importer.environment.loader import load_config
 from gateway.importer.kinds import SOURCE_KINDS, kind_of
 from gateway.importer.lazyllm import read_lazyllm
 from gateway.importer.ollama import read_ollama
@@ -55,6 +56,8 @@ class ImportOptions:
     marks_of: str = ""
     turns: str = "natural"
     variant: str | None = None
+    python: Path | None = None
+    """The Python of the environment that loads a config; None: nothing is executed."""
     root: tuple[Path, ...] = ()
     """The folders from which a Python config may read packages. Without one: the installed packages in ``PACKAGES``."""
 
@@ -74,9 +77,15 @@ class ImportOptions:
 def read_drafts(options: ImportOptions) -> list[Draft]:
     """Return the chosen drafts of a source, with their names. Raises ``CommandError`` or ``ConfigError``."""
     path = _file_of(options)
+    if options.python is not None and path.suffix != ".py":
+        raise CommandError(f"--python applies only to configs in Python, and {path} does not end in .py")
+    kind = options.kind
+    if kind != "auto":
+        _check_options(options, kind)  # before a config is run
     source = source_of(options, path)
-    kind = kind_of(source) if options.kind == "auto" else options.kind
-    _check_options(options, kind)
+    if kind == "auto":
+        kind = kind_of(source)
+        _check_options(options, kind)
     match kind:
         case "hf":
             drafts = [_of_folder(source, path, options)]
@@ -108,7 +117,7 @@ def read_drafts(options: ImportOptions) -> list[Draft]:
 
 def kind_hint(options: ImportOptions) -> str | None:
     """Return advice if the source seems to have another format than ``--kind``; None if the formats agree."""
-    if options.kind == "auto":
+    if options.kind == "auto" or options.python is not None:  # with --python, it would run the config again
         return None
     with suppress(ConfigError, CommandError):
         kind = kind_of(source_of(options, _file_of(options)))
@@ -123,6 +132,7 @@ def _check_options(options: ImportOptions, kind: str) -> None:
         (options.form != "jinja", "--as", ("hf",)),
         (options.variant is not None, "--variant", ("hf",)),
         (options.turns != "natural", "--turns", ("opencompass",)),
+        (options.python, "--python", ("opencompass", "dataset")),
         (options.root, "--root", ("opencompass", "dataset")),
         (options.without and options.form == "jinja" and kind == "hf", "--without", ("hf with --as meta",)),
         (options.without, "--without", ("hf", "ollama")),
@@ -174,7 +184,10 @@ def _file_of(options: ImportOptions) -> Path:
 
 
 def source_of(options: ImportOptions, path: Path) -> Source:
-    """Return a source file, which can read the files in its folder and in the roots."""
+    """Return a source file, which can read the files in its folder and in the roots.
+
+    With ``--python``, that Python executes the file.
+    """
     folder = Path(os.path.realpath(path.parent))
     roots = [Path(os.path.realpath(root)) for root in options.root] or _installed()
 
@@ -187,7 +200,8 @@ def source_of(options: ImportOptions, path: Path) -> Source:
             return None
 
     where = (folder / path.name).as_posix()
-    return Source(str(path), _read(path), read_file, _parse_yaml, where, tuple([root.as_posix() for root in roots]))
+    source = Source(str(path), _read(path), read_file, _parse_yaml, where, tuple([root.as_posix() for root in roots]))
+    return source if options.python is None else replace(source, loaded=load_config(options.python, source))
 
 
 def _installed() -> list[Path]:

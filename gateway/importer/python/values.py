@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.importer.source import Source
@@ -18,9 +18,11 @@ class PythonExpression:
     line: int
     source: Source
     """The file that contains the expression."""
+    key: str = field(default="", kw_only=True)
+    """The path of a value that another Python has loaded, such as ``datasets[0].infer_cfg``. It has no line."""
 
     def __repr__(self) -> str:
-        return f"{self.text} (line {self.line})"
+        return f"{self.text} (line {self.line})" if self.line else self.text
 
     @property
     def last(self) -> str:
