@@ -14,7 +14,7 @@ from gateway.core.errors import ConfigError, GatewayError
 from gateway.core.words import shown
 from gateway.importer.draft import Draft
 from gateway.importer.python.values import PythonExpression
-from gateway.importer.python_file import PythonFile
+from gateway.importer.python_file import PythonFile, at_line, check_plain
 from gateway.importer.source import Source
 from gateway.template.dataset.answer_columns import certain_answers, note_on_answer, possible_answers
 from gateway.template.dataset.messages import EXPAND
@@ -94,19 +94,19 @@ def read_dataset(source: Source) -> list[Draft]:
         cause = f"{'; '.join(reasons)}; so " if reasons else ""
         raise source.refuse(0, f"{cause}the file has no dataset with a plain {INFER}, and no {INFER} or "
                             f"{PROMPT} outside a dataset")  # fmt: skip
-    return [replace(_Reader(source, one, file).draft(), not_read=tuple(not_read)) for one in found]
+    drafts = [_Reader(source, one).draft() for one in found]
+    return [replace(one, notes=(*one.notes, *file.notes), not_read=tuple(not_read)) for one in drafts]
 
 
 def find_datasets(file: PythonFile, stem: str = "", not_read: list[str] | None = None) -> list[_Dataset]:
     """Return every dataset of a Python file; without datasets every named ``infer_cfg``, else every named template.
 
     ``stem``: the name for a dataset without ``abbr``. ``not_read`` gets a line for each dataset that was not read.
-    Raises ``ConfigError`` if a statement may have changed a dataset.
     """
     not_read = [] if not_read is None else not_read
     found = list(_listed(file, stem, not_read))
     has_list = isinstance(file.names.get(DATASETS), list)
-    not_read += [line for line in file.unread(DATASETS) if line.startswith("*:") or not has_list]
+    not_read += [] if has_list else file.unread(DATASETS)
     found = found or list(_assigned(file, stem, INFER))
     if not found and not any(name.endswith(DATASETS) for name in file.names):
         found = list(_assigned(file, stem, PROMPT, ICE))
@@ -134,15 +134,13 @@ def _listed(file: PythonFile, stem: str, not_read: list[str]) -> Iterator[_Datas
         names = [name for name, one in lists.items() if any(isinstance(part, dict) and INFER in part for part in one)]
     seen: set[int] = set()
     for name in names:
-        file.check_unchanged(lists[name], name)
         for number, entry in enumerate(lists[name]):
             place = f"{name}[{number}]"
-            file.check_unchanged(entry, place)
             if not isinstance(entry, dict) or INFER not in entry:
                 not_read.append(f"{place}: it is not a mapping with {INFER} but {shown(entry)}")
             elif id(entry) not in seen:
                 seen.add(id(entry))
-                yield _Dataset(name=_abbr(entry, stem), place=place, line=file.lines[name], entry=entry)
+                yield _Dataset(name=_abbr(entry, stem), place=place, line=file.line(name), entry=entry)
 
 
 def _assigned(file: PythonFile, stem: str, *keys: str) -> Iterator[_Dataset]:
@@ -156,7 +154,7 @@ def _assigned(file: PythonFile, stem: str, *keys: str) -> Iterator[_Dataset]:
     for prefix, parts in found.items():
         infer = parts.get(INFER, parts)
         entry, place = {INFER: infer, READER: file.names.get(prefix + READER, {})}, prefix + next(iter(parts))
-        yield _Dataset(name=prefix.strip("_") or stem, place=place, line=file.lines[place], entry=entry)
+        yield _Dataset(name=prefix.strip("_") or stem, place=place, line=file.line(place), entry=entry)
 
 
 @dataclass(slots=True)
@@ -165,8 +163,6 @@ class _Reader:
 
     source: Source
     dataset: _Dataset
-    file: PythonFile | None = None
-    """The parsed Python file; None if the source is JSON or YAML."""
     keys: dict[str, Any] = field(default_factory=dict)
     """The keys of the prompt file so far."""
     notes: list[str] = field(default_factory=list)
@@ -175,6 +171,7 @@ class _Reader:
         """Return the draft of the prompt file."""
         infer, reader = self._part(self.dataset.entry, INFER), self._part(self.dataset.entry, READER)
         inferencer = self._part(infer, "inferencer", "if it has gen_field_replace_token, add this key to the file")
+        self._plain(self.dataset.entry, ("abbr",))
         short, place = self.source.short_name, self.dataset.place
         self.keys["description"] = f"Imported from the dataset config {short}."
         self.keys |= self._plain(reader, READER_KEYS)
@@ -195,10 +192,10 @@ class _Reader:
         self._add_example(has_rows)
         return Draft(
             name=self.dataset.name.lower(),
-            origin=f"the dataset config {short}" + (f", {self.file.at(place)}" if self.file is not None else ""),
+            origin=f"the dataset config {short}" + (f", {at_line(place, self.dataset.line)}" if place else ""),
             sha256=self.source.sha256,
             keys=self.keys,
-            notes=(*self.notes, *([] if self.file is None else self.file.notes)),
+            notes=tuple(self.notes),
             examples_by="this gateway's own port of OpenCompass's and AISBench's templates",
             is_prompt=True,
         )
@@ -216,10 +213,8 @@ class _Reader:
         if unread and isinstance(value, PythonExpression):
             self.notes.append(f"{key} was not read, because it is {shown(value)}; {unread}")
             return {}
-        if self.file is not None:
-            self.file.check_unchanged(value, key)
-            if isinstance(value, PythonExpression):
-                self.file.check_plain(value, key)
+        if isinstance(value, PythonExpression):
+            raise value.refusal(key)
         if value is not None and not isinstance(value, dict):
             raise self._refuse("must be a mapping", key)
         return value or {}
@@ -227,9 +222,8 @@ class _Reader:
     def _plain(self, owner: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
         """Return the given keys with their values, except ``None``, which OpenCompass treats as absent."""
         found = {key: owner[key] for key in keys if owner.get(key) is not None}
-        if self.file is not None:
-            for key, value in found.items():
-                self.file.check_plain(value, key)
+        for key, value in found.items():
+            check_plain(value, key, self.source)
         return found
 
     def _add_notes(self, prefix: str, owner: Mapping[str, Any], known: Sequence[str]) -> None:

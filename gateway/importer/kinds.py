@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.core.errors import ConfigError
 from gateway.importer.dataset import DATASETS, INFER, PROMPT, find_datasets
 from gateway.importer.lazyllm import LAZYLLM_CLASSES
 from gateway.importer.ollama import INSTRUCTIONS
@@ -74,9 +73,5 @@ def _kinds_of_python(file: PythonFile) -> list[str]:
 
 def _has_datasets(file: PythonFile, *, alone: bool) -> bool:
     """Return whether a file has datasets. ``alone``: no other format matches, so the names of variables are enough."""
-    try:
-        return bool(find_datasets(file)) or (
-            alone and any(name.endswith((DATASETS, INFER, PROMPT)) for name in file.names)
-        )
-    except ConfigError:
-        return True
+    named = any(name.endswith((DATASETS, INFER, PROMPT)) for name in file.names)
+    return bool(find_datasets(file)) or (alone and named)

@@ -12,7 +12,7 @@ from typing import Any
 from gateway.core.errors import GatewayError
 from gateway.importer.draft import Draft
 from gateway.importer.python.values import CallExpression
-from gateway.importer.python_file import PythonFile
+from gateway.importer.python_file import PythonFile, check_plain
 from gateway.importer.source import Source
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.lazyllm.filler import slots_in
@@ -74,11 +74,10 @@ def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
         raise source.refuse(0, f"the file has no call of {' or '.join(LAZYLLM_CLASSES)} with plain values")
     drafts = []
     for name, call in found:
-        file.check_unchanged(call, f"the {call.last}")
         arguments = dict(zip(LAZYLLM_CLASSES[call.last][1], call.args, strict=False)) | dict(call.keywords)
         for key, argument in arguments.items():
             if key not in NOT_CARRIED and not (key == "tools" and not isinstance(argument, list)):
-                file.check_plain(argument, f"{key} of {call.last}")
+                check_plain(argument, f"{key} of {call.last}", source)
         name = name if len(found) > 1 and name else source.stem
         model = _Model(marks_of) if marks_of else _model_of(call, file, source)
         draft = _draft(call.last, arguments, name, call.line, model, source)
@@ -100,8 +99,8 @@ class _Model:
 
 def _model_of(prompter: CallExpression, file: PythonFile, source: Source) -> _Model:
     """Return the model whose method ``prompt`` receives this prompter. Raises ``ConfigError`` for several models."""
-    methods = [one for one in file.methods if one.method == "prompt" and one.args[:1] == (prompter,)]
-    owners = [one.owner for one in methods if one.owner.last in (LOCAL, ONLINE)]
+    methods = [one for one in file.methods if one.last == "prompt" and one.args[:1] == (prompter,)]
+    owners = [one.owner for one in methods if one.owner is not None and one.owner.last in (LOCAL, ONLINE)]
     if len(owners) > 1:
         raise source.refuse(
             owners[1].line,

@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.core.words import shown
 from gateway.importer.draft import STRICT_TURNS, Draft, Reference
-from gateway.importer.python_file import PythonFile
+from gateway.importer.python_file import PythonFile, at_line, check_plain
 from gateway.importer.source import Source
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
@@ -91,9 +91,10 @@ def _of_python(source: Source) -> list[Draft]:
     if not drafts:
         found = {name: value for name, value in file.names.items() if META in name and isinstance(value, dict)}
         for name, value in found.items():
-            file.check_plain(value, META)
+            check_plain(value, META, source)
             file.note_replaced(name)
-            drafts.append(_draft(value, {}, source.stem if len(found) == 1 else name.strip("_"), file.at(name), source))
+            own_name = source.stem if len(found) == 1 else name.strip("_")
+            drafts.append(_draft(value, {}, own_name, at_line(name, file.line(name)), source))
     if not drafts:
         raise source.refuse(0, _nothing_found(not_read, file.notes))
     return [replace(draft, notes=(*draft.notes, *file.notes), not_read=tuple(not_read)) for draft in drafts]
@@ -124,30 +125,30 @@ def _models(file: PythonFile, not_read: list[str]) -> list[tuple[str, dict[str, 
     found: list[tuple[str, dict[str, Any]]] = []
     for name in names:
         entries = lists[name]
-        file.check_unchanged(entries, name)
         for number, entry in enumerate(entries):
             place = f"{name}[{number}]"
-            file.check_unchanged(entry, place)
             if not isinstance(entry, dict):
                 not_read.append(f"{place}: it is not a plain mapping but {entry}")
             elif entry.get(META) is None:
-                file.note(f"{place} ({entry.get('abbr', 'without abbr')}) was not imported, because it has no {META}")
+                file.notes.append(
+                    f"{place} ({entry.get('abbr', 'without abbr')}) was not imported, because it has no {META}"
+                )
             else:
                 found.append((place, entry))
     return found
 
 
 def _of_model(model: dict[str, Any], place: str, file: PythonFile, source: Source) -> Draft:
-    template, line = model[META], file.lines[place.partition("[")[0]]
+    template, line = model[META], file.line(place.partition("[")[0])
     if isinstance(template, list):
         raise source.refuse(
             line, f"{META} is in a list, which OpenCompass refuses; write the mapping without the list", place
         )
     if not isinstance(template, dict):
         raise source.refuse(line, f"{META} is not a plain mapping but {template}; write the mapping there", place)
-    file.check_plain(template, META)
-    abbr = model.get("abbr")
-    return _draft(template, model, abbr if isinstance(abbr, str) else source.stem, file.at(place), source)
+    check_plain(template, META, source)
+    check_plain(abbr := model.get("abbr"), "abbr", source)
+    return _draft(template, model, abbr if isinstance(abbr, str) else source.stem, at_line(place, line), source)
 
 
 def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, place: str, source: Source) -> Draft:

@@ -241,8 +241,8 @@ sums_datasets = [dict(abbr="sums", infer_cfg=dict(prompt_template=dict(template=
 EVAL = """
 with read_base():
     from opencompass.configs.datasets.sums.sums_gen import sums_datasets
-    {further}
 datasets = sums_datasets
+{further}
 """
 
 
@@ -299,20 +299,19 @@ def test_no_file_outside_of_the_roots_is_read(home: Path, site: Path, how: str) 
     (mine / "eval.py").write_text(EVAL.format(further=""))
     ended = gateway(mine, "eval.py", "--root", str(site))
     assert ended.returncode == 1
-    assert b"template of " in ended.stderr
+    assert b" was not found " in ended.stderr
     assert not (mine / "prompts").exists()
 
 
 def test_a_part_that_was_not_read_is_listed_and_the_exit_code_is_1(home: Path, site: Path) -> None:
     (home / "eval.py").write_text(
-        EVAL.format(further="from .gone import gone_datasets").replace("datasets = ", "a_datasets = ")
+        EVAL.format(further="gone_datasets = make()").replace("\ndatasets = ", "\na_datasets = ")
     )
     ended = gateway(home, "eval.py", "--root", str(site))
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-4:-2] == [
         b"wrote prompts/sums.yaml",
-        b"eval.py: not imported: gone_datasets: line 4: .gone was not found beside eval.py; "
-        b"put gone.py there (a link out of the folder is not read), or correct the name",
+        b"eval.py: not imported: gone_datasets: make(\xe2\x80\xa6) (line 5)",
     ]  # fmt: skip
     assert b"1 imported, 1 found and not read" in ended.stderr.splitlines()[-1]
     assert gateway(home, "eval.py", "--root", str(site), "--model", "sums", "--force").returncode == 0
@@ -513,6 +512,7 @@ def test_a_write_that_fails_leaves_nothing_half(tmp_path: Path, exists: bool) ->
 
 REFUSES = {  # name: (words, exit code, a part of standard error)
     "no such file": (["gone.py"], 2, "gone.py: no such file or folder"),
+    "a device": (["/dev/zero"], 2, "/dev/zero is neither a file nor a folder; give the path of a file"),
     "an empty folder": ([".", "--kind", "hf"], 2, "has no chat template"),
     "a folder for a format of files": ([".", "--kind", "dataset"], 2, "--kind dataset reads a file; give the path"),
     "another format": (

@@ -258,7 +258,11 @@ REFUSED = {
     "an unknown argument": ("p.json", '{"class": "chat", "prompt": "x"}', "ChatPrompter has no argument prompt"),
     "a history for alpaca": ("p.py", "AlpacaPrompter('a', history=[])", "AlpacaPrompter has no argument history"),
     "a computed instruction": ("p.py", "x = f()\nChatPrompter(f'{x}')", "p.py:2: instruction of ChatPrompter contains"),
-    "an attribute that is set": ("p.py", "p = ChatPrompter('a')\np._sos = 'x'", "p.py:2: the ChatPrompter contains"),
+    "an attribute that is set": (
+        "p.py",
+        "p = ChatPrompter('a')\np._sos = 'x'",
+        "p.py:2: an assignment to p._sos is not read",
+    ),
     "no prompter": ("p.py", "x = 1", "has no call of AlpacaPrompter"),
     "a duplicate key": ("p.yaml", "class: chat\nclass: chat\n", "occurs twice"),
     "a tag": ("p.yaml", "class: !!python/object chat\n", "YAML tags"),

@@ -79,9 +79,8 @@ FOUND = {
     "a template alone": (f"my_meta_template = dict({ROUND})", ["config"]),
     "two templates alone": (f"_meta_template = dict({ROUND})\napi_meta_template = dict({ROUND})",
                             ["meta_template", "api_meta_template"]),
-    "models put together by code": (
-        f"a_model = [dict(abbr='a', meta_template=dict({ROUND}))]\n"
-        "models = sum([v for k, v in locals().items() if k.endswith('_model')], [])", ["a"],
+    "models put together from other lists": (
+        f"a_model = [dict(abbr='a', meta_template=dict({ROUND}))]\nmodels = [*a_model] + a_model[:0]", ["a"],
     ),
     "one without a template": (f"models = [dict(abbr='x'), dict(abbr='b', meta_template=dict({ROUND}))]", ["b"]),
     "without abbr": (f"models = [dict(meta_template=dict({ROUND}))]", ["config"]),
@@ -93,16 +92,13 @@ def test_models_and_templates_are_found(text: str, names: list[str]) -> None:
     assert [draft.name for draft in models(text)] == names
 
 
-def test_a_base_beside_is_read_and_another_is_told() -> None:
-    text = (
-        "with read_base():\n    from .base import models as base_models\n    from ..far import models as far_models\n"
-    )
-    (draft,) = models(text, base=f"models = [dict(abbr='a', meta_template=dict({ROUND}))]")
+def test_a_base_beside_is_read_and_another_is_refused() -> None:
+    beside, far = "    from .base import models as base_models\n", "    from ..far import models as far_models\n"
+    base = f"models = [dict(abbr='a', meta_template=dict({ROUND}))]"
+    (draft,) = models(f"with read_base():\n{beside}", base=base)
     assert draft.name == "a"
-    (line,) = draft.not_read
-    assert line.startswith(
-        "far_models: line 3: ..far was not found in the config's folder; name the folder of its pack"
-    )
+    with pytest.raises(ConfigError, match=r"^config\.py:3: \.\.far was not found in the config's folder; name the "):
+        models(f"with read_base():\n{beside}{far}", base=base)
 
 
 def test_the_models_of_a_resolved_config_are_read() -> None:
@@ -122,20 +118,17 @@ REFUSED = {
     "a function": (f"models = [dict(meta_template=make({ROUND}))]", "meta_template is not a plain mapping but make(…)"),
     "models changed by a loop": (
         f"models = [dict(meta_template=dict({ROUND}))]\nfor m in models:\n    m['meta_template'][a] = 'x'",
-        "config.py:3: models[0] contains",
+        "config.py:2: a loop is not read",
     ),
     "a template changed by a method": (
-        f"t = dict({ROUND})\nt.update(other)\nmodels = [dict(meta_template=t)]", "config.py:2: meta_template",
+        f"t = dict({ROUND})\nt.update(other)\nmodels = [dict(meta_template=t)]",
+        "config.py:2: the call t.update() is not read",
     ),
-    "a model changed by a method": (
-        f"m = dict(meta_template=dict({ROUND}))\nm.update(other)\nmodels = [m]", "config.py:2: models[0] contains",
-    ),
-    "a model changed by an if": (
-        f"m = dict(meta_template=dict({ROUND}))\nif x:\n    m['meta_template']['begin'] = 'x'\nmodels = [m]",
-        "config.py:2: models[0] contains a value that a statement may change",
+    "a name that is not plain": (
+        f"models = [dict(abbr=f'{{x}}', meta_template=dict({ROUND}))]", "config.py:1: abbr contains an f-string",
     ),
     "a base that is gone": ("with read_base():\n    from .gone import models\n",
-                            ".gone was not found beside config.py; put gone.py there"),
+                            "config.py:2: .gone was not found beside config.py; put gone.py there"),
 }  # fmt: skip
 
 

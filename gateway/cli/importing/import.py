@@ -30,7 +30,7 @@ from gateway.core.errors import ConfigError, Problem
 from gateway.core.words import printable
 from gateway.importer.draft import SUBSETS, Draft
 from gateway.importer.kinds import SOURCE_KINDS
-from gateway.importer.python_file import RESOLVED
+from gateway.importer.python.values import RESOLVED
 
 EXAMPLES = r"""Examples:
   gateway import ~/models/my-chat-7b                        a chat template, with the files it needs

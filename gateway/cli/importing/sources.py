@@ -170,8 +170,10 @@ def _file_of(options: ImportOptions) -> Path:
     path = options.source
     if not path.exists():
         raise CommandError(f"{path}: no such file or folder; nothing is downloaded, so give a local path")
-    if not path.is_dir():
+    if path.is_file():
         return path
+    if not path.is_dir():
+        raise CommandError(f"{path} is neither a file nor a folder; give the path of a file")
     if options.kind not in ("auto", "hf", "ollama"):
         raise CommandError(f"{path} is a folder, and --kind {options.kind} reads a file; give the path of a file")
     file = chat_template_in(path) if options.kind in ("auto", "hf") else None

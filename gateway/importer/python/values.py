@@ -1,13 +1,21 @@
-"""The values of a Python file that are not plain: unknown expressions, calls that are not executed, and functions."""
+"""The values of a Python file that are not plain: names, calls, and expressions that are not read."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.core.errors import ConfigError
 from gateway.importer.source import Source
+
+RESOLVED = "mmengine's Config.fromfile(FILE).dump('resolved.json')"
+"""The way to write a config with all its values, for messages."""
+WAYS = (
+    "write the plain value there, or, for a config of OpenCompass or AISBench, run it with --python ENV/bin/python, or "
+    f"import the resolved config ({RESOLVED})"
+)
+"""What to do about code that is not read, for messages."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -29,32 +37,24 @@ class PythonExpression:
         """The part of the expression after the last dot."""
         return self.text.rsplit(".", 1)[-1]
 
+    def refusal(self, what: str) -> ConfigError:
+        """Return the error for a setting that contains the expression. ``what``: the name of the setting."""
+        if self.key:
+            return self.source.refuse(0, f"{what} contains {self}; write a plain value there", self.key)
+        executed = "" if isinstance(self, Unsupported) else ", which is not executed"
+        return self.source.refuse(self.line, f"{what} contains {self}{executed}; {WAYS}")
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+
 class NameReference(PythonExpression):
     """A name that has no value in the file, such as an imported class."""
 
-    full_name: str = ""
-    """The name with the module from which the file imports it, such as ``copy.deepcopy``."""
-
 
 class Unsupported(PythonExpression):
-    """An expression with syntax that is not supported."""
+    """An expression with syntax that is not read."""
 
 
-class Deleted(Unsupported):
-    """A name that the file deleted with ``del``."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LocalFunction(PythonExpression):
-    """A function of the file. Its body is evaluated when the file calls it."""
-
-    arguments: ast.arguments
-    body: tuple[ast.stmt, ...]
-    defaults: Mapping[str, Any]
-    scopes: tuple[dict[str, Any], ...]
-    """The names that the body can read, outermost first."""
+    """A function of the file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -63,37 +63,27 @@ class CallExpression(PythonExpression):
 
     args: tuple[Any, ...]
     keywords: Mapping[str, Any]
+    owner: CallExpression | None = None
+    """The call whose result is called, such as ``Module("name")`` of ``Module("name").prompt(p)``."""
 
     def __repr__(self) -> str:
         return f"{self.text}(…) (line {self.line})"
 
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class LocalClass(NameReference):
-    """A class of the file."""
-
-    functions: tuple[LocalFunction, ...] = ()
-    """The methods that a call of the class executes."""
+    @property
+    def is_inert(self) -> bool:
+        """Whether the call changes no argument: that of a class, which stores its arguments, or of its object."""
+        is_class = self.last.lstrip("_")[:1].isupper() or self.text == "print"
+        return is_class or (self.owner is not None and self.owner.is_inert)
 
 
 class TupleValue(list[Any]):
-    """A tuple of the file. It is a list for all readers; the evaluator does not change it in place."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MethodCall:
-    """A method call on the result of another call, such as ``Module("name").prompt(prompter)``. No call is executed."""
-
-    owner: CallExpression
-    method: str
-    args: tuple[Any, ...]
+    """A tuple of the file. It is a list for all importers; the reader does not change it in place."""
 
 
 def parts(value: Any, seen: set[int] | None = None, *, repeated: bool = False) -> Iterator[Any]:
     """Yield a value and all values inside it, in file order. Lists, mappings and calls are yielded only once.
 
-    ``seen``: the ``id`` of each value that is left out. ``repeated``: yield values as often as they occur; this never
-    ends for a list that contains itself.
+    ``seen``: the ``id`` of each value that is left out. ``repeated``: yield values as often as they occur.
     """
     seen = set() if seen is None else seen
     waiting = [value]

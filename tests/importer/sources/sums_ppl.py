@@ -1,23 +1,36 @@
-# One dataset for each size of sums, made by a loop. The prompt of each label is scored.
+# Two datasets of sums. The prompt of each label is scored.
 from opencompass.openicl import PPLInferencer, PromptTemplate, ZeroRetriever
 
-sums_datasets = []
-for _size in ['small', 'very_large']:
-    _hint = f'A {_size.replace("_", " ")} sum.'
-    sums_infer_cfg = dict(
-        prompt_template=dict(
-            type=PromptTemplate,
-            template={label: f'{_hint}\n{{question}} {{{label}}}' for label in ['A', 'B']},
+_reader_cfg = dict(input_columns=['question', 'A', 'B'], output_column='answer')
+_small = 'A small sum.\n'
+_large = 'A very large sum.\n'
+small_datasets = [
+    dict(
+        abbr='sums-small',
+        reader_cfg=_reader_cfg,
+        infer_cfg=dict(
+            prompt_template=dict(
+                type=PromptTemplate,
+                template={'A': _small + '{question} {A}', 'B': _small + '{question} {B}'},
+            ),
+            retriever=dict(type=ZeroRetriever),
+            inferencer=dict(type=PPLInferencer),
         ),
-        retriever=dict(type=ZeroRetriever),
-        inferencer=dict(type=PPLInferencer),
     )
-    sums_datasets.append(
-        dict(
-            abbr='sums-' + _size,
-            reader_cfg=dict(input_columns=['question', 'A', 'B'], output_column='answer'),
-            infer_cfg=sums_infer_cfg,
-        )
+]
+large_datasets = [
+    dict(
+        abbr='sums-very_large',
+        reader_cfg=_reader_cfg,
+        infer_cfg=dict(
+            prompt_template=dict(
+                type=PromptTemplate,
+                template={'A': _large + '{question} {A}', 'B': _large + '{question} {B}'},
+            ),
+            retriever=dict(type=ZeroRetriever),
+            inferencer=dict(type=PPLInferencer),
+        ),
     )
-
-del _size, _hint
+]
+sums_datasets = [*small_datasets]
+sums_datasets += large_datasets
