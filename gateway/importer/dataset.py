@@ -105,8 +105,7 @@ def find_datasets(file: PythonFile, stem: str = "", not_read: list[str] | None =
     """
     not_read = [] if not_read is None else not_read
     found = list(_listed(file, stem, not_read))
-    has_list = isinstance(file.names.get(DATASETS), list)
-    not_read += [] if has_list else file.unread(DATASETS)
+    not_read += [] if isinstance(file.names.get(DATASETS), list) else file.unread(DATASETS)
     found = found or list(_assigned(file, stem, INFER))
     if not found and not any(name.endswith(DATASETS) for name in file.names):
         found = list(_assigned(file, stem, PROMPT, ICE))
@@ -238,6 +237,7 @@ class _Reader:
         if name not in TEMPLATE_CLASSES:
             raise self._refuse(f"the class {name} is not supported; use one of {', '.join(TEMPLATE_CLASSES)}", key)
         entry = self._plain(template, TEMPLATE_KEYS)
+        self._plain(template, ("format_variables",))
         if "template" not in entry and "messages" not in entry:
             raise self._refuse(without_template({key: one for key, one in template.items() if key != "type"}), key)
         if isinstance(labels := entry.get("template"), dict) and not all(isinstance(one, str) for one in labels):

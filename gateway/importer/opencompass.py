@@ -124,8 +124,7 @@ def _models(file: PythonFile, not_read: list[str]) -> list[tuple[str, dict[str, 
         not_read += file.unread(MODELS)
     found: list[tuple[str, dict[str, Any]]] = []
     for name in names:
-        entries = lists[name]
-        for number, entry in enumerate(entries):
+        for number, entry in enumerate(lists[name]):
             place = f"{name}[{number}]"
             if not isinstance(entry, dict):
                 not_read.append(f"{place}: it is not a plain mapping but {entry}")

@@ -81,7 +81,18 @@ def names_of(row: Any, source: Source) -> dict[str, Any]:
         )
     if "error" in row:
         raise ConfigNotLoaded(row["error"])
-    found: dict[str, Any] = _value(row["names"], "", source)
+    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}  # an entry of two lists stays one object, so that the dataset is imported once
+    for name, value in zip(row["names"]["keys"], row["names"]["values"], strict=True):
+        if not isinstance(value, list):
+            found[name] = _value(value, name, source)
+            continue
+        found[name] = []
+        for number, entry in enumerate(value):
+            text = json.dumps(entry)
+            if text not in entries:
+                entries[text] = _value(entry, f"{name}[{number}]", source)
+            found[name].append(entries[text])
     return found
 
 
@@ -100,7 +111,7 @@ def _value(value: Any, path: str, source: Source) -> Any:
     if not all(isinstance(key, int) or _is_whole(key) for key in value["keys"]):
         return _object("a key with an incomplete character", path, source)
     entries = zip(value["keys"], value["values"], strict=True)
-    return {key: _value(one, f"{path}.{key}" if path else str(key), source) for key, one in entries}
+    return {key: _value(one, f"{path}.{key}", source) for key, one in entries}
 
 
 def _object(text: str, path: str, source: Source) -> PythonExpression:

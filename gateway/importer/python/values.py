@@ -94,9 +94,6 @@ def parts(value: Any, seen: set[int] | None = None, *, repeated: bool = False) -
         if not repeated and not isinstance(one, str | int | float | None):
             seen.add(id(one))
         yield one
-        if isinstance(one, CallExpression):
-            waiting += reversed([*one.args, *one.keywords.values()])
-        elif isinstance(one, dict):
-            waiting += reversed(one.values())
-        elif isinstance(one, list):
-            waiting += reversed(one)
+        inner = [*one.args, *one.keywords.values()] if isinstance(one, CallExpression) else one
+        inner = [*one.values()] if isinstance(one, dict) else inner
+        waiting += reversed(inner) if isinstance(inner, list) else ()

@@ -224,6 +224,13 @@ def test_the_datasets_of_a_loaded_config_become_prompts(python: Path, tmp_path: 
     assert "type = builtins.dict: clients read the rows, and send the columns of a row as variables" in one.notes
 
 
+def test_a_dataset_of_two_lists_is_imported_once(python: Path, tmp_path: Path) -> None:
+    entry = "dict(abbr={}, infer_cfg=dict(prompt_template=dict(template='{{q}}')))"
+    text = f"a_datasets = [{entry.format(repr('a'))}]\nb_datasets = [{entry.format(repr('b'))}]\n"
+    source = loaded(python, tmp_path, f"{text}all_datasets = [one for one in a_datasets + b_datasets]")
+    assert [draft.name for draft in read_dataset(source)] == ["a", "b"]
+
+
 def test_the_models_of_a_loaded_config_become_templates(python: Path, tmp_path: Path) -> None:
     role = "dict(role='HUMAN', begin='H%d:' % n), dict(role='BOT', begin='B:', generate=True)"
     source = loaded(
