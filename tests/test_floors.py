@@ -47,6 +47,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "referencing": ("stream/json_schema/check_job.py",),
     "regex": ("wire/redaction.py",),
     "redis": ("storage/redis_server.py",),
+    "mmengine": ("importer/environment/program.py",),
 }
 
 

@@ -20,6 +20,7 @@ from gateway.config.files.reader import Files
 from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import read_template
 from tests.cli.command import command
+from tests.importer.environment.stand_in import stand_in
 from tests.journeys.process import run
 from tests.serving import write_files as write_folder
 
@@ -315,6 +316,27 @@ def test_a_part_that_was_not_read_is_listed_and_the_exit_code_is_1(home: Path, s
     ]  # fmt: skip
     assert b"1 imported, 1 found and not read" in ended.stderr.splitlines()[-1]
     assert gateway(home, "eval.py", "--root", str(site), "--model", "sums", "--force").returncode == 0
+
+
+LOOP = """
+sums_datasets = []
+for size in ("small", "large"):
+    template = f"A {size} sum: {{q}}"
+    sums_datasets.append(dict(abbr="sums-" + size, infer_cfg=dict(prompt_template=dict(template=template))))
+print("not shown")
+"""
+
+
+def test_a_config_that_computes_its_prompts_is_imported_by_its_own_python(home: Path, tmp_path: Path) -> None:
+    (home / "loop.py").write_text(LOOP)
+    assert gateway(home, "loop.py").returncode == 1
+    ended = gateway(home, "loop.py", "--python", str(stand_in(tmp_path)))
+    assert (ended.returncode, ended.stdout) == (0, b""), ended.stderr.decode()
+    assert ended.stderr.startswith(b"sums-small: imported from the dataset config ")
+    assert b"not shown" not in ended.stderr
+    written = {path.stem: yaml.safe_load(path.read_text()) for path in (home / "prompts").iterdir()}
+    templates = {name: prompt["prompt_template"]["template"] for name, prompt in written.items()}
+    assert templates == {"sums-small": "A small sum: {q}", "sums-large": "A large sum: {q}"}
 
 
 def test_a_base_whose_name_is_too_long_for_a_file_is_no_traceback(home: Path) -> None:

@@ -18,26 +18,11 @@ from gateway.importer.kinds import kind_of
 from gateway.importer.opencompass import read_opencompass
 from gateway.importer.python.values import PythonExpression
 from gateway.importer.source import Source
+from tests.importer.environment.stand_in import stand_in, wrapper
 from tests.importer.files import parse_yaml
 from tests.serving import write_files
 
 REAL = Path(__file__).parents[3] / ".venv-mmengine"
-MMENGINE = """
-import types
-
-class Config:
-    def fromfile(path):
-        names = {"__file__": path}
-        with open(path, encoding="utf-8") as file:
-            exec(compile(file.read(), path, "exec"), names)
-        found = Config()
-        found._cfg_dict = Values({key: value for key, value in names.items() if not key.startswith("__")})
-        return found
-
-class Values(dict):
-    to_dict = dict.copy
-"""
-"""The part of mmengine that the program uses, for configs without imports of other packages."""
 
 
 @pytest.fixture(params=["mmengine", "a stand-in"])
@@ -47,15 +32,7 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         if not (REAL / ".ready").exists():
             pytest.skip("mmengine is not installed; run tests/importer/environment/install")
         return REAL / "bin/python"
-    write_files(tmp_path, {"site/mmengine/__init__.py": "", "site/mmengine/config.py": MMENGINE})
-    return wrapper(tmp_path, f"PYTHONPATH='{tmp_path / 'site'}' exec '{sys.executable}' \"$@\"")
-
-
-def wrapper(folder: Path, line: str) -> Path:
-    path = folder / "python"
-    path.write_text(f"#!/bin/sh\n{line}\n")
-    path.chmod(0o755)
-    return path
+    return stand_in(tmp_path)
 
 
 def config(folder: Path, text: str) -> Source:
