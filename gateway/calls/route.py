@@ -44,10 +44,10 @@ class Route:
     media: MediaRule
     template_id: str
     """The template's name and hash, ``name@sha256:12hex``, for the header ``x-gateway-template``."""
-    headers: bytes
-    """The ``x-gateway-*`` headers of every answer to a rendered prompt. See ``answer_headers``."""
-    raw_headers: bytes
-    """The same headers for raw prompts and embeddings, which use no template."""
+    headers: tuple[bytes, ...]
+    """The values of the headers of every answer to a rendered prompt. See ``answer_headers``."""
+    raw_headers: tuple[bytes, ...]
+    """The same values for raw prompts and embeddings, which use no template."""
     backend: Backend | None = None
     """The model's targets with the delivery layers around them. None for commands that only render prompts."""
     eos_stops: tuple[str, ...] = ()
@@ -85,13 +85,9 @@ class Route:
         return self.max_model_len if self.engine_tokenizer is None else self.engine_tokenizer.length
 
 
-def answer_headers(model: ModelSpec, template_id: str) -> bytes:
-    """Return the headers that all answers of a route have, and the name of the hash header, without its value."""
-    return b"x-gateway-model: %b\r\nx-gateway-template: %b\r\nx-gateway-policy: %b\r\nx-gateway-prompt-sha256: " % (
-        header_value(model.name),
-        header_value(template_id),
-        header_value(model.policy.name),
-    )
+def answer_headers(model: ModelSpec, template_id: str) -> tuple[bytes, ...]:
+    """Return the names of the model, the template and the policy, for the headers of all answers of a route."""
+    return header_value(model.name), header_value(template_id), header_value(model.policy.name)
 
 
 @lru_cache(maxsize=1024)

@@ -48,10 +48,11 @@ class CallRun:
         self._timeline = timeline
 
     async def __aenter__(self) -> ResponseStream:
-        timeline, exchange, backend = self._timeline, self.prepared.exchange, self.route.backend
+        timeline, prepared, route = self._timeline, self.prepared, self.route
+        exchange, backend = prepared.exchange, route.backend
         assert backend is not None
         choices = (len(exchange.prompts) or 1) * exchange.n
-        timeline.cut_answers.expect(choices, exchange.params, self.route.context_length)
+        timeline.cut_answers.expect(choices, exchange.params, route.context_length)
         timeline.upstream_stream = exchange.stream
         timeline.backend_opening(exchange.attempts)
         try:
@@ -59,31 +60,31 @@ class CallRun:
             events = await self._opened.__aenter__()
         except UpstreamRejectedRequest as error:
             timeline.backend_closed()
-            error.message += policy_changes(self.route.spec.policy, self.prepared.notices, error)
+            error.message += policy_changes(route.spec.policy, prepared.notices, error)
             raise
         except BaseException:
             timeline.backend_closed()
             raise
         if timeline.recording is not None:
             self._describe(timeline.recording)
-        can_count = self.route.tokens is not None and exchange.endpoint != "embeddings"
-        parsing, parser = self.prepared.parsing, None
+        can_count = route.tokens is not None and exchange.endpoint != "embeddings"
+        parsing, parser = prepared.parsing, None
         if parsing is not None:
             parser = OutputParser(parsing)
-            if parsing.calls is not None and self.route.output_parsing is not None:
-                timeline.tool_parser = self.route.output_parsing.parser
-        request, tokens = self.prepared.token_request, None
+            if parsing.calls is not None and route.output_parsing is not None:
+                timeline.tool_parser = route.output_parsing.parser
+        request, tokens = prepared.token_request, None
         if request is not None:
-            tokens = TokenData(request, self.route, exchange, timeline)
-        check, rule = None, self.prepared.answer_rule
+            tokens = TokenData(request, route, exchange, timeline)
+        check, rule = None, prepared.answer_rule
         if rule is not None:
-            prompt = self.prepared.prompt
-            own = (*self.route.eos_stops, *(() if prompt is None else prompt.metadata.stops))
+            prompt = prepared.prompt
+            own = (*route.eos_stops, *(() if prompt is None else prompt.metadata.stops))
             foreign = frozenset(exchange.stops).difference(own)
-            reports = all(declared_capabilities(target).reports_stops for target in self.route.spec.targets)
+            reports = all(declared_capabilities(target).reports_stops for target in route.spec.targets)
             check = AnswerCheck(
                 rule,
-                self.route.schemas,
+                route.schemas,
                 timeline.delivery_notices,
                 foreign,
                 exchange.caller.key,

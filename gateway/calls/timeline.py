@@ -30,7 +30,7 @@ class CallTimeline(Record):
     def __init__(
         self, endpoint: str, request_id: str, received: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__(request_id, endpoint, UNKNOWN_MODEL, outcome="", status=0, stream=False, duration=0.0)
+        super().__init__(request_id, endpoint, UNKNOWN_MODEL, "", 0, False, 0.0)
         self._now = now
         self._received = received
         self._opened: float | None = None
@@ -49,7 +49,7 @@ class CallTimeline(Record):
         """The events that the client receives, if the call is recorded."""
         self.recording: CallRecording | None = None
         """The recording of the call. None if the call is not recorded."""
-        self._run_notice: list[str] = []
+        self._run_notice: tuple[str, ...] = ()
         """The notice of ``run_not_recorded``. Empty without such a notice."""
         self.restart()
 
@@ -64,7 +64,7 @@ class CallTimeline(Record):
         self.output_parser: OutputParser | None = None
         """The parser of the latest answer. None if all text is content."""
         self.usage: Usage | None = None
-        self.delivery_notices = self._run_notice.copy()
+        self.delivery_notices = [*self._run_notice]
         self.bos_anomaly = False
         self.stop_cuts = self.template_notices = self.markers = ()
 
@@ -81,7 +81,7 @@ class CallTimeline(Record):
 
     def run_not_recorded(self, notice: str) -> None:
         """Add the notice of a call that names a run and is not recorded. Call when the call is admitted."""
-        self._run_notice.append(notice)
+        self._run_notice = (notice,)
         self.delivery_notices.append(notice)
 
     def queue_waited(self, seconds: float) -> None:

@@ -33,5 +33,5 @@ class _EmptyMapping(dict[str, Any]):
     __setitem__ = setdefault = update = __ior__ = _refuse
 
 
-EMPTY_MAPPING: Mapping[str, Any] = _EmptyMapping()
+EMPTY_MAPPING: Mapping[Any, Any] = _EmptyMapping()
 """The shared empty mapping; default of mappings in frozen values."""

@@ -3,15 +3,12 @@
 about/          the paths that answer with facts about the gateway and its models
 app             the table of paths, and the errors of requests that have no handler
 asgi            the HTTP interface as a Starlette application
-authorize       client keys, and the models that a key allows
 cancellation    ends the task of a request, and records why
 cors            the headers that allow web pages to call the gateway
 endpoints/      the endpoints that run or render a call
-error_response  error responses in OpenAI's form
 host_header     the check of the Host header, against DNS rebinding
 http1/          our own HTTP/1.1 server
 http_request    one HTTP request as the handlers see it
 local_request   a request that this process itself makes
 provenance      the x-gateway headers
-state           the state that all handlers share: configuration, metrics, draining
 """

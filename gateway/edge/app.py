@@ -16,16 +16,15 @@ from gateway.core.words import closest, quoted
 from gateway.edge.about.models import MODEL_PATH, Models
 from gateway.edge.about.monitoring import HEALTH_PATHS, Health, Monitoring
 from gateway.edge.about.openapi import openapi
+from gateway.edge.about.tokenizer import TokenizerInfo
 from gateway.edge.about.version import ICON_ROUTES, version
 from gateway.edge.cancellation import ClientGone
 from gateway.edge.cors import add_extra_headers
-from gateway.edge.endpoints.call import CallHandler
-from gateway.edge.endpoints.table import ENDPOINTS
-from gateway.edge.endpoints.tokenizer import TokenizerInfo
-from gateway.edge.error_response import send_error
+from gateway.edge.endpoints.call import GatewayState, Service
+from gateway.edge.endpoints.sink import NO_FIELDS, HeaderFields
+from gateway.edge.endpoints.table import ENDPOINTS, Endpoint
 from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
-from gateway.edge.state import GatewayState
 from gateway.telemetry.call_log import log_call
 from gateway.telemetry.record import Record
 
@@ -89,7 +88,7 @@ class App:
             else:
                 # RFC 9110, 15.5.6: the answer names the allowed method.
                 error = MethodNotAllowed(f"this path accepts only {method} requests")
-                self._refuse(request, error, f"allow: {method}\r\n".encode("ascii"))
+                self._refuse(request, error, ((b"allow",), (method.encode("ascii"),)))
         except ClientGone:
             pass
         except GatewayError as error:
@@ -101,13 +100,13 @@ class App:
             if not request.complete:
                 request.abort()
 
-    def _refuse(self, request: HttpRequest, error: GatewayError, headers: bytes = b"") -> None:
+    def _refuse(self, request: HttpRequest, error: GatewayError, fields: HeaderFields = NO_FIELDS) -> None:
         """Send the error response, count it and log it. If an answer has begun, send nothing.
 
-        ``CallHandler`` does the same for the requests of its endpoint.
+        ``Service`` does the same for the requests of its endpoint.
         """
         if not request.status:
-            send_error(request, error, headers)
+            request.send_error(error, fields)
         self._record(error, request.request_id, request.received, request.path)
 
     def refused_input(self, error: GatewayError, request_id: str) -> None:
@@ -180,10 +179,14 @@ def _take_run(request: HttpRequest) -> None:
     request.path = f"/{rest}"
 
 
+def _endpoint_handler(service: Service, endpoint: Endpoint) -> Handler:
+    return lambda request: service.answer(request, endpoint, request, request)
+
+
 def _public_routes(state: GatewayState) -> Routes:
-    server = state.stack.snapshot.server
+    server, service = state.stack.snapshot.server, Service(state)
     routes: dict[str, tuple[str, Handler]] = {
-        **{path: ("POST", CallHandler(endpoint, state).serve) for endpoint in ENDPOINTS for path in endpoint.paths},
+        **{path: ("POST", _endpoint_handler(service, endpoint)) for endpoint in ENDPOINTS for path in endpoint.paths},
         **TokenizerInfo(state).routes,
         **Models(state).routes,
         "/version": ("GET", version),

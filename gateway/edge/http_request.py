@@ -1,88 +1,88 @@
 """One HTTP request as the handlers see it.
 
-Our own server (``http1/request.py``), the ASGI adapter (``asgi.py``) and requests of this process
-(``local_request.py``) implement ``HttpRequest``. A handler sends a whole answer (``reply``) or a stream (``start``,
-``write``, ``end``). The headers of an answer are bytes, with ``name: value`` and CRLF for each field. The server adds
-``date``, ``x-request-id``, lengths and ``connection``.
+Our own server (``http1/request.py``) and the ASGI adapter (``asgi.py``) implement ``HttpRequest``. A handler sends a
+whole answer (``reply``) or a stream (``start``, ``write``, ``end``). The headers of an answer are bytes, with
+``name: value`` and CRLF for each field. The server adds ``date``, ``x-request-id``, lengths and ``connection``.
 """
 
 from __future__ import annotations
 
-import re
-import time
-from abc import ABC, abstractmethod
-from random import getrandbits
+from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-from gateway.calls.answer.response import ResponseStream
-from gateway.calls.preparation.prepare import Prepared
-from gateway.calls.route import Route
-from gateway.core.caller import ANONYMOUS, Caller
-from gateway.core.errors import RequestTimeout
-from gateway.edge.cancellation import Cancellation
-from gateway.wire.responses import ResponseWriter
+from gateway.calls.admission.facts import RequestFacts, body_too_large
+from gateway.core.errors import GatewayError, RequestTimeout, UnsupportedEncoding, UnsupportedMediaType
+from gateway.edge.endpoints.sink import NO_FIELDS, AnswerSink, HeaderFields, header_layout
 
 BODY_SECONDS = 30.0
 """Seconds that the body of a request may take to arrive."""
 JSON_HEADER = b"content-type: application/json\r\n"
+STREAM_HEADERS = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
+CLOSING = frozenset({"body_too_large", "request_timeout", "bad_host"})
+"""Codes of errors after which the connection is closed, because the rest of the request is not read."""
+UTF_8 = ("utf-8", "utf8")
 
-_PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 
+class HttpRequest(RequestFacts, AnswerSink):
+    """One HTTP request and its answer.
 
-class HttpRequest(Cancellation, ABC):
-    """One HTTP request and its answer."""
+    For a call it is the ``RequestFacts``, the ``RequestBody`` and the ``AnswerSink``, so a call makes none of them.
+    """
 
-    model: str | None = None
-    """The model named by the path (``/{model}/v1/…``); None if the body names the model."""
-    signed_in: Caller | None = None
-    """The client that has signed in to the viewer; None: the header ``authorization`` names the client."""
     query = b""
     """What follows ``?`` in the request target, percent-encoded."""
-    route_context: tuple[Route, Prepared] | None = None
-    """The data for the ``x-gateway-*`` headers; None before the call is prepared."""
-    open_stream: tuple[ResponseStream, ResponseWriter] | None = None
-    """The stream that is being sent. If the stream fails, the unsent text is sent before the error."""
-    status = 0
-    """The status of the answer; 0 until an answer is sent."""
     buffered_body: bytes | None = None
     """The whole body, if it arrived in one piece before a handler called ``body``. None: call ``body``."""
     extra_headers = b""
     """Headers of every answer to this request, also of errors: the headers of ``cors.py`` and ``x-ratelimit-*``."""
     complete = False
     """True: the answer is complete."""
-    closing = False
-    """True: the connection is closed after the answer."""
 
     def __init__(self, method: str, path: str, headers: dict[bytes, bytes]) -> None:
+        RequestFacts.__init__(self, headers)
+        self.headers: dict[bytes, bytes]
         self.method = method
         self.path = path
         """The path, not percent-decoded: ``%2f`` is not a slash, so clients cannot evade the path rules of a proxy."""
-        self.caller = ANONYMOUS
-        """The client, as soon as its key is known to be valid."""
-        self.headers = headers
-        """Lower-case name → value. The values of a repeated field are joined by commas (RFC 9110, 5.3)."""
-        sent = headers.get(b"x-request-id")
-        # Ids must be unique, not secret. Random bits from the kernel would cost more than the rest of the head.
-        self.request_id = (
-            sent.decode("ascii")
-            if sent is not None and _PLAIN_ID.match(sent)
-            else f"req_{getrandbits(128).to_bytes(16).hex()}"
-        )
-        """The client's ``x-request-id`` if the value is short and plain (``_PLAIN_ID``), else a new id."""
-        self.received = time.monotonic()
-        """Monotonic seconds at which the head had arrived."""
 
-    @property
-    def root_path(self) -> str:
-        """The path where the application is mounted, percent-encoded; empty if it is not mounted."""
-        return ""
+    def take_body(self, limit: int) -> bytes | None:
+        """Return the body if it has arrived. See ``RequestBody``."""
+        headers, raw = self.headers, self.buffered_body
+        if headers.get(b"content-type") != b"application/json":
+            _check_content_type(self.header("content-type"))
+        if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() not in (b"", b"identity"):
+            raise UnsupportedEncoding("the request body is compressed; send the body without content-encoding")
+        if raw is None:
+            length = headers.get(b"content-length", b"")
+            if length.isdigit() and int(length) > limit:
+                raise body_too_large(limit)
+        elif len(raw) <= limit:
+            self.buffered_body = None
+            return raw
+        return None
 
-    def header(self, name: str) -> str | None:
-        """Return the value of a header field; None if the field is missing. ``name`` is in lower case."""
-        value = self.headers.get(name.encode("ascii"))
-        return None if value is None else value.decode("latin-1")
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Add headers to the answer. See ``AnswerSink``."""
+        self.extra_headers += b"".join([f"{name}: {value}\r\n".encode() for name, value in headers.items()])
+
+    def send_answer(self, status: int, fields: HeaderFields, body: bytes) -> None:
+        """Send a whole answer in JSON. See ``AnswerSink``."""
+        names, values = fields
+        self.reply(status, header_layout(names, JSON_HEADER) % values, body)
+
+    def start_stream(self, fields: HeaderFields) -> None:
+        """Start a stream of server-sent events. See ``AnswerSink``."""
+        names, values = fields
+        self.start(200, header_layout(names, STREAM_HEADERS) % values)
+
+    def send_error(self, error: GatewayError, fields: HeaderFields = NO_FIELDS) -> None:
+        """Send an error as the whole answer."""
+        if error.code in CLOSING:
+            self.closing = True
+        super().send_error(error, fields)
 
     def reply_json(self, status: int, body: Any, headers: bytes = b"") -> None:
         """Send a whole answer in JSON."""
@@ -101,26 +101,6 @@ class HttpRequest(Cancellation, ABC):
         """Start a stream. The head is sent together with the first part of the stream."""
 
     @abstractmethod
-    async def write(self, frames: bytes, seconds: float) -> None:
-        """Send a part of a stream. Wait while the client reads too slowly.
-
-        Raises ``ClientStalled`` when the client reads nothing for ``seconds``.
-        """
-
-    @property
-    def can_try_write(self) -> bool:
-        """True: ``try_write`` may be used for the next parts of this stream."""
-        return False
-
-    def try_write(self, frames: bytes) -> bool:
-        """Non-blocking ``write``. Returns False, and writes nothing, while the client applies back-pressure."""
-        return False
-
-    @abstractmethod
-    def end(self, last: bytes = b"") -> None:
-        """End a stream with its last part."""
-
-    @abstractmethod
     def abort(self) -> None:
         """Close the connection without completing the answer."""
 
@@ -128,3 +108,11 @@ class HttpRequest(Cancellation, ABC):
 def body_timeout(seconds: float) -> RequestTimeout:
     """Return the error for a body that did not arrive within ``seconds``."""
     return RequestTimeout(f"the request body did not arrive within {seconds:g} s")
+
+
+def _check_content_type(declared: str | None) -> None:
+    media_type, *parameters = (declared or "").lower().split(";")
+    pairs = [parameter.partition("=") for parameter in parameters]
+    charsets = [value.strip().strip('"') for name, _, value in pairs if name.strip() == "charset"]
+    if media_type.strip() != "application/json" or any(charset not in UTF_8 for charset in charsets):
+        raise UnsupportedMediaType("send the request body as content-type: application/json, in UTF-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.calls.admission.admit import body_too_large
+from gateway.calls.admission.facts import body_too_large
 from gateway.edge.http_request import HttpRequest
 
 

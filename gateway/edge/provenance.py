@@ -5,33 +5,37 @@ from __future__ import annotations
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route, header_value
 from gateway.calls.timeline import CallTimeline
+from gateway.edge.endpoints.sink import HeaderFields, HeaderValue
 
-CALL_HEADERS = (
-    b"%b%b\r\nx-gateway-target: %b\r\nx-gateway-attempts: %d\r\nx-gateway-overhead-ms: %.3f\r\n"
-    b"openai-processing-ms: %.0f\r\n"
-)
-"""The headers of a call to a backend. An answer of ``/v1/render`` contains no target, attempts or times."""
+RENDERED = (b"x-gateway-model", b"x-gateway-template", b"x-gateway-policy", b"x-gateway-prompt-sha256")
+CALLED = (
+    *RENDERED, b"x-gateway-target", b"x-gateway-attempts", b"x-gateway-overhead-ms", b"openai-processing-ms",
+)  # fmt: skip
 
 
-def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None = None) -> bytes:
-    """Return the ``x-gateway-*`` headers of an answer (``docs/http.md``)."""
-    headers = route.raw_headers if prepared.prompt is None else route.headers
-    prompt_hash = prepared.prompt_sha256.encode("ascii")
-    notices = [str(notice) for notice in prepared.notices]
-    if timeline is None:
-        rows = b"%b%b\r\n" % (headers, prompt_hash)
-    else:
+def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None = None) -> HeaderFields:
+    """Return the ``x-gateway-*`` headers of an answer (``docs/http.md``).
+
+    ``timeline``: None for a call without a backend, whose headers name no target, attempts or times.
+    """
+    names: tuple[bytes, ...] = RENDERED
+    values: tuple[HeaderValue, ...] = route.raw_headers if prepared.prompt is None else route.headers
+    values += (prepared.prompt_sha256.encode("ascii"),)
+    notices = [*map(str, prepared.notices)]
+    if timeline is not None:
         elapsed, overhead = timeline.elapsed_and_overhead()
         attempts = timeline.attempt_log
-        rows = CALL_HEADERS % (
-            headers, prompt_hash, header_value(attempts.target), attempts.count, overhead * 1000, elapsed * 1000
-        )  # fmt: skip
+        names = CALLED
+        values += (header_value(attempts.target), attempts.count, overhead * 1000, elapsed * 1000)
         notices += timeline.notices()
         if attempts.cache:
             age = f"; age={int(attempts.cache_age)}" if attempts.cache == "hit" else ""
-            rows += f"x-gateway-cache: {attempts.cache}{age}\r\n".encode("ascii")
+            names += (b"x-gateway-cache",)
+            values += (f"{attempts.cache}{age}".encode("ascii"),)
     if prepared.prompt_id:
-        rows += b"x-gateway-dataset-prompt: %b\r\n" % header_value(prepared.prompt_id)
+        names += (b"x-gateway-dataset-prompt",)
+        values += (header_value(prepared.prompt_id),)
     if notices:
-        rows += b"x-gateway-notice: %b\r\n" % header_value("; ".join(notices))
-    return rows
+        names += (b"x-gateway-notice",)
+        values += (header_value("; ".join(notices)),)
+    return names, values

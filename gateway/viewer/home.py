@@ -7,8 +7,8 @@ from typing import Any
 from gateway.calls.route import Route
 from gateway.edge.about.commands import curl_command, python_command
 from gateway.edge.about.openapi import SUMMARIES
+from gateway.edge.endpoints.call import GatewayState
 from gateway.edge.endpoints.table import ENDPOINTS
-from gateway.edge.state import GatewayState
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 

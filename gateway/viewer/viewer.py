@@ -9,10 +9,9 @@ from typing import Any
 
 from gateway.calls.admission.access import base_url
 from gateway.core.errors import GatewayError, Overloaded, RouteNotFound, ViewerClosed
-from gateway.edge.endpoints.call import CallHandler
-from gateway.edge.endpoints.table import ENDPOINTS
+from gateway.edge.endpoints.call import GatewayState, Service
+from gateway.edge.endpoints.table import BY_PATH
 from gateway.edge.http_request import HttpRequest
-from gateway.edge.state import GatewayState
 from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
 from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, page_request, read_form, send_page
 from gateway.viewer.page_threads import PageThreads
@@ -51,8 +50,7 @@ class Viewer:
         self._state = state
         self._threads = threads
         self._admin = admin
-        [chat] = [one for one in ENDPOINTS if one.name == "chat"]
-        self._chat = CallHandler(chat, state).serve
+        self._service = Service(state)
         self._pages: dict[str, Any] = {}
         """The first part of a path → its pages, once they have been asked for."""
         self._access = Access(state)
@@ -136,8 +134,8 @@ class Viewer:
     async def _serve_call(self, request: HttpRequest) -> None:
         """Serve the call of a page's script with the rights and the limits of the person who is signed in."""
         self._access.require_own_call(request)
-        request.signed_in = self._access.visitor(request).caller
-        await self._chat(request)
+        request.caller = self._access.visitor(request).caller
+        await self._service.answer(request, BY_PATH["/v1/chat/completions"], request, request)
 
 
 def send_asset(request: HttpRequest, name: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 import uvloop
 
 from gateway.core.errors import GatewayError
-from gateway.edge.error_response import send_error
 from gateway.edge.http1.connection import MAX_DISCARDED, MAX_FIELDS, MAX_QUEUED
 from gateway.edge.http1.request import MAX_BUFFERED
 from gateway.edge.http1.server import HttpServer
@@ -50,13 +49,13 @@ class Served:
         try:
             await getattr(self, asked.path.strip("/*") or "echo")(asked)
         except GatewayError as error:
-            send_error(asked, error) if not asked.status else asked.end(b"!" + error.code.encode())
+            asked.send_error(error) if not asked.status else asked.end(b"!" + error.code.encode())
         except asyncio.CancelledError:
             try:
                 asked.reraise()
             except GatewayError as why:
                 self.ends.append(why.code)
-                send_error(asked, why) if not asked.status else asked.end(b"!" + why.code.encode())
+                asked.send_error(why) if not asked.status else asked.end(b"!" + why.code.encode())
             except Exception as why:
                 self.ends.append(type(why).__name__)
 

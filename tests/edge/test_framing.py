@@ -20,7 +20,6 @@ import pytest
 
 from gateway.core.errors import BadHost, GatewayError
 from gateway.edge.cancellation import ClientGone
-from gateway.edge.error_response import send_error
 from gateway.edge.http1.connection import ServerConnection
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest
@@ -167,7 +166,7 @@ async def ours(pieces: Sequence[bytes]) -> Reading:
             taken.append((asked.method.encode(), asked.path.encode(), body))
             asked.reply(200, b"", b"")
         except GatewayError as error:
-            send_error(asked, error)
+            asked.send_error(error)
         except asyncio.CancelledError:
             with suppress(ClientGone):
                 asked.reraise()

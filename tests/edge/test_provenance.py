@@ -15,6 +15,7 @@ from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.events import Begun
 from gateway.core.exchange import AttemptLog
+from gateway.edge.endpoints.sink import HeaderFields, header_layout
 from gateway.edge.provenance import provenance
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.wire.requests import read_chat, read_completion
@@ -42,7 +43,9 @@ def prepared(template: TemplateSpec, fields: dict[str, Any]) -> tuple[Route, Pre
     return route, asyncio.run(prepare(route, call))
 
 
-def headers_of(block: bytes) -> dict[str, str]:
+def headers_of(fields: HeaderFields) -> dict[str, str]:
+    names, values = fields
+    block = header_layout(names) % values
     return dict(line.split(": ", 1) for line in block.decode("ascii").split("\r\n")[:-1])
 
 

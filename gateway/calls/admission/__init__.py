@@ -2,4 +2,5 @@
 
 ``admit``   checks the client, the body, the model and the limits of a call, in this order
 ``access``  the client of a request, and the models that it may use
+``facts``   what a request brings: its facts, and its body
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Protocol
 
+from gateway.calls.admission.facts import RequestFacts
 from gateway.calls.route import Route
 from gateway.calls.stack import Stack
 from gateway.core.caller import ANONYMOUS, Caller
@@ -21,66 +21,53 @@ MAX_ROW = 256
 RUN_NAME = re.compile("[A-Za-z0-9._-]{1,64}")
 
 
-class IncomingRequest(Protocol):
-    """The facts of an HTTP request that decide whether it is admitted. See ``HttpRequest``."""
-
-    request_id: str
-    headers: dict[bytes, bytes]
-    model: str | None
-    caller: Caller
-    signed_in: Caller | None
-    buffered_body: bytes | None
-
-    @property
-    def root_path(self) -> str: ...
-
-    def header(self, name: str) -> str | None: ...
-
-    async def body(self, limit: int) -> bytes: ...
-
-
-def base_url(stack: Stack, request: IncomingRequest) -> str:
+def base_url(stack: Stack, facts: RequestFacts) -> str:
     """Return the ``base_url`` for clients, with the host that this client has used and the path of the application."""
-    return f"{stack.snapshot.server.scheme}://{request.header('host')}{request.root_path}/v1"
+    return f"{stack.snapshot.server.scheme}://{facts.header('host')}{facts.root_path}/v1"
 
 
-def base_url_hint(stack: Stack, request: IncomingRequest) -> str:
+def base_url_hint(stack: Stack, facts: RequestFacts) -> str:
     """Return the sentence about a client's ``base_url``."""
-    return f"a client's base_url must end in one /v1, such as {base_url(stack, request)}; the client adds the rest"
+    return f"a client's base_url must end in one /v1, such as {base_url(stack, facts)}; the client adds the rest"
 
 
-def authenticate(stack: Stack, request: IncomingRequest) -> Caller:
-    """Return the client that has sent a request.
-
-    Raises ``InvalidApiKey`` for a missing or invalid key. Raises ``ModelNotFound`` if the path names a model that is
-    unknown or that the key does not allow. Raises ``InvalidValue`` for an invalid name of a run or id of a row.
-    """
-    caller = request.signed_in
-    if caller is None:
-        caller = stack.keyring.authenticate(request.header("authorization")) if stack.keyring.needed else ANONYMOUS
-    if SESSION in request.headers:
-        caller = replace(caller, session=request.headers[SESSION].decode("latin-1"))
-    if RUN_HEADER in request.headers:
-        caller = replace(caller, run=checked_run(request.headers[RUN_HEADER].decode("latin-1"), "header x-gateway-run"))
-    if ROW_HEADER in request.headers:
-        row = request.headers[ROW_HEADER].decode("utf-8", "replace")
-        if not is_row_id(row):
-            raise InvalidValue(f"the header x-gateway-row must have at most {MAX_ROW} printable characters")
-        caller = replace(caller, row=row)
-    request.caller = caller
-    if request.model is not None:
-        _check_path(stack, caller, request, request.model)
+def authenticate(stack: Stack, facts: RequestFacts) -> Caller:
+    """Return the client that has sent a request, which ``identify`` finds and whose path ``check_path`` checks."""
+    caller = identify(stack, facts)
+    if facts.model is not None:
+        check_path(stack, caller, facts, facts.model)
     return caller
 
 
-def _check_path(stack: Stack, caller: Caller, request: IncomingRequest, name: str) -> None:
-    """Raise ``ModelNotFound`` if the beginning of the path names no model that the key allows."""
+def identify(stack: Stack, facts: RequestFacts) -> Caller:
+    """Return the client that has sent a request.
+
+    Raises ``InvalidApiKey`` for a missing or invalid key, and ``InvalidValue`` for an invalid name of a run or id of a
+    row.
+    """
+    caller, headers = facts.caller, facts.headers
+    if caller is None:
+        caller = stack.keyring.authenticate(facts.header("authorization")) if stack.keyring.needed else ANONYMOUS
+    if SESSION in headers:
+        caller = replace(caller, session=headers[SESSION].decode("latin-1"))
+    if RUN_HEADER in headers:
+        caller = replace(caller, run=checked_run(headers[RUN_HEADER].decode("latin-1"), "header x-gateway-run"))
+    if ROW_HEADER in headers:
+        row = headers[ROW_HEADER].decode("utf-8", "replace")
+        if not is_row_id(row):
+            raise InvalidValue(f"the header x-gateway-row must have at most {MAX_ROW} printable characters")
+        caller = replace(caller, row=row)
+    return caller
+
+
+def check_path(stack: Stack, caller: Caller, facts: RequestFacts, name: str) -> None:
+    """Raise ``ModelNotFound`` if the beginning of the path names no model that the client may use."""
     if name in stack.routes and caller.may_use(name):
         return
     what = f"no model {quoted(name)}{suggest(name, visible_models(stack, caller))}; the path begins with this name"
     if name.rpartition("/")[2] == "v1":
         what = "the path has /v1 twice"
-    raise ModelNotFound(f"{what}; {base_url_hint(stack, request)}", param="model")
+    raise ModelNotFound(f"{what}; {base_url_hint(stack, facts)}", param="model")
 
 
 def checked_run(name: str, place: str) -> str:

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Literal
 
-from gateway.calls.admission.access import IncomingRequest, authenticate, authorized_route, only_model
+from gateway.calls.admission.access import authorized_route, check_path, identify, only_model
+from gateway.calls.admission.facts import RequestBody, RequestFacts
 from gateway.calls.route import Route
 from gateway.calls.stack import Stack
 from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
 from gateway.config.snapshot import PolicySpec
 from gateway.core.call import Call
 from gateway.core.caller import Caller
-from gateway.core.errors import BodyTooLarge, GatewayError, InvalidValue, UnsupportedEncoding, UnsupportedMediaType
-from gateway.core.frozen import dataclass
+from gateway.core.errors import GatewayError, InvalidValue
 from gateway.core.words import quoted
 from gateway.policy.access.limits import Permit
 from gateway.storage.recorder import CallFacts
@@ -27,50 +27,41 @@ SHORT_BODY_SECONDS = 0.25
 LONG_BODY = 1024 * 1024
 """The size in bytes above which other calls may run between parsing and checking a body. Both take milliseconds."""
 
-UTF_8 = ("utf-8", "utf8")
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A call that may run."""
-
-    call: Call
-    route: Route
-    permit: Permit | None
-    """The slots and charges of the call, which its end must release. None if neither its key nor its model has limits.
-    """
-
 
 async def admit(
-    request: IncomingRequest,
+    facts: RequestFacts,
+    source: RequestBody,
     stack: Stack,
     read: Callable[..., Call],
     timeline: CallTimeline,
-    *,
-    may_omit_model: bool = False,
-) -> Admitted:
-    """Admit the call in a request. Wait while the model has too many calls.
+    may_omit_model: bool,
+) -> tuple[Call, Route, Permit | None]:
+    """Admit the call of a request. Wait while the model has too many calls.
+
+    Returns the call, the route of its model, and its slots and charges, which its end must release; None if neither its
+    key nor its model has limits. Raises ``GatewayError`` if the call is refused.
 
     ``read``: see ``Endpoint.read``. ``may_omit_model``: whether a request may name no model if there is only one.
-    Raises ``GatewayError`` if the call is refused. ``timeline`` gets each fact as soon as it is known.
+    ``timeline`` gets each fact as soon as it is known.
     """
-    caller = authenticate(stack, request)
-    if request.model is not None:
-        timeline.model = request.model
-    _check_head(request, limit := stack.snapshot.server.max_body)
-    if (raw := request.buffered_body) is None or len(raw) > limit:
+    caller = identify(stack, facts)
+    timeline.key = caller.key
+    if facts.model is not None:
+        check_path(stack, caller, facts, facts.model)
+        timeline.model = facts.model
+    limit = stack.snapshot.server.max_body
+    if (raw := source.take_body(limit)) is None:
         timeline.count_for(UNKNOWN_MODEL)
-        raw = await request.body(limit)
-    request.buffered_body = None
+        raw = await source.body(limit)
     body = parse_object(raw)
     if len(raw) > LONG_BODY:
         await asyncio.sleep(0)  # other calls run between parsing and checking
-    if request.model is not None:
-        _name_model(body, request.model)
+    if facts.model is not None:
+        _name_model(body, facts.model)
     elif may_omit_model and body.get("model") is None:
         body["model"] = only_model(stack, caller)
     try:
-        call = read(body, request_id=request.request_id, caller=caller)
+        call = read(body, request_id=facts.request_id, caller=caller)
     except GatewayError:
         name = body.get("model")
         if type(name) is str and name in stack.routes and caller.may_use(name):
@@ -83,16 +74,19 @@ async def admit(
     timeline.stream = call.stream
     timeline.admitted()
     if route.spec.policy.record != "off" or caller.run:
-        _record(request, stack, route, call, timeline)
-    permit = None
-    if stack.limiter.is_limited(caller, call.model):
-        texts = call.raw_prompts if call.dialogue is None else call.dialogue.texts
-        characters, tokens = sum(map(len, texts)), call.n * _most_tokens(call, route)
-        permit = await stack.limiter.admit(caller, route.spec, characters, tokens, timeline.queue_waited)
-    return Admitted(call, route, permit)
+        _record(stack, route, call, timeline)
+    is_limited = stack.limiter.is_limited(caller, call.model)
+    return call, route, await _permit(stack, route, call, timeline) if is_limited else None
 
 
-def _record(request: IncomingRequest, stack: Stack, route: Route, call: Call, timeline: CallTimeline) -> None:
+async def _permit(stack: Stack, route: Route, call: Call, timeline: CallTimeline) -> Permit:
+    """Take the slots and charges of a call. Wait while the model has too many calls."""
+    texts = call.raw_prompts if call.dialogue is None else call.dialogue.texts
+    characters, tokens = sum(map(len, texts)), call.n * _most_tokens(call, route)
+    return await stack.limiter.admit(call.caller, route.spec, characters, tokens, timeline.queue_waited)
+
+
+def _record(stack: Stack, route: Route, call: Call, timeline: CallTimeline) -> None:
     """Begin the recording of a call, with the facts that are known at its admission.
 
     A call whose answer is not recorded has a notice if its client names a run.
@@ -129,30 +123,20 @@ def _not_recorded(stack: Stack, policy: PolicySpec, caller: Caller) -> str:
     return f"run_not_recorded: {caller.run} ({what}, {' and '.join(changes)})"
 
 
-async def model_of_refused(request: IncomingRequest, stack: Stack) -> str:
+async def model_of_refused(facts: RequestFacts, source: RequestBody, stack: Stack, timeline: CallTimeline) -> str:
     """Return the model of a call that is refused because of load, from the path or from a short body.
 
     Raises ``GatewayError`` or ``TimeoutError`` if the model is not known so early, or if the key forbids the model.
     """
-    caller, name = authenticate(stack, request), request.model
-    if name is None:
-        _check_head(request, limit := min(stack.snapshot.server.max_body, SHORT_BODY))
+    caller, name = identify(stack, facts), facts.model
+    timeline.key = caller.key
+    if name is not None:
+        check_path(stack, caller, facts, name)
+    else:
+        limit = min(stack.snapshot.server.max_body, SHORT_BODY)
         async with asyncio.timeout(SHORT_BODY_SECONDS):
-            name = parse_object(await request.body(limit)).get("model")
+            name = parse_object(source.take_body(limit) or await source.body(limit)).get("model")
     return authorized_route(stack, caller, name if isinstance(name, str) else "").spec.name
-
-
-def _check_head(request: IncomingRequest, limit: int) -> None:
-    """Refuse a request whose headers announce a body that is not plain JSON or is larger than ``limit`` bytes."""
-    headers = request.headers
-    if headers.get(b"content-type") != b"application/json":
-        _check_content_type(request.header("content-type"))
-    if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() not in (b"", b"identity"):
-        raise UnsupportedEncoding("the request body is compressed; send the body without content-encoding")
-    if request.buffered_body is None:
-        length = headers.get(b"content-length", b"")
-        if length.isdigit() and int(length) > limit:
-            raise body_too_large(limit)
 
 
 def _name_model(body: dict[str, Any], model: str) -> None:
@@ -171,16 +155,3 @@ def _most_tokens(call: Call, route: Route) -> int:
     limit = call.params.get("max_completion_tokens") or call.params.get("max_tokens") or policy.max_tokens
     bounds = [policy.clamp.get("max_tokens"), policy.clamp.get("max_completion_tokens"), route.max_model_len]
     return int(min([limit, *[bound for bound in bounds if bound is not None]]))
-
-
-def _check_content_type(declared: str | None) -> None:
-    media_type, *parameters = (declared or "").lower().split(";")
-    pairs = [parameter.partition("=") for parameter in parameters]
-    charsets = [value.strip().strip('"') for name, _, value in pairs if name.strip() == "charset"]
-    if media_type.strip() != "application/json" or any(charset not in UTF_8 for charset in charsets):
-        raise UnsupportedMediaType("send the request body as content-type: application/json, in UTF-8")
-
-
-def body_too_large(limit: int) -> BodyTooLarge:
-    """Return the error for a body of more than ``limit`` bytes."""
-    return BodyTooLarge(f"the request body is larger than {limit} bytes (server.max_body)")

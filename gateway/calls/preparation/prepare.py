@@ -136,8 +136,8 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
         parsing,
         request,
         rule,
-        prompt_id="" if rendered is None else rendered.prompt_id,
-        markers=safe.markers,
+        "" if rendered is None else rendered.prompt_id,
+        safe.markers,
     )
 
 
@@ -224,6 +224,7 @@ def make_exchange(
         else:
             endpoint, messages = "chat", prompt.messages or ()
         stops = metadata.stops_and(route.eos_stops, call.stops)
+    # By position: CPython makes a dictionary of the keywords that a class is called with.
     return Exchange(
         endpoint,
         call.request_id,
@@ -233,14 +234,16 @@ def make_exchange(
         params,
         call.n,
         stops if generates else (),
-        caller=call.caller,
-        repeat=call.repeat,
-        stop_token_ids=metadata.stop_token_ids if generates else (),
-        stream=generates and (call.stream or route.spec.policy.delivery.stream_upstream),
-        stream_options=call.stream_options,
-        bos=metadata.bos,
-        bos_text=metadata.bos_text,
-        keep_special=parsing is not None and parsing.calls is not None,
+        metadata.stop_token_ids if generates else (),
+        None,  # the formats are set later, if the client requests structured output
+        None,
+        generates and (call.stream or route.spec.policy.delivery.stream_upstream),
+        call.stream_options,
+        metadata.bos,
+        metadata.bos_text,
+        parsing is not None and parsing.calls is not None,
+        call.caller,
+        call.repeat,
     )
 
 

@@ -5,4 +5,5 @@ commands    commands that people copy, for the page / and for the greeting
 models      /v1/models
 monitoring  /health, /metrics and /status
 openapi     /openapi.json
+tokenizer   /tokenizer_info
 """

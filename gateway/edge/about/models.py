@@ -7,8 +7,8 @@ from urllib.parse import unquote
 
 from gateway.calls.admission.access import authenticate, authorized_route
 from gateway.calls.route import Route
+from gateway.edge.endpoints.call import GatewayState
 from gateway.edge.http_request import HttpRequest
-from gateway.edge.state import GatewayState
 
 MODEL_PATH = "/v1/models/"
 """The path of one model, without the name of the model. The name may contain slashes."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gateway.calls.admission.access import authenticate
 from gateway.core.errors import RouteNotFound
+from gateway.edge.endpoints.call import GatewayState
 from gateway.edge.http_request import HttpRequest
-from gateway.edge.state import GatewayState
 from gateway.telemetry.metrics import CONTENT_TYPE
 
 HEADERS = f"content-type: {CONTENT_TYPE}\r\n".encode("ascii")

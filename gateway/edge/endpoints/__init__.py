@@ -1,11 +1,13 @@
 """The endpoints that run or render a call.
 
-answer  runs a call and writes the model's answer, whole or as a stream
-call    reads a call, calls the endpoint, and records how the call ended
+table    path, reader and function of each endpoint
+call     answers calls: admits a call, runs its endpoint, and records how the call ended
+context  one call while it is answered
+sink     the receiver of the answer
+answer   runs a call and sends the model's answer, whole or as a stream
+turns    the answer to a call with several turns
+writer   makes the writer of one answer
 loglikelihood  the answer of /v1/loglikelihood
-render  the answer of /v1/render
-turns      the answer to a call with several turns
-writer     makes the writer of one answer
-tokenizer  /tokenize, /detokenize and /tokenizer_info
-table   path, reader and writer of each endpoint
+render   the answer of /v1/render
+tokenizer  /tokenize and /detokenize
 """

@@ -1,25 +1,28 @@
-"""Admits a call, calls the endpoint, and records how the call ended."""
+"""Answers calls: admits a call, runs its endpoint, sends the answer, and records how the call ended."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
-from gateway.calls.admission.admit import Admitted, admit, model_of_refused
+from gateway.calls.admission.admit import admit, model_of_refused
+from gateway.calls.admission.facts import RequestBody, RequestFacts
+from gateway.calls.stack import Stack
 from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
 from gateway.core.errors import GatewayError, Overloaded, RateLimitExceeded, UpstreamError, drop_tracebacks
 from gateway.edge.cancellation import ClientGone
-from gateway.edge.endpoints.answer import context_headers, send_pending
+from gateway.edge.endpoints.answer import send_pending
+from gateway.edge.endpoints.context import CallContext
+from gateway.edge.endpoints.sink import AnswerSink
 from gateway.edge.endpoints.table import Endpoint
-from gateway.edge.error_response import send_error
-from gateway.edge.http_request import HttpRequest
-from gateway.edge.state import GatewayState
 from gateway.policy.access.call_queue import SHUTTING_DOWN, refusal
 from gateway.policy.access.limits import Permit
 from gateway.telemetry.call_log import log_call
+from gateway.telemetry.metrics import Metrics
 
 LOG = logging.getLogger("gateway.edge")
 
@@ -27,119 +30,163 @@ CLIENT_CLOSED_REQUEST = 499
 """The status recorded for a call whose client left or stalled. This status is never sent."""
 
 
-class CallHandler:
-    """Serves one endpoint."""
+@dataclass(eq=False, slots=True)
+class GatewayState:
+    """The state that all handlers of a process share. The package ``server`` sets ``stack`` and ``ending``.
 
-    def __init__(self, endpoint: Endpoint, state: GatewayState) -> None:
-        self._endpoint = endpoint
+    A reload replaces ``stack``. A running call keeps the stack that was set when the call began.
+    """
+
+    stack: Stack
+    metrics: Metrics
+    exposition: Callable[[], Awaitable[bytes]]
+    """Returns the body of ``/metrics`` for all workers together."""
+    status: Callable[[], Awaitable[dict[str, Any]]]
+    """Returns the body of ``/status`` for all workers together."""
+    started_at: int
+    """Seconds since the epoch; the same in all workers."""
+    viewer_secret: bytes
+    """Signs the sessions of the viewer unless ``server.viewer_secret`` is set; the same in all workers."""
+    ending: bool = False
+    """True: the process is about to end, so ``/health/ready`` answers 503. Calls are accepted until ``drain``."""
+    draining: bool = False
+    """True: new calls are refused."""
+    running: int = 0
+    """The number of running calls in this process."""
+
+    def drain(self) -> None:
+        """Refuse new calls, and calls that wait for a free slot (``docs/spec/reliability.md`` E04)."""
+        self.draining = True
+        self.stack.limiter.drain()
+
+
+class Service:
+    """Answers calls, with admission, limits, cancellation and a record.
+
+    The HTTP endpoints, ``gateway run``, the pages of the viewer and Python programs call it.
+    """
+
+    def __init__(self, state: GatewayState) -> None:
         self._state = state
 
-    async def serve(self, request: HttpRequest) -> None:
-        """Answer a call, and record once how the call ended: with an answer, an error, a disconnect or a shutdown."""
-        state, admitted = self._state, None
-        timeline = CallTimeline(self._endpoint.name, request.request_id, request.received)
+    async def answer(self, facts: RequestFacts, endpoint: Endpoint, body: RequestBody, sink: AnswerSink) -> None:
+        """Answer a call, and record once how the call ended: with an answer, an error, a disconnect or a shutdown.
+
+        Errors are sent to ``sink``. Raises only ``asyncio.CancelledError``, if the task was cancelled from elsewhere.
+        """
+        state = self._state
+        timeline = CallTimeline(endpoint.name, facts.request_id, facts.received)
         timeline.gauge = state.metrics.in_flight
+        context = CallContext(facts, sink, timeline)
         state.running += 1
-        end = ("internal_error", 500, "")
         try:
             try:
-                if state.draining or state.running > state.stack.snapshot.server.max_in_flight:
-                    await self._refuse(request, timeline)
-                omit = self._endpoint.for_tokenizers
-                found = await admit(request, state.stack, self._endpoint.read, timeline, may_omit_model=omit)
-                admitted = found if found.permit is None else self._use(found, found.permit, request)
-                await self._endpoint.respond(request, admitted.call, admitted.route, timeline)
-                end = ("ok", request.status, "")
+                stack = state.stack
+                if state.draining or state.running > stack.snapshot.server.max_in_flight:
+                    await self._refuse(context, body)
+                admitted = await admit(facts, body, stack, endpoint.read, timeline, endpoint.for_tokenizers)
+                context.call, context.route, permit = admitted
+                if permit is not None:
+                    self._use(permit, context)
+                context.is_admitted = True
+                await endpoint.respond(context)
+                outcome = ("ok", sink.status, "")
             except asyncio.CancelledError:
-                end = ("cancelled", request.status or CLIENT_CLOSED_REQUEST, "")
-                request.reraise()
+                sink.reraise()
                 raise
-        except ClientGone as gone:
-            phase = gone.phase or ("mid_stream" if timeline.begun else "before_first")
-            end = (gone.outcome, CLIENT_CLOSED_REQUEST, phase)
-            drop_tracebacks(gone)
-        except GatewayError as error:
-            if admitted is None:
-                self._refused(request, error)
-            end = (error.code, request.status or error.status, "")
-            is_attempt = timeline.attempt_log.count and (error.upstream_status or isinstance(error, UpstreamError))
-            if not is_attempt:  # a failed attempt has a line with its reason
-                timeline.refusal = error.log_message or error.message
-            await _fail(request, error, timeline)
-            end = (error.code, request.status, "")
-            drop_tracebacks(error)
-        except Exception:  # a bug: log the traceback, and answer with status 500
-            LOG.exception("internal error in request %s", request.request_id)
-            failure = GatewayError("internal error; the gateway's log has the details under this request id")
-            end = (failure.code, request.status or failure.status, "")
-            _send_failure(request, failure, timeline)
+        except BaseException as error:
+            outcome = outcome_of(error, context)
+            if not isinstance(error, Exception):
+                raise
+            await self._report(error, context)
         finally:
             state.running -= 1
-            timeline.key = request.caller.key
-            timeline.end(*end)
-            if admitted is not None and admitted.permit is not None:
-                admitted.permit.end(timeline)
+            timeline.end(*outcome)
+            if context.permit is not None:
+                context.permit.end(timeline)
             if timeline.recording is not None:
                 timeline.recording.notices += timeline.notices()
                 timeline.recording.end(timeline)
             state.metrics.record(timeline)
             log_call(timeline)
 
-    async def _refuse(self, request: HttpRequest, timeline: CallTimeline) -> NoReturn:
+    async def _refuse(self, context: CallContext, body: RequestBody) -> NoReturn:
         """Refuse a call because of load or a shutdown, before its body is read."""
+        timeline, stack = context.timeline, self._state.stack
         timeline.count_for(UNKNOWN_MODEL)
         with suppress(GatewayError, TimeoutError):
-            timeline.model = await model_of_refused(request, self._state.stack)
-        raise self._refusal(request)
+            timeline.model = await model_of_refused(context.facts, body, stack, timeline)
+        raise self._refusal(context.sink)
 
-    def _use(self, admitted: Admitted, permit: Permit, request: HttpRequest) -> Admitted:
+    def _use(self, permit: Permit, context: CallContext) -> None:
         """Add the headers of a permit to the response. Release the permit if a shutdown began in the meantime."""
-        request.extra_headers += _header_block(permit.headers)
+        context.sink.add_headers(permit.headers)
         if self._state.draining:
             permit.end()
-            raise self._refusal(request)
-        return admitted
+            raise self._refusal(context.sink)
+        context.permit = permit
 
-    def _refused(self, request: HttpRequest, error: GatewayError) -> None:
+    def _refused(self, error: GatewayError, sink: AnswerSink) -> None:
         """Add the headers of a refusal to its response, and count a refusal because of load."""
         if isinstance(error, RateLimitExceeded):
-            request.extra_headers += _header_block(error.headers)
+            sink.add_headers(error.headers)
         elif type(error) is Overloaded:  # a call that the end of a shutdown interrupts is not refused
             self._state.metrics.count("gateway_shed_total", error.shed_reason)
 
-    def _refusal(self, request: HttpRequest) -> Overloaded:
+    def _refusal(self, sink: AnswerSink) -> Overloaded:
         """Return the error for a call that cannot run now."""
         if self._state.draining:
-            request.closing = True
+            sink.closing = True
             return refusal("draining", SHUTTING_DOWN)
         limit = self._state.stack.snapshot.server.max_in_flight
         return refusal("in_flight", f"too many concurrent requests (server.max_in_flight={limit}); retry later")
 
+    async def _report(self, error: Exception, context: CallContext) -> None:
+        """Send the error, after the unsent text of a stream. Nothing is sent if the client has left."""
+        timeline, last, request_id = context.timeline, b"", context.facts.request_id
+        if isinstance(error, ClientGone):
+            drop_tracebacks(error)
+            return
+        if not isinstance(error, GatewayError):  # a bug: log the traceback, and answer with status 500
+            LOG.error("internal error in request %s", request_id, exc_info=error)
+            failure = GatewayError("internal error; the gateway's log has the details under this request id")
+            _send_failure(failure, context)
+            return
+        if not context.is_admitted:
+            self._refused(error, context.sink)
+        is_attempt = timeline.attempt_log.count and (error.upstream_status or isinstance(error, UpstreamError))
+        if not is_attempt:  # a failed attempt has a line with its reason
+            timeline.refusal = error.log_message or error.message
+        context.sink.shield()  # the unsent text takes time to parse; a disconnect meanwhile does not change the outcome
+        try:
+            last = await send_pending(context)
+        except Exception:  # a bug: log the traceback, and send the first error to the client
+            LOG.exception("request %s failed, and its unsent text could not be sent", request_id)
+        _send_failure(error, context, last)
+        drop_tracebacks(error)
 
-async def _fail(request: HttpRequest, error: GatewayError, timeline: CallTimeline) -> None:
-    """Send the unsent text of a stream, then the error."""
-    request.shield()  # the unsent text takes time to parse; a client that leaves meanwhile does not change the outcome
-    last = b""
-    try:
-        last = await send_pending(request, timeline)
-    except Exception:  # a bug: log the traceback, and send the first error to the client
-        LOG.exception("request %s failed, and its unsent text could not be sent", request.request_id)
-    _send_failure(request, error, timeline, last)
+
+def outcome_of(error: BaseException, context: CallContext) -> tuple[str, int, str]:
+    """Return how a call ended that ``error`` has ended: outcome, status and phase (``CallTimeline.end``)."""
+    status = context.sink.status
+    if isinstance(error, ClientGone):
+        phase = error.phase or ("mid_stream" if context.timeline.begun else "before_first")
+        return error.outcome, CLIENT_CLOSED_REQUEST, phase
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled", status or CLIENT_CLOSED_REQUEST, ""
+    if isinstance(error, GatewayError):
+        return error.code, status or error.status, ""
+    return GatewayError.code, status or GatewayError.status, ""
 
 
-def _send_failure(request: HttpRequest, error: GatewayError, timeline: CallTimeline, last: bytes = b"") -> None:
+def _send_failure(error: GatewayError, context: CallContext, last: bytes = b"") -> None:
     """Send an error response if nothing has been sent yet, else the error as the last stream event, after ``last``."""
-    attempts = timeline.attempt_log
+    attempts, sink = context.timeline.attempt_log, context.sink
     error.retried = error.retried or attempts.retries > 0
     if isinstance(error, UpstreamError) and attempts.target:
         earlier = ", ".join(attempts.failed_attempts()[: attempts.count - 1])
         error.message += f" (target {attempts.target}{f'; earlier attempts: {earlier}' if earlier else ''})"
-    if not request.status:
-        send_error(request, error, context_headers(request, timeline))
-    elif request.open_stream is not None:
-        _, writer = request.open_stream
-        request.end(last + writer.failure(error))
-
-
-def _header_block(headers: Mapping[str, str]) -> bytes:
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode("ascii")
+    if not sink.status:
+        sink.send_error(error, context.headers())
+    elif context.stream is not None:
+        sink.end(last + context.writer.failure(error))

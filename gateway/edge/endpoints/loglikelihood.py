@@ -5,31 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.calls.explain import explanation
-from gateway.calls.route import Route
 from gateway.calls.scoring.candidates import prepare_candidates
 from gateway.calls.scoring.loglikelihood import CandidateScores, score_candidates
-from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call, Unit
-from gateway.edge.http_request import HttpRequest
-from gateway.edge.provenance import provenance
+from gateway.edge.endpoints.context import CallContext
 from gateway.wire.responses import usage_object
 
 
-async def respond(request: HttpRequest, call: Call, route: Route, timeline: CallTimeline) -> None:
+async def respond(context: CallContext) -> None:
     """Send the scores of the candidates and the label of the likeliest candidate."""
+    call, route, timeline = context.call, context.route, context.timeline
     assert call.candidates is not None
     candidates = await prepare_candidates(route, call)
-    prepared = candidates.prepared
-    request.route_context = route, prepared
-    timeline.render, timeline.markers = prepared.render_seconds, prepared.markers
-    if prepared.prompt is not None:
-        timeline.template_notices = tuple(notice.rule for notice in prepared.prompt.metadata.notices)
+    context.use(candidates.prepared)
     scores = await score_candidates(route, candidates, timeline)
-    request.commit()
     body = _body(call, scores, call.candidates.normalize)
     if call.explain:
-        body["gateway"] = explanation(route, prepared, timeline)
-    request.reply_json(200, body, provenance(route, prepared, timeline))
+        body["gateway"] = explanation(route, candidates.prepared, timeline)
+    context.reply(body)
 
 
 def _body(call: Call, scores: CandidateScores, unit: Unit) -> dict[str, Any]:

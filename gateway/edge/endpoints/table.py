@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gateway.calls.route import Route
-from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.edge.endpoints import answer, loglikelihood, render, tokenizer
-from gateway.edge.http_request import HttpRequest
+from gateway.edge.endpoints.context import CallContext
 from gateway.wire.request_fields import ChatRequest, CompletionRequest, EmbeddingRequest, LoglikelihoodRequest
 from gateway.wire.requests import read_chat, read_completion, read_embedding, read_loglikelihood
 from gateway.wire.responses import ChatWriter, CompletionWriter
@@ -26,7 +24,7 @@ from gateway.wire.tokenizer_requests import (
     read_tokenize,
 )
 
-Respond = Callable[[HttpRequest, Call, Route, CallTimeline], Awaitable[None]]
+Respond = Callable[[CallContext], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +83,5 @@ ENDPOINTS = (
              request=DetokenizeRequest, summary="The text of token ids", for_tokenizers=True),
 )
 # fmt: on
+
+BY_PATH: Mapping[str, Endpoint] = {endpoint.path: endpoint for endpoint in ENDPOINTS}

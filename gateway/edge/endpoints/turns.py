@@ -4,34 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import orjson
-
 from gateway.calls.explain import explanation
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
-from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import run_turns
-from gateway.core.call import Call
 from gateway.core.events import total_usage
+from gateway.edge.endpoints.context import CallContext
 from gateway.edge.endpoints.writer import response_writer
-from gateway.edge.http_request import JSON_HEADER, HttpRequest
-from gateway.edge.provenance import provenance
 from gateway.wire.responses import ResponseWriter, usage_object
 
 
-async def respond(
-    writer_class: type[ResponseWriter], request: HttpRequest, call: Call, route: Route, timeline: CallTimeline
-) -> None:
+async def respond(writer_class: type[ResponseWriter], context: CallContext) -> None:
     """Run the turns and send one answer: the choices of the last turn, and every turn under ``gateway.turns``."""
 
     def begin(route: Route, prepared: Prepared) -> None:
-        request.route_context = route, prepared
+        context.route, context.prepared = route, prepared
 
-    route, turns = await run_turns(route, call, timeline, begin)
-    request.commit()
+    call, timeline = context.call, context.timeline
+    route, turns = await run_turns(context.route, call, timeline, begin)
     last = turns[-1]
-    call = replace(call, model=route.spec.name)
-    writer = response_writer(writer_class, replace(call, explain=False), route, last.prepared, timeline)
+    context.call = replace(call, model=route.spec.name)
+    writer = response_writer(writer_class, context, last.prepared, explains=False)
     usage = total_usage([turn.completion.usage for turn in turns])
     body = writer.whole(replace(last.completion, usage=usage))
     body["gateway"] = {
@@ -46,4 +39,4 @@ async def respond(
             for turn in turns
         ],
     }
-    request.reply(200, JSON_HEADER + provenance(route, last.prepared, timeline), orjson.dumps(body))
+    context.reply(body)

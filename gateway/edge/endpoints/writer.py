@@ -7,19 +7,20 @@ from functools import partial
 
 from gateway.calls.explain import explanation
 from gateway.calls.preparation.prepare import Prepared
-from gateway.calls.route import Route
-from gateway.calls.timeline import CallTimeline
-from gateway.core.call import Call
+from gateway.edge.endpoints.context import CallContext
 from gateway.wire.responses import AnswerHead, ResponseWriter
 
 
 def response_writer(
-    writer_class: type[ResponseWriter] | None, call: Call, route: Route, prepared: Prepared, timeline: CallTimeline
+    writer_class: type[ResponseWriter] | None, context: CallContext, prepared: Prepared, *, explains: bool = True
 ) -> ResponseWriter:
-    """Return a new writer for one answer, in the format of the endpoint."""
+    """Return a new writer for one answer, in the format of the endpoint. ``explains``: if the client asks for it."""
     assert writer_class is not None
+    call = context.call
     answer_id = f"{writer_class.id_prefix}{call.request_id.removeprefix('req_')}"
-    explain = partial(explanation, route, prepared, timeline) if call.explain else None
+    explain = None
+    if call.explain and explains:
+        explain = partial(explanation, context.route, prepared, context.timeline)
     # By position: CPython makes a dictionary of the keywords that a class is called with.
     head = AnswerHead(answer_id, call.model, int(time.time()), call.include_usage, prepared.top_logprobs, explain)
     writer = writer_class(head)

@@ -23,9 +23,10 @@ import httptools
 
 from gateway.core.errors import GatewayError, HeadTooLarge, RequestError, RequestTimeout
 from gateway.edge.cancellation import ClientGone, ClientStalled
-from gateway.edge.error_response import error_body, error_headers
+from gateway.edge.endpoints.sink import header_layout
 from gateway.edge.http1.request import CLOSE, Http1Request
 from gateway.edge.http1.state import ServerState, status_line
+from gateway.wire.error_object import error_body, retry_fields
 
 MAX_HEAD = 64 * 1024
 """The maximum size of the request line and all header fields, in bytes."""
@@ -476,11 +477,14 @@ class ServerConnection(asyncio.Protocol):
     def refuse(self, error: GatewayError) -> None:
         """Send an error although there is no complete request, and close the connection."""
         self._refusal = error
-        body, request_id = error_body(error), f"req_{uuid.uuid4().hex}"
+        body, request_id, retry = error_body(error), f"req_{uuid.uuid4().hex}", retry_fields(error)
         self.send(
             b"%bcontent-type: application/json\r\n%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
-            % (status_line(error.status), error_headers(error), CLOSE, request_id.encode("ascii"), len(body), body)
-        )
+            % (
+                status_line(error.status), header_layout(tuple(retry)) % tuple(retry.values()), CLOSE,
+                request_id.encode("ascii"), len(body), body,
+            )
+        )  # fmt: skip
         self.state.refused(error, request_id)
         self.close()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from gateway.calls.admission.admit import body_too_large
+from gateway.calls.admission.facts import body_too_large
 from gateway.edge.http1.state import ServerState
 from gateway.edge.http_request import HttpRequest, body_timeout
 

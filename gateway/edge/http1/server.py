@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from gateway.core.errors import GatewayError, Overloaded, ServerDraining
+from gateway.edge.endpoints.call import GatewayState
 from gateway.edge.http1.connection import ServerConnection, client_of
 from gateway.edge.http1.request import Http1Request
 from gateway.edge.http1.state import ConnectionTimeouts, ServerState
 from gateway.edge.http_request import HttpRequest
-from gateway.edge.state import GatewayState
 
 BACKLOG = 2048
 CHECK_SECONDS = 1.0

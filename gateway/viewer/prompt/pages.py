@@ -14,16 +14,16 @@ from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.admission.access import visible_models
 from gateway.core.caller import Caller
 from gateway.core.errors import GatewayError, InvalidJson
-from gateway.edge.endpoints.call import CallHandler
-from gateway.edge.endpoints.table import ENDPOINTS
+from gateway.edge.endpoints.call import GatewayState, Service
+from gateway.edge.endpoints.table import BY_PATH
 from gateway.edge.local_request import LocalRequest
-from gateway.edge.state import GatewayState
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.prompt.differences import differences
 from gateway.viewer.prompt.view import prompt_text, result_views
 from gateway.wire.error_object import error_object
 
+RENDER = "/v1/render"
 FIELDS = ("model", "model_b", "conversation", "tools", "variables", "dataset_prompt", "row", "parameters", "plain")
 """The names of the form's fields."""
 JSON_MESSAGES = re.compile(r"\s*\[\s*\{")
@@ -98,15 +98,13 @@ class RenderCall:
     """Calls ``/v1/render`` in this process."""
 
     def __init__(self, state: GatewayState) -> None:
-        [endpoint] = [one for one in ENDPOINTS if one.name == "render"]
-        self._path = endpoint.path
-        self._serve = CallHandler(endpoint, state).serve
+        self._service = Service(state)
 
     async def __call__(self, caller: Caller, body: Mapping[str, Any]) -> Any:
         """Return the answer to a body. Raises ``CallRefused``."""
-        request = LocalRequest(self._path, json.dumps(body).encode("ascii"))
-        request.signed_in = caller
-        await self._serve(request)
+        request = LocalRequest(RENDER, json.dumps(body).encode("ascii"))
+        request.caller = caller
+        await self._service.answer(request, BY_PATH[RENDER], request, request)
         answer = json.loads(b"".join(request.parts))
         if request.status != 200:
             raise CallRefused(answer["error"])

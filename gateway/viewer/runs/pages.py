@@ -16,7 +16,7 @@ from gateway.analysis.why import explain, first_different_step
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
 from gateway.core.words import excerpts, printable, utc
-from gateway.edge.state import GatewayState
+from gateway.edge.endpoints.call import GatewayState
 from gateway.storage.recordings import is_interrupted
 from gateway.template.registry import first_difference
 from gateway.viewer.page import Page, PageRequest, redirect

@@ -12,7 +12,7 @@ from gateway.analysis.rows import RunRow
 from gateway.analysis.scores import RowScore
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
-from gateway.edge.state import GatewayState
+from gateway.edge.endpoints.call import GatewayState
 from gateway.viewer.recordings.pages import BUSY_SECONDS, READ_SECONDS
 
 NO_RUN = "the recordings have no run of this name"
