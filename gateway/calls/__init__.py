@@ -1,5 +1,7 @@
 """The steps of one call.
 
+``service``            answers calls: admits a call, runs its endpoint, and records how the call ended
+``endpoints``          the endpoints that run or render a call, and the receiver of their answers
 ``admission``          the one door: client, body, model and limits of a call
 ``route``              one configured model, with its template, rules and backend
 ``stack``              everything that serves one configuration: the routes, the client keys, the limits
@@ -11,6 +13,5 @@
 ``turns``              the requests of a dialogue with several turns
 ``explain``            the explanation of a call: prompt, parameters, notices
 ``timeline``           the times and counts of the call
-``tokenizing``         token ids of prompts and conversations
 ``python_api``         templates, prompts and answers for Python programs, without a server
 """

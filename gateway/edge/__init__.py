@@ -3,12 +3,9 @@
 about/          the paths that answer with facts about the gateway and its models
 app             the table of paths, and the errors of requests that have no handler
 asgi            the HTTP interface as a Starlette application
-cancellation    ends the task of a request, and records why
 cors            the headers that allow web pages to call the gateway
-endpoints/      the endpoints that run or render a call
 host_header     the check of the Host header, against DNS rebinding
 http1/          our own HTTP/1.1 server
 http_request    one HTTP request as the handlers see it
 local_request   a request that this process itself makes
-provenance      the x-gateway headers
 """

@@ -9,6 +9,10 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from gateway.calls.admission.access import RUN_HEADER, base_url_hint, checked_run
+from gateway.calls.endpoints.cancellation import ClientGone
+from gateway.calls.endpoints.sink import NO_FIELDS, HeaderFields
+from gateway.calls.endpoints.table import ENDPOINTS, Endpoint
+from gateway.calls.service import GatewayState, Service
 from gateway.calls.timeline import UNKNOWN_MODEL
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, InvalidValue, MethodNotAllowed, RouteNotFound
@@ -18,11 +22,7 @@ from gateway.edge.about.monitoring import HEALTH_PATHS, Health, Monitoring
 from gateway.edge.about.openapi import openapi
 from gateway.edge.about.tokenizer import TokenizerInfo
 from gateway.edge.about.version import ICON_ROUTES, version
-from gateway.edge.cancellation import ClientGone
 from gateway.edge.cors import add_extra_headers
-from gateway.edge.endpoints.call import GatewayState, Service
-from gateway.edge.endpoints.sink import NO_FIELDS, HeaderFields
-from gateway.edge.endpoints.table import ENDPOINTS, Endpoint
 from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
 from gateway.telemetry.call_log import log_call

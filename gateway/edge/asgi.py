@@ -13,8 +13,8 @@ from starlette.routing import Route
 from starlette.types import Lifespan, Message, Receive, Scope, Send
 
 from gateway.calls.admission.facts import body_too_large
+from gateway.calls.endpoints.cancellation import ClientGone, ClientStalled
 from gateway.edge.app import App
-from gateway.edge.cancellation import ClientGone, ClientStalled
 from gateway.edge.http_request import BODY_SECONDS, HttpRequest, body_timeout
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 
 from gateway.calls.admission.facts import RequestFacts, body_too_large
+from gateway.calls.endpoints.sink import NO_FIELDS, AnswerSink, HeaderFields, header_layout
 from gateway.core.errors import GatewayError, RequestTimeout, UnsupportedEncoding, UnsupportedMediaType
-from gateway.edge.endpoints.sink import NO_FIELDS, AnswerSink, HeaderFields, header_layout
 
 BODY_SECONDS = 30.0
 """Seconds that the body of a request may take to arrive."""

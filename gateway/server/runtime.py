@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 from gateway.assembly import SharedResources, assemble, open_shared_resources
+from gateway.calls.service import GatewayState
 from gateway.calls.stack import Stack
 from gateway.config.snapshot import Snapshot, StoreSpec
-from gateway.edge.endpoints.call import GatewayState
 from gateway.policy.access.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown

@@ -16,10 +16,10 @@ from dataclasses import replace
 from urllib.parse import urlencode
 
 from gateway.calls.admission.access import authenticate
+from gateway.calls.service import GatewayState
 from gateway.calls.stack import Stack
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import BadHost, InvalidApiKey, MethodNotAllowed, UnsupportedMediaType, ViewerClosed
-from gateway.edge.endpoints.call import GatewayState
 from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
 from gateway.policy.access.api_keys import key_digest

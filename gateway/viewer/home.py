@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.calls.endpoints.table import ENDPOINTS
 from gateway.calls.route import Route
+from gateway.calls.service import GatewayState
 from gateway.edge.about.commands import curl_command, python_command
 from gateway.edge.about.openapi import SUMMARIES
-from gateway.edge.endpoints.call import GatewayState
-from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import Any
 
 from gateway.calls.admission.access import base_url
+from gateway.calls.endpoints.table import BY_PATH
+from gateway.calls.service import GatewayState, Service
 from gateway.core.errors import GatewayError, Overloaded, RouteNotFound, ViewerClosed
-from gateway.edge.endpoints.call import GatewayState, Service
-from gateway.edge.endpoints.table import BY_PATH
 from gateway.edge.http_request import HttpRequest
 from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
 from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, page_request, read_form, send_page

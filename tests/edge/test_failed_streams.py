@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from gateway.calls.endpoints.cancellation import ClientGone
 from gateway.core.errors import ServerDraining, UpstreamDisconnected
 from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
 from gateway.edge.app import App
-from gateway.edge.cancellation import ClientGone
 from gateway.edge.http_request import HttpRequest
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import h11
 import pytest
 
+from gateway.calls.endpoints.cancellation import ClientGone
 from gateway.core.errors import BadHost, GatewayError
-from gateway.edge.cancellation import ClientGone
 from gateway.edge.http1.connection import ServerConnection
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest

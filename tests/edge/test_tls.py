@@ -13,8 +13,8 @@ import httpx
 import pytest
 import uvloop
 
+from gateway.calls.endpoints.cancellation import ClientStalled
 from gateway.config.sections.tls import tls_context
-from gateway.edge.cancellation import ClientStalled
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http1.state import ConnectionTimeouts
 from gateway.edge.http_request import HttpRequest

@@ -12,7 +12,7 @@ from tests.world import World
 
 WALL_CLOCK = {
     "backend/openai/error_mapping.py",  # a retry-after that is a date
-    "edge/endpoints/writer.py",  # ``created`` of an answer
+    "calls/endpoints/writer.py",  # ``created`` of an answer
     "policy/deliver/cache.py",  # the age of an answer, also after a restart
     "storage/recorder.py",  # the age of a recording
     "policy/deliver/recording.py",  # the time of a recording

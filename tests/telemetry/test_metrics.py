@@ -12,7 +12,7 @@ from typing import get_args, get_type_hints
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.edge.endpoints.table import ENDPOINTS
+from gateway.calls.endpoints.table import ENDPOINTS
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record

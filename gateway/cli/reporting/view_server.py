@@ -15,11 +15,11 @@ from urllib.parse import parse_qs, urlencode
 
 from gateway.analysis.rows import RunRow
 from gateway.analysis.scores import RowScore
+from gateway.calls.endpoints.cancellation import ClientGone
 from gateway.cli.options import CommandError
 from gateway.cli.reporting.source import read_run, run_files
 from gateway.core.caller import Caller
 from gateway.core.errors import GatewayError, InvalidValue
-from gateway.edge.cancellation import ClientGone
 from gateway.edge.host_header import LOOPBACK
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest

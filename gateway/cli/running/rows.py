@@ -19,11 +19,11 @@ from gateway.analysis.rows import RunAnswer, RunRow
 from gateway.analysis.scores import RowScore
 from gateway.backend.engines import ENGINES
 from gateway.calls.admission.access import MAX_ROW, is_row_id
+from gateway.calls.endpoints.table import ENDPOINTS
 from gateway.cli.options import CommandError
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue
 from gateway.core.words import counted, printable, quoted, suggest
-from gateway.edge.endpoints.table import ENDPOINTS
 from gateway.policy.admit.media import FIELDS, PARTS
 from gateway.template.roles import FALLBACK_FIELD
 from gateway.wire.request_fields import FORBIDDEN, HINTS, ChatMessage, Sampling, TextPart

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from gateway.calls.admission.access import authenticate, authorized_route
 from gateway.calls.route import Route
-from gateway.edge.endpoints.call import GatewayState
+from gateway.calls.service import GatewayState
 from gateway.edge.http_request import HttpRequest
 
 MODEL_PATH = "/v1/models/"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.calls.admission.access import authenticate
+from gateway.calls.service import GatewayState
 from gateway.core.errors import RouteNotFound
-from gateway.edge.endpoints.call import GatewayState
 from gateway.edge.http_request import HttpRequest
 from gateway.telemetry.metrics import CONTENT_TYPE
 

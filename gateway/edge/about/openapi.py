@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from gateway.edge.endpoints.table import ENDPOINTS, Endpoint
+from gateway.calls.endpoints.table import ENDPOINTS, Endpoint
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.version import VERSION
 from gateway.wire.body_schemas import body_schemas

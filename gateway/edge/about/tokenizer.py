@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.calls.admission.access import authenticate, authorized_route, only_model
-from gateway.calls.tokenizing import tokenizer_info
-from gateway.edge.endpoints.call import GatewayState
+from gateway.calls.endpoints.tokenizing import tokenizer_info
+from gateway.calls.service import GatewayState
 from gateway.edge.http_request import HttpRequest
 
 

@@ -21,9 +21,9 @@ from typing import NoReturn, cast
 
 import httptools
 
+from gateway.calls.endpoints.cancellation import ClientGone, ClientStalled
+from gateway.calls.endpoints.sink import header_layout
 from gateway.core.errors import GatewayError, HeadTooLarge, RequestError, RequestTimeout
-from gateway.edge.cancellation import ClientGone, ClientStalled
-from gateway.edge.endpoints.sink import header_layout
 from gateway.edge.http1.request import CLOSE, Http1Request
 from gateway.edge.http1.state import ServerState, status_line
 from gateway.wire.error_object import error_body, retry_fields

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from gateway.calls.service import GatewayState
 from gateway.core.errors import GatewayError, Overloaded, ServerDraining
-from gateway.edge.endpoints.call import GatewayState
 from gateway.edge.http1.connection import ServerConnection, client_of
 from gateway.edge.http1.request import Http1Request
 from gateway.edge.http1.state import ConnectionTimeouts, ServerState

@@ -12,10 +12,10 @@ from typing import Any
 
 from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.admission.access import visible_models
+from gateway.calls.endpoints.table import BY_PATH
+from gateway.calls.service import GatewayState, Service
 from gateway.core.caller import Caller
 from gateway.core.errors import GatewayError, InvalidJson
-from gateway.edge.endpoints.call import GatewayState, Service
-from gateway.edge.endpoints.table import BY_PATH
 from gateway.edge.local_request import LocalRequest
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads

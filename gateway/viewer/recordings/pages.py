@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlencode
 
+from gateway.calls.service import GatewayState
 from gateway.core.errors import InvalidValue
-from gateway.edge.endpoints.call import GatewayState
 from gateway.storage.recordings import OWNER, exchanges_of, find_calls, is_interrupted, open_recording
 from gateway.telemetry.metric_definitions import LABEL_VALUES
 from gateway.viewer.page import Page, PageRequest, Visitor

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from gateway.analysis.recordings import RecordingFile, read_recording
 from gateway.analysis.rows import RunRow
 from gateway.analysis.scores import RowScore
+from gateway.calls.service import GatewayState
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
-from gateway.edge.endpoints.call import GatewayState
 from gateway.viewer.recordings.pages import BUSY_SECONDS, READ_SECONDS
 
 NO_RUN = "the recordings have no run of this name"

@@ -9,14 +9,14 @@ import pytest
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
+from gateway.calls.endpoints.provenance import provenance
+from gateway.calls.endpoints.sink import HeaderFields, header_layout
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.events import Begun
 from gateway.core.exchange import AttemptLog
-from gateway.edge.endpoints.sink import HeaderFields, header_layout
-from gateway.edge.provenance import provenance
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.wire.requests import read_chat, read_completion
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gateway.calls.endpoints.sink import HeaderFields, HeaderValue
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route, header_value
 from gateway.calls.timeline import CallTimeline
-from gateway.edge.endpoints.sink import HeaderFields, HeaderValue
 
 RENDERED = (b"x-gateway-model", b"x-gateway-template", b"x-gateway-policy", b"x-gateway-prompt-sha256")
 CALLED = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gateway.calls.endpoints.context import CallContext
+from gateway.calls.endpoints.provenance import provenance
 from gateway.calls.explain import rendering
-from gateway.edge.endpoints.context import CallContext
-from gateway.edge.provenance import provenance
 
 
 async def respond(context: CallContext) -> None:

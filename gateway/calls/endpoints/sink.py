@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cache
 
+from gateway.calls.endpoints.cancellation import Cancellation
 from gateway.core.errors import GatewayError
-from gateway.edge.cancellation import Cancellation
 from gateway.wire.error_object import error_body, retry_fields
 
 HeaderValue = bytes | int | float

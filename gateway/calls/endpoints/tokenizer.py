@@ -5,12 +5,12 @@ Also ``POST /v1/responses/input_tokens``, with answers in OpenAI's format.
 
 from __future__ import annotations
 
+from gateway.calls.endpoints.context import CallContext
+from gateway.calls.endpoints.provenance import provenance
+from gateway.calls.endpoints.sink import NO_FIELDS
+from gateway.calls.endpoints.tokenizing import detokenize, tokenize_prepared, tokenize_text
 from gateway.calls.preparation.prepare import check_length, prepare
-from gateway.calls.tokenizing import detokenize, tokenize_prepared, tokenize_text
 from gateway.core.call import TokenizeCall
-from gateway.edge.endpoints.context import CallContext
-from gateway.edge.endpoints.sink import NO_FIELDS
-from gateway.edge.provenance import provenance
 
 
 async def respond_tokenize(context: CallContext) -> None:

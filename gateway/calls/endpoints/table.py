@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gateway.calls.endpoints import answer, loglikelihood, render, tokenizer
+from gateway.calls.endpoints.context import CallContext
 from gateway.core.call import Call
-from gateway.edge.endpoints import answer, loglikelihood, render, tokenizer
-from gateway.edge.endpoints.context import CallContext
 from gateway.wire.request_fields import ChatRequest, CompletionRequest, EmbeddingRequest, LoglikelihoodRequest
 from gateway.wire.requests import read_chat, read_completion, read_embedding, read_loglikelihood
 from gateway.wire.responses import ChatWriter, CompletionWriter

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from functools import partial
 
+from gateway.calls.endpoints.context import CallContext
 from gateway.calls.explain import explanation
 from gateway.calls.preparation.prepare import Prepared
-from gateway.edge.endpoints.context import CallContext
 from gateway.wire.responses import AnswerHead, ResponseWriter
 
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from gateway.calls.endpoints.cancellation import Cancellation, ClientGone
 from gateway.core.errors import ServerDraining
 from gateway.core.exchange import Backend, Events, Exchange
-from gateway.edge.cancellation import Cancellation, ClientGone
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import OBSERVER, exchange
 from tests.recording_backend import RecordingBackend

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gateway.calls.endpoints.context import CallContext
+from gateway.calls.endpoints.writer import response_writer
 from gateway.calls.explain import explanation
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.turns import run_turns
 from gateway.core.events import total_usage
-from gateway.edge.endpoints.context import CallContext
-from gateway.edge.endpoints.writer import response_writer
 from gateway.wire.responses import ResponseWriter, usage_object
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.calls.answer.response import ResponseStream
+from gateway.calls.endpoints import turns
+from gateway.calls.endpoints.context import CallContext
+from gateway.calls.endpoints.writer import response_writer
 from gateway.calls.explain import explanation
 from gateway.calls.fallback import FallbackRun
 from gateway.calls.preparation.prepare import prepare
 from gateway.calls.run import CallRun
 from gateway.core.events import Completion
 from gateway.core.text_splice import TextSplice
-from gateway.edge.endpoints import turns
-from gateway.edge.endpoints.context import CallContext
-from gateway.edge.endpoints.writer import response_writer
 from gateway.wire.responses import ResponseWriter
 
 

@@ -8,12 +8,12 @@ import orjson
 
 from gateway.calls.admission.facts import RequestFacts
 from gateway.calls.answer.response import ResponseStream
+from gateway.calls.endpoints.provenance import provenance
+from gateway.calls.endpoints.sink import NO_FIELDS, AnswerSink, HeaderFields
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.edge.endpoints.sink import NO_FIELDS, AnswerSink, HeaderFields
-from gateway.edge.provenance import provenance
 from gateway.policy.access.limits import Permit
 from gateway.wire.responses import ResponseWriter
 

@@ -11,14 +11,14 @@ from typing import Any, NoReturn
 
 from gateway.calls.admission.admit import admit, model_of_refused
 from gateway.calls.admission.facts import RequestBody, RequestFacts
+from gateway.calls.endpoints.answer import send_pending
+from gateway.calls.endpoints.cancellation import ClientGone
+from gateway.calls.endpoints.context import CallContext
+from gateway.calls.endpoints.sink import AnswerSink
+from gateway.calls.endpoints.table import Endpoint
 from gateway.calls.stack import Stack
 from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
 from gateway.core.errors import GatewayError, Overloaded, RateLimitExceeded, UpstreamError, drop_tracebacks
-from gateway.edge.cancellation import ClientGone
-from gateway.edge.endpoints.answer import send_pending
-from gateway.edge.endpoints.context import CallContext
-from gateway.edge.endpoints.sink import AnswerSink
-from gateway.edge.endpoints.table import Endpoint
 from gateway.policy.access.call_queue import SHUTTING_DOWN, refusal
 from gateway.policy.access.limits import Permit
 from gateway.telemetry.call_log import log_call

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.calls.endpoints.context import CallContext
 from gateway.calls.explain import explanation
 from gateway.calls.scoring.candidates import prepare_candidates
 from gateway.calls.scoring.loglikelihood import CandidateScores, score_candidates
 from gateway.core.call import Call, Unit
-from gateway.edge.endpoints.context import CallContext
 from gateway.wire.responses import usage_object
 
 
