@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gateway.calls.admission.admit import admit, model_of_refused
-from gateway.calls.admission.facts import RequestBody, RequestFacts
+from gateway.calls.admission.facts import LocalBody, RequestBody, RequestFacts
 from gateway.calls.endpoints.answer import send_pending
 from gateway.calls.endpoints.cancellation import ClientGone
 from gateway.calls.endpoints.context import CallContext
-from gateway.calls.endpoints.sink import AnswerSink
-from gateway.calls.endpoints.table import Endpoint
+from gateway.calls.endpoints.sink import AnswerSink, KeptAnswer
+from gateway.calls.endpoints.table import BY_PATH, Endpoint
 from gateway.calls.stack import Stack
 from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
 from gateway.core.errors import GatewayError, Overloaded, RateLimitExceeded, UpstreamError, drop_tracebacks
@@ -109,6 +109,12 @@ class Service:
                 timeline.recording.end(timeline)
             state.metrics.record(timeline)
             log_call(timeline)
+
+    async def keep_answer(self, path: str, body: bytes, facts: RequestFacts) -> KeptAnswer:
+        """Answer a call from this process. ``path``: the path of an endpoint, such as ``/v1/chat/completions``."""
+        answer = KeptAnswer()
+        await self.answer(facts, BY_PATH[path], LocalBody(body), answer)
+        return answer
 
     async def _refuse(self, context: CallContext, body: RequestBody) -> NoReturn:
         """Refuse a call because of load or a shutdown, before its body is read."""

@@ -1,7 +1,8 @@
-"""The receiver of the answer to one call."""
+"""The receivers of the answer to one call: the interface, and one that keeps the answer."""
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cache
@@ -74,3 +75,44 @@ class AnswerSink(Cancellation, ABC):
         """Send an error as the whole answer."""
         retry, (names, values) = retry_fields(error), fields
         self.send_answer(error.status, ((*retry, *names), (*retry.values(), *values)), error_body(error))
+
+
+class KeptAnswer(AnswerSink):
+    """Keeps the answer to a call from this process. Its call runs in the task that creates the object."""
+
+    def __init__(self) -> None:
+        self.task = asyncio.current_task()
+        self.headers: dict[str, str] = {}
+        """Lower-case name → value."""
+        self.parts: list[bytes] = []
+
+    @property
+    def body(self) -> bytes:
+        """The whole answer in JSON, or all events of a stream."""
+        return b"".join(self.parts)
+
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Keep headers. See ``AnswerSink``."""
+        self.headers |= headers
+
+    def send_answer(self, status: int, fields: HeaderFields, body: bytes) -> None:
+        """Keep a whole answer. See ``AnswerSink``."""
+        self._start(status, fields)
+        self.end(body)
+
+    def start_stream(self, fields: HeaderFields) -> None:
+        """Keep the status and headers of a stream. See ``AnswerSink``."""
+        self._start(200, fields)
+
+    def _start(self, status: int, fields: HeaderFields) -> None:
+        self.status = status
+        for name, value in zip(*fields, strict=True):
+            self.headers[name.decode("ascii")] = (NUMBERS.get(name, b"%b") % (value,)).decode("ascii")
+
+    async def write(self, frames: bytes, seconds: float) -> None:
+        """Keep a part of a stream. See ``AnswerSink``."""
+        self.parts.append(frames)
+
+    def end(self, last: bytes = b"") -> None:
+        """Keep the last part of a stream. See ``AnswerSink``."""
+        self.parts.append(last)

@@ -1,7 +1,7 @@
 """Sends requests to a gateway in this process, or to a running gateway.
 
-In this process the requests are passed to the same application that ``gateway serve`` runs, with all delivery layers,
-but without sockets. So no port is opened, and no client key is needed.
+In this process the requests are passed to the same service that ``gateway serve`` runs, with all delivery layers, but
+without HTTP. So no port is opened, and no client key is needed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from gateway.backend.embedded.cache import context_length
 from gateway.backend.http_client.client import HttpClient, json_headers, server_root
 from gateway.backend.openai.upstream_request import read_body
 from gateway.calls.admission.access import ROW_HEADER, RUN_HEADER
+from gateway.calls.admission.facts import RequestFacts
+from gateway.calls.service import Service
 from gateway.cli.options import CommandError
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
+from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, UpstreamError, UpstreamUnreachable
-from gateway.edge.app import App
-from gateway.edge.local_request import LocalRequest
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.storage.recorder import Recorder
@@ -81,31 +82,25 @@ class GatewayClient(ABC):
 class LocalGateway(GatewayClient):
     """The gateway in this process."""
 
-    def __init__(self, app: App, recorder: Recorder | None, run: str = "") -> None:
+    def __init__(self, service: Service, recorder: Recorder | None, run: str = "") -> None:
         """``recorder``: writes the recordings of the run. None: the run has no file of its own. ``run``: its name."""
-        self._app = app
+        self._service = service
         self._recorder = recorder
         self._run = run
 
     async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
-        """Pass a request to the application, and return the answer. See ``GatewayClient.post``.
+        """Pass a request to the service, and return the answer. See ``GatewayClient.post``.
 
         Waits while too many recordings wait to be written, so that none is dropped.
         """
         if self._recorder is not None and self._recorder.is_full:
             await asyncio.wrap_future(self._recorder.flush())
-        request = LocalRequest(path, body)
-        request.headers[ROW_HEADER] = row.encode()
+        headers = {ROW_HEADER: row.encode()}
         if self._run:
-            request.headers[RUN_HEADER] = self._run.encode()
-        await self._app(request)
-        if not request.complete:
-            raise NoAnswer("no_answer", "the gateway ended the call without an answer")
-        headers = {"x-request-id": request.request_id}
-        for line in request.head.decode("latin-1").split("\r\n")[:-1]:
-            name, _, value = line.partition(": ")
-            headers[name] = value
-        return HttpAnswer(request.status, headers, b"".join(request.parts))
+            headers[RUN_HEADER] = self._run.encode()
+        facts = RequestFacts(headers, ANONYMOUS)
+        answer = await self._service.keep_answer(path, body, facts)
+        return HttpAnswer(answer.status, {"x-request-id": facts.request_id, **answer.headers}, answer.body)
 
     async def not_written(self) -> int:
         """Wait for the recordings. See ``GatewayClient.not_written``."""
@@ -134,10 +129,9 @@ class LocalSource:
         ``concurrency``: the number of concurrent calls. A lower ``max_in_flight`` is raised to this number.
         """
         server = self.snapshot.server
-        most = max(server.max_in_flight, concurrency)
-        server = replace(server, max_in_flight=most, allowed_hosts=("localhost",))
+        server = replace(server, max_in_flight=max(server.max_in_flight, concurrency))
         runtime = Runtime(ConfigLoader(self.config))
-        snapshot = replace(self.snapshot, server=server, keys=())
+        snapshot = replace(self.snapshot, server=server)
         if self.recording is not None:
             snapshot = _recorded(snapshot, self.recording)
         await asyncio.to_thread(runtime.open, snapshot)
@@ -151,7 +145,7 @@ class LocalSource:
                         f"{self.recording}: the run cannot be recorded in this file: "
                         f"{getattr(error, 'strerror', None) or error}; move it away, or add --no-recording"
                     ) from None
-            yield LocalGateway(App(runtime.state), recorder, self.run)
+            yield LocalGateway(Service(runtime.state), recorder, self.run)
         finally:
             await runtime.stop()
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.calls.service import Service
 from gateway.cli.running.gateways import (
     GatewayUnreachable,
     HttpAnswer,
@@ -23,7 +24,6 @@ from gateway.cli.running.gateways import (
     NoAnswer,
     RemoteSource,
 )
-from gateway.edge.app import App
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.storage.recorder import MAX_WAITING_SIZE, Recorder
@@ -76,7 +76,7 @@ async def test_a_run_waits_for_its_recorder_and_no_recording_is_dropped(tmp_path
     await asyncio.to_thread(runtime.open, loader.load())
     recorder = Recorder(tmp_path / "calls.sqlite", dropped.append, max_waiting=8)
     runtime.state.stack = replace(runtime.state.stack, recorder=recorder)
-    gateway = LocalGateway(App(runtime.state), recorder)
+    gateway = LocalGateway(Service(runtime.state), recorder)
     body = json.dumps({"model": "talk", "messages": [{"role": "user", "content": "hi"}]}).encode()
     for _ in range(75):
         answers = await asyncio.gather(*[gateway.post("/v1/chat/completions", body) for _ in range(4)])
