@@ -12,18 +12,16 @@ from typing import Any
 
 from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.admission.access import visible_models
-from gateway.calls.endpoints.table import BY_PATH
+from gateway.calls.admission.facts import RequestFacts
 from gateway.calls.service import GatewayState, Service
 from gateway.core.caller import Caller
 from gateway.core.errors import GatewayError, InvalidJson
-from gateway.edge.local_request import LocalRequest
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.prompt.differences import differences
 from gateway.viewer.prompt.view import prompt_text, result_views
 from gateway.wire.error_object import error_object
 
-RENDER = "/v1/render"
 FIELDS = ("model", "model_b", "conversation", "tools", "variables", "dataset_prompt", "row", "parameters", "plain")
 """The names of the form's fields."""
 JSON_MESSAGES = re.compile(r"\s*\[\s*\{")
@@ -41,7 +39,7 @@ class PromptPages:
     def __init__(self, state: GatewayState, threads: PageThreads) -> None:
         self._state = state
         self._threads = threads
-        self._render = RenderCall(state)
+        self._service = Service(state)
 
     async def page(self, asked: PageRequest) -> Page:
         """Return the form, and for a posted form the rendered prompt or the error."""
@@ -49,7 +47,7 @@ class PromptPages:
         results: list[dict[str, Any]] = []
         if asked.form is not None and asked.visitor.caller is not None:
             try:
-                body = await self._render(asked.visitor.caller, request_body(values["typed"]))
+                body = await rendered(self._service, asked.visitor.caller, request_body(values["typed"]))
                 tokens = tokenizer_of(self._state, body["model"])
                 results = await self._threads.run(asked.visitor.key, result_views, body, tokens)
             except CallRefused as refused:
@@ -63,7 +61,7 @@ class ComparePages:
     def __init__(self, state: GatewayState, threads: PageThreads) -> None:
         self._state = state
         self._threads = threads
-        self._render = RenderCall(state)
+        self._service = Service(state)
 
     async def page(self, asked: PageRequest) -> Page:
         """Return the form, and for a posted form both prompts and their differences, or the error."""
@@ -72,9 +70,9 @@ class ComparePages:
         if asked.form is not None and asked.visitor.caller is not None:
             models, field = (typed["model"], typed["model_b"]), "model"
             try:
-                one = await self._render(asked.visitor.caller, request_body(typed, models[0]))
+                one = await rendered(self._service, asked.visitor.caller, request_body(typed, models[0]))
                 field = "model_b"
-                other = await self._render(asked.visitor.caller, request_body(typed, models[1]))
+                other = await rendered(self._service, asked.visitor.caller, request_body(typed, models[1]))
                 prompts = single_prompt(one), single_prompt(other)
                 found = await self._threads.run(asked.visitor.key, differences, *prompts)
                 compared = {"models": models, **found}
@@ -94,21 +92,13 @@ class CallRefused(Exception):
         self.values = {**error, "field": FIELD_OF[max(names, key=len)] if names else default}
 
 
-class RenderCall:
-    """Calls ``/v1/render`` in this process."""
-
-    def __init__(self, state: GatewayState) -> None:
-        self._service = Service(state)
-
-    async def __call__(self, caller: Caller, body: Mapping[str, Any]) -> Any:
-        """Return the answer to a body. Raises ``CallRefused``."""
-        request = LocalRequest(RENDER, json.dumps(body).encode("ascii"))
-        request.caller = caller
-        await self._service.answer(request, BY_PATH[RENDER], request, request)
-        answer = json.loads(b"".join(request.parts))
-        if request.status != 200:
-            raise CallRefused(answer["error"])
-        return answer
+async def rendered(service: Service, caller: Caller, body: Mapping[str, Any]) -> Any:
+    """Return the answer of ``/v1/render`` to a body. Raises ``CallRefused``."""
+    kept = await service.keep_answer("/v1/render", json.dumps(body).encode("ascii"), RequestFacts(caller=caller))
+    answer = json.loads(kept.body)
+    if kept.status != 200:
+        raise CallRefused(answer["error"])
+    return answer
 
 
 def form_values(state: GatewayState, asked: PageRequest) -> dict[str, Any]:
