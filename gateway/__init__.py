@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from gateway.calls.python_api import Answer, PromptTemplate, RenderedPrompt, count_tokens, load_template
     from gateway.core.errors import ConfigError, GatewayError
     from gateway.server.application import create_app
+    from gateway.server.program import Gateway
 
 _MODULES = {
     "Answer": "gateway.calls.python_api",
     "ConfigError": "gateway.core.errors",
+    "Gateway": "gateway.server.program",
     "GatewayError": "gateway.core.errors",
     "PromptTemplate": "gateway.calls.python_api",
     "RenderedPrompt": "gateway.calls.python_api",
@@ -25,8 +27,8 @@ _MODULES = {
 }
 
 __all__ = [
-    "Answer", "ConfigError", "GatewayError", "PromptTemplate", "RenderedPrompt", "__version__", "count_tokens",
-    "create_app", "load_template",
+    "Answer", "ConfigError", "Gateway", "GatewayError", "PromptTemplate", "RenderedPrompt", "__version__",
+    "count_tokens", "create_app", "load_template",
 ]  # fmt: skip
 
 

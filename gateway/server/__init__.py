@@ -5,6 +5,7 @@ greeting             the lines printed when the gateway is ready
 lifecycle            runs one serving process, from binding sockets to draining
 metrics_aggregation  adds up the metrics of several workers
 processes            several worker processes
+program              the gateway inside a Python program
 reload               reads the configuration files, and reloads them when they change
 runtime              the configuration that one process serves
 signals              SIGTERM, SIGINT and SIGHUP
