@@ -20,7 +20,6 @@ from gateway.core.words import closest, quoted
 from gateway.edge.about.models import MODEL_PATH, Models
 from gateway.edge.about.monitoring import HEALTH_PATHS, Health, Monitoring
 from gateway.edge.about.openapi import openapi
-from gateway.edge.about.tokenizer import TokenizerInfo
 from gateway.edge.about.version import ICON_ROUTES, version
 from gateway.edge.cors import add_extra_headers
 from gateway.edge.host_header import HostGuard
@@ -187,7 +186,6 @@ def _public_routes(state: GatewayState) -> Routes:
     server, service = state.stack.snapshot.server, Service(state)
     routes: dict[str, tuple[str, Handler]] = {
         **{path: ("POST", _endpoint_handler(service, endpoint)) for endpoint in ENDPOINTS for path in endpoint.paths},
-        **TokenizerInfo(state).routes,
         **Models(state).routes,
         "/version": ("GET", version),
         "/openapi.json": ("GET", openapi),

@@ -2,8 +2,7 @@
 
 version     /version, and the icon
 commands    commands that people copy, for the page / and for the greeting
-models      /v1/models
+models      /v1/models and /tokenizer_info
 monitoring  /health, /metrics and /status
 openapi     /openapi.json
-tokenizer   /tokenizer_info
 """

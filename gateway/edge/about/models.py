@@ -1,11 +1,12 @@
-"""``/v1/models``: the models that a client may call."""
+"""``/v1/models``: the models that a client may call; ``/tokenizer_info``: the tokenizer of one, as vLLM answers."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import unquote
 
-from gateway.calls.admission.access import authenticate, authorized_route
+from gateway.calls.admission.access import authenticate, authorized_route, only_model
+from gateway.calls.endpoints.tokenizing import tokenizer_info
 from gateway.calls.route import Route
 from gateway.calls.service import GatewayState
 from gateway.edge.http_request import HttpRequest
@@ -19,7 +20,8 @@ class Models:
 
     def __init__(self, state: GatewayState) -> None:
         self._state = state
-        self.routes = {"/v1/models": ("GET", self.list), MODEL_PATH: ("GET", self.retrieve)}
+        tokenizer = dict.fromkeys(("/v1/tokenizer_info", "/tokenizer_info"), ("GET", self.tokenizer))
+        self.routes = {"/v1/models": ("GET", self.list), MODEL_PATH: ("GET", self.retrieve), **tokenizer}
 
     async def list(self, request: HttpRequest) -> None:
         """``GET /v1/models``: the models that the client's key allows."""
@@ -37,6 +39,13 @@ class Models:
         caller = authenticate(stack, request)
         name = unquote(request.path.removeprefix(MODEL_PATH))
         request.reply_json(200, self._card(name, authorized_route(stack, caller, name)))
+
+    async def tokenizer(self, request: HttpRequest) -> None:
+        """``GET /tokenizer_info``: the configuration of the model's tokenizer."""
+        stack = self._state.stack
+        caller = authenticate(stack, request)
+        route = authorized_route(stack, caller, request.model or only_model(stack, caller))
+        request.reply_json(200, await tokenizer_info(route))
 
     def _card(self, name: str, route: Route) -> dict[str, Any]:
         card: dict[str, Any] = {
