@@ -379,7 +379,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {  # name: (model, fi
     "a dataset prompt elsewhere": ("no-bos", {"gateway": {"prompt": CHOICE}}, "gateway.prompt", "field prompt"),
     "too many candidates": (
         "no-bos", {"candidates": dict.fromkeys(map(str, range(129)), "ab")}, "candidates", "at most 128"),
-    "an unknown unit": ("no-bos", {"normalize": "words"}, "normalize", "must be one of tokens, none, characters, bytes"),
+    "an unknown unit": ("no-bos", {"normalize": "words"}, "normalize", "one of tokens, none, characters"),
     "a field of another endpoint": ("no-bos", {"temperature": 0}, "temperature", "this endpoint has no field"),
     "a field of the operator": ("no-bos", {"api_base": "http://a"}, "api_base", "set by the operator"),
     "variables without a template": ("no-bos", {"gateway": {"variables": {"a": 1}}}, "gateway.variables", "variables"),
