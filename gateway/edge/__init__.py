@@ -7,4 +7,5 @@ cors            the headers that allow web pages to call the gateway
 host_header     the check of the Host header, against DNS rebinding
 http1/          our own HTTP/1.1 server
 http_request    one HTTP request as the handlers see it
+session         signed sessions of browsers, and tokens
 """

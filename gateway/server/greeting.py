@@ -10,8 +10,8 @@ import time
 from gateway.config.sections.server import is_loopback, local_url
 from gateway.config.snapshot import Snapshot
 from gateway.edge.about.commands import curl_command
+from gateway.edge.session import TOKEN, Signer
 from gateway.server.sockets import split
-from gateway.viewer.session import TOKEN, Signer
 
 LOG = logging.getLogger("gateway.runtime")
 

@@ -2,7 +2,6 @@
 
 viewer      answers the requests below ``/viewer``: finds the page, and its values as HTML or JSON
 access      identifies the visitor: by a client key, or by the printed token
-session     signed cookies and tokens
 page        one page: the request for it, its values, and the response
 page_threads  the threads that read and write pages, which no call uses
 home        / and /viewer: the models

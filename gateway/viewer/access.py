@@ -22,9 +22,9 @@ from gateway.config.sections.server import is_loopback
 from gateway.core.errors import BadHost, InvalidApiKey, MethodNotAllowed, UnsupportedMediaType, ViewerClosed
 from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
+from gateway.edge.session import OPERATOR, SESSION_SECONDS, TOKEN, Signer, cookie_value, viewer_signer
 from gateway.policy.access.api_keys import key_digest
 from gateway.viewer.page import Page, PageRequest, Visitor, redirect
-from gateway.viewer.session import OPERATOR, SESSION_SECONDS, TOKEN, Signer, cookie_value, viewer_signer
 
 LOG = logging.getLogger("gateway.viewer")
 

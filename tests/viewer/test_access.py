@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.edge.session import OPERATOR, SESSION_SECONDS, Signer, viewer_signer
 from gateway.policy.access.api_keys import key_digest
 from gateway.server.greeting import viewer_address
-from gateway.viewer.session import OPERATOR, SESSION_SECONDS, Signer, viewer_signer
 from tests.serving import Gateway, bearer, gateway
 from tests.viewer.browsing import Browser, form_token, token_of
 from tests.world import HELLO, gateway_fixture, key_file

@@ -23,10 +23,10 @@ from gateway.core.errors import GatewayError, InvalidValue
 from gateway.edge.host_header import LOOPBACK
 from gateway.edge.http1.server import HttpServer
 from gateway.edge.http_request import HttpRequest
+from gateway.edge.session import cookie_value
 from gateway.viewer.page import HEADERS, Visitor, page_request, read_form, send_page
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.pages import RunPages
-from gateway.viewer.session import cookie_value
 from gateway.viewer.viewer import ASSETS, send_asset
 
 LOG = logging.getLogger("gateway.view")
