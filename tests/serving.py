@@ -27,7 +27,6 @@ from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.server.sockets import bind
 from gateway.telemetry.metric_definitions import METRICS
-from gateway.viewer.viewer import Viewer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -173,7 +172,7 @@ def gateway(
     async def serve() -> None:
         await runtime.start(snapshot)
         loop, leave = asyncio.get_running_loop(), asyncio.Event()
-        app = App(runtime.state, viewer=Viewer(runtime.state, runtime.page_threads))
+        app = App(runtime.state, viewer=runtime.open_pages())
         server = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
         await server.open([bound], runtime.certificate.context if runtime.certificate else None)
         loops.append(loop)

@@ -26,8 +26,8 @@ FLOORS = (
     ("calls",),
     ("edge", "assembly"),
     ("importer", "parity", "analysis"),
-    ("viewer",),
     ("server",),
+    ("viewer",),
     ("cli", "asgi"),
 )
 
@@ -50,6 +50,9 @@ LAZY: dict[str, tuple[str, ...]] = {
     "mmengine": ("importer/environment/program.py",),
 }
 
+
+TOOLS = ("viewer", "analysis", "importer", "parity", "cli")
+"""The packages that no module which serves a call imports."""
 
 LONGEST_FUNCTION = 50
 """The maximum number of lines of a function, with its docstring."""
@@ -179,6 +182,20 @@ def imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
     for module, names in read.names:
         found |= ({f"{module}.{name}" for name in names} & modules.keys()) or {module}
     return (found & modules.keys()) - {"gateway"}
+
+
+@pytest.mark.parametrize("entry", ["gateway.server.lifecycle", "gateway.asgi"])
+def test_what_serves_a_call_imports_no_tool(entry: str) -> None:
+    """Imports inside functions are included. The pages are imported by name (``Runtime.open_pages``)."""
+    modules = {module_name(path): path for path in files()}
+    found, waiting = set[str](), [entry]
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        packages = {name.rsplit(".", depth)[0] for depth in range(1, name.count("."))}
+        waiting += (imported_modules(modules[name], modules) | packages) - found
+    assert len(found) > 100
+    assert {name for name in found if name.split(".")[1] in TOOLS} == set()
 
 
 def test_a_docstring_that_lists_a_folder_lists_all_of_it() -> None:

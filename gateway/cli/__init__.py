@@ -59,17 +59,17 @@ VERBS = {
 }
 """Verb → summary, in the order of ``gateway --help``."""
 
-FOLDERS = {
-    "diff": "comparing",
-    "parity": "comparing",
-    "run": "running",
-    "import": "importing",
-    "report": "reporting",
-    "why": "reporting",
-    "view": "reporting",
-    "recordings": "reporting",
+PACKAGES = {
+    "diff": "gateway.cli.comparing",
+    "parity": "gateway.cli.comparing",
+    "run": "gateway.cli.running",
+    "import": "gateway.cli.importing",
+    "report": "gateway.cli.reporting",
+    "why": "gateway.cli.reporting",
+    "view": "gateway.cli.reporting",
+    "recordings": "gateway.cli.reporting",
 }
-"""Verb → the folder of its module, beside the files that only this verb uses. The others are in ``verbs``."""
+"""Verb → the package of its module, beside the files that only this verb uses. The others are in ``verbs``."""
 
 EXAMPLES = """Examples:
   gateway demo                                    serve the demo, which needs no files
@@ -129,7 +129,7 @@ class Verbs(Verb, click.Group):
 
 def load_verb(name: str) -> click.Command:
     """Import the module of a verb, and return the verb's command."""
-    command: click.Command = import_module(f"gateway.cli.{FOLDERS.get(name, 'verbs')}.{name}").command
+    command: click.Command = import_module(f"{PACKAGES.get(name, 'gateway.cli.verbs')}.{name}").command
     return command
 
 

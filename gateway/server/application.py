@@ -12,7 +12,6 @@ from gateway.edge.app import App
 from gateway.edge.asgi import AsgiAdapter, starlette_app
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
-from gateway.viewer.viewer import Viewer
 
 
 def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Starlette:
@@ -40,5 +39,4 @@ def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Star
             runtime.state.drain()
             await runtime.stop()
 
-    viewer = Viewer(runtime.state, runtime.page_threads)
-    return starlette_app(AsgiAdapter(App(runtime.state, viewer=viewer)), lifespan)
+    return starlette_app(AsgiAdapter(App(runtime.state, viewer=runtime.open_pages())), lifespan)

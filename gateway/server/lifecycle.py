@@ -25,7 +25,6 @@ from gateway.server.signals import handle_signals
 from gateway.server.sockets import bind, bind_admin
 from gateway.telemetry.log_writer import log_to_stderr
 from gateway.telemetry.metrics import Metrics
-from gateway.viewer.viewer import Viewer
 
 LOG = logging.getLogger("gateway.runtime")
 
@@ -79,15 +78,15 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
     handle_signals(shutdown.handle_signal, runtime.reload)
     lag = asyncio.create_task(_measure_loop_lag(runtime.metrics), name="loop-lag")
     try:
-        app, admin = App(runtime.state, viewer=Viewer(runtime.state, runtime.page_threads)), None
+        app, admin = App(runtime.state, viewer=runtime.open_pages()), None
         main = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
+        if listeners.admin is not None:
+            admin_app = App(runtime.state, admin=True, viewer=runtime.open_pages(admin=True))
+            admin = HttpServer(admin_app, refused=admin_app.refused_input)
         await listeners.ready()
         certificate = runtime.certificate.context if runtime.certificate else None
         await main.open([listeners.main], certificate)
-        if listeners.admin is not None:
-            admin_viewer = Viewer(runtime.state, runtime.admin_page_threads, admin=True)
-            admin_app = App(runtime.state, admin=True, viewer=admin_viewer)
-            admin = HttpServer(admin_app, refused=admin_app.refused_input)
+        if admin is not None and listeners.admin is not None:
             await admin.open([listeners.admin], certificate if snapshot.server.tls.admin else None)
         await shutdown.drain_requested.wait()
         what = f"process {os.getpid()}"

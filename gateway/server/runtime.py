@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from importlib import import_module
+from typing import Any, Protocol
 
 from gateway.assembly import SharedResources, assemble, open_shared_resources
 from gateway.calls.service import GatewayState
 from gateway.calls.stack import Stack
-from gateway.config.snapshot import Snapshot, StoreSpec
+from gateway.config.snapshot import ServerSpec, Snapshot, StoreSpec
+from gateway.edge.http_request import HttpRequest
 from gateway.policy.access.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
 from gateway.server.tls import LoadedCertificate, ServerCertificate, load
 from gateway.version import VERSION
-from gateway.viewer.page_threads import PageThreads
 
+VIEWER = ("gateway.viewer.viewer", "Viewer")
+"""(module, class) of the pages. They are above the server, which imports them by name."""
 PROBE_SECONDS = 1.0
 """Seconds to wait for an answer of the store, for ``/status``."""
 PROBE_AGE = 2.0
 """Seconds for which ``/status`` shows the last result of the store."""
+
+
+class Pages(Protocol):
+    """Answers the requests of one listener for ``/`` and below ``/viewer``."""
+
+    async def __call__(self, request: HttpRequest) -> None:
+        """Answer one request."""
+
+    def load(self, server: ServerSpec) -> None:
+        """Import what the pages need that a configuration shows. Blocks the thread."""
+
+    def close(self) -> None:
+        """Stop the threads that make pages."""
 
 
 class Runtime(ConfigReloader):
@@ -36,10 +52,8 @@ class Runtime(ConfigReloader):
     def __init__(self, loader: ConfigLoader) -> None:
         super().__init__(loader)
         self.shutdown = Shutdown()
-        self.page_threads = PageThreads()
-        """Make the pages of the viewer. The default threads of the event loop are left to calls."""
-        self.admin_page_threads = PageThreads()
-        """Make the page of the second listener, which waits for no page of the first."""
+        self.pages: list[Pages] = []
+        """The pages of each listener that has any. ``stop`` closes them."""
         self._tasks: list[asyncio.Task[None]] = []
         """The tasks of the active stack: its health checks, and the connection to the store of the rate limits."""
         self._probing = asyncio.Lock()
@@ -70,6 +84,13 @@ class Runtime(ConfigReloader):
             self.metrics.certificate_expires(self.certificate.expires)
         self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
 
+    def open_pages(self, *, admin: bool = False) -> Pages:
+        """Import and return the pages of a listener, before it accepts connections. ``admin``: the second listener."""
+        module, cls = VIEWER
+        pages: Pages = getattr(import_module(module), cls)(self.state, admin=admin)
+        self.pages.append(pages)
+        return pages
+
     async def start(self, snapshot: Snapshot) -> None:
         """Build the first stack and watch the files. Raises an error if the stack cannot be built."""
         await asyncio.to_thread(self.open, snapshot)
@@ -91,14 +112,16 @@ class Runtime(ConfigReloader):
             await store.aclose()
         await self.resources.client.aclose()
         await self.resources.caches.aclose()
-        self.page_threads.close()
-        self.admin_page_threads.close()
+        for pages in self.pages:
+            pages.close()
         for recorder in self.resources.recorders.values():
             await asyncio.to_thread(recorder.close)
 
     async def prepare(self, snapshot: Snapshot) -> None:
-        """Build the stack of a snapshot, and load its certificate. Raises an error if this fails."""
+        """Build the stack of a snapshot, and load its pages and its certificate. Raises an error if this fails."""
         self._prepared = await asyncio.to_thread(assemble, snapshot, self.resources)
+        for pages in self.pages:
+            await asyncio.to_thread(pages.load, snapshot.server)
         if self.certificate is not None and snapshot.server.tls.certificate is not None:
             self._prepared_tls = load(snapshot.server)
 

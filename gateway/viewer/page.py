@@ -15,6 +15,7 @@ from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, MethodNotAllowed
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.viewer.page_threads import PageThreads
+from gateway.viewer.templating import render
 from gateway.wire.stored_events import dump_json
 
 MAX_FORM = 4 * 1024 * 1024
@@ -133,8 +134,6 @@ async def send_page(request: HttpRequest, asked: PageRequest, page: Page, thread
 
 
 def _content(asked: PageRequest, page: Page) -> bytes:
-    from gateway.viewer.templating import render
-
     if asked.as_json:  # recorded texts may contain lone surrogates, and numbers of any size
         return dump_json(page.values).encode("ascii")
     facts = {"root": asked.root, "path": asked.path, "asked": asked, "visitor": asked.visitor}

@@ -10,11 +10,13 @@ from typing import Any
 from gateway.calls.admission.access import base_url
 from gateway.calls.endpoints.table import BY_PATH
 from gateway.calls.service import GatewayState, Service
+from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import GatewayError, Overloaded, RouteNotFound, ViewerClosed
 from gateway.edge.http_request import HttpRequest
 from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
 from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, page_request, read_form, send_page
 from gateway.viewer.page_threads import PageThreads
+from gateway.viewer.templating import asset
 
 ROOT = "/viewer"
 ASSETS = "/assets/"
@@ -28,7 +30,7 @@ PAGES: Mapping[str, tuple[str, str]] = {
     "recordings": ("gateway.viewer.recordings.pages", "RecordingPages"),
     "runs": ("gateway.viewer.runs.pages", "RecordedRunPages"),
 }
-"""The first part of a path below ``/viewer`` → (module, class) of its pages. They are imported on the first request."""
+"""The first part of a path below ``/viewer`` → (module, class) of its pages."""
 NAVIGATION = {"": "Models", "/prompt": "Prompt", "/compare": "Compare", "/recordings": "Recordings", "/runs": "Runs"}
 """Path below ``/viewer`` → the name of the page in the navigation."""
 OPEN_PAGES = ("", "models")
@@ -42,18 +44,28 @@ OPEN = Visitor(may_read=False)
 class Viewer:
     """The handler of all pages."""
 
-    def __init__(self, state: GatewayState, threads: PageThreads, *, admin: bool = False) -> None:
-        """``threads``: make the pages.
-
-        ``admin``: True for the second listener, which has no keys and shows only the models and their state.
-        """
+    def __init__(self, state: GatewayState, *, admin: bool = False) -> None:
+        """``admin``: True for the second listener, which has no keys and shows only the models and their state."""
         self._state = state
-        self._threads = threads
+        self.threads = PageThreads()
+        """Make the pages of this listener. The default threads of the event loop are left to calls."""
         self._admin = admin
         self._service = Service(state)
         self._pages: dict[str, Any] = {}
-        """The first part of a path → its pages, once they have been asked for."""
+        """The first part of a path → its pages. ``load`` adds them."""
         self._access = Access(state)
+        self.load(state.stack.snapshot.server)
+
+    def load(self, server: ServerSpec) -> None:
+        """Import and make the pages that a configuration shows: all of them, or only the list of the models."""
+        has_all = server.viewer == "on" and not self._admin
+        for name, (module, cls) in PAGES.items():
+            if name not in self._pages and (has_all or name in OPEN_PAGES):
+                self._pages[name] = getattr(import_module(module), cls)(self._state, self.threads)
+
+    def close(self) -> None:
+        """Stop the threads. Called after all requests have ended."""
+        self.threads.close()
 
     async def __call__(self, request: HttpRequest) -> None:
         """Answer one request."""
@@ -72,7 +84,7 @@ class Viewer:
             if visitor is not OPEN:
                 self._access.require_own_page(request)
             content = await read_form(request, visitor)
-            with self._threads.page(visitor.key):
+            with self.threads.page(visitor.key):
                 await self._answer(request, below, visitor, content)
         except Overloaded:  # this page would wait for the threads too
             raise
@@ -81,8 +93,8 @@ class Viewer:
                 raise
             asked = PageRequest("", {}, None, root, visitor, navigation=self._navigation(visitor))
             page = Page("error.html", {"message": error.message, "code": error.code}, error.status)
-            with suppress(Overloaded), self._threads.page(visitor.key):  # without a place, the error is sent as JSON
-                await send_page(request, asked, page, self._threads)
+            with suppress(Overloaded), self.threads.page(visitor.key):  # without a place, the error is sent as JSON
+                await send_page(request, asked, page, self.threads)
             raise  # for the log and the metrics
 
     async def _answer(self, request: HttpRequest, below: str, visitor: Visitor, content: bytes | None) -> None:
@@ -92,12 +104,12 @@ class Viewer:
             request.root_path + ROOT,
             below,
             visitor,
-            self._threads,
+            self.threads,
             content,
             base_url="" if self._admin else base_url(self._state.stack, request),
             navigation=self._navigation(visitor),
         )
-        await send_page(request, asked, await self._page(request, asked), self._threads)
+        await send_page(request, asked, await self._page(request, asked), self.threads)
 
     def _visitor(self, request: HttpRequest) -> Visitor:
         if self._admin:
@@ -123,11 +135,8 @@ class Viewer:
                 return access.sign_in(request, asked) if asked.path == SIGN_IN else access.sign_out(request, asked)
             if asked.visitor.caller is None and name in PAGES and name not in OPEN_PAGES:
                 return access.sign_in_page(asked)
-        if name not in PAGES:
-            raise RouteNotFound("unknown page; GET /viewer leads to all pages")
         if name not in self._pages:
-            module, cls = PAGES[name]
-            self._pages[name] = getattr(import_module(module), cls)(self._state, self._threads)
+            raise RouteNotFound("unknown page; GET /viewer leads to all pages")
         page: Page = await self._pages[name].page(asked)
         return page
 
@@ -140,8 +149,6 @@ class Viewer:
 
 def send_asset(request: HttpRequest, name: str) -> None:
     """Send a style sheet or a script. Their addresses change with their content, so browsers may keep them."""
-    from gateway.viewer.templating import asset
-
     found = asset(name)
     if found is None:
         raise RouteNotFound("no such asset")

@@ -17,7 +17,6 @@ from jsonschema import Draft202012Validator
 from gateway.edge.about.models import MODEL_PATH
 from gateway.edge.app import App
 from gateway.version import VERSION
-from gateway.viewer.viewer import Viewer
 from tests.serving import Gateway
 from tests.world import HELLO, gateway_fixture, key_file
 
@@ -130,7 +129,7 @@ NAMED = {
 
 def routes(served: Gateway) -> dict[str, str]:
     """Path → method of every path that the gateway serves."""
-    found = App(served.runtime.state, viewer=Viewer(served.runtime.state, served.runtime.page_threads)).routes
+    found = App(served.runtime.state, viewer=served.runtime.pages[0]).routes
     return {NAMED.get(path, path): method for path, (method, _) in found.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.storage.recorder import CallFacts, Recorder
 from gateway.telemetry.record import Record
 from gateway.viewer.page import Page, PageRequest
+from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.pages import RecordingPages
 from gateway.viewer.templating import render
 from gateway.wire.stored_events import dump_json
@@ -98,8 +100,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordingPages]:
     for number, text in enumerate([PLAIN, *HOSTILE]):
         record(recorder, text, number)
     recorder.close()
-    with gateway(folder, CONFIG, files={"s.yaml": "[Hello, {finish: stop}]"}) as served:
-        yield RecordingPages(served.runtime.state, served.runtime.page_threads)
+    files = {"s.yaml": "[Hello, {finish: stop}]"}
+    with closing(PageThreads()) as threads, gateway(folder, CONFIG, files=files) as served:
+        yield RecordingPages(served.runtime.state, threads)
 
 
 def shown(pages: RecordingPages, path: str, query: dict[str, str]) -> list[Any]:

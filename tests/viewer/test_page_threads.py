@@ -24,6 +24,7 @@ from gateway.viewer.page import PageRequest, Visitor
 from gateway.viewer.page_threads import MAX_WAITING, PageThreads
 from gateway.viewer.runs.pages import RunPages
 from gateway.viewer.runs.source import RecordedRuns
+from gateway.viewer.viewer import Viewer
 from tests.journeys.process import free_port, serving
 from tests.serving import ROOT, Gateway, bearer, gateway
 from tests.world import HELLO, key_file
@@ -128,8 +129,9 @@ def test_slow_forms_without_client_keys_keep_nobody_out_of_either_listener(tmp_p
 
 def test_an_error_without_a_place_for_its_page_is_sent_as_json(tmp_path: Path) -> None:
     with gateway(tmp_path, EMBEDDED, files={"keys.yaml": KEYS}) as served:
-        threads = served.runtime.page_threads
-        with closing_all([threads.page(None) for _ in range(MAX_WAITING + 1)]):
+        [viewer] = served.runtime.pages
+        assert isinstance(viewer, Viewer)
+        with closing_all([viewer.threads.page(None) for _ in range(MAX_WAITING + 1)]):
             refused = served.http.get("/viewer/models", headers=bearer("nobody"))
         assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
         page = served.http.get("/viewer/models", headers=bearer("nobody"))

@@ -17,6 +17,7 @@ from gateway.core.caller import Caller
 from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION, Recorder
 from gateway.storage.recordings import CALL_FILTERS, OWNER, calls_query
 from gateway.viewer.page import PageRequest, Visitor
+from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.pages import ROWS, RecordingPages
 from gateway.viewer.viewer import ROOT
 from tests.serving import Gateway, bearer, gateway
@@ -224,8 +225,9 @@ def test_a_missing_a_foreign_and_a_locked_file_are_explained(tmp_path: Path) -> 
 
 async def test_a_visitor_who_may_not_read_sees_the_problem(served: Gateway) -> None:
     visitor = Visitor(Caller(), may_read=False, problem="Ask the operator.")
-    pages = RecordingPages(served.runtime.state, served.runtime.page_threads)
-    page = await pages.page(PageRequest("/recordings", {}, None, ROOT, visitor))
+    with closing(PageThreads()) as threads:
+        pages = RecordingPages(served.runtime.state, threads)
+        page = await pages.page(PageRequest("/recordings", {}, None, ROOT, visitor))
     assert (page.status, page.values) == (200, {"problem": "Ask the operator."})
 
 
