@@ -27,8 +27,8 @@ FLOORS = (
     ("edge", "assembly"),
     ("importer", "parity", "analysis"),
     ("server",),
-    ("viewer",),
     ("cli", "asgi"),
+    ("viewer",),
 )
 
 LAZY: dict[str, tuple[str, ...]] = {

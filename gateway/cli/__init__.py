@@ -11,7 +11,7 @@
 ``comparing/``          ``parity`` and ``diff``
 ``importing/``          ``import``
 ``running/``            ``run``
-``reporting/``          ``report``, ``why``, ``view``, ``recordings``
+``reporting/``          ``report``, ``why``, ``recordings``
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ PACKAGES = {
     "import": "gateway.cli.importing",
     "report": "gateway.cli.reporting",
     "why": "gateway.cli.reporting",
-    "view": "gateway.cli.reporting",
+    "view": "gateway.viewer",
     "recordings": "gateway.cli.reporting",
 }
 """Verb → the package of its module, beside the files that only this verb uses. The others are in ``verbs``."""

@@ -1,5 +1,6 @@
 """The pages that people look at: on the gateway below ``/viewer``, and in ``gateway view``.
 
+view        ``gateway view``
 viewer      answers the requests below ``/viewer``: finds the page, and its values as HTML or JSON
 access      identifies the visitor: by a client key, or by the printed token
 page        one page: the request for it, its values, and the response

@@ -188,7 +188,7 @@ NOT_RUN: dict[str, str] = {
     "scripts/conformance": "tests/conformance runs the same cases",
     "gateway serve": "serves until it is stopped; tests/journeys runs it",
     "gateway demo": "serves until it is stopped; tests/cli/test_first_verbs.py and tests/deploy/test_wheel.py run it",
-    "gateway view": "serves until it is stopped; tests/cli/reporting/test_view.py runs it",
+    "gateway view": "serves until it is stopped; tests/viewer/test_view.py runs it",
     "gateway why monday.sqlite": "needs recordings of a harness; tests/harnesses/explain makes them",
     "gateway recordings": "needs recordings; tests/cli/test_recordings.py runs it",
     "gateway ask": "shows times; tests/cli/test_first_verbs.py runs it",

@@ -3,8 +3,6 @@
 report       ``gateway report``
 why          ``gateway why``
 proof        sends the requests of ``gateway why --prove``
-view         ``gateway view``
-view_server  serves its pages
 recordings   ``gateway recordings``
 source       the rows of the run that the command line names
 lines        a report as lines of text

@@ -2,5 +2,6 @@
 
 pages     the pages
 source    where the rows come from: the recordings of this gateway, or for ``gateway view`` files
+view_server  the server of ``gateway view``
 findings  the report of a run, and the comparison of two, with the rows behind each number
 """

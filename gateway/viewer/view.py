@@ -19,7 +19,7 @@ from gateway.cli.options import FILE_PATH, CommandError, config_option, verb
 from gateway.core.errors import CONFIG_FAILED
 
 if TYPE_CHECKING:
-    from gateway.cli.reporting.view_server import ViewServer
+    from gateway.viewer.runs.view_server import ViewServer
 
 EXAMPLES = """Examples:
   gateway view answers.jsonl
@@ -52,8 +52,8 @@ def command(
     """Serve the pages until a signal ends the process."""
     from gateway.cli.reporting.report import row_score
     from gateway.cli.reporting.source import read_run, reading
-    from gateway.cli.reporting.view_server import RunFiles, ViewServer
     from gateway.server.sockets import PortBusy, bind
+    from gateway.viewer.runs.view_server import RunFiles, ViewServer
 
     if scores is not None and (score is not None or b is not None):
         raise CommandError("--scores cannot be used with --score or with a second run; remove one of them")
