@@ -4,6 +4,8 @@
 - Without client keys, on a loopback listener, pages that render are open; recorded prompts and answers need the token.
   A Host header that is not a loopback name, and headers of a proxy, mean that the visitor may be on another machine:
   the viewer is closed then.
+
+``gateway view`` has the same cookie and the same kind of token; its token signs in one browser only.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class Access:
         if stack.keyring.needed:
             return self._with_keys(stack, request)
         self._require_this_machine(stack, request)
-        signer, cookie = self._signer(), _cookie(request)
+        signer, cookie = self._signer(), session_cookie(request)
         form_token = signer.token(FORM, cookie)
         if signer.subject(cookie, self._now()) == OPERATOR:
             return Visitor(form_token=form_token)
@@ -67,7 +69,7 @@ class Access:
     def _with_keys(self, stack: Stack, request: HttpRequest) -> Visitor:
         if b"authorization" in request.headers:
             return Visitor(authenticate(stack, request), has_keys=True)
-        signer, cookie = self._signer(), _cookie(request)
+        signer, cookie = self._signer(), session_cookie(request)
         form_token = signer.token(FORM, cookie)
         subject, problem = signer.subject(cookie, self._now()), "Sign in with a client key to see this page."
         if subject is not None:
@@ -144,7 +146,7 @@ class Access:
         """Raise ``ViewerClosed`` if a form was not posted by a page of this viewer to this visitor."""
         if asked.form is None or self._has_key(request):
             return
-        if not self._signer().is_token(asked.form.get(FORM, ""), FORM, _cookie(request)):
+        if not self._signer().is_token(asked.form.get(FORM, ""), FORM, session_cookie(request)):
             raise ViewerClosed("the form is older than the session; load the page again, and send it once more")
 
     def require_own_page(self, request: HttpRequest) -> None:
@@ -174,19 +176,24 @@ class Access:
         return self._state.stack.keyring.needed and b"authorization" in request.headers
 
     def _set_cookie(self, request: HttpRequest, value: str, seconds: int = SESSION_SECONDS) -> bytes:
-        is_tls = self._state.stack.snapshot.server.scheme == "https" or request.header("x-forwarded-proto") == "https"
-        secure = "; Secure" if is_tls else ""
-        path = request.root_path or "/"
-        return (
-            f"set-cookie: {_cookie_name(request)}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict"
-            f"{secure}\r\n"
-        ).encode("latin-1")
+        return session_header(request, value, seconds, self._state.stack.snapshot.server.scheme)
+
+
+def session_header(request: HttpRequest, value: str, seconds: int = SESSION_SECONDS, scheme: str = "http") -> bytes:
+    """Return the header that sets the cookie of a session. ``value``: see ``Signer.session``."""
+    secure = "; Secure" if "https" in (scheme, request.header("x-forwarded-proto")) else ""
+    path = request.root_path or "/"
+    return (
+        f"set-cookie: {_cookie_name(request)}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict"
+        f"{secure}\r\n"
+    ).encode("latin-1")
+
+
+def session_cookie(request: HttpRequest) -> str:
+    """Return the value of the cookie that ``session_header`` has set; empty if there is none."""
+    return cookie_value(request.header("cookie"), _cookie_name(request))
 
 
 def _cookie_name(request: HttpRequest) -> str:
     """Return the name of the cookie. Browsers send cookies to every port of a host, so the name contains the port."""
     return "gateway-session-" + re.sub(r"[^A-Za-z0-9]+", "-", request.header("host") or "").strip("-")
-
-
-def _cookie(request: HttpRequest) -> str:
-    return cookie_value(request.header("cookie"), _cookie_name(request))

@@ -5,8 +5,8 @@ A page's values are plain JSON data. The address of a page with ``.json`` behind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -88,39 +88,27 @@ class Page:
     """Further headers, such as ``location: …`` and ``set-cookie: …``, each with CRLF."""
 
 
-async def read_form(request: HttpRequest, visitor: Visitor) -> bytes | None:
-    """Read the form that was posted; return None for GET. A slow sender takes no place of ``PageThreads``.
+async def answer_page(
+    request: HttpRequest, asked: PageRequest, threads: PageThreads, make: Callable[[PageRequest], Awaitable[Page]]
+) -> None:
+    """Read the rest of a request for a page, and make and send the page, when it is the visitor's turn.
 
-    Raises ``MethodNotAllowed`` for a method other than GET, HEAD and POST, and ``BodyTooLarge`` for a large form.
+    ``asked``: the request without its query and its form; its path may end in ``.json``. A slow sender of a form takes
+    no place of ``PageThreads``. Raises ``MethodNotAllowed`` for a method other than GET, HEAD and POST,
+    ``BodyTooLarge`` for a large form, and ``InvalidValue`` for too many fields.
     """
     if request.method not in ("GET", "HEAD", "POST"):
         raise MethodNotAllowed("this path accepts only GET and POST requests")
-    if request.method != "POST":
-        return None
-    return await request.body(MAX_SMALL_FORM if visitor.caller is None else MAX_FORM)
-
-
-async def page_request(
-    request: HttpRequest,
-    root: str,
-    below: str,
-    visitor: Visitor,
-    threads: PageThreads,
-    content: bytes | None,
-    *,
-    base_url: str = "",
-    navigation: Mapping[str, str] = EMPTY_MAPPING,
-) -> PageRequest:
-    """Return the request for a page. ``root``: the path of the viewer; ``below``: the path of the page below it.
-
-    ``content``: what ``read_form`` has returned. Raises ``InvalidValue`` for too many fields.
-    """
-    form = None
-    if content is not None:
-        form = await threads.run(visitor.key, _values, content.decode("utf-8", "replace"))
-    query = _values(request.query.decode("latin-1"))
-    path, as_json = below.removesuffix(JSON_SUFFIX), below.endswith(JSON_SUFFIX)
-    return PageRequest(path, query, form, root, visitor, as_json, base_url, navigation)
+    key, content, form = asked.visitor.key, None, None
+    if request.method == "POST":
+        content = await request.body(MAX_SMALL_FORM if asked.visitor.caller is None else MAX_FORM)
+    with threads.page(key):
+        if content is not None:
+            form = await threads.run(key, _values, content.decode("utf-8", "replace"))
+        query = _values(request.query.decode("latin-1"))
+        path = asked.path.removesuffix(JSON_SUFFIX)
+        asked = replace(asked, path=path, query=query, form=form, as_json=path != asked.path)
+        await send_page(request, asked, await make(asked), threads)
 
 
 async def send_page(request: HttpRequest, asked: PageRequest, page: Page, threads: PageThreads) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from gateway.core.errors import CONFIG_FAILED
 if TYPE_CHECKING:
     from gateway.viewer.runs.view_server import ViewServer
 
+CLOSE_SECONDS = 1.0
+"""Seconds to wait at the end for answers that are being sent."""
 EXAMPLES = """Examples:
   gateway view answers.jsonl
   gateway view answers.jsonl --score exact                compare with the kept column "answer"
@@ -70,17 +73,26 @@ def command(
     except PortBusy as error:
         raise CommandError(str(error), CONFIG_FAILED) from None
     with bound:
-        asyncio.run(_serve(ViewServer(RunFiles(runs, config, row_value), bound), not no_browser))
+        source = RunFiles(runs, config, row_value)
+        asyncio.run(_serve(ViewServer(source, bound.getsockname()[1]), bound, not no_browser))
     return 0
 
 
-async def _serve(server: ViewServer, browser: bool) -> None:
+async def _serve(pages: ViewServer, bound: socket.socket, browser: bool) -> None:
     """Print the address, open a browser, and serve until SIGINT or SIGTERM."""
+    from gateway.edge.http1.server import HttpServer
+
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with server:
-        click.echo(f"the pages are at {server.url}  (Ctrl-C ends)", err=True)
+    server = HttpServer(pages)
+    await server.open([bound])
+    try:
+        click.echo(f"the pages are at {pages.url}  (Ctrl-C ends)", err=True)
         if browser:
-            await asyncio.to_thread(webbrowser.open, server.url)
+            await asyncio.to_thread(webbrowser.open, pages.url)
         await ended.wait()
+    finally:
+        server.drain()
+        await server.wait_closed(CLOSE_SECONDS)
+        pages.threads.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +15,7 @@ from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import GatewayError, Overloaded, RouteNotFound, ViewerClosed
 from gateway.edge.http_request import HttpRequest
 from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
-from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, page_request, read_form, send_page
+from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, answer_page, send_page
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.templating import asset
 
@@ -83,9 +84,9 @@ class Viewer:
             visitor = self._visitor(request)
             if visitor is not OPEN:
                 self._access.require_own_page(request)
-            content = await read_form(request, visitor)
-            with self.threads.page(visitor.key):
-                await self._answer(request, below, visitor, content)
+            url = "" if self._admin else base_url(self._state.stack, request)
+            asked = PageRequest(below, {}, None, root, visitor, base_url=url, navigation=self._navigation(visitor))
+            await answer_page(request, asked, self.threads, partial(self._page, request))
         except Overloaded:  # this page would wait for the threads too
             raise
         except GatewayError as error:
@@ -96,20 +97,6 @@ class Viewer:
             with suppress(Overloaded), self.threads.page(visitor.key):  # without a place, the error is sent as JSON
                 await send_page(request, asked, page, self.threads)
             raise  # for the log and the metrics
-
-    async def _answer(self, request: HttpRequest, below: str, visitor: Visitor, content: bytes | None) -> None:
-        """Make and send a page. ``below``: its path below the root; ``content``: the form that was posted."""
-        asked = await page_request(
-            request,
-            request.root_path + ROOT,
-            below,
-            visitor,
-            self.threads,
-            content,
-            base_url="" if self._admin else base_url(self._state.stack, request),
-            navigation=self._navigation(visitor),
-        )
-        await send_page(request, asked, await self._page(request, asked), self.threads)
 
     def _visitor(self, request: HttpRequest) -> Visitor:
         if self._admin:

@@ -96,7 +96,8 @@ def test_the_token_signs_in_one_browser_and_is_then_refused(folder: Path) -> Non
         assert first.status_code == 303
         assert first.headers["location"].startswith("/runs/report?run=")
         assert re.fullmatch(
-            r"gateway-view-\d+=[\w-]{43}; Path=/; HttpOnly; SameSite=Strict", first.headers["set-cookie"]
+            r"gateway-session-127-0-0-1-\d+=[\w-]{96}; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict",
+            first.headers["set-cookie"],
         )
         assert browser.get(first.headers["location"]).status_code == 200
         assert browser.get(url).status_code == 303, "a browser with the cookie may open the address again"
@@ -119,10 +120,17 @@ def test_a_browser_opens_the_printed_address(folder: Path, tmp_path: Path) -> No
 
 def test_another_host_or_port_is_refused_even_with_the_cookie(two: httpx.Client) -> None:
     port = int(two.base_url.port or 0)
+    [session] = two.cookies.values()
+
+    def status(host: str) -> int:
+        """The status for a browser that has the session's cookie, whose name contains the host, for this host."""
+        name = "gateway-session-" + re.sub("[.:]", "-", host)
+        return two.get("/runs", headers={"host": host, "cookie": f"{name}={session}"}).status_code
+
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}"):
-        assert two.get("/runs", headers={"host": host}).status_code == 403, host
+        assert status(host) == 403, host
     for host in (f"127.0.0.1:{port}", f"LOCALHOST:{port}"):
-        assert two.get("/runs", headers={"host": host}).status_code == 200, host
+        assert status(host) == 200, host
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
