@@ -25,9 +25,10 @@ FLOORS = (
     ("policy.access", "policy.markers", "policy.admit", "policy.deliver"),
     ("calls",),
     ("edge", "assembly"),
-    ("importer", "parity", "analysis"),
+    ("importer", "parity"),
     ("server",),
     ("cli", "asgi"),
+    ("evaluate",),
     ("viewer",),
 )
 
@@ -38,7 +39,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "numpy": ("backend/embedded/llama.py", "backend/embedded/model_folder.py", "backend/embedded/sampling.py"),
     "transformers": ("template/huggingface/transformers_reference.py",),
     "tokenizers": ("backend/embedded/", "backend/tokenizer.py"),
-    "ray": ("cli/running/ray_data.py",),
+    "ray": ("evaluate/running/ray_data.py",),
     "starlette": ("edge/asgi.py", "server/application.py"),
     "prometheus_client": ("telemetry/metrics.py", "telemetry/merge.py"),
     "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),
@@ -51,7 +52,7 @@ LAZY: dict[str, tuple[str, ...]] = {
 }
 
 
-TOOLS = ("viewer", "analysis", "importer", "parity", "cli")
+TOOLS = ("viewer", "evaluate", "importer", "parity", "cli")
 """The packages that no module which serves a call imports."""
 
 LONGEST_FUNCTION = 50

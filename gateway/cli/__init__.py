@@ -10,8 +10,6 @@
 ``chat_folders``        the chat template in a model's folder, for ``parity`` and ``import``
 ``comparing/``          ``parity`` and ``diff``
 ``importing/``          ``import``
-``running/``            ``run``
-``reporting/``          ``report``, ``why``, ``recordings``
 """
 
 from __future__ import annotations
@@ -62,12 +60,12 @@ VERBS = {
 PACKAGES = {
     "diff": "gateway.cli.comparing",
     "parity": "gateway.cli.comparing",
-    "run": "gateway.cli.running",
+    "run": "gateway.evaluate.running",
     "import": "gateway.cli.importing",
-    "report": "gateway.cli.reporting",
-    "why": "gateway.cli.reporting",
+    "report": "gateway.evaluate.reporting",
+    "why": "gateway.evaluate.reporting",
     "view": "gateway.viewer",
-    "recordings": "gateway.cli.reporting",
+    "recordings": "gateway.evaluate.reporting",
 }
 """Verb → the package of its module, beside the files that only this verb uses. The others are in ``verbs``."""
 

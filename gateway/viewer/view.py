@@ -53,8 +53,8 @@ def command(
     config: Path,
 ) -> int:
     """Serve the pages until a signal ends the process."""
-    from gateway.cli.reporting.report import row_score
-    from gateway.cli.reporting.source import read_run, reading
+    from gateway.evaluate.reporting.report import row_score
+    from gateway.evaluate.reporting.source import read_run, reading
     from gateway.server.sockets import PortBusy, bind
     from gateway.viewer.runs.view_server import RunFiles, ViewServer
 

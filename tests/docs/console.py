@@ -206,7 +206,7 @@ NOT_RUN: dict[str, str] = {
     "/usr/bin/python3.11": "makes an environment",
     "gateway import configs/bbh_gen.py --python": "needs mmengine; tests/importer/environment loads configs with it",
     "gateway import eval_demo.py": "reads an installed OpenCompass; tests/cli/test_import.py reads a package",
-    "gateway run questions.jsonl --model my-sft-7b --engine ray": "needs Ray; tests/cli/running/test_ray_data.py",
+    "gateway run questions.jsonl --model my-sft-7b --engine ray": "needs Ray; tests/evaluate/running/test_ray_data.py",
     **dict.fromkeys(
         ("AIS_BENCH=", "CODEX_HOME=", "HF_HUB_OFFLINE=",
          "LITELLM_LOCAL_MODEL_COST_MAP=", "PROMPTFOO", "evalscope", "guidellm",

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.analysis.differences import differences_of
-from gateway.analysis.prove import Proof
-from gateway.analysis.recordings import RecordingFile, read_recording
+from gateway.evaluate.analysis.differences import differences_of
+from gateway.evaluate.analysis.prove import Proof
+from gateway.evaluate.analysis.recordings import RecordingFile, read_recording
 from tests.serving import Gateway, eventually, gateway, write_files
 from tests.upstream.server import FaultyUpstream
 

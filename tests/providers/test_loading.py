@@ -30,7 +30,8 @@ CHECK = "from gateway.cli import main; code = main(['check', '--config', {path!r
 FIRST_CALL = """
 import asyncio, sys
 from pathlib import Path
-from gateway.assembly import assemble, open_shared_resources
+from gateway.assembly import assemble
+from gateway.assembly import open_shared_resources
 from gateway.config.load import load
 from gateway.core.exchange import Exchange
 from gateway.telemetry.metrics import Metrics

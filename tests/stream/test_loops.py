@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.stream.loops import loop_period
-from tests.analysis.loop_texts import KINDS, found
+from tests.evaluate.analysis.loop_texts import KINDS, found
 
 TEXTS = {
     "one character 200 times": ("x" * 200, 1),

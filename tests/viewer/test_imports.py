@@ -56,7 +56,7 @@ def run(folder: Path, *settings: str) -> tuple[list[str], list[str], dict[str, i
 @pytest.mark.parametrize("settings", [("on",), ("off", "on")], ids=["at the start", "by a reload"])
 def test_pages_are_imported_before_the_first_request(tmp_path: Path, settings: tuple[str, ...]) -> None:
     built, added, statuses = run(tmp_path, *settings)
-    assert {"gateway.viewer.runs.pages", "gateway.viewer.prompt.pages", "gateway.analysis.why"} <= set(built)
+    assert {"gateway.viewer.runs.pages", "gateway.viewer.prompt.pages", "gateway.evaluate.analysis.why"} <= set(built)
     assert added == []
     assert set(statuses.values()) == {200, 404}
     assert [page for page, status in statuses.items() if status == 404] == ["/recordings/x", "/runs/report?run=r"]
@@ -64,7 +64,7 @@ def test_pages_are_imported_before_the_first_request(tmp_path: Path, settings: t
 
 def test_without_pages_only_the_list_of_the_models_is_imported(tmp_path: Path) -> None:
     built, added, statuses = run(tmp_path, "off")
-    assert {name for name in built if name.startswith(("gateway.viewer.", "gateway.analysis"))} == {
+    assert {name for name in built if name.startswith(("gateway.viewer.", "gateway.evaluate.analysis"))} == {
         f"gateway.viewer.{name}"
         for name in (
             "access", "charts", "exact_text", "home", "page", "page_threads", "templating", "viewer",

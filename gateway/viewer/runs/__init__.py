@@ -1,4 +1,5 @@
-"""The pages about runs: the report of one run, and the differences of two. They show what ``gateway.analysis`` finds.
+"""The pages about runs: the report of one run, and the differences of two. They show what
+``gateway.evaluate.analysis`` finds.
 
 pages        the pages
 source       where the rows come from: the recordings of this gateway, or for ``gateway view`` files

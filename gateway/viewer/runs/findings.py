@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from sys import intern
 
-from gateway.analysis.report import GROUPS, RunReport, report_of
-from gateway.analysis.rows import RunRow
-from gateway.analysis.scores import RowScore
-from gateway.analysis.why import Explanation, explain
 from gateway.core.errors import InvalidValue
 from gateway.core.words import printable, quoted
+from gateway.evaluate.analysis.report import GROUPS, RunReport, report_of
+from gateway.evaluate.analysis.rows import RunRow
+from gateway.evaluate.analysis.scores import RowScore
+from gateway.evaluate.analysis.why import Explanation, explain
 
 PREVIEW = 80
 """The number of characters of an answer that a list of rows shows."""

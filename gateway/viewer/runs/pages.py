@@ -9,14 +9,14 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
 
-from gateway.analysis.answer_class import CLASSES
-from gateway.analysis.report import GROUPS
-from gateway.analysis.rows import RunAnswer, RunRow
-from gateway.analysis.why import explain, first_different_step
 from gateway.calls.service import GatewayState
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
 from gateway.core.words import excerpts, printable, utc
+from gateway.evaluate.analysis.answer_class import CLASSES
+from gateway.evaluate.analysis.report import GROUPS
+from gateway.evaluate.analysis.rows import RunAnswer, RunRow
+from gateway.evaluate.analysis.why import explain, first_different_step
 from gateway.storage.recordings import is_interrupted
 from gateway.template.registry import first_difference
 from gateway.viewer.page import Page, PageRequest, redirect

@@ -7,12 +7,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Protocol
 
-from gateway.analysis.recordings import RecordingFile, read_recording
-from gateway.analysis.rows import RunRow
-from gateway.analysis.scores import RowScore
 from gateway.calls.service import GatewayState
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
+from gateway.evaluate.analysis.recordings import RecordingFile, read_recording
+from gateway.evaluate.analysis.rows import RunRow
+from gateway.evaluate.analysis.scores import RowScore
 from gateway.viewer.recordings.pages import BUSY_SECONDS, READ_SECONDS
 
 NO_RUN = "the recordings have no run of this name"

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
-from gateway.analysis.rows import RunRow
-from gateway.analysis.scores import RowScore
 from gateway.calls.endpoints.cancellation import ClientGone
 from gateway.cli.options import CommandError
-from gateway.cli.reporting.source import read_run, run_files
 from gateway.core.caller import Caller
 from gateway.core.errors import GatewayError, InvalidValue, ViewerClosed
 from gateway.edge.host_header import LOOPBACK
 from gateway.edge.http_request import HttpRequest
 from gateway.edge.session import OPERATOR, TOKEN, Signer
+from gateway.evaluate.analysis.rows import RunRow
+from gateway.evaluate.analysis.scores import RowScore
+from gateway.evaluate.reporting.source import read_run, run_files
 from gateway.viewer.access import session_cookie, session_header
 from gateway.viewer.page import HEADERS, PageRequest, answer_page
 from gateway.viewer.page_threads import PageThreads

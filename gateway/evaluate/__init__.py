@@ -1,0 +1,6 @@
+"""Evaluation runs: sending rows to models, and what their answers were. No module that serves a call imports this.
+
+running    ``gateway run``
+analysis   the rows of runs that have ended, and what they show
+reporting  ``gateway report``, ``why`` and ``recordings``
+"""

@@ -1,0 +1,108 @@
+"""The rows of a run that the command line names: by a file, or by its name in the configured recordings."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
+from pathlib import Path
+
+from gateway.cli.options import CommandError, load_snapshot, print_note
+from gateway.core.errors import InvalidValue
+from gateway.core.words import counted
+from gateway.evaluate.analysis.recordings import NO_ANSWER, RecordingFile, read_recording, with_recording
+from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
+from gateway.evaluate.running.output import manifest_path, recording_path
+from gateway.storage.recordings import is_recording
+
+
+@contextmanager
+def reading() -> Iterator[ExitStack]:
+    """Keep the files of runs open, and replace errors in them by a ``CommandError``."""
+    try:
+        with ExitStack() as files:
+            yield files
+    except InvalidValue as error:
+        raise CommandError(error.message) from None
+    except sqlite3.Error as error:
+        raise CommandError(f"the recordings cannot be read: {error}") from None
+    except OSError as error:
+        if error.filename is None:  # standard output: ``gateway.cli`` ends the process
+            raise
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+
+
+def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
+    """Return an iterator over the rows of a run. Raises ``CommandError`` if there is no such run.
+
+    ``files``: closes the run's recording. ``run``: an output file of ``gateway run``, a file of recordings, or the name
+    of a run in the recordings of the configuration ``config``.
+    """
+
+    def opened(path: Path) -> RecordingFile:
+        file = files.enter_context(closing(RecordingFile(path)))
+        files.callback(_note_left_out, file)
+        return file
+
+    path = Path(run)
+    if path.exists():
+        if is_recording(path):
+            return read_recording(opened(path))
+        recorded, manifest = recording_path(path), manifest_path(path)
+        rows = with_manifest(read_output(path), manifest) if manifest.exists() else read_output(path)
+        return with_recording(rows, opened(recorded)) if recorded.exists() else rows
+    rows = read_recording(opened(recordings_path(config, run)), run)
+    first = next(rows, None)
+    if first is None:
+        raise CommandError(f"{run}: no such file, and no run of this name in the recordings")
+    return chain([first], rows)
+
+
+def run_files(run: str, config: Path) -> list[Path]:
+    """Return the files from which a run is read; those beside its output may not exist. Raises ``CommandError``."""
+    path = Path(run) if Path(run).exists() else recordings_path(config)
+    beside = [Path(f"{path}-wal")] if is_recording(path) else [recording_path(path), manifest_path(path)]
+    return [path, *beside]
+
+
+def run_recording(run: str, config: Path) -> Path:
+    """Return the file with the recordings of a run. Raises ``CommandError`` if the run is not recorded."""
+    path = Path(run)
+    if not path.exists():
+        return recordings_path(config)
+    if is_recording(path):
+        return path
+    if not recording_path(path).exists():
+        raise CommandError(
+            f"{run} has no recording ({recording_path(path)}), so its requests cannot be sent again; run both runs "
+            "again without --no-recording, each with a new --out, because a finished output is not run again"
+        )
+    return recording_path(path)
+
+
+def recordings_path(config: Path, run: str = "") -> Path:
+    """Return the file of recordings of a configuration. Raises ``CommandError``.
+
+    ``run``: the name of a run to look for; empty: any call.
+    """
+    missing = f"{run}: no such file; give the output (--out) of a run" if run else ""
+    if not config.exists():
+        raise CommandError(missing or f"{config} does not exist; give the configuration with --config")
+    path = load_snapshot(config).recordings.path
+    if path is None:
+        if run:
+            raise CommandError(f"{missing}; for a run that a gateway recorded, set recordings.path in {config}")
+        raise CommandError(
+            f"{config} has no recordings.path; to record calls, add recordings: {{path: recordings.sqlite}}; to read "
+            "the calls of a run, give --file, such as --file a.recording.sqlite beside a.jsonl"
+        )
+    if not path.exists():
+        raise CommandError(f"{f'{missing}; ' if run else ''}{path} does not exist: no call is recorded yet")
+    return path
+
+
+def _note_left_out(file: RecordingFile) -> None:
+    if file.left_out:
+        verb = "is" if file.left_out == 1 else "are"
+        print_note(f"{counted(file.left_out, 'call')} of {file.path} {verb} left out: {NO_ANSWER}")

@@ -1,0 +1,159 @@
+"""Explain why the answers of two runs differ: the first difference of each row, and what it is worth.
+
+A and B are output files of gateway run, files of recordings, or names of runs in the recordings of gateway.yaml. Rows
+match by their custom_id, else by the hash of the client's request. Each row whose answer or score differs counts for
+its first difference, in the order in which one may cause the next: dataset row, prompt, prompt ids, parameters, route,
+cut, reading, sampled tokens. So the parts sum to the difference of the scores.
+
+--prove sends requests to a model of gateway.yaml: requests of run B, each once unchanged (the control) and once for
+each part (prompt, prompt ids, parameters, stops) that differs, with this part taken from run A. The answers say what
+each part returns of the score. The number of calls is printed first.
+
+Exit code 0, or 1 if a cause of --fail-on was found, or if the runs have no row in common.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.completion import complete_model
+from gateway.cli.options import CommandError, config_option, load_snapshot, print_note, verb
+from gateway.core.words import suggest
+
+if TYPE_CHECKING:
+    from gateway.config.snapshot import Snapshot
+    from gateway.evaluate.analysis.prove import Proof
+
+EXAMPLES = """Examples:
+  gateway why monday.jsonl tuesday.jsonl --score exact
+  gateway why monday.sqlite tuesday.sqlite
+  gateway why monday.sqlite tuesday.sqlite --row sum-1      one row, with all its differences
+  gateway why a.jsonl b.jsonl --fail-on prompt,parameters   for CI
+  gateway why a.jsonl b.jsonl --json | jq .causes
+  gateway why a.jsonl b.jsonl --score exact --prove demo    send up to 200 rows again, with parts of A
+  gateway why a.jsonl b.jsonl --prove demo/1 --prove-rows 50
+"""
+NO_COMMON_ROW = (
+    "no row of the two runs has an equal id or an equal request, so nothing was compared; give both runs the same "
+    "custom_id for each row, or as a client of a gateway the same x-gateway-row"
+)
+
+
+@verb(__doc__, EXAMPLES)
+@click.argument("a", metavar="A", help="the first run")
+@click.argument("b", metavar="B", help="the second run")
+@click.option("--score", metavar="exact|contains|choice|regex:PATTERN", help="compare answers with a kept column")
+@click.option("--answer", metavar="COLUMN", default="answer", help="the kept column with the expected text")
+@click.option("--row", metavar="ID", help="show one row, with all its differences")
+@click.option("--floor", metavar="RUN", help="a second run with the settings of A, which shows how much log "
+              "probabilities differ by themselves; without it a default")  # fmt: skip
+@click.option("--fail-on", metavar="CAUSE,…", default="", help="end with exit code 1 if one of these causes is found")
+@click.option("--prove", metavar="TARGET", shell_complete=complete_model,
+              help="send requests of B with parts of A to a model or target, such as demo or demo/0")  # fmt: skip
+@click.option("--prove-rows", type=click.IntRange(min=1), default=200, metavar="N",
+              help="the maximum number of rows that --prove sends for each part")  # fmt: skip
+@config_option()
+@click.option("--json", "as_json", is_flag=True, help="print JSON instead of tables")
+def command(
+    a: str,
+    b: str,
+    score: str | None,
+    answer: str,
+    row: str | None,
+    floor: str | None,
+    fail_on: str,
+    prove: str | None,
+    prove_rows: int,
+    config: Path,
+    as_json: bool,
+) -> int:
+    """Print the causes, the rows of each, and the difference of the scores."""
+    from gateway.evaluate.analysis.prove import Proof
+    from gateway.evaluate.analysis.why import ROW_CAUSES, explain
+    from gateway.evaluate.reporting.lines import difference_lines, proof_lines, why_lines
+    from gateway.evaluate.reporting.proof import only_target
+    from gateway.evaluate.reporting.report import row_score
+    from gateway.evaluate.reporting.source import read_run, reading
+
+    if row is not None and prove is not None:
+        raise CommandError("--row and --prove cannot be used together; remove one of them")
+    target = None if prove is None else only_target(load_snapshot(config), prove)
+    wanted = {name.strip() for name in fail_on.split(",") if name.strip()}
+    if unknown := wanted - set(ROW_CAUSES):
+        raise CommandError(f"--fail-on {min(unknown)}: use {', '.join(ROW_CAUSES)}")
+    row_value = row_score(score, answer, None)
+    proof = Proof(prove_rows, row_value)
+    with reading() as files:
+        one, other = [read_run(files, run, config) for run in (a, b)]
+        visit = {} if target is None else {"visit": proof.visit}
+        found = explain(one, other, row_value, _floor(files, a, floor, config), **visit)
+    if not found.rows:
+        print(json.dumps(found.as_json(), indent=2) if as_json else "\n".join(why_lines(found, a, b)))
+        raise CommandError(NO_COMMON_ROW, 1)
+    if target is not None:
+        _prove(proof, a, b, target, config)
+    if as_json:
+        print(json.dumps({**found.as_json(), **({} if prove is None else {"proof": proof.as_json()})}, indent=2))
+    elif row is not None:
+        chosen = next((one for one in found.found if one.custom_id == row), None)
+        if chosen is None:
+            raise CommandError(_not_different(row, a, b, config))
+        print(*difference_lines(chosen), sep="\n")
+    else:
+        print(*why_lines(found, a, b), sep="\n")
+        if prove is not None:
+            print("", *proof_lines(proof, found), sep="\n")
+    return int(bool(wanted & found.by_cause().keys()))
+
+
+def _not_different(row: str, a: str, b: str, config: Path) -> str:
+    """Return why a row is not among the rows that differ."""
+    from gateway.evaluate.reporting.source import read_run, reading
+
+    with reading() as files:
+        ids = {run: {one.custom_id for one in read_run(files, run, config)} for run in (a, b)}
+    found = [run for run, rows in ids.items() if row in rows]
+    if len(found) == len(ids):
+        return f"row {row}: both runs gave the same answer; gateway why {a} {b} lists the rows that differ"
+    if found:
+        return f"row {row}: only {found[0]} has this row"
+    return f"--row {row}: no run has this row{suggest(row, set().union(*ids.values()))}"
+
+
+def _prove(proof: Proof, a: str, b: str, snapshot: Snapshot, config: Path) -> None:
+    """Print the number of calls, and send them to the only model of the snapshot."""
+    from gateway.evaluate.reporting.proof import send_proof
+    from gateway.evaluate.reporting.source import reading, run_recording
+
+    with reading():
+        calls = proof.calls(run_recording(a, config), run_recording(b, config))
+    controls = sum([not call.part for call in calls])
+    (model,) = snapshot.models
+    print_note(f"--prove sends {len(calls)} calls to {model}: {controls} controls, and the others with parts of A")
+    if calls:
+        send_proof(proof, calls, snapshot, config)
+
+
+def _floor(files: ExitStack, a: str, again: str | None, config: Path) -> float:
+    """Return the floor of the log probabilities. ``again``: a second run with the settings of ``a``; None: a default.
+
+    Raises ``CommandError`` if the two runs have no log probabilities of the same tokens.
+    """
+    from gateway.evaluate.analysis.sampling import DEFAULT_FLOOR
+    from gateway.evaluate.analysis.why import measured_floor
+    from gateway.evaluate.reporting.source import read_run
+
+    if again is None:
+        return DEFAULT_FLOOR
+    shift = measured_floor(read_run(files, a, config), read_run(files, again, config))
+    if shift is None:
+        raise CommandError(
+            f"--floor {again}: {a} and this run have no log probabilities of the same tokens; "
+            "run both with gateway run --evidence"
+        )
+    return shift

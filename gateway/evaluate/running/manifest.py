@@ -1,0 +1,166 @@
+"""The manifest of a run: a file next to the output file, whose name ends in ``.manifest.json``.
+
+``identity`` is written before the first row. A later run on the same output file must have the same ``identity``.
+``results`` is computed from the output file, so it is correct after any number of killed runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gateway.cli.options import CommandError
+from gateway.evaluate.analysis.answer_class import class_of, has_unchecked_call
+from gateway.evaluate.analysis.rows import row_of
+from gateway.evaluate.analysis.tool_check import ToolChecker
+from gateway.evaluate.running.output import complete_lines, is_answered, manifest_path
+from gateway.version import VERSION
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+COUNTED = {"template": "templates", "dataset_prompt": "dataset_prompts", "policy": "policies", "target": "targets"}
+"""Provenance field of a row → the key in the manifest under which the field's values are counted for each model."""
+MOST_CHANGES = 10
+"""The maximum number of changes that an error message lists."""
+
+
+class Manifest:
+    """The manifest of one output file."""
+
+    def __init__(self, output: Path, identity: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        """``identity``: facts that must be the same in all runs. ``facts``: facts that may change, like the address."""
+        self.path = manifest_path(output)
+        self._output = output
+        self._identity = dict(identity)
+        self._facts = dict(facts)
+        self._runs: list[dict[str, Any]] = []
+
+    def begin(self, rows_done: int, *, allow_changes: bool) -> None:
+        """Compare the identity with that of earlier runs, and write the manifest.
+
+        Raises ``CommandError`` if the identities differ. With ``allow_changes``, the earlier rows are kept instead, and
+        the changes are listed under ``runs``.
+        """
+        earlier = self._read()
+        changes: list[str] = []
+        if earlier is not None and rows_done:
+            changes = list(differences(earlier["identity"], self._identity))
+            self._runs = earlier["runs"]
+        if changes and not allow_changes:
+            shown = "\n".join([f"  {change}" for change in changes[:MOST_CHANGES]])
+            raise CommandError(
+                f"{self._output} has {rows_done} rows of a run with other settings:\n{shown}\n"
+                "choose another --out, or keep these rows with --allow-changes"
+            )
+        self._runs.append({
+            "started": _now(), "ended": None, "rows_before": rows_done, "changes": changes, **self._facts,
+        })  # fmt: skip
+        self._write("running", None)
+
+    def end(self, seconds: float, *, complete: bool) -> dict[str, Any]:
+        """Write the manifest with the results of all runs, and return the results.
+
+        ``seconds``: the duration of this run. ``complete``: whether every row has been sent.
+        """
+        results = summarise(complete_lines(self._output))
+        run = self._runs[-1]
+        run |= {"ended": _now(), "rows": results["rows"] - run["rows_before"], "seconds": round(seconds, 3)}
+        self._write("complete" if complete else "incomplete", results)
+        return results
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            value = orjson.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except orjson.JSONDecodeError:
+            value = None
+        if not isinstance(value, dict) or not {"identity", "runs"} <= value.keys():
+            raise CommandError(f"{self.path}: this file is not a manifest of `gateway run`; choose another --out")
+        return value
+
+    def _write(self, state: str, results: Mapping[str, Any] | None) -> None:
+        """Replace the file in one step, so that a killed process leaves the old manifest or the new one."""
+        value = {
+            "gateway": VERSION, "state": state, "output": self._output.name, "identity": self._identity,
+            "runs": self._runs, "results": results,
+        }  # fmt: skip
+        draft = self.path.with_name(f"{self.path.name}.partial")
+        with draft.open("wb") as file:
+            file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.path)
+
+
+def differences(old: Any, new: Any, place: str = "") -> Iterator[str]:
+    """Yield one text for each value that differs between two JSON values: ``model: "a" → "b"``."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in dict.fromkeys([*old, *new]):
+            yield from differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
+    elif old != new:
+        yield f"{place}: {orjson.dumps(old).decode()} → {orjson.dumps(new).decode()}"
+
+
+# ---------------------------------------------------------------- results
+
+
+def summarise(lines: Iterator[bytes]) -> dict[str, Any]:
+    """Return the results of a run from its output lines.
+
+    These lines do not have the tools of the requests, so ``bad tool call`` counts only calls of a wrong form.
+    """
+    total, tokens, seconds = Counter[str](), Counter[str](), list[float]()
+    by = {name: Counter[str]() for name in ("notices", "statuses", "errors", "finish_reasons", "classes")}
+    models: dict[str, dict[str, Counter[str]]] = {}
+    first_error, checker = "", ToolChecker()
+    for line in lines:
+        value = orjson.loads(line)
+        provenance, response = value["gateway"], value["response"]
+        row = row_of(value)
+        by["classes"][class_of(row, checker)] += 1
+        total["unchecked_tool_calls"] += has_unchecked_call(row, checker)
+        total["rows"] += 1
+        total["answered"] += is_answered(value)
+        total["attempts"] += provenance.get("attempts", 0)
+        total["retries"] += provenance["retries"]
+        model = models.setdefault(provenance.get("model", "unknown"), {key: Counter() for key in COUNTED.values()})
+        for name, key in COUNTED.items():
+            if name in provenance:
+                model[key][provenance[name]] += 1
+        by["notices"].update(notice.partition(":")[0] for notice in provenance.get("notices", ()))
+        if response is not None:
+            by["statuses"][str(response["status_code"])] += 1
+        body = response["body"] if response is not None and isinstance(response["body"], dict) else {}
+        if is_answered(value):
+            seconds.append(provenance["seconds"])
+            tokens.update({name: number for name, number in (body.get("usage") or {}).items() if type(number) is int})
+            by["finish_reasons"].update(choice.get("finish_reason") or "none" for choice in body.get("choices", ()))
+            continue
+        error = value["error"] or body.get("error") or {}
+        code = error.get("code") or "no_code"
+        by["errors"][code] += 1
+        first_error = first_error or f"{value['custom_id']}: {code}: {error.get('message', '')}"
+    return {
+        "rows": total["rows"], "answered": total["answered"], "failed": total["rows"] - total["answered"],
+        "attempts": total["attempts"], "retries": total["retries"],
+        "models": models, **{name: dict(counter.most_common()) for name, counter in by.items()},
+        "unchecked_tool_calls": total["unchecked_tool_calls"], "first_error": first_error, "tokens": dict(tokens),
+        "latency_seconds": quantiles(seconds),
+    }  # fmt: skip
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float]:
+    """Return the ``QUANTILES`` of the values by the nearest rank. Without values the result is empty."""
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return {name: ordered[round(share * last)] for name, share in QUANTILES.items()} if ordered else {}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,55 @@
+"""The runs that ``tests.evaluate.analysis.large`` times, in small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gateway.evaluate.analysis.recordings import RecordingFile, read_recording, with_recording
+from gateway.evaluate.analysis.report import report_of
+from gateway.evaluate.analysis.rows import NO_FACTS, read_output
+from gateway.evaluate.analysis.scores import judge_of, score_of
+from gateway.evaluate.analysis.why import explain
+from gateway.evaluate.running.output import recording_path
+from tests.evaluate.analysis.large import EVERY, write_run
+
+
+@pytest.fixture
+def files() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def opened(files: ExitStack, output: Path) -> RecordingFile:
+    return files.enter_context(closing(RecordingFile(recording_path(output))))
+
+
+def test_a_report_and_a_comparison_read_facts_only_for_the_rows_that_differ(tmp_path: Path, files: ExitStack) -> None:
+    outputs = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for output in outputs:
+        write_run(output, 4 * EVERY)
+    recorded = list(read_recording(opened(files, outputs[0])))
+    assert all(row.facts.prompt is row.facts.raw is None and row.facts.request for row in recorded)
+    whole = recorded[0].with_facts()
+    assert whole.facts.raw == whole.answers[0].text
+    assert whole.facts.prompt is not None
+    assert whole.facts.params == {"temperature": 0, "seed": 1, "n": 1, "stop": ["</a>"], "stop_token_ids": []}
+    assert (whole.with_facts(), whole.facts.request) == (whole, recorded[0].facts.request)
+    score = partial(score_of, judge=judge_of("contains"), column="answer")
+    a, b = [list(with_recording(read_output(one), opened(files, one))) for one in outputs]
+    assert report_of(a, score).classes == report_of(recorded).classes == {"whole": 4 * EVERY}
+    for found in (explain(a, b, score), explain(recorded, read_recording(opened(files, outputs[1])))):
+        assert found.by_cause() == {"sampled tokens": (4, 0.0)}
+        assert [one.custom_id for one in found.found] == [f"row-{EVERY * at}" for at in range(4)]
+
+
+def test_a_row_that_is_not_recorded_keeps_the_facts_of_its_output(tmp_path: Path, files: ExitStack) -> None:
+    write_run(tmp_path / "a.jsonl", 2)
+    write_run(tmp_path / "b.jsonl", 1)
+    first, second = with_recording(read_output(tmp_path / "a.jsonl"), opened(files, tmp_path / "b.jsonl"))
+    assert first.with_facts().facts.raw is not None
+    assert (second.read_facts, second.facts.prompt_sha256) == (None, "h") != (None, NO_FACTS.prompt_sha256)
