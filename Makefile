@@ -25,8 +25,8 @@ REACHES_FAST_PATHS := core stream template backend wire policy calls edge faults
 
 ## For daily work, at most 90 seconds: the suite without what starts processes or servers, plays whole stories, or has the
 ## longest tables of cases.
-SLOW := journeys providers faults bench reliability deploy docs edge cli importer backend_embedded first_hour \
-	template/huggingface parity stream/test_tool_calls.py policy/test_markers.py policy/test_role_boundaries.py
+SLOW := journeys providers faults bench reliability deploy docs edge cli workshop backend_embedded first_hour \
+	template/huggingface stream/test_tool_calls.py policy/test_markers.py policy/test_role_boundaries.py
 test-quick: $(VENV)/.test-ready
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(SLOW:%=--ignore=tests/%)
 

@@ -15,10 +15,10 @@ from gateway.config.load import read_configuration
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.settings import GATEWAY
 from gateway.core.errors import ConfigError, GatewayError
-from gateway.parity.cases import matrix
-from gateway.parity.causes import CAUSES
 from gateway.policy.deliver.targets.retry import retry_rule
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS, Metric
+from gateway.workshop.parity.cases import matrix
+from gateway.workshop.parity.causes import CAUSES
 from tests.reliability.matrix import FIGURE_TESTS, TESTS
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -25,10 +25,9 @@ FLOORS = (
     ("policy.access", "policy.markers", "policy.admit", "policy.deliver"),
     ("calls",),
     ("edge", "assembly"),
-    ("importer", "parity"),
     ("server",),
     ("cli", "asgi"),
-    ("evaluate",),
+    ("evaluate", "workshop"),
     ("viewer",),
 )
 
@@ -42,17 +41,17 @@ LAZY: dict[str, tuple[str, ...]] = {
     "ray": ("evaluate/running/ray_data.py",),
     "starlette": ("edge/asgi.py", "server/application.py"),
     "prometheus_client": ("telemetry/metrics.py", "telemetry/merge.py"),
-    "yaml": ("config/files/", "backend/scripted.py", "importer/yaml_writer.py"),
+    "yaml": ("config/files/", "backend/scripted.py", "workshop/importer/yaml_writer.py"),
     "pydantic": ("wire/", "config/", "template/validation/"),
     "jsonschema": ("stream/json_schema/check_job.py",),
     "referencing": ("stream/json_schema/check_job.py",),
     "regex": ("wire/redaction.py",),
     "redis": ("storage/redis_server.py",),
-    "mmengine": ("importer/environment/program.py",),
+    "mmengine": ("workshop/importer/environment/program.py",),
 }
 
 
-TOOLS = ("viewer", "evaluate", "importer", "parity", "cli")
+TOOLS = ("viewer", "evaluate", "workshop", "cli")
 """The packages that no module which serves a call imports."""
 
 LONGEST_FUNCTION = 50

@@ -7,9 +7,6 @@
 ``terminal``            tables, colours, escaped text and differences between texts
 ``connecting/``         the steps of ``ask``, ``status``, ``init`` and ``check --live``
 ``completion``          names that shells complete
-``chat_folders``        the chat template in a model's folder, for ``parity`` and ``import``
-``comparing/``          ``parity`` and ``diff``
-``importing/``          ``import``
 """
 
 from __future__ import annotations
@@ -58,10 +55,10 @@ VERBS = {
 """Verb → summary, in the order of ``gateway --help``."""
 
 PACKAGES = {
-    "diff": "gateway.cli.comparing",
-    "parity": "gateway.cli.comparing",
+    "diff": "gateway.workshop.comparing",
+    "parity": "gateway.workshop.comparing",
     "run": "gateway.evaluate.running",
-    "import": "gateway.cli.importing",
+    "import": "gateway.workshop.importing",
     "report": "gateway.evaluate.reporting",
     "why": "gateway.evaluate.reporting",
     "view": "gateway.viewer",

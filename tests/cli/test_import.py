@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gateway.cli.importing.build import ImportedFile
-from gateway.cli.importing.output import write_files
 from gateway.cli.options import CommandError
 from gateway.config.files.reader import Files
 from gateway.config.sections.prompts import read_prompt
 from gateway.config.sections.templates import read_template
+from gateway.workshop.importing.build import ImportedFile
+from gateway.workshop.importing.output import write_files
 from tests.cli.command import command
-from tests.importer.environment.stand_in import stand_in
 from tests.journeys.process import run
 from tests.serving import write_files as write_folder
+from tests.workshop.importer.environment.stand_in import stand_in
 
-SOURCES = Path(__file__).parents[1] / "importer" / "sources"
+SOURCES = Path(__file__).parents[1] / "workshop" / "importer" / "sources"
 
 CHATML = """\
 {%- for m in messages %}

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from gateway.parity.cases import matrix
 from gateway.template.huggingface.transformers_reference import installed
+from gateway.workshop.parity.cases import matrix
 from tests.cli.command import command
 from tests.journeys.process import run
 from tests.serving import ROOT, write_files

@@ -26,7 +26,7 @@ FENCE = re.compile(r"(?<=^```console\n)(.*?)(?=^```)", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s{2,}# .*$")
 VIEWER = re.compile(r" \| (jq|xxd|less)\b[^|]*$")
 """A program at the end of a pipe that only shows the output, and may not be installed."""
-SOURCES = ROOT / "tests/importer/sources"
+SOURCES = ROOT / "tests/workshop/importer/sources"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ NOT_RUN: dict[str, str] = {
     "export": "has no output",
     "lazyllm-env/bin/pip": "installs from a package index",
     "/usr/bin/python3.11": "makes an environment",
-    "gateway import configs/bbh_gen.py --python": "needs mmengine; tests/importer/environment loads configs with it",
+    "gateway import configs/bbh_gen.py --python": "needs mmengine; tests/workshop/importer/environment has it",
     "gateway import eval_demo.py": "reads an installed OpenCompass; tests/cli/test_import.py reads a package",
     "gateway run questions.jsonl --model my-sft-7b --engine ray": "needs Ray; tests/evaluate/running/test_ray_data.py",
     **dict.fromkeys(

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.chat_folders import chat_template_in, read_chat_folder
-from gateway.cli.importing.build import build_file
-from gateway.cli.importing.output import write_files
-from gateway.cli.importing.sources import ImportOptions, read_drafts
 from gateway.config.files.reader import Files
 from gateway.config.sections.templates import read_template
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
+from gateway.workshop.chat_folders import chat_template_in, read_chat_folder
+from gateway.workshop.importing.build import build_file
+from gateway.workshop.importing.output import write_files
+from gateway.workshop.importing.sources import ImportOptions, read_drafts
 from tests.template.huggingface import folders
 from tests.template.huggingface.folders import CONFIG, JINJA, LIST, MAP, NAMED, TELLS, TELLS_TOOLS
 from tests.template.huggingface.samples import dialogue

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.chat_folders import read_chat_folder
 from gateway.core.errors import InvalidValue, TemplateError
-from gateway.parity.cases import matrix
-from gateway.parity.compare import compare
-from gateway.parity.sides import chat_reference
 from gateway.template.huggingface.transformers_reference import CLOCK, TransformersTemplate, installed
 from gateway.template.registry import build
+from gateway.workshop.chat_folders import read_chat_folder
+from gateway.workshop.parity.cases import matrix
+from gateway.workshop.parity.compare import compare
+from gateway.workshop.parity.sides import chat_reference
 from tests.template.huggingface import cases
 from tests.template.huggingface.samples import dialogue
 
