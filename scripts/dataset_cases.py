@@ -12,12 +12,12 @@ from gateway.template.dataset.multi_turn import multi_turn_dialogue, turn_reques
 from gateway.template.dataset.multimodal import multimodal_prompt
 from gateway.template.dataset.prompt_list import marker
 from gateway.template.dataset.template import DatasetTemplate
-from tests.reference.opencompass import wrappers
-from tests.reference.opencompass.chat_parser import ChatAPIParser, ChatLMParser
-from tests.reference.opencompass.conversation import conversation
-from tests.reference.opencompass.dialect import Dialect
-from tests.reference.opencompass.parsers import APIParser, LMParser
-from tests.reference.opencompass.prompt_list import PromptList
+from tests.support.reference.opencompass import wrappers
+from tests.support.reference.opencompass.chat_parser import ChatAPIParser, ChatLMParser
+from tests.support.reference.opencompass.conversation import conversation
+from tests.support.reference.opencompass.dialect import Dialect
+from tests.support.reference.opencompass.parsers import APIParser, LMParser
+from tests.support.reference.opencompass.prompt_list import PromptList
 
 Input = Mapping[str, Any]
 

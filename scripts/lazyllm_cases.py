@@ -12,11 +12,11 @@ from typing import Any
 
 from gateway.template.lazyllm.dialects import CURRENT, DIALECTS, PrompterDialect, PrompterError
 from gateway.template.lazyllm.instruction import write_tools
-from tests.reference.lazyllm.legacy_prompter import LegacyPrompter
-from tests.reference.lazyllm.modules import local_prompter
-from tests.reference.lazyllm.names import tokens_for
-from tests.reference.lazyllm.prompter import Prompter, alpaca, chat, empty
-from tests.reference.lazyllm.tool_calls import ToolTokens, extract_calls
+from tests.support.reference.lazyllm.legacy_prompter import LegacyPrompter
+from tests.support.reference.lazyllm.modules import local_prompter
+from tests.support.reference.lazyllm.names import tokens_for
+from tests.support.reference.lazyllm.prompter import Prompter, alpaca, chat, empty
+from tests.support.reference.lazyllm.tool_calls import ToolTokens, extract_calls
 
 Case = Mapping[str, Any]
 

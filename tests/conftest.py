@@ -18,8 +18,8 @@ sys.dont_write_bytecode = False
 import pytest  # noqa: E402  (bytecode of these imports is written too)
 from hypothesis import settings  # noqa: E402
 
-from tests import virtual_clock  # noqa: E402
-from tests.upstream.server import FaultyUpstream  # noqa: E402
+from tests.support import virtual_clock  # noqa: E402
+from tests.support.upstream.server import FaultyUpstream  # noqa: E402
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)

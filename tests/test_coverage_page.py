@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 PAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (\d+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)

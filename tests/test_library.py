@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gateway
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 USER = {"role": "user", "content": "1+1=?"}
 EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(encoding="utf-8"), re.DOTALL)

@@ -16,7 +16,7 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
-from tests.events import each_event
+from tests.support.events import each_event
 
 USER = ({"role": "user", "content": "1+1=?"},)
 

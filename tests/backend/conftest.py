@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.upstream.server import FaultyUpstream
+from tests.support.upstream.server import FaultyUpstream
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from gateway.config.snapshot import Engine
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import AnswerFormat
 from tests.backend.ask import complete, target
-from tests.upstream.server import FaultyUpstream
+from tests.support.upstream.server import FaultyUpstream
 
 SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"größe": {"type": "integer"}}, "required": ["größe"]}
 WANTED = AnswerFormat(schema=SCHEMA, name="size")

@@ -14,10 +14,10 @@ from gateway.backend.openai.error_mapping import error_for_status, not_json
 from gateway.backend.openai.health import HealthProbe
 from gateway.config.sections.tls import tls_context
 from tests.backend.ask import chat, complete, exchange, listen, target
-from tests.certificates import write_certificate
-from tests.upstream.modes_http import INNER_ADDRESS, SECRET
-from tests.upstream.reply import TEXT, TOKENS
-from tests.upstream.server import FaultyUpstream, blackhole_url, refused_url
+from tests.support.certificates import write_certificate
+from tests.support.upstream.modes_http import INNER_ADDRESS, SECRET
+from tests.support.upstream.reply import TEXT, TOKENS
+from tests.support.upstream.server import FaultyUpstream, blackhole_url, refused_url
 
 BEFORE = {  # mode: the error, whether a stream was asked for or not
     # B04–B07: connections

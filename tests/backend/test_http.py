@@ -11,7 +11,7 @@ from gateway.backend.http_client.client import HttpClient
 from gateway.backend.http_client.connection import MIN_SEPARATE_BODY
 from gateway.backend.openai.upstream_request import read_body
 from gateway.core.errors import GatewayError, UpstreamDisconnected, UpstreamTooLarge, UpstreamUnreachable
-from tests.upstream.server import FaultyUpstream
+from tests.support.upstream.server import FaultyUpstream
 
 HEADERS = {"content-type": "application/json"}
 

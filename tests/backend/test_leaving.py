@@ -14,8 +14,8 @@ from gateway.backend.openai.completions import CompletionsBackend
 from gateway.core.events import Event, Finish
 from gateway.core.exchange import Backend, Exchange
 from tests.backend.ask import chat_exchange, exchange, target
-from tests.events import each_event
-from tests.upstream.server import FaultyUpstream
+from tests.support.events import each_event
+from tests.support.upstream.server import FaultyUpstream
 
 WITHIN = 20.0
 """Seconds, far more than promised, because other work may delay this machine. ``bench`` measures the promise."""

@@ -27,9 +27,9 @@ from gateway.core.exchange import Exchange
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.requests import read_chat
 from tests.backend.ask import Heard, chat_exchange, exchange, listen, target
-from tests.events import each_event
-from tests.upstream.reply import TEXT
-from tests.upstream.server import FaultyUpstream, refused_url
+from tests.support.events import each_event
+from tests.support.upstream.reply import TEXT
+from tests.support.upstream.server import FaultyUpstream, refused_url
 
 if importlib.util.find_spec("litellm") is None:  # imported by the gateway only: on its own it asks the network
     pytest.skip("the litellm extra is not installed", allow_module_level=True)

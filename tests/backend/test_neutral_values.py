@@ -11,7 +11,7 @@ from gateway.backend.engines import CHAT_PARAMS, COMPLETIONS_PARAMS
 from gateway.backend.openai.request.neutral_values import NEUTRAL_VALUES, is_neutral, without_neutral_values
 from gateway.wire.request_fields import HINTS
 from tests.backend.ask import chat_exchange
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 ASKS: list[tuple[str, Any]] = [
     ("logprobs", 0),  # of completions: the chosen tokens

@@ -10,8 +10,8 @@ from gateway.backend.openai.answer.events import CHAT_FORMAT, COMPLETIONS_FORMAT
 from gateway.core.errors import GatewayError
 from gateway.core.events import Begun, Delta, Finish, Usage
 from tests.backend.ask import chat, complete
-from tests.upstream.reply import TEXT, TOKENS
-from tests.upstream.server import FaultyUpstream
+from tests.support.upstream.reply import TEXT, TOKENS
+from tests.support.upstream.server import FaultyUpstream
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
 

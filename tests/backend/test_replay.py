@@ -22,7 +22,7 @@ from gateway.storage.recorder import CallFacts, Recorder
 from gateway.telemetry.record import Record
 from gateway.wire.redaction import NOTHING, Redactor
 from tests.backend.ask import Heard, exchange, listen
-from tests.serving import ROOT, Gateway, gateway
+from tests.support.serving import ROOT, Gateway, gateway
 
 ROWS = 200
 SUMS = (ROOT / "meta_templates" / "sft-demo.yaml").read_text(encoding="utf-8")

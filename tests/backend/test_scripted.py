@@ -12,7 +12,7 @@ from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError
 from gateway.core.events import Begun, Delta, Document, Finish, Usage
 from tests.backend.ask import exchange, listen
-from tests.recording_backend import RecordingBackend
+from tests.support.recording_backend import RecordingBackend
 
 
 def test_a_script_is_played_in_order() -> None:

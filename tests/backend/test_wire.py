@@ -10,8 +10,8 @@ import pytest
 
 from gateway.core.events import Document, Usage
 from tests.backend.ask import USER, chat, complete
-from tests.upstream.reply import TEXT
-from tests.upstream.server import FaultyUpstream
+from tests.support.upstream.reply import TEXT
+from tests.support.upstream.server import FaultyUpstream
 
 
 def sent(up: FaultyUpstream) -> dict[str, Any]:

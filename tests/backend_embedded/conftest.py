@@ -15,7 +15,7 @@ from gateway.backend.embedded.cache import EngineCache
 from gateway.config.snapshot import TargetSpec
 from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange, RawPrompt
-from tests.events import each_event
+from tests.support.events import each_event
 
 DEMO = Path(__file__).parents[2] / "demo" / "model"
 RIGHT = "<HUMAN>: {}=?<eoh>\n<BOT>: "

@@ -14,7 +14,7 @@ from gateway.backend.embedded.engine import EmbeddedEngine
 from gateway.core.errors import Overloaded
 from gateway.core.events import Begun, Delta
 from tests.backend_embedded.conftest import DEMO, RIGHT, demo_target, exchange, hear
-from tests.events import each_event
+from tests.support.events import each_event
 
 ENDLESS = exchange(RIGHT.format("1+1"), temperature=0, max_tokens=400, ignore_eos=True)
 

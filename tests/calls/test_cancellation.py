@@ -13,8 +13,8 @@ from gateway.core.errors import ServerDraining
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import OBSERVER, exchange
-from tests.recording_backend import RecordingBackend
-from tests.virtual_clock import run as run_virtual
+from tests.support.recording_backend import RecordingBackend
+from tests.support.virtual_clock import run as run_virtual
 
 
 def ended(

@@ -11,8 +11,8 @@ from gateway.calls.answer.cut_answers import CutAnswers
 from gateway.calls.timeline import CallTimeline
 from gateway.core.events import Delta, Finish, Usage
 from gateway.telemetry.metric_definitions import LABEL_VALUES
-from tests.serving import Gateway
-from tests.world import gateway_fixture
+from tests.support.serving import Gateway
+from tests.support.world import gateway_fixture
 
 THOUGHT = Delta(0, fields={"reasoning_content": "hm"})
 TEXT = Delta(0, "a")

@@ -24,8 +24,8 @@ from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.targets.retry_budget import FREE_PER_SECOND, WINDOW
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.requests import read_chat
-from tests.serving import write_files
-from tests.virtual_clock import run
+from tests.support.serving import write_files
+from tests.support.virtual_clock import run
 
 SCRIPTS = {
     "fails": "[{error: upstream_error}]",

@@ -12,7 +12,7 @@ from subprocess import run as run_process
 
 from gateway.cli import main
 from tests.journeys.process import environment
-from tests.serving import WAIT_SECONDS
+from tests.support.serving import WAIT_SECONDS
 
 
 class _Terminal(io.TextIOWrapper):

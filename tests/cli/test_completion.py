@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.process import environment
-from tests.serving import write_files
+from tests.support.serving import write_files
 
 COMPLETE = """\
 eval "$(_GATEWAY_COMPLETE=bash_source gateway)"

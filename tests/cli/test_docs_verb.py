@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import command
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 
 def test_the_list_has_the_name_and_the_title_of_every_page(tmp_path: Path) -> None:

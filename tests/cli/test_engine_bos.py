@@ -12,7 +12,7 @@ from gateway.config.sections.templates import BUILT_IN
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.prompt import Bos
 from gateway.workshop.comparing.engine_bos import EngineBos, describe_bos, engine_bos_of, tokenizer_bos
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 
 class Without(Tokenizer):

@@ -17,8 +17,8 @@ from gateway.config.load import read_configuration
 from gateway.config.snapshot import Engine
 from gateway.config.template_models import named_in
 from tests.cli.command import command, on_a_full_disk
-from tests.serving import ROOT, Gateway, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import ROOT, Gateway, gateway
+from tests.support.upstream.server import FaultyUpstream
 
 KEYS = {"open": "key-of-the-test", "other": "key-without-models"}
 

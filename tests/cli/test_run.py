@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.cli.command import command, on_a_full_disk
-from tests.serving import ROOT, Gateway, gateway, write_files
-from tests.upstream.server import FaultyUpstream
-from tests.world import gateway_fixture
+from tests.support.serving import ROOT, Gateway, gateway, write_files
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import gateway_fixture
 
 CONFIG = """\
 keys: {file: keys.yaml}

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.cli.terminal import color_difference, diff_lines, escape_line, format_table, progress
 from tests.cli.command import command
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 
 class Terminal(io.StringIO):

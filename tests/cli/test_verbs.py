@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.command import command, on_a_full_disk
 from tests.journeys.process import environment, run
-from tests.serving import ROOT, write_files
+from tests.support.serving import ROOT, write_files
 
 TEMPLATE = """\
 kind: meta

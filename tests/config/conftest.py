@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import write_files
+from tests.support.serving import write_files
 
 GATEWAY = """\
 models:

@@ -12,8 +12,8 @@ import pytest
 from gateway.config.load import load, read_configuration
 from gateway.config.sections.tls import expiry
 from gateway.core.errors import ConfigError
-from tests.certificates import write_certificate
 from tests.config.conftest import GATEWAY, VALID, Write
+from tests.support.certificates import write_certificate
 
 
 @pytest.fixture(scope="module")

@@ -44,11 +44,11 @@ LAZYLLM = {  # file: how many cases of each kind
 
 def lines_of(counts: Mapping[str, int]) -> list[str]:
     """The lines of the kinds, in alphabetical order, and the total, if every case passes."""
-    marks = dict.fromkeys(REFERENCE_ONLY, " (code of tests/reference)")
+    marks = dict.fromkeys(REFERENCE_ONLY, " (code of tests/support/reference)")
     apart = sum(count for kind, count in counts.items() if kind in marks)
     total = f"total {sum(counts.values())}/{sum(counts.values())}"
     lines = sorted([f"{kind} {count}/{count}{marks.get(kind, '')}" for kind, count in counts.items()])
-    return [*lines, total + (f", {apart} of them code of tests/reference" if apart else "")]
+    return [*lines, total + (f", {apart} of them code of tests/support/reference" if apart else "")]
 
 
 def conformance(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -132,7 +132,7 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
     done = conformance("--verbose", str(file))
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
-        "extract_role_pred 2/6 (code of tests/reference)",
+        "extract_role_pred 2/6 (code of tests/support/reference)",
         "later_kind 0/1 not implemented",
         "FAILED extract_role_pred wrong",
         '  expected {"result": "y", "type": "str"}',
@@ -147,7 +147,7 @@ def test_failures_are_listed_and_shown(tmp_path: Path) -> None:
         '  expected {"result": "x", "type": "str"}',
         """  got      {"crash": "KeyError('text')"}""",
         "NOT IMPLEMENTED later_kind later",
-        "total 2/7, 2 of them code of tests/reference",
+        "total 2/7, 2 of them code of tests/support/reference",
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.errors import GatewayError
 from gateway.template.validation.problems import SpecError
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 PATH = runpy.run_path(str(ROOT / "scripts" / "product_path.py"))
 FILES = ("opencompass.jsonl", "opencompass-further.jsonl")

@@ -20,7 +20,7 @@ from gateway.telemetry.metric_definitions import METRICS
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record
 from tests.deploy.test_queries import DEPLOY, DRAWN
-from tests.serving import gateway, write_files
+from tests.support.serving import gateway, write_files
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="needs promtool; tests/deploy/install-tools installs it"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.process import free_port
-from tests.serving import eventually
+from tests.support.serving import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 

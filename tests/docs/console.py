@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.cli.command import command
 from tests.journeys.process import environment
-from tests.serving import ROOT, WAIT_SECONDS
+from tests.support.serving import ROOT, WAIT_SECONDS
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"(?<=^```console\n)(.*?)(?=^```)", re.MULTILINE | re.DOTALL)
@@ -189,7 +189,7 @@ NOT_RUN: dict[str, str] = {
     "gateway serve": "serves until it is stopped; tests/journeys runs it",
     "gateway demo": "serves until it is stopped; tests/cli/test_first_verbs.py and tests/deploy/test_wheel.py run it",
     "gateway view": "serves until it is stopped; tests/viewer/test_view.py runs it",
-    "gateway why monday.sqlite": "needs recordings of a harness; tests/harnesses/explain makes them",
+    "gateway why monday.sqlite": "needs recordings of a harness; tests/support/harnesses/explain makes them",
     "gateway recordings": "needs recordings; tests/cli/test_recordings.py runs it",
     "gateway ask": "shows times; tests/cli/test_first_verbs.py runs it",
     'echo "1+1=?" | gateway ask': "needs the gateway of the example before it; tests/cli/test_first_verbs.py runs it",
@@ -213,7 +213,7 @@ NOT_RUN: dict[str, str] = {
          "inspect", "lm-eval", "node ai_sdk", "node openai", "opencompass", "python -c", "python agents_sdk",
          "python dspy", "python instructor", "python langchain", "python llama_index", "python llm", "python openai",
          "python pydantic_ai"),
-        "needs a client that tests/harnesses/run installs, and which compares the scores",
+        "needs a client that tests/support/harnesses/run installs, and which compares the scores",
     ),
 }  # fmt: skip
 """The beginning of a command that this suite does not execute → the reason."""

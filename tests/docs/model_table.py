@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from gateway.config.template_models import models_of
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 PAGE = ROOT / "docs/templates.md"
 TABLE = re.compile(r"(?<=^\| Your model \| Template \|\n\|---\|---\|\n)(?:\|.*\n)*", re.MULTILINE)

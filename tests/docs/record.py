@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.docs.console import PAGES, Done, Example, agrees, prepare, run_page
-from tests.serving import gateway
+from tests.support.serving import gateway
 
 
 def main() -> None:

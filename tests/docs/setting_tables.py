@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.config.schema.json_schema import json_schema, settings
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 PAGE = ROOT / "docs/configuration.md"
 TABLE = re.compile(

@@ -20,7 +20,7 @@ from tests.docs.console import (
     reason_not_to_run,
     run_page,
 )
-from tests.serving import ROOT, Gateway, gateway
+from tests.support.serving import ROOT, Gateway, gateway
 
 WRONG_COMMAND_LINE = 2
 README = ROOT / "README.md"

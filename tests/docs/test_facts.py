@@ -26,8 +26,8 @@ from gateway.telemetry import log_writer
 from gateway.wire.json import MAX_FIELDS, MAX_ITEMS, MAX_NODES
 from gateway.wire.request_fields import MAX_STOP_LENGTH, MAX_STOPS
 from tests.cli.command import command
-from tests.engines.engine import ENGINES
-from tests.serving import ROOT
+from tests.support.engines.engine import ENGINES
+from tests.support.serving import ROOT
 
 KIB, MIB = 1024, 1024**2
 TIMEOUTS = ConnectionTimeouts()

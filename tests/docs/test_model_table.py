@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.docs.model_table import PAGE, TABLE, table
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 
 def test_the_table_is_that_of_the_templates() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 HEAD = '<link rel="stylesheet" href="a.css"><link rel="canonical" href="https://example.com/">'
 BODY = '<h2 id="here">Here</h2><a href="sub/">sub</a><a href="https://example.com/">other</a><img src="data:,">'

@@ -24,7 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 import gateway
-from tests.serving import eventually, run_uvicorn, write_files
+from tests.support.serving import eventually, run_uvicorn, write_files
 
 CONFIG = """
 models:

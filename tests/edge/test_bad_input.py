@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import world as common
 from tests.edge.raw import HEAD, Reply, exchange, read_all
-from tests.serving import ROOT, WAIT_SECONDS, gateway
-from tests.world import world_fixture
+from tests.support import world as common
+from tests.support.serving import ROOT, WAIT_SECONDS, gateway
+from tests.support.world import world_fixture
 
 CANARY = "k4n4ry"
 """Part of request bodies; must never be part of a response."""

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from tests.serving import Gateway
-from tests.world import gateway_fixture, key_file
+from tests.support.serving import Gateway
+from tests.support.world import gateway_fixture, key_file
 
 FILES = {
     "keys.yaml": key_file({"a": "", "b": ""}),

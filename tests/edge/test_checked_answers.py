@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.serving import Gateway, gateway
-from tests.upstream.modes_constraint import PROSE
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway, gateway
+from tests.support.upstream.modes_constraint import PROSE
+from tests.support.upstream.server import FaultyUpstream
 
 SCHEMA = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
 REMOTE = {"$ref": "https://example.com/sum.json"}

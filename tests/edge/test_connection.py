@@ -19,7 +19,7 @@ from gateway.edge.http1.server import HttpServer
 from gateway.edge.http1.state import ConnectionTimeouts
 from gateway.edge.http_request import HttpRequest
 from tests.edge.raw import Reply, closes, exchange, read_all, read_reply, send
-from tests.serving import WAIT_SECONDS, eventually
+from tests.support.serving import WAIT_SECONDS, eventually
 
 TYPE = b"content-type: text/plain\r\n"
 LIMIT = 1000

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 import pytest
 
 from gateway.edge.http1.connection import client_of
-from tests.certificates import trusting, write_certificate
 from tests.edge.raw import Reply, closes, read_reply
-from tests.serving import Gateway, eventually, gateway
-from tests.world import HELLO, gateway_fixture
+from tests.support.certificates import trusting, write_certificate
+from tests.support.serving import Gateway, eventually, gateway
+from tests.support.world import HELLO, gateway_fixture
 
 CONFIG = """\
 server: {max_connections: 6, max_connections_per_client: 4}

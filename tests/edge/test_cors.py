@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.serving import SERVERS, HttpGateway
-from tests.world import HELLO
+from tests.support.serving import SERVERS, HttpGateway
+from tests.support.world import HELLO
 
 MODEL = "models: {hello: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 CONFIGS = {

@@ -18,7 +18,7 @@ from gateway.calls.run import policy_changes
 from gateway.config.snapshot import ParamsPolicy, PolicySpec
 from gateway.core.errors import UpstreamRejectedRequest
 from gateway.core.prompt import Notice
-from tests.serving import Gateway, gateway
+from tests.support.serving import Gateway, gateway
 
 CONTEXT = 1024
 CONFIG = """

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from gateway.backend.openai.request.control_fields import STEERING
-from tests.serving import eventually
-from tests.world import World, world_fixture
+from tests.support.serving import eventually
+from tests.support.world import World, world_fixture
 
 CONFIG = """
 models:

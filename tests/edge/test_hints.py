@@ -10,9 +10,9 @@ import pytest
 
 from gateway.config.snapshot import Engine
 from gateway.wire.request_fields import HINTS
-from tests.serving import ROOT, Gateway
-from tests.upstream.server import FaultyUpstream
-from tests.world import World, world_fixture
+from tests.support.serving import ROOT, Gateway
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import World, world_fixture
 
 ENGINES = get_args(Engine)
 VALUES: Mapping[str, Any] = {

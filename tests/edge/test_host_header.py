@@ -8,8 +8,8 @@ import pytest
 
 from gateway.config.sections.server import is_loopback
 from tests.edge.raw import Reply, exchange
-from tests.serving import Gateway
-from tests.world import HELLO, gateway_fixture
+from tests.support.serving import Gateway
+from tests.support.world import HELLO, gateway_fixture
 
 MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 

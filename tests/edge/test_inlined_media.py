@@ -16,8 +16,8 @@ import pytest
 from gateway.evaluate.analysis.differences import differences_of
 from gateway.evaluate.analysis.prove import Proof
 from gateway.evaluate.analysis.recordings import RecordingFile, read_recording
-from tests.serving import Gateway, eventually, gateway, write_files
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway, eventually, gateway, write_files
+from tests.support.upstream.server import FaultyUpstream
 
 PIXELS, OTHER = b"\x89PNG pixels", b"\x89PNG others"
 LIMIT = 20

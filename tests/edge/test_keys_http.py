@@ -7,8 +7,8 @@ import hashlib
 import httpx
 import pytest
 
-from tests.serving import Gateway
-from tests.world import HELLO, gateway_fixture
+from tests.support.serving import Gateway
+from tests.support.world import HELLO, gateway_fixture
 
 KEYS = {"all": "gk_all", "some": "gk_some", "old": "gk_old"}
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from gateway.core.limited_process.process import WORKER
-from tests.serving import WAIT_SECONDS
-from tests.world import World, world_fixture
+from tests.support.serving import WAIT_SECONDS
+from tests.support.world import World, world_fixture
 
 CONFIG = """
 models:

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 import httpx
 import pytest
 
-from tests.serving import Gateway, eventually
-from tests.world import gateway_fixture, key_file
+from tests.support.serving import Gateway, eventually
+from tests.support.world import gateway_fixture, key_file
 
 FILES = {
     "keys.yaml": key_file({

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from tests.edge.raw import exchange
-from tests.serving import Gateway, eventually
-from tests.world import gateway_fixture
+from tests.support.serving import Gateway, eventually
+from tests.support.world import gateway_fixture
 
 CONFIG = """
 models:

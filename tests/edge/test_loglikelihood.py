@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import world as common
 from tests.edge.raw import HEAD
-from tests.serving import eventually
-from tests.upstream.modes_scores import FAULTS, logprob
-from tests.upstream.server import FaultyUpstream
-from tests.world import world_fixture
+from tests.support import world as common
+from tests.support.serving import eventually
+from tests.support.upstream.modes_scores import FAULTS, logprob
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import world_fixture
 
 PATH = "/v1/loglikelihood"
 MARKED = """

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serving import Gateway, gateway, write_files
-from tests.upstream.server import FaultyUpstream
-from tests.world import key_file
+from tests.support.serving import Gateway, gateway, write_files
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import key_file
 
 PIXELS, SOUND, FRAMES = b"\x89PNG pixels", b"RIFF sound", b"mp4 frames"
 CONFIG = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.serving import Gateway
-from tests.world import HELLO, gateway_fixture
+from tests.support.serving import Gateway
+from tests.support.world import HELLO, gateway_fixture
 
 CONFIG = """
 models:

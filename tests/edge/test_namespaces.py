@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.upstream.server import FaultyUpstream
-from tests.world import World, world_fixture
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import World, world_fixture
 
 PARAMETERS = {"type": "object", "properties": {"target": {"type": "string"}}, "required": ["target"]}
 CLOSE = {"type": "function", "name": "close", "description": "Close it.", "strict": False, "parameters": PARAMETERS}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.serving import ROOT, Gateway
-from tests.world import gateway_fixture
+from tests.support.serving import ROOT, Gateway
+from tests.support.world import gateway_fixture
 
 MODELS = f"""
 models:

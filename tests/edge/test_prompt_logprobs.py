@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serving import ROOT, Gateway, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import ROOT, Gateway, gateway
+from tests.support.upstream.server import FaultyUpstream
 
 INNER = f"""
 models:

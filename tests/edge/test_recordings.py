@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serving import Gateway, eventually, gateway
-from tests.upstream.server import FaultyUpstream
-from tests.world import gateway_fixture, key_file
+from tests.support.serving import Gateway, eventually, gateway
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import gateway_fixture, key_file
 
 CANARY = "canary-7f3a"
 FILES = {

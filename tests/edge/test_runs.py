@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.edge.test_recordings import recorded
-from tests.serving import Gateway, bearer
-from tests.world import HELLO, gateway_fixture, key_file
+from tests.support.serving import Gateway, bearer
+from tests.support.world import HELLO, gateway_fixture, key_file
 
 MODELS = """\
 keys: {file: keys.yaml}

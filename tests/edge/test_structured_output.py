@@ -9,10 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.random_schema import RandomSchema
-from tests.serving import Gateway, gateway
-from tests.upstream.modes_constraint import PROSE
-from tests.upstream.server import FaultyUpstream
+from tests.support.random_schema import RandomSchema
+from tests.support.serving import Gateway, gateway
+from tests.support.upstream.modes_constraint import PROSE
+from tests.support.upstream.server import FaultyUpstream
 
 ENGINES = ("vllm", "sglang", "llamacpp")
 MODEL = "  {name}: {{template: {template}, targets: [{{speaks: completions, url: '{url}', engine: {engine}}}]}}\n"

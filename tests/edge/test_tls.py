@@ -19,9 +19,9 @@ from gateway.edge.http1.server import HttpServer
 from gateway.edge.http1.state import ConnectionTimeouts
 from gateway.edge.http_request import HttpRequest
 from gateway.server.sockets import bind
-from tests.certificates import served_certificate, trusting, write_certificate
 from tests.edge.raw import closes, read_reply
-from tests.serving import WAIT_SECONDS, Gateway, eventually, gateway
+from tests.support.certificates import served_certificate, trusting, write_certificate
+from tests.support.serving import WAIT_SECONDS, Gateway, eventually, gateway
 
 CONFIG = """\
 server: {tls: {certificate: server.crt, key: server.key}}

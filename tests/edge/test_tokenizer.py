@@ -14,9 +14,9 @@ import httpx
 import openai
 import pytest
 
-from tests.serving import ROOT, Files, Gateway, gateway
-from tests.upstream.server import FaultyUpstream
-from tests.world import key_file
+from tests.support.serving import ROOT, Files, Gateway, gateway
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import key_file
 
 INNER = f"""
 models:

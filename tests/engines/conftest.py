@@ -9,8 +9,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.engines.engine import ENGINES, Engine, engines_folder
-from tests.serving import Gateway, gateway
+from tests.support.engines.engine import ENGINES, Engine, engines_folder
+from tests.support.serving import Gateway, gateway
 
 WRITES_BOS = r"""
 round:
@@ -40,7 +40,7 @@ class Served:
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     engine, folder = ENGINES[request.param], engines_folder()
     if not engine.is_installed(folder):
-        pytest.skip(f"{engine.title} is not installed; run tests/engines/install {engine.name}")
+        pytest.skip(f"{engine.title} is not installed; run tests/support/engines/install {engine.name}")
     place = tmp_path_factory.mktemp(engine.name)
     with engine.running(folder, place) as url:
         (place / "meta_templates").mkdir()

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from gateway.cli import main
 from tests.engines.conftest import Served
-from tests.engines.engine import MODEL
+from tests.support.engines.engine import MODEL
 
 SUMS = ((1, 1), (12, 30), (99, 99))
 LOG_LIKELIHOODS = {"echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.environment import InstallFailed, Packages, run
+from tests.support.engines.environment import InstallFailed, Packages, run
 
 BACKEND = '''
 """Compiles three objects into the build folder; the first try is killed before the second object."""

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.serving import Gateway
+from tests.support.serving import Gateway
 
 
 @dataclass

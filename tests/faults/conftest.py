@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.serving import Gateway, eventually, gateway
-from tests.upstream.modes import MODES
-from tests.upstream.server import FaultyUpstream, blackhole_url, refused_url
+from tests.support.serving import Gateway, eventually, gateway
+from tests.support.upstream.modes import MODES
+from tests.support.upstream.server import FaultyUpstream, blackhole_url, refused_url
 
 POLICIES = {
     "patient": """

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.serving import Gateway, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway, gateway
+from tests.support.upstream.server import FaultyUpstream
 
 MODES = ("stale", "stale-reset", "works-and-closes", "ok", "500")
 

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from tests.faults.client import send_chat
-from tests.serving import Gateway, eventually
-from tests.upstream.modes_http import INNER_ADDRESS, SECRET
-from tests.upstream.reply import TEXT
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway, eventually
+from tests.support.upstream.modes_http import INNER_ADDRESS, SECRET
+from tests.support.upstream.reply import TEXT
+from tests.support.upstream.server import FaultyUpstream
 
 ROWS = {  # model: (status, code, number of upstream requests; None: cannot be counted)
     "refused": (502, "upstream_unreachable", None),  # B01

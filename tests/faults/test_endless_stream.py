@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import gateway
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import gateway
+from tests.support.upstream.server import FaultyUpstream
 
 POLICY = "delivery: {stream_upstream: true, retry: {attempts: 1}, timeout: {total: 60s}}\n"
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.faults.client import post, send_chat
-from tests.serving import Gateway
-from tests.upstream.reply import TEXT
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway
+from tests.support.upstream.reply import TEXT
+from tests.support.upstream.server import FaultyUpstream
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

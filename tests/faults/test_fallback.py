@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.serving import Gateway, gateway
-from tests.upstream.reply import TEXT
-from tests.upstream.server import FaultyUpstream, refused_url
-from tests.world import key_file
+from tests.support.serving import Gateway, gateway
+from tests.support.upstream.reply import TEXT
+from tests.support.upstream.server import FaultyUpstream, refused_url
+from tests.support.world import key_file
 
 TEMPLATE = """\
 kind: meta

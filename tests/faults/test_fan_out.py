@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.faults.client import send_chat
 from tests.faults.conftest import FILES, model
-from tests.serving import Gateway, eventually, gateway
-from tests.upstream.reply import TEXT
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway, eventually, gateway
+from tests.support.upstream.reply import TEXT
+from tests.support.upstream.server import FaultyUpstream
 
 
 def test_the_idle_timeout_does_not_apply_to_whole_answers(up: FaultyUpstream, tmp_path: Path) -> None:

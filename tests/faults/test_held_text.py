@@ -8,8 +8,8 @@ import pytest
 
 from tests.faults.client import Response, send_chat
 from tests.faults.conftest import FILES, TEMPLATE, model
-from tests.serving import Gateway, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway, gateway
+from tests.support.upstream.server import FaultyUpstream
 
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 ARGUMENTS = '{"a": 1}'

@@ -8,9 +8,9 @@ import pytest
 
 from tests.faults.client import send_chat
 from tests.faults.test_before_the_first_byte import raw_request
-from tests.serving import Gateway, eventually
-from tests.upstream.reply import TEXT, TOKENS
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway, eventually
+from tests.support.upstream.reply import TEXT, TOKENS
+from tests.support.upstream.server import FaultyUpstream
 
 BROKEN = {  # mode: (text before the end, code of the error event)
     "drop-midstream": ("".join(TOKENS[:2]), "upstream_disconnected"),  # C01

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import Gateway, eventually, gateway
-from tests.upstream.server import FaultyUpstream, refused_url
-from tests.world import HELLO
+from tests.support.serving import Gateway, eventually, gateway
+from tests.support.upstream.server import FaultyUpstream, refused_url
+from tests.support.world import HELLO
 
 POLICY = "delivery: {breaker: {failures: 3, successes: 1, open: 200ms}, retry: {attempts: 2}}\n"
 PATIENT = POLICY.replace("200ms", "100s")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.first_hour.world import Mistake, read_mistakes, serving, what_is_shown
-from tests.serving import Gateway
+from tests.support.serving import Gateway
 
 MISTAKES = read_mistakes()
 AT_LEAST = 276

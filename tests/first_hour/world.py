@@ -20,8 +20,8 @@ import yaml
 from starlette.types import Receive, Scope, Send
 
 from tests.cli.command import command
-from tests.serving import ROOT, Gateway, gateway, run_uvicorn
-from tests.upstream.server import FaultyUpstream, refused_url
+from tests.support.serving import ROOT, Gateway, gateway, run_uvicorn
+from tests.support.upstream.server import FaultyUpstream, refused_url
 
 MISTAKES = Path(__file__).with_name("mistakes.yaml")
 RIGHT_KEY = "gk_the-right-key"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.serving import ROOT, WAIT_SECONDS, eventually, write_files
+from tests.support.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 
 def free_port() -> int:

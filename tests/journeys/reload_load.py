@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from tests.journeys.process import Process
-from tests.serving import WAIT_SECONDS, eventually
+from tests.support.serving import WAIT_SECONDS, eventually
 
 MODEL = "models: {{m: {{template: chat, targets: [{{speaks: scripted, script: {script}.yaml}}]}}}}\n"
 FILES = {

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 from openai import OpenAI
 
-from tests.serving import Gateway
-from tests.world import World
+from tests.support.serving import Gateway
+from tests.support.world import World
 
 
 def connect(served: Gateway, key: str = "none", retries: int = 0) -> OpenAI:

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tests.edge.raw import HEAD
-from tests.serving import SERVERS, HttpGateway, eventually, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import SERVERS, HttpGateway, eventually, gateway
+from tests.support.upstream.server import FaultyUpstream
 
 CONFIG = """\
 server: {{max_body: 1KiB}}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.serving import WAIT_SECONDS, Gateway, gateway, write_files
-from tests.world import gateway_fixture
+from tests.support.serving import WAIT_SECONDS, Gateway, gateway, write_files
+from tests.support.world import gateway_fixture
 
 CONFIG = """
 models:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import ROOT, Gateway, gateway
+from tests.support.serving import ROOT, Gateway, gateway
 
 
 @pytest.fixture(scope="module")

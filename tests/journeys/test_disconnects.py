@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.serving import ROOT, Gateway, eventually, gateway
+from tests.support.serving import ROOT, Gateway, eventually, gateway
 
 CROWD = 80
 

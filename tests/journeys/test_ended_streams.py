@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import SERVERS
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import SERVERS
+from tests.support.upstream.server import FaultyUpstream
 
 TARGETS = {
     "completions": "{{speaks: completions, url: {url}, model: m}}",

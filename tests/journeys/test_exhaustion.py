@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.process import Process, serving
-from tests.serving import WAIT_SECONDS, eventually
+from tests.support.serving import WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc and RLIMIT_NOFILE")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.journeys.process import Process, serving
-from tests.serving import ROOT, eventually
-from tests.upstream.server import FaultyUpstream, refused_url
+from tests.support.serving import ROOT, eventually
+from tests.support.upstream.server import FaultyUpstream, refused_url
 
 PAGE = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8").partition("## Failing targets\n")[2]
 BLOCKS = re.findall(r"^```text\n(.*?)^```", PAGE.partition("\n## ")[0], re.MULTILINE | re.DOTALL)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.command import command
 from tests.journeys.process import environment
-from tests.serving import WAIT_SECONDS, eventually, gateway, write_files
+from tests.support.serving import WAIT_SECONDS, eventually, gateway, write_files
 
 ROWS = 400
 CONFIG = "models: {slow: {template: sft-demo, targets: [{speaks: scripted, script: slow.yaml}]}}\n"

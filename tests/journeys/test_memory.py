@@ -19,8 +19,8 @@ import pytest
 
 from tests.journeys.process import serving
 from tests.journeys.without_collector import REPORT, marked
-from tests.serving import eventually
-from tests.upstream.server import FaultyUpstream, refused_url
+from tests.support.serving import eventually
+from tests.support.upstream.server import FaultyUpstream, refused_url
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs SIGUSR1 and /proc")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import gateway
-from tests.world import HELLO, key_file
+from tests.support.serving import gateway
+from tests.support.world import HELLO, key_file
 
 MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 KEYS = "keys: {file: keys.yaml}\n"

@@ -14,8 +14,8 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from tests.journeys.sdk import connect, user
-from tests.serving import ROOT, Gateway, eventually, gateway
-from tests.world import HELLO, gateway_fixture, key_file
+from tests.support.serving import ROOT, Gateway, eventually, gateway
+from tests.support.world import HELLO, gateway_fixture, key_file
 
 CONFIG = f"""
 models:

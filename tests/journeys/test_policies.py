@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.upstream.reply import TEXT
-from tests.world import World, world_fixture
+from tests.support.upstream.reply import TEXT
+from tests.support.world import World, world_fixture
 
 CONFIG = """
 models:

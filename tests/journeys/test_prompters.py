@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.serving import ROOT, Gateway
-from tests.world import World, gateway_fixture, world_fixture
+from tests.support.serving import ROOT, Gateway
+from tests.support.world import World, gateway_fixture, world_fixture
 
 PAGE = (ROOT / "docs" / "prompters.md").read_text("utf-8")
 TEMPLATE = PAGE.split("```yaml\n", 1)[1].split("```", 1)[0]

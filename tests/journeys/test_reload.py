@@ -13,7 +13,7 @@ import pytest
 from tests.cli.command import command
 from tests.journeys import reload_load
 from tests.journeys.process import Process, run, serving
-from tests.serving import ROOT, WAIT_SECONDS, eventually, write_files
+from tests.support.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 GOOD = """\
 models:

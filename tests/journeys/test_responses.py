@@ -13,9 +13,9 @@ from openai.types.responses import FunctionToolParam, ResponseFunctionToolCall
 from pydantic import BaseModel
 
 from tests.journeys.sdk import SdkWorld
-from tests.serving import ROOT
-from tests.upstream.server import FaultyUpstream
-from tests.world import world_fixture
+from tests.support.serving import ROOT
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import world_fixture
 
 ARGUMENTS = '{"a": 12, "b": 34}'
 CALL = f'<tool_call>\n{{"name": "add", "arguments": {ARGUMENTS}}}\n</tool_call>'

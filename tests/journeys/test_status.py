@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from gateway.server.reload import INTERNAL_ERROR
-from tests.certificates import write_certificate
 from tests.journeys.process import Process, free_port, run, serving
-from tests.serving import eventually
+from tests.support.certificates import write_certificate
+from tests.support.serving import eventually
 
 CONFIG = """\
 server: {{workers: 2, admin: "127.0.0.1:{admin}"}}

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError
 
 from tests.journeys.sdk import SdkWorld, user
-from tests.upstream.server import FaultyUpstream
-from tests.world import world_fixture
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import world_fixture
 
 ENGINES = ("vllm", "sglang", "llamacpp")
 MODEL = "  {name}: {{template: chatml-tools, targets: [{{speaks: completions, url: '{url}', engine: {engine}}}]}}\n"

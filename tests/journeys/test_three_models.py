@@ -11,7 +11,7 @@ import pytest
 from openai import OpenAI
 
 from tests.journeys.sdk import connect, user
-from tests.serving import ROOT, gateway
+from tests.support.serving import ROOT, gateway
 
 MODELS = ("demo", "over-chat", "over-litellm")
 SUMS = [(1, 1), (12, 34), (40, 2), (9, 90)]

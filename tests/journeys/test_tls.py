@@ -7,10 +7,10 @@ from pathlib import Path
 
 import httpx
 
-from tests.certificates import served_certificate, trusting, write_certificate
 from tests.journeys.process import free_port, serving
 from tests.journeys.workers import BODY, CALLS, files
-from tests.serving import WAIT_SECONDS, eventually
+from tests.support.certificates import served_certificate, trusting, write_certificate
+from tests.support.serving import WAIT_SECONDS, eventually
 
 
 def test_all_workers_and_the_admin_listener_use_the_new_certificate(tmp_path: Path) -> None:

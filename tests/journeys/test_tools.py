@@ -12,9 +12,9 @@ from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMes
 
 from gateway.stream.tool_calls.registry import FORMATS
 from tests.journeys.sdk import SdkWorld
-from tests.upstream.reply import Request
-from tests.upstream.server import FaultyUpstream
-from tests.world import world_fixture
+from tests.support.upstream.reply import Request
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import world_fixture
 
 ADD: ChatCompletionFunctionToolParam = {
     "type": "function",

@@ -34,7 +34,7 @@ from tests.journeys.workers import (
     value,
     workers,
 )  # fmt: skip
-from tests.serving import ROOT, WAIT_SECONDS, eventually, write_files
+from tests.support.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")
 

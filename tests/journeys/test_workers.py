@@ -27,7 +27,7 @@ from tests.journeys.workers import (
     value,
     workers,
 )
-from tests.serving import eventually
+from tests.support.serving import eventually
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")
 

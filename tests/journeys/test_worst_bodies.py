@@ -11,7 +11,7 @@ import pytest
 
 from tests.edge.raw import HEAD, read_reply
 from tests.journeys.process import Process, serving
-from tests.upstream.server import refused_url
+from tests.support.upstream.server import refused_url
 
 SIZE = 4 * 2**20 - 400
 CONFIG = """

@@ -13,7 +13,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.journeys.process import Process
-from tests.serving import eventually
+from tests.support.serving import eventually
 
 MODELS = """\
 models:

@@ -15,8 +15,8 @@ from gateway.policy.deliver.targets.circuit_breaker import CircuitBreaker
 from gateway.policy.deliver.targets.load_balancer import Replica
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
-from tests.events import each_event
-from tests.virtual_clock import run as run_virtual
+from tests.support.events import each_event
+from tests.support.virtual_clock import run as run_virtual
 
 OBSERVER = AttemptObserver("m", {}, Metrics())
 """For layers whose attempts a test does not read."""

@@ -30,7 +30,7 @@ from gateway.storage.cache_stores import CacheStores
 from gateway.template.spec import TemplateSpec
 from gateway.wire.stored_events import dump_json, load_events, named_events
 from tests.policy.responses import Response, exchange, read_response_async
-from tests.recording_backend import RecordingBackend
+from tests.support.recording_backend import RecordingBackend
 
 HELLO: Script = ["hel", "lo", {"finish": "stop"}, {"usage": [3, 2]}]
 DAY = 24 * 3600.0

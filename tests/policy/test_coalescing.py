@@ -20,8 +20,8 @@ from gateway.policy.deliver.coalescing import Coalescing
 from gateway.storage.cache_store import MemoryStore
 from tests.policy.responses import Response, exchange, read_response_async
 from tests.policy.test_cache import HELLO, model
-from tests.recording_backend import RecordingBackend
-from tests.virtual_clock import run as run_virtual
+from tests.support.recording_backend import RecordingBackend
+from tests.support.virtual_clock import run as run_virtual
 
 SLOW: Script = ["hel", {"pause": 60}, "lo", {"finish": "stop"}, {"usage": [3, 2]}]
 

@@ -30,8 +30,8 @@ from tests.policy.responses import (
     read_response_async,
     replica,
 )
-from tests.recording_backend import RecordingBackend
-from tests.virtual_clock import run as run_virtual
+from tests.support.recording_backend import RecordingBackend
+from tests.support.virtual_clock import run as run_virtual
 
 FINE: Script = ("fine", {"finish": "stop"})
 

@@ -10,10 +10,10 @@ from gateway.backend.scripted import Script
 from gateway.core.errors import UpstreamTimeout
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate
-from tests.events import each_event
 from tests.policy.responses import cancel_after, exchange, leave_after, read_response
-from tests.recording_backend import RecordingBackend
-from tests.virtual_clock import run as run_virtual
+from tests.support.events import each_event
+from tests.support.recording_backend import RecordingBackend
+from tests.support.virtual_clock import run as run_virtual
 
 CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, is content)
     "text": (Delta(0, "a"), True),

@@ -14,10 +14,10 @@ from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import OBSERVER, read_response
-from tests.recording_backend import RecordingBackend
-from tests.serving import Gateway, gateway
-from tests.upstream.reply import TEXT
-from tests.upstream.server import FaultyUpstream
+from tests.support.recording_backend import RecordingBackend
+from tests.support.serving import Gateway, gateway
+from tests.support.upstream.reply import TEXT
+from tests.support.upstream.server import FaultyUpstream
 
 
 class Shout(Layer):

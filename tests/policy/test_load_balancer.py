@@ -19,7 +19,7 @@ from gateway.policy.deliver.targets.load_balancer import (
     Weighted,
 )
 from tests.policy.responses import exchange, replica
-from tests.recording_backend import RecordingBackend
+from tests.support.recording_backend import RecordingBackend
 
 
 def balancer(kind: type[LoadBalancer], *weights: int) -> LoadBalancer:

@@ -12,7 +12,7 @@ from gateway.core.events import Usage
 from gateway.core.exchange import AnswerFormat, Exchange
 from gateway.policy.deliver.reasoning_first import NOTICE, ReasoningFirst
 from tests.policy.responses import cancel_after, exchange, leave_after, read_response
-from tests.recording_backend import RecordingBackend
+from tests.support.recording_backend import RecordingBackend
 
 SCHEMA = {"type": "object"}
 CLOSED, OPEN = Thinking("<think>", "</think>"), Thinking("<think>", "</think>", open=True)

@@ -20,7 +20,7 @@ from gateway.storage.cache_stores import CacheStores
 from gateway.storage.redis_store import CACHE_PREFIX, LARGE, MAX_VALUE, RedisStore
 from tests.policy.responses import exchange, read_response_async
 from tests.policy.test_cache import EVENTS, HELLO, model
-from tests.recording_backend import RecordingBackend
+from tests.support.recording_backend import RecordingBackend
 
 
 @pytest.fixture(scope="module")

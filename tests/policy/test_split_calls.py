@@ -21,8 +21,8 @@ from gateway.policy.deliver.targets.retry import RetryPolicy
 from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import OBSERVER, Response, cancel_after, exchange, leave_after, read_response, replica
-from tests.recording_backend import RecordingBackend
-from tests.virtual_clock import run as run_virtual
+from tests.support.recording_backend import RecordingBackend
+from tests.support.virtual_clock import run as run_virtual
 
 UNSURE = UpstreamCapabilities(lists=None, choices=None)
 CAN = UpstreamCapabilities(lists=True, choices=True)

@@ -15,8 +15,8 @@ from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSource, TextSplice, text_source
 from gateway.policy.deliver.timeouts import Timeouts
 from tests.policy.responses import OBSERVER, cancel_after, exchange, leave_after, read_response, read_response_async
-from tests.recording_backend import RecordingBackend
-from tests.virtual_clock import run as run_virtual
+from tests.support.recording_backend import RecordingBackend
+from tests.support.virtual_clock import run as run_virtual
 
 BEATS: Script = [step for text in "abcde" for step in ({"pause": 0.05}, text)]
 EMPTY_BEATS: Script = ["a", *[step for _ in range(20) for step in ({"pause": 0.02}, "")]]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.providers.server import Providers
-from tests.serving import Gateway, gateway
+from tests.support.providers.server import Providers
+from tests.support.serving import Gateway, gateway
 
 MODELS = {
     "openai": "openai/tiny",

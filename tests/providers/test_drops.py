@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tests.providers.conftest import MODELS
-from tests.providers.server import Providers
 from tests.providers.test_matrix import CALL, JSON_SCHEMA, PIXEL, TOOLS, user
-from tests.serving import ROOT, Gateway
+from tests.support.providers.server import Providers
+from tests.support.serving import ROOT, Gateway
 
 NAMED = {"type": "function", "function": {"name": "weather"}}
 ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [NAMED]}}

@@ -14,8 +14,8 @@ import jsonschema
 import pytest
 
 from tests.providers.conftest import MODELS
-from tests.serving import Gateway, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway, gateway
+from tests.support.upstream.server import FaultyUpstream
 
 CONSTRAINED = ("vllm", "sglang", "llamacpp")
 UNCONSTRAINED = ("llamacpp-python", "tgi", "openai")

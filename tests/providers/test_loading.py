@@ -12,7 +12,7 @@ import pytest
 from gateway.assembly import dry_run
 from gateway.config.load import read_configuration
 from tests.journeys.process import environment
-from tests.providers.server import Providers
+from tests.support.providers.server import Providers
 
 if importlib.util.find_spec("litellm") is None:
     pytest.skip("the litellm extra is not installed", allow_module_level=True)

@@ -17,11 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.providers import gemini
 from tests.providers.conftest import KEY, MODELS
-from tests.providers.scenes import CITIES, COMPLETION_TOKENS, PROMPT_TOKENS, REASON
-from tests.providers.server import Providers
-from tests.serving import Gateway
+from tests.support.providers import gemini
+from tests.support.providers.scenes import CITIES, COMPLETION_TOKENS, PROMPT_TOKENS, REASON
+from tests.support.providers.server import Providers
+from tests.support.serving import Gateway
 
 OPENAI = ("openai", "azure", "vllm")
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

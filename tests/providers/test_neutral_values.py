@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.providers.conftest import MODELS
-from tests.providers.server import Providers
 from tests.providers.test_matrix import TOOLS
-from tests.serving import Gateway
+from tests.support.providers.server import Providers
+from tests.support.serving import Gateway
 
 NEUTRAL: dict[str, Any] = {
     "frequency_penalty": 0,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.reliability.figures import open_world
-from tests.world import World
+from tests.support.world import World
 
 
 @pytest.fixture(scope="session")

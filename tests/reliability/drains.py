@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.journeys.process import Process, serving
 from tests.reliability.figures import PROMPT, request_bytes
-from tests.serving import WAIT_SECONDS
+from tests.support.serving import WAIT_SECONDS
 
 CONFIG = """\
 server: {{drain: {drain}s, max_in_flight: 1000}}

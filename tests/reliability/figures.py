@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.serving import gateway
-from tests.upstream.modes import MODES
-from tests.upstream.server import FaultyUpstream, refused_url
-from tests.world import World
+from tests.support.serving import gateway
+from tests.support.upstream.modes import MODES
+from tests.support.upstream.server import FaultyUpstream, refused_url
+from tests.support.world import World
 
 CLIENT_KEY = "gk_c4naryclientc4naryclient"
 TARGET_KEY = "sk-c4narytargetc4narytarget"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.journeys.process import Process, serving
 from tests.reliability.figures import request_bytes
-from tests.serving import WAIT_SECONDS
+from tests.support.serving import WAIT_SECONDS
 
 PLACES = 20
 SERVICE_SECONDS = 0.2

@@ -17,8 +17,8 @@ from pathlib import Path
 from gateway.backend.http_client.client import KEEPALIVE
 from tests.journeys.process import Process, serving
 from tests.reliability.figures import CLIENT_KEY, request_bytes
-from tests.serving import eventually
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import eventually
+from tests.support.upstream.server import FaultyUpstream
 
 MODELS: dict[str, int] = {
     "ok": 60, "embeddings": 5, "500": 3, "400": 3, "429-retry-after": 3, "flaky": 3, "garbage": 3, "early-close": 3,

@@ -21,7 +21,7 @@ from tests.reliability.figures import (
     usage,
 )  # fmt: skip
 from tests.reliability.overload import overload
-from tests.world import World
+from tests.support.world import World
 
 
 def test_t2_the_upstream_sees_every_client_that_leaves(world: World) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from tests.reliability.matrix import FIGURE_TESTS, NO_TEST, TESTS, rows
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 PAGE = (ROOT / "docs/spec/reliability.md").read_text(encoding="utf-8")
 DOCUMENTED = re.findall(r"^\| ([A-H][0-9]{2}) \|", PAGE, re.MULTILINE)

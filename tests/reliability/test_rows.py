@@ -7,8 +7,8 @@ import socket
 from contextlib import ExitStack
 
 from tests.reliability.figures import CANARY, CLIENT_KEY, HEADERS, TARGET_KEY, request_bytes
-from tests.serving import ROOT
-from tests.world import World
+from tests.support.serving import ROOT
+from tests.support.world import World
 
 WALL_CLOCK = {
     "backend/openai/error_mapping.py",  # a retry-after that is a date

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.core.words import utc
-from tests.serving import eventually, gateway
+from tests.support.serving import eventually, gateway
 
 CONFIG = """\
 keys: {file: keys.yaml}

@@ -17,8 +17,8 @@ import pytest
 import gateway
 from gateway.calls.endpoints.cancellation import ClientStalled
 from gateway.core.errors import ConfigError
-from tests.serving import Gateway, eventually, write_files
-from tests.world import gateway_fixture, key_file
+from tests.support.serving import Gateway, eventually, write_files
+from tests.support.world import gateway_fixture, key_file
 
 CHAT, HI = "/v1/chat/completions", [{"role": "user", "content": "hi"}]
 SCRIPTS = {

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
-from tests.serving import write_files
+from tests.support.serving import write_files
 
 GOOD = "models: {m: {template: chat, targets: [{speaks: scripted, script: says.yaml}]}}\n"
 OTHER = GOOD.replace("m:", "n:", 1)

@@ -14,7 +14,7 @@ import pytest
 from gateway.config.load import read_configuration
 from gateway.core.errors import ConfigError, GatewayError, Problem
 from gateway.server.processes.rpc import ChannelClosed, Refusal, RpcChannel
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 
 async def nothing(kind: str, payload: Any) -> Any:

@@ -13,8 +13,8 @@ from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.get_response import AnswerExtraction
 from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.tool_calls.registry import FORMATS
-from tests.reference.lazyllm.prompter import alpaca, chat, empty
 from tests.stream.slicing import slicings
+from tests.support.reference.lazyllm.prompter import alpaca, chat, empty
 
 PROMPT = "Below.\n\n### Response:\n"
 MARK = "### Response:\n"

@@ -21,9 +21,9 @@ from gateway.stream.tool_calls.registry import FORMATS
 from gateway.stream.tool_calls.scanner import Scanner
 from gateway.template.lazyllm.dialects import PrompterError
 from gateway.template.lazyllm.json5 import NotJson5, read_json5
-from tests.reference.lazyllm.tool_calls import ToolTokens as ReferenceTokens
-from tests.reference.lazyllm.tool_calls import extract_calls
 from tests.stream.slicing import sliced
+from tests.support.reference.lazyllm.tool_calls import ToolTokens as ReferenceTokens
+from tests.support.reference.lazyllm.tool_calls import extract_calls
 
 FAMILIES = {
     "qwen": ToolTokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),

@@ -16,7 +16,7 @@ from gateway.stream.sse import SseParser
 from gateway.stream.stops.stop_cutter import StopCutter
 from gateway.stream.stops.stop_search import StopScanner
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 
 THINKING = Thinking("<think>", "</think>")
 

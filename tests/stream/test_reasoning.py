@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.core.answer_markers import Thinking
 from gateway.stream.reasoning import Reasoning
-from tests.growth import assert_linear
 from tests.stream.slicing import sliced, slicings
+from tests.support.growth import assert_linear
 
 CLOSED, OPEN = Thinking("<think>", "</think>"), Thinking("<think>", "</think>", open=True)
 

@@ -15,8 +15,8 @@ from gateway.core.answer_markers import ToolTokens
 from gateway.stream.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
 from gateway.stream.tool_calls.registry import FORMATS
 from gateway.stream.tool_calls.scanner import MAX_CALLS, MAX_REGION, Scanner
-from tests.growth import assert_linear
 from tests.stream.slicing import sliced, slicings
+from tests.support.growth import assert_linear
 
 NAMES = frozenset({"add", "now", "get_weather"})
 TOKENS = {

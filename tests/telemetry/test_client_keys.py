@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config.load import load
-from tests.serving import Gateway, eventually, gateway, write_files
-from tests.world import key_file
+from tests.support.serving import Gateway, eventually, gateway, write_files
+from tests.support.world import key_file
 
 MODELS = "models: {m: {template: chat, policy: kept, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 

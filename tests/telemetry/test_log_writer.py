@@ -22,7 +22,7 @@ from gateway.telemetry.call_log import CALLS, log_call
 from gateway.telemetry.log_writer import FORMAT, MAX_WAITING, WRITE_SECONDS, JsonFormatter, LogWriter
 from gateway.telemetry.record import Record
 from tests.journeys.process import SERVE, serving
-from tests.serving import WAIT_SECONDS, eventually
+from tests.support.serving import WAIT_SECONDS, eventually
 
 RECORD = Record("req_1", "chat", "m", "ok", 200, False, duration=0.0123, target="m/0", attempts=1, prompt_tokens=9)
 SAID = "req_1 chat model=m status=200 outcome=ok target=m/0 attempts=1 seconds=0.0123 tokens=9+?"

@@ -18,8 +18,8 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record
 from gateway.template.spec import TemplateSpec
 from tests.deploy import promql
-from tests.serving import ROOT, Gateway, eventually, gateway
-from tests.upstream.server import FaultyUpstream, refused_url
+from tests.support.serving import ROOT, Gateway, eventually, gateway
+from tests.support.upstream.server import FaultyUpstream, refused_url
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

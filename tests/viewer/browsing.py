@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import httpx
 
 from gateway.server.greeting import viewer_address
-from tests.serving import Gateway
+from tests.support.serving import Gateway
 
 
 class Browser:

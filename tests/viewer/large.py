@@ -19,7 +19,7 @@ from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.storage.recorder import CallFacts, Recorder
 from gateway.telemetry.record import Record
-from tests.serving import gateway
+from tests.support.serving import gateway
 from tests.viewer.browsing import Browser, token_of
 
 EVENTS = 200

@@ -12,9 +12,9 @@ import pytest
 from gateway.edge.session import OPERATOR, SESSION_SECONDS, Signer, viewer_signer
 from gateway.policy.access.api_keys import key_digest
 from gateway.server.greeting import viewer_address
-from tests.serving import Gateway, bearer, gateway
+from tests.support.serving import Gateway, bearer, gateway
+from tests.support.world import HELLO, gateway_fixture, key_file
 from tests.viewer.browsing import Browser, form_token, token_of
-from tests.world import HELLO, gateway_fixture, key_file
 
 MODELS = """
 models:

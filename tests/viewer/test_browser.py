@@ -20,8 +20,8 @@ import pytest
 
 from gateway.server.greeting import viewer_address
 from tests.journeys.process import environment
-from tests.serving import ROOT, Files, Gateway, gateway, write_files
-from tests.world import key_file
+from tests.support.serving import ROOT, Files, Gateway, gateway, write_files
+from tests.support.world import key_file
 
 BROWSER = ROOT / "tests/viewer/browser"
 PYTHON = ROOT / ".venv-browser/bin/python"

@@ -23,7 +23,7 @@ from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.pages import RecordingPages
 from gateway.viewer.templating import render
 from gateway.wire.stored_events import dump_json
-from tests.serving import gateway
+from tests.support.serving import gateway
 from tests.viewer.hostile_texts import HOSTILE, PLAIN
 
 CONFIG = (

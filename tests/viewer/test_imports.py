@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import ROOT, WAIT_SECONDS
+from tests.support.serving import ROOT, WAIT_SECONDS
 
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from tests.serving import gateway
+from tests.support.serving import gateway
 from tests.viewer.browsing import open_recordings
-from tests.world import HELLO
+from tests.support.world import HELLO
 
 CONFIG = '''
 server: {viewer: %s}

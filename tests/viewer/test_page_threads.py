@@ -26,8 +26,8 @@ from gateway.viewer.runs.pages import RunPages
 from gateway.viewer.runs.source import RecordedRuns
 from gateway.viewer.viewer import Viewer
 from tests.journeys.process import free_port, serving
-from tests.serving import ROOT, Gateway, bearer, gateway
-from tests.world import HELLO, key_file
+from tests.support.serving import ROOT, Gateway, bearer, gateway
+from tests.support.world import HELLO, key_file
 
 EMBEDDED = f"""
 recordings: {{path: calls.sqlite}}

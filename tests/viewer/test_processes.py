@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 
 from tests.journeys.process import free_port, serving
+from tests.support.world import HELLO, key_file
 from tests.viewer.browsing import Browser
-from tests.world import HELLO, key_file
 
 MODELS = "models: {m: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 KEYS = {"keys.yaml": key_file({"gk_some": "models: ['*']"}), **HELLO}

@@ -18,9 +18,9 @@ from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.prompt.differences import differences
 from gateway.viewer.prompt.pages import PromptPages
 from tests.cli.command import command
-from tests.serving import ROOT, Gateway
+from tests.support.serving import ROOT, Gateway
+from tests.support.world import gateway_fixture
 from tests.viewer.browsing import Browser, form_token
-from tests.world import gateway_fixture
 
 CONFIG = f"""
 models:

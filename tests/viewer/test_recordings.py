@@ -20,10 +20,10 @@ from gateway.viewer.page import PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.pages import ROWS, RecordingPages
 from gateway.viewer.viewer import ROOT
-from tests.serving import Gateway, bearer, gateway
-from tests.upstream.server import FaultyUpstream
+from tests.support.serving import Gateway, bearer, gateway
+from tests.support.upstream.server import FaultyUpstream
+from tests.support.world import gateway_fixture, key_file
 from tests.viewer.browsing import Browser, token_of
-from tests.world import gateway_fixture, key_file
 
 SCRIPTS = {
     "policies/full.yaml": "record: full\ndelivery: {retry: {attempts: 1}}\n",

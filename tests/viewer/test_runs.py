@@ -19,7 +19,7 @@ from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.findings import HISTOGRAMS
 from gateway.viewer.runs.pages import RecordedRunPages
 from tests.cli.command import command
-from tests.serving import Gateway, bearer, gateway
+from tests.support.serving import Gateway, bearer, gateway
 from tests.viewer.browsing import open_recordings
 
 HOSTILE = "<script>alert(1)</script>\"'&"

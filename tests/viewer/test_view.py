@@ -18,7 +18,7 @@ import pytest
 
 from tests.cli.command import command
 from tests.journeys.process import environment
-from tests.serving import WAIT_SECONDS, eventually
+from tests.support.serving import WAIT_SECONDS, eventually
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
 RUN_A, RUN_B = "a<b>&'\".jsonl", "b.jsonl"

@@ -27,7 +27,7 @@ from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.reporting.source import read_run
 from tests.cli.command import command
 from tests.evaluate.analysis.seeded_engine import SeededEngine, seeded_engine
-from tests.serving import write_files
+from tests.support.serving import write_files
 
 PROMPT = ("prompt", "prompt ids")
 """Another prompt also has other token ids."""

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.serving import ROOT, gateway, run_uvicorn, write_files
+from tests.support.serving import ROOT, gateway, run_uvicorn, write_files
 
 DEMO = ROOT / "demo/model"
 WEIGHTS = {"exact": (0.0, 0), "other": (0.2, 3), "noise": (0.05, 1), "noise-again": (0.03, 2)}

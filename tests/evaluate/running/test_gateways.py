@@ -27,8 +27,8 @@ from gateway.evaluate.running.gateways import (
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.storage.recorder import MAX_WAITING_SIZE, Recorder
-from tests.serving import write_files
-from tests.world import HELLO
+from tests.support.serving import write_files
+from tests.support.world import HELLO
 
 
 async def post(port: int, seconds: float = 60.0) -> HttpAnswer:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.process import run
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 
 CONFIG = "models: {talk: {template: sft-demo, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 RUN = ("run", "data.jsonl", "--out", "out.jsonl", "--engine", "ray")

@@ -15,7 +15,7 @@ from gateway.core.errors import RequestError
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.registry import build, run_examples
 from gateway.template.validation.template import SpecError, parse_spec
-from tests.reference.lazyllm.prompter import alpaca, chat
+from tests.support.reference.lazyllm.prompter import alpaca, chat
 from tests.template.samples import dialogue, message
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 from tests.template.samples import dialogue, template
 
 CASES = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.template.lazyllm.json5 import NotJson5, read_json5, write_json5
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 
 # LazyLLM's library writes a NUL as \0 even before a digit, which then reads as an octal escape, and it reads no bare
 # line separator inside a string.

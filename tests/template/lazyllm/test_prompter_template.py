@@ -19,8 +19,8 @@ from gateway.core.prompt import Prompt
 from gateway.template.opencompass.renderer import full_segments
 from gateway.template.registry import build
 from gateway.template.validation.template import SpecError, parse_spec
-from tests.reference.lazyllm.names import tokens_for
-from tests.reference.lazyllm.prompter import alpaca, chat
+from tests.support.reference.lazyllm.names import tokens_for
+from tests.support.reference.lazyllm.prompter import alpaca, chat
 from tests.template.samples import API, PLAIN, dialogue, message, template
 
 ROOT = Path(__file__).parents[3]

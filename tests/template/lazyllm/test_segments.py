@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.core.prompt import Segment
 from gateway.template.lazyllm.segments import replace_all, template_text, text_of
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 
 
 def test_replacing_keeps_the_labels_of_both_sides() -> None:

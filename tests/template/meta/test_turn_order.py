@@ -12,8 +12,8 @@ from gateway.core import fast_paths
 from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, Message, RenderOptions, plain_messages
 from gateway.template.registry import build
 from gateway.template.spec import RoleSpec, TemplateSpec
-from tests.reference.opencompass.parsers import LMParser
-from tests.reference.opencompass.prompt_list import PromptList
+from tests.support.reference.opencompass.parsers import LMParser
+from tests.support.reference.opencompass.prompt_list import PromptList
 
 TEXTS = st.text(alphabet=st.sampled_from("ab <>\n{}é漢🙂"), max_size=6)
 

@@ -14,7 +14,7 @@ from gateway.template.lazyllm.tokens import family
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
 from gateway.workshop.importer.lazyllm import read_lazyllm
-from tests.reference.lazyllm.prompter import alpaca, chat
+from tests.support.reference.lazyllm.prompter import alpaca, chat
 from tests.workshop.importer.files import source
 
 READ: dict[str, tuple[str, str, dict[str, Any]]] = {

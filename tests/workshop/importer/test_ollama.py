@@ -13,7 +13,7 @@ from gateway.template.spec import Example
 from gateway.template.validation.template import parse_spec
 from gateway.workshop.importer.kinds import kind_of
 from gateway.workshop.importer.ollama import read_modelfile, read_ollama, reference_of
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 from tests.workshop.importer.files import shipped, source
 
 SYSTEM, USER = {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}

@@ -16,7 +16,7 @@ from gateway.template.registry import build, first_difference
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.compare import CaseResult, TokenComparison, compare
 from gateway.workshop.parity.sides import side_of
-from tests.serving import ROOT
+from tests.support.serving import ROOT
 from tests.template.samples import API, template
 from tests.workshop.parity.samples import BOT, HUMAN, SYSTEM, chat, ours
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.serving import write_files
+from tests.support.serving import write_files
 
 MMENGINE = """
 import types

@@ -18,7 +18,7 @@ from gateway.workshop.importer.kinds import kind_of
 from gateway.workshop.importer.opencompass import read_opencompass
 from gateway.workshop.importer.python.values import PythonExpression
 from gateway.workshop.importer.source import Source
-from tests.serving import write_files
+from tests.support.serving import write_files
 from tests.workshop.importer.environment.stand_in import stand_in, wrapper
 from tests.workshop.importer.files import parse_yaml
 
