@@ -1,4 +1,4 @@
-"""Recorded cases as a prompt file and a request, as ``scripts/fuzz-opencompass`` runs random ones."""
+"""Recorded cases as a prompt file and a request, as ``tests/fuzz/fuzz-opencompass`` runs random ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.core.errors import GatewayError
 from gateway.template.validation.problems import SpecError
 from tests.support.serving import ROOT
 
-PATH = runpy.run_path(str(ROOT / "scripts" / "product_path.py"))
+PATH = runpy.run_path(str(ROOT / "tests" / "fuzz" / "product_path.py"))
 FILES = ("opencompass.jsonl", "opencompass-further.jsonl")
 ROWS = [line for name in FILES for line in (ROOT / "tests/conformance" / name).read_text(encoding="utf-8").splitlines()]
 CASES: dict[str, Any] = {

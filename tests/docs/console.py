@@ -184,7 +184,7 @@ NOT_RUN: dict[str, str] = {
     "python -m bench": "takes minutes; tests/bench runs the smoke test",
     ".venv/bin/python -m bench": "takes minutes; tests/bench runs the smoke test",
     ".venv/bin/python -m pytest": "runs tests",
-    ".venv/bin/python scripts/": "takes minutes; tests/reliability and tests/edge run the same with small numbers",
+    ".venv/bin/python ": "takes minutes; tests/reliability and tests/edge run the same with small numbers",
     "scripts/conformance": "tests/conformance runs the same cases",
     "gateway serve": "serves until it is stopped; tests/journeys runs it",
     "gateway demo": "serves until it is stopped; tests/cli/test_first_verbs.py and tests/deploy/test_wheel.py run it",

@@ -26,7 +26,7 @@ from gateway.edge.http_request import HttpRequest
 
 SEEDS = range(5)
 CASES = 200
-"""Cases for each seed. ``scripts/fuzz-http`` runs as many as are wanted."""
+"""Cases for each seed. ``tests/fuzz/fuzz-http`` runs as many as are wanted."""
 
 Taken = tuple[bytes, bytes, bytes]
 """Method, path and body of a request that was read to its end."""

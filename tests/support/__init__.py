@@ -7,11 +7,11 @@ harnesses          unmodified clients and evaluation harnesses
 reference          what only the recorded cases of the original packages need
 world              a gateway with an upstream, for the tests of one module
 serving            a gateway in this process, on a free port
-instances          several gateways
+instances          random JSON values that a schema accepts
 recording_backend  a backend that plays a script and keeps what it received
 virtual_clock      an event loop whose time passes at once
 certificates       certificates for TLS
 events             events of answers
-growth             how a cost grows with the size of an input
+growth             a check of linear run time, by the ratio of two runs
 random_schema      random JSON Schemas
 """

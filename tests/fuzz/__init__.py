@@ -1,0 +1,10 @@
+"""Random inputs, compared with another implementation. Programs to run by hand; tests run them with few cases.
+
+fuzz-http         requests and answers, compared with h11
+fuzz-lazyllm      prompters and answers, compared with an installed LazyLLM
+fuzz-opencompass  dataset prompts, compared with an installed OpenCompass and AISBench
+fuzz-markers      texts that try to forge a turn, with tokenizers as judges
+lazyllm_cases     recorded and random cases of LazyLLM, as calls of the gateway
+dataset_cases     recorded and random cases of datasets, as calls of the gateway
+product_path      recorded cases as a prompt file and a request
+"""
