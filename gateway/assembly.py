@@ -81,6 +81,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.registry import build, build_for_prompt_lists
 from gateway.wire.redaction import Redactor
+from metatemplate.errors import InvalidFile
 
 LOG = logging.getLogger("gateway.assembly")
 
@@ -163,13 +164,13 @@ class _Problems:
 
     @contextmanager
     def of(self, model: ModelSpec, position: int = 0) -> Iterator[None]:
-        """Return a context manager that collects a ``ConfigError`` raised in its block.
+        """Return a context manager that collects the problems of an error raised in its block.
 
         ``position``: the index of the target of the model that the block builds.
         """
         try:
             yield
-        except ConfigError as error:
+        except (ConfigError, InvalidFile) as error:
             self._found |= dict.fromkeys([locate(problem, model, position) for problem in error.problems])
 
     def end(self) -> None:
@@ -196,7 +197,9 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
         spec=model,
         form=form,
         template=template,
-        renderer=SafeRenderer(template, MarkerRule(markers, policy, folded) if has_markers else None),
+        renderer=SafeRenderer(
+            template, MarkerRule(markers, policy.token_like, policy.text_like, folded) if has_markers else None
+        ),
         prompt_lists=build_for_prompt_lists(model.template),
         prompts=prompts,
         parameters={

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.core.errors import ConfigError, InvalidUnicode, Problem
+from metatemplate.errors import InvalidFile, LoneSurrogate, Problem
 
 MIN_THREADED = 8_000
 """A text of at least this many characters is tokenized in a thread, because tokenizing takes some milliseconds."""
@@ -17,7 +17,7 @@ class Tokenizer:
     """A tokenizer that is loaded from a file ``tokenizer.json`` or from the folder of the file."""
 
     def __init__(self, path: Path) -> None:
-        """Load the tokenizer. Raises ``ConfigError`` if the file cannot be read as a tokenizer."""
+        """Load the tokenizer. Raises ``InvalidFile`` if the file cannot be read as a tokenizer."""
         file = path / "tokenizer.json" if path.is_dir() else path
         self.folder = file.parent
         """The folder of the file. The folder may also contain a ``tokenizer_config.json``."""
@@ -30,15 +30,15 @@ class Tokenizer:
             message = f"cannot be read as a tokenizer.json: {error}"
             if not file.exists():
                 message = "no such file; give the path of a tokenizer.json, or of the folder that contains it"
-            raise ConfigError((Problem(str(file), 0, "tokenizer", message),)) from None
+            raise InvalidFile((Problem(str(file), 0, "tokenizer", message),)) from None
 
     def encode(self, text: str, add_special_tokens: bool) -> Any:
-        """Return the library's ``Encoding`` of a text. Raises ``InvalidUnicode`` for a lone surrogate."""
+        """Return the library's ``Encoding`` of a text. Raises ``LoneSurrogate`` for a lone surrogate."""
         try:
             # The batch call releases the interpreter lock; the plain one does not.
             return self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0]
         except TypeError:
-            raise InvalidUnicode("the prompt contains a lone surrogate, which no tokenizer can read") from None
+            raise LoneSurrogate("the prompt contains a lone surrogate, which no tokenizer can read") from None
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text."""

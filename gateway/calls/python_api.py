@@ -12,6 +12,7 @@ from gateway.backend.tokenizer import Tokenizer
 from gateway.config.library import find_template
 from gateway.core.call import Call
 from gateway.core.dialogue import Dialogue
+from gateway.core.errors import as_gateway_error
 from gateway.core.events import Delta, Finish
 from gateway.core.prompt import Prompt, Segment
 from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
@@ -22,6 +23,7 @@ from gateway.template.base import Template
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
+from metatemplate.errors import MetaTemplateError
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,10 @@ class PromptTemplate:
         call, dialogue, prompt = self._render(messages, fields)
         cutter = StopCutter(prompt.metadata.stops_and(call.stops))
         events = cutter.flush([Delta(0, text), Finish(0, finish_reason)])
-        options = None if self._output is None else self._output.of(dialogue, prompt, call.stops)
+        try:
+            options = None if self._output is None else self._output.of(dialogue, prompt, call.stops)
+        except MetaTemplateError as error:
+            raise as_gateway_error(error) from None
         if options is not None:
             events = OutputParser(options).flush(events)
         builder = CompletionBuilder()
@@ -113,7 +118,10 @@ class PromptTemplate:
         body = {**fields, "model": self.spec.name, "messages": list(messages)}
         call = read_chat(body, request_id="library", answered=False)
         assert call.dialogue is not None
-        return call, call.dialogue, self._template.render(call.dialogue)
+        try:
+            return call, call.dialogue, self._template.render(call.dialogue)
+        except MetaTemplateError as error:
+            raise as_gateway_error(error) from None
 
 
 def load_template(name: str | Path) -> PromptTemplate:
@@ -131,7 +139,10 @@ def count_tokens(text: str, tokenizer: str | Path, *, special: bool = False) -> 
     ``special``: also count the special tokens that the tokenizer adds, such as a BOS. Raises ``ConfigError`` if the
     tokenizer cannot be read.
     """
-    return len(_tokenizer(Path(tokenizer)).tokenize(text, special))
+    try:
+        return len(_tokenizer(Path(tokenizer)).tokenize(text, special))
+    except MetaTemplateError as error:
+        raise as_gateway_error(error) from None
 
 
 _tokenizer = lru_cache(maxsize=8)(Tokenizer)

@@ -18,11 +18,19 @@ from gateway.calls.endpoints.sink import AnswerSink, KeptAnswer
 from gateway.calls.endpoints.table import BY_PATH, Endpoint
 from gateway.calls.stack import Stack
 from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
-from gateway.core.errors import GatewayError, Overloaded, RateLimitExceeded, UpstreamError, drop_tracebacks
+from gateway.core.errors import (
+    GatewayError,
+    Overloaded,
+    RateLimitExceeded,
+    UpstreamError,
+    as_gateway_error,
+    drop_tracebacks,
+)
 from gateway.policy.access.call_queue import SHUTTING_DOWN, refusal
 from gateway.policy.access.limits import Permit
 from gateway.telemetry.call_log import log_call
 from gateway.telemetry.metrics import Metrics
+from metatemplate.errors import MetaTemplateError
 
 LOG = logging.getLogger("gateway.edge")
 
@@ -94,11 +102,14 @@ class Service:
             except asyncio.CancelledError:
                 sink.reraise()
                 raise
-        except BaseException as error:
+        except BaseException as raised:
+            error = as_gateway_error(raised) if isinstance(raised, MetaTemplateError) else raised
             outcome = outcome_of(error, context)
             if not isinstance(error, Exception):
                 raise
             await self._report(error, context)
+            if error is not raised:
+                drop_tracebacks(raised)
         finally:
             state.running -= 1
             timeline.end(*outcome)

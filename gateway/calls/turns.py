@@ -12,15 +12,15 @@ from gateway.calls.preparation.prepare import Prepared, prepare_chat
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline
-from gateway.core.call import MAX_TURNS, Call
-from gateway.core.dialogue import Dialogue
+from gateway.core.call import Call
+from gateway.core.dialogue import MAX_TURNS, Dialogue
 from gateway.core.errors import InvalidValue, UpstreamError
 from gateway.core.events import Completion, Usage, total_usage
 from gateway.core.exchange import AttemptLog
 from gateway.core.frozen import dataclass
 from gateway.template.chat.passthrough import as_sent
 from gateway.template.dataset.multi_turn import turn_requests
-from gateway.wire.requests import read_messages
+from gateway.wire.requests import read_dataset_messages
 
 TurnPrompts = Generator[list[Any], str | None, None]
 """A generator of the prompt list or the messages of each turn. ``send(answer)`` returns the next turn."""
@@ -136,6 +136,6 @@ def _of_messages(call: Call) -> tuple[TurnPrompts, Render]:
         messages.append({"role": "assistant", "content": ""})
 
     def render(items: list[Any]) -> DatasetConversation:
-        return DatasetConversation(dialogue=Dialogue(read_messages(items), dialogue.options))
+        return DatasetConversation(dialogue=Dialogue(read_dataset_messages(items), dialogue.options))
 
     return turn_requests(messages, turns.mode, start), render

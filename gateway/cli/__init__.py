@@ -19,8 +19,9 @@ from importlib import import_module
 import click
 
 from gateway.cli.options import CommandError, Verb, color_setting, print_error, print_problems
-from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError
+from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError, as_gateway_error
 from gateway.version import VERSION
+from metatemplate.errors import InvalidFile, MetaTemplateError
 
 OUTPUT_FAILED = 4
 """Exit code of a verb whose output cannot be written."""
@@ -108,12 +109,13 @@ class Verbs(Verb, click.Group):
         try:
             code = int(super().invoke(ctx))
             sys.stdout.flush()
-        except ConfigError as error:
+        except (ConfigError, InvalidFile) as error:
             print_problems(error.problems)
             return CONFIG_FAILED
-        except GatewayError as error:
-            where = f"{error.param}: " if error.param and error.param not in error.message else ""
-            raise click.ClickException(f"{error.code}: {where}{error.message}") from None
+        except (GatewayError, MetaTemplateError) as raised:
+            found = as_gateway_error(raised)
+            where = f"{found.param}: " if found.param and found.param not in found.message else ""
+            raise click.ClickException(f"{found.code}: {where}{found.message}") from None
         except BrokenPipeError:  # `gateway render … | head`
             _discard_stdout()
             return 0

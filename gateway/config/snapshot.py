@@ -19,6 +19,7 @@ from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import WORDS, Entries, Internal, Section, choice, duration, integer, list_of
 from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import Problem
+from gateway.core.prompt import MarkerAction
 from gateway.template.dataset.spec import PromptSpec
 from gateway.template.spec import TemplateSpec
 
@@ -198,9 +199,6 @@ class MediaPolicy:
     """The folders whose files may be named, relative to the folder of `gateway.yaml`; links out of them are refused."""
     max_size: Annotated[int, kinds.SIZE] = 16 * 1024 * 1024
     """The largest size of all files of a request together."""
-
-
-MarkerAction = Literal["escape", "reject", "strip", "allow", "report", "token_ids"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,6 @@ class PromptReference:
     """The dataset rows to use as examples. None: the retriever of the prompt file chooses the rows."""
 
 
-MAX_TURNS = 64
-"""The maximum number of turns that the model answers in one call."""
-
-
 @dataclass(frozen=True, slots=True)
 class TurnRequests:
     """A dialogue that one call sends to the model in several requests (``gateway: {turns: …}``)."""

@@ -105,6 +105,20 @@ def plain_messages(raws: list[Any]) -> PlainMessages | None:
     return PlainMessages(tuple(roles), texts, raws)
 
 
+def read_message(raw: Mapping[str, Any]) -> Message:
+    """Return a message in OpenAI's form, whose fields are not checked."""
+    content = raw.get("content")
+    if not isinstance(content, (list, tuple)):
+        return Message(raw["role"], content or "", (), raw)
+    parts = tuple([Part(part["type"], part.get("text") or "") for part in content])
+    return Message(raw["role"], "".join([part.text for part in parts]), parts, raw)
+
+
+def read_messages(raws: list[Any]) -> Sequence[Message]:
+    """Return messages in OpenAI's form, whose fields are not checked. In columns, if ``plain_messages`` allows it."""
+    return plain_messages(raws) or tuple(map(read_message, raws))
+
+
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
     """Options of a request that affect its prompt."""
@@ -127,6 +141,8 @@ class RenderOptions:
     """The request's ``chat_template_kwargs``. A template without variables refuses these values."""
 
 
+MAX_TURNS = 64
+"""The maximum number of turns that the model answers in one call."""
 SYSTEM_ROLES = ("system", "developer")
 """OpenAI's roles of messages from the operator."""
 COMPARED_KEYS = frozenset({"role", "type"})

@@ -57,12 +57,17 @@ GatewayError                          500 internal_error
 Status, code, type and ``retryable`` are attributes of the class. ``retryable`` means that another attempt may succeed,
 as long as no event was received (``docs/spec/reliability.md`` 4.1). Of a client's text, messages contain at most a
 short, escaped name. Messages never contain an upstream's address, key or whole body.
+
+The package ``metatemplate`` raises its own errors. ``as_gateway_error`` translates them where a call, a verb or a
+Python program ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import metatemplate.errors as formats
+from metatemplate.errors import Problem as Problem
 
 
 class GatewayError(Exception):
@@ -339,22 +344,6 @@ class DeadlineExceeded(UpstreamTimeout, code="deadline_exceeded", retryable=Fals
 # ---------------------------------------------------------------- configuration
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One mistake in a file: place, description and remedy."""
-
-    file: str
-    line: int
-    """The line number from 1; 0 means the whole file."""
-    key: str
-    """Dotted path inside the file, such as ``models.my-model.template``; may be empty."""
-    message: str
-
-    def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place} {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
-
-
 CONFIG_FAILED = 3
 """Exit code of a process whose configuration cannot be used (uvicorn's code for a failed start)."""
 
@@ -365,3 +354,31 @@ class ConfigError(GatewayError, code="config_error"):
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
+
+
+# ---------------------------------------------------------------- errors of metatemplate
+
+OF_FORMATS: Mapping[type[formats.MetaTemplateError], type[GatewayError]] = {
+    formats.InvalidInput: InvalidValue,
+    formats.UnsupportedInput: UnsupportedParameter,
+    formats.ForbiddenInput: ForbiddenParameter,
+    formats.UnknownRole: RoleNotSupported,
+    formats.UnsupportedMedia: MediaNotSupported,
+    formats.ForgedMarker: SpecialTokenInContent,
+    formats.LoneSurrogate: InvalidUnicode,
+    formats.InputError: RequestError,
+    formats.TemplateFailure: TemplateError,
+    formats.RendererBusy: Overloaded,
+    formats.MetaTemplateError: GatewayError,
+}
+"""Error of ``metatemplate`` → the error with the HTTP status and the code. Other errors have the row of their base."""
+
+
+def as_gateway_error(error: GatewayError | formats.MetaTemplateError) -> GatewayError:
+    """Return an error of ``metatemplate`` as the gateway's, with the same message; other errors are returned as is."""
+    if isinstance(error, GatewayError):
+        return error
+    if isinstance(error, formats.InvalidFile):
+        return ConfigError(error.problems)
+    kind = next(OF_FORMATS[base] for base in type(error).__mro__ if base in OF_FORMATS)
+    return kind(error.message, param=error.param, retry_after=error.retry_after)

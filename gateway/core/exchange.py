@@ -156,6 +156,14 @@ class Exchange:
     """The attempts of the call. Copies of this exchange made by ``dataclasses.replace`` share the same log."""
 
 
+def stops_to_cut(exchange: Exchange) -> tuple[str, ...]:
+    """Return the stop strings at which the gateway cuts the text of an exchange.
+
+    Empty with ``echo``: the echoed prompt may contain a stop, and not every engine shows where the prompt ends.
+    """
+    return () if exchange.params.get("echo") else exchange.stops
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedExchange:
     """One exchange of a recorded call, with its events."""

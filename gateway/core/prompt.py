@@ -46,6 +46,9 @@ class Notice:
         return f"{self.rule}: {self.detail}" if self.detail else self.rule
 
 
+MarkerAction = Literal["escape", "reject", "strip", "allow", "report", "token_ids"]
+"""What is done with a marker of the template in a text of the input."""
+
 SegmentLabel = tuple[str, str, bool]
 """A segment's ``role``, ``origin`` and ``scaffold``."""
 
@@ -78,7 +81,7 @@ class DeferredSegments:
     segments: Callable[[], Segments] = field(compare=False, repr=False)
     render_without_texts: Callable[[Callable[[str, str], bool]], Awaitable[str]] = field(compare=False, repr=False)
     """Renders the conversation with numbers in place of the client's texts, except texts for which the given function
-    of a key and its text returns True. Raises ``GatewayError``."""
+    of a key and its text returns True. Raises ``MetaTemplateError``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 ``sse``                 a parser of ``text/event-stream``
 ``surrogates``          lone UTF-16 surrogates in JSON strings
 ``finish_reason``       engines' finish reasons, translated to OpenAI's
-``stages``              the steps between the events of a backend and those for the client
+``stages``              the base classes of the steps between the events of a backend and those for the client
 ``stops``               the search for stop strings, and the cut
 ``prompt_logprobs``     log probabilities of a prompt's tokens
 ``reasoning``           separates reasoning and answer

@@ -1,29 +1,12 @@
-"""Stages: the steps between the events of a backend and the events for the client.
-
-The stages of an answer stand in a list, in this order. Each receives the events that the stage before it has returned.
-``calls/answer/response.py`` makes the list and runs it. A plain answer without stop strings has no stages.
-
-    TokenData      reads token ids and log probabilities of the prompt (``calls/answer/token_data.py``)
-    LogprobCheck   requires log probabilities, if the client requested them
-    StopCutter     cuts the text at stop strings (``stops/stop_cutter.py``)
-    TokenCounter   keeps the text, if the gateway can count its tokens
-    OutputParser   separates content, reasoning and tool calls (``output_parser.py``)
-"""
+"""Stages: the steps between the events of a model and the answer. Each gets the events that the one before returned."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Sequence
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter
-from gateway.core.events import Choice, Delta, Event, Finish, Usage
-from gateway.core.text_splice import TextSplice
-from gateway.stream.prompt_logprobs import CHECK_ENGINE
-
-Count = Callable[[str], Awaitable[Usage]]
-"""Counts the tokens of a call from its complete answer."""
-MAX_COUNTED = 16 * 1024 * 1024
-"""Maximum characters of an answer that ``TokenCounter`` keeps. The tokens of a longer answer are not counted."""
+from gateway.core.events import Choice, Delta, Event, Finish
 
 
 class Stage:
@@ -32,10 +15,10 @@ class Stage:
     __slots__ = ()
 
     may_forward: ClassVar[bool] = False
-    """True: plain text may be forwarded past the stage, within the limits of ``before_forwarding``."""
+    """True: plain text may be forwarded past the stage, within the limits of ``halts`` and ``is_clear``."""
     may_block: ClassVar[bool] = False
     """True: ``is_heavy`` must be asked before ``process`` and ``flush``. Only the last stage may be such a stage."""
-    failure: UpstreamError | None = None
+    failure: Exception | None = None
     """The error that ends the answer. It is raised after the events that ``process`` has returned with it."""
 
     def process(self, batch: Sequence[Event]) -> Sequence[Event]:
@@ -57,11 +40,17 @@ class Stage:
         """Return whether the stage would not change this whole choice. False: not known."""
         return False
 
-    def before_forwarding(self, splice: TextSplice) -> None:
-        """Exclude the text that must not be forwarded."""
+    @property
+    def halts(self) -> re.Pattern[str] | None:
+        """The expression of text that must not be forwarded. It matches single characters. None: all text may be."""
+        return None
 
-    def after_forwarding(self, splice: TextSplice) -> None:
-        """Note the text that was forwarded."""
+    def is_clear(self, _index: int) -> bool:
+        """Return whether text of this choice may be forwarded: the stage holds nothing of the choice."""
+        return True
+
+    def forwarded(self, index: int, characters: int) -> None:
+        """Note the number of characters of a choice that were forwarded past the stage."""
 
 
 class ChoiceStage(Protocol):
@@ -111,56 +100,3 @@ class PerChoice(Stage, Generic[Choices]):
         for _, choice in sorted(self._choices.items()):
             out += choice.flush()
         return out
-
-
-class LogprobCheck(Stage):
-    """Requires that the first text has log probabilities. Fails if the engine ignored the request for them."""
-
-    __slots__ = ("_checked", "failure")
-
-    def __init__(self) -> None:
-        self._checked = False
-        self.failure = None
-
-    def process(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """Return the batch; without log probabilities only the events before the first text."""
-        if self._checked:
-            return batch
-        for at, event in enumerate(batch):
-            if isinstance(event, Delta) and event.text:
-                self._checked = True
-                if event.logprobs is None:
-                    message = f"the model's server ignored logprobs; {CHECK_ENGINE}"
-                    self.failure = UpstreamIgnoredParameter(message, param="logprobs")
-                    return batch[:at]
-                break
-        return batch
-
-
-class TokenCounter(Stage):
-    """Keeps the text of an answer, whose tokens the gateway counts if the upstream sends no token counts."""
-
-    __slots__ = ("_count", "_room", "_texts", "_wanted")
-
-    def __init__(self, count: Count) -> None:
-        self._count = count
-        self._room = MAX_COUNTED
-        self._texts: list[str] = []
-        self._wanted = True
-        """False if the upstream has sent token counts, or if the answer is longer than ``MAX_COUNTED``."""
-
-    def process(self, batch: Sequence[Event]) -> Sequence[Event]:
-        """Keep the text of the batch, and return the batch."""
-        for event in batch:
-            if isinstance(event, Delta):
-                self._room -= len(event.text)
-                self._texts.append(event.text)
-            if isinstance(event, Usage) or self._room < 0:
-                self._wanted = False
-        if not self._wanted:
-            self._texts.clear()
-        return batch
-
-    async def usage(self) -> list[Event]:
-        """Return the token counts of the whole answer, as one event. Empty if they are not wanted."""
-        return [await self._count("".join(self._texts))] if self._wanted else []

@@ -22,7 +22,7 @@ class Template(Protocol):
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue.
 
-        Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. The error's ``param`` names
+        Raises UnknownRole, UnsupportedMedia, UnsupportedInput or InvalidInput. The error's ``param`` names
         the field of the request.
         """
         ...
@@ -34,7 +34,7 @@ class PromptListTemplate(Protocol):
     def write(self, items: str | list[Any], mode: ParserMode = "gen") -> Prompt:
         """Return the prompt for a prompt list or for a text. Mode ``ppl`` includes every turn and the answer.
 
-        Raises InvalidValue for an item that the template cannot write, and MediaNotSupported for media that the
+        Raises InvalidInput for an item that the template cannot write, and UnsupportedMedia for media that the
         template does not support.
         """
         ...

@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.core.dialogue import Dialogue, Message, Part, plain_messages, render_options
-from gateway.core.errors import GatewayError
+from gateway.core.dialogue import Dialogue, read_messages, render_options
 from gateway.core.prompt import Prompt
 from gateway.template.base import PromptListTemplate, Template
 from gateway.template.chat.passthrough import ChatTemplate
@@ -19,6 +18,7 @@ from gateway.template.meta.tools import ToolTemplate
 from gateway.template.opencompass.joined import JoinedTemplate
 from gateway.template.opencompass.renderer import OpenCompassTemplate
 from gateway.template.spec import Example, RoleSpec, SpecProblem, TemplateSpec
+from metatemplate.errors import MetaTemplateError
 
 SHOWN = 40
 """The number of characters that an error shows of the expected and of the rendered text, from the first difference."""
@@ -77,7 +77,7 @@ def run_examples(template: Template) -> list[SpecProblem]:
             try:
                 prompt = renderer.render(dialogue_of(example, whole=spec.scores_only))
                 message = _without_answer(spec, prompt, wanted) or _difference(prompt, wanted)
-            except GatewayError as error:
+            except MetaTemplateError as error:
                 key, message = "messages", f"this example cannot be rendered: {error.message}"
             if message:
                 problems.append(SpecProblem(("examples", number, key), message))
@@ -89,9 +89,8 @@ def dialogue_of(example: Example, *, whole: bool = False) -> Dialogue:
 
     ``whole``: True for a complete conversation, in which no new answer is opened.
     """
-    raws = list(example.messages)
     return Dialogue(
-        plain_messages(raws) or tuple([_message(raw) for raw in raws]),
+        read_messages(list(example.messages)),
         render_options(
             continue_final=example.continue_final_message,
             tools=example.tools,
@@ -100,14 +99,6 @@ def dialogue_of(example: Example, *, whole: bool = False) -> Dialogue:
             whole=whole,
         ),
     )
-
-
-def _message(raw: Mapping[str, Any]) -> Message:
-    content = raw.get("content")
-    if not isinstance(content, (list, tuple)):
-        return Message(raw["role"], content or "", raw=raw)
-    parts = tuple(Part(part["type"], part.get("text", "")) for part in content)
-    return Message(raw["role"], "".join(part.text for part in parts if part.kind == "text"), parts, raw)
 
 
 def _difference(prompt: Prompt, wanted: str | Sequence[Mapping[str, Any]]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gateway.core.dialogue import Message
-from gateway.core.errors import RoleNotSupported
 from gateway.core.words import in_ascii
 from gateway.template.spec import RoleSpec, TemplateSpec
+from metatemplate.errors import UnknownRole
 
 STANDARD_ROLES: Mapping[str, str] = {"system": "SYSTEM", "developer": "SYSTEM", "user": "HUMAN", "assistant": "BOT"}
 SYSTEM = "SYSTEM"
@@ -65,7 +65,7 @@ def _mappings(spec: TemplateSpec) -> Iterator[tuple[str, RoleMapping]]:
 
 
 def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
-    """Return the template's role for ``messages[number]``. Raises RoleNotSupported if there is no such role.
+    """Return the template's role for ``messages[number]``. Raises UnknownRole if there is no such role.
 
     If the template lacks the message's role, the ``fallback_role`` of the message is used, if present.
     """
@@ -76,7 +76,7 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
     if fallback is not None:
         other = roles.get(fallback) if isinstance(fallback, str) else None
         if other is None or other.fallback_for:
-            raise RoleNotSupported(
+            raise UnknownRole(
                 f'template {roles.template} has no role for "{in_ascii(message.role, 32)}" and no role for the '
                 f'fallback_role "{in_ascii(fallback, 32)}"; supported roles: {", ".join(roles)}',
                 param=f"messages[{number}].{FALLBACK_FIELD}",
@@ -85,7 +85,7 @@ def mapping_of(roles: RoleMap, message: Message, number: int) -> RoleMapping:
             return replace(other, fallback_for=UNKNOWN)
         return replace(other, fallback_for=mapping.fallback_for, is_system=mapping.is_system)
     if mapping is None:
-        raise RoleNotSupported(
+        raise UnknownRole(
             f'template {roles.template} has no role for "{in_ascii(message.role, 32)}"; '
             f"supported roles: {', '.join(roles)}. "
             "Use one of these, add a fallback_role to the message, or map the role under `roles` in the template.",

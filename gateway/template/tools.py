@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.core.dialogue import Dialogue, Message
-from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Segment
 from gateway.core.words import suggest
 from gateway.template.spec import ForceForm, ToolsSpec
+from metatemplate.errors import InvalidInput, UnsupportedInput
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """A valid function name has the characters that OpenAI allows, and dots, which other servers allow."""
@@ -49,14 +49,14 @@ AUTO, NONE = ToolChoice("auto"), ToolChoice("none")
 def tools_of(dialogue: Dialogue) -> tuple[Mapping[str, Any], ...]:
     """Check and return the request's tools. Each is ``{type: function, function: {name: …}}`` with a unique name.
 
-    Raises UnsupportedParameter for a tool that is not a function, and InvalidValue for other mistakes.
+    Raises UnsupportedInput for a tool that is not a function, and InvalidInput for other mistakes.
     """
     names: set[str] = set()
     for number, tool in enumerate(dialogue.options.tools):
         name = _checked_name(tool, f"tools[{number}]")
         if name in names:
             param = f"tools[{number}].function.name"
-            raise InvalidValue(f"{param} is used by two tools; give each tool its own name", param=param)
+            raise InvalidInput(f"{param} is used by two tools; give each tool its own name", param=param)
         names.add(name)
     return dialogue.options.tools
 
@@ -70,13 +70,13 @@ def _checked_name(raw: Mapping[str, Any], place: str) -> str:
     """Return the name of the function of a tool or a call. ``place``: the place of ``raw`` in the request."""
     if raw.get("type", "function") != "function":
         param = f"{place}.type"
-        raise UnsupportedParameter(f"{param}: this model accepts only tools of type function", param=param)
+        raise UnsupportedInput(f"{param}: this model accepts only tools of type function", param=param)
     name, param = _name_in(raw), f"{place}.function.name"
     if name is None:
         message = f'{param} is missing; write {{"type": "function", "function": {{"name": "add", …}}}}'
-        raise InvalidValue(message, param=param)
+        raise InvalidInput(message, param=param)
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InvalidValue(f"{param} must be 1 to 64 letters, digits, underscores, dots or dashes", param=param)
+        raise InvalidInput(f"{param} must be 1 to 64 letters, digits, underscores, dots or dashes", param=param)
     return name
 
 
@@ -86,24 +86,24 @@ def name_of(tool: Mapping[str, Any]) -> str:
 
 
 def choice_of(dialogue: Dialogue) -> ToolChoice:
-    """Return the tool choice of the request; ``none`` if the request has no tools. Raises InvalidValue."""
+    """Return the tool choice of the request; ``none`` if the request has no tools. Raises InvalidInput."""
     raw = dialogue.options.tool_choice
     choice = AUTO if raw is None else _choice(raw)
     if not dialogue.options.tools:
         if choice.mode not in ("auto", "none"):
-            raise InvalidValue(
+            raise InvalidInput(
                 "tool_choice forces a call, but the request has no tools; add tools, or leave tool_choice out",
                 param="tool_choice",
             )
         return NONE
     if dialogue.options.whole and choice.mode in ("required", "named"):
-        raise InvalidValue(
+        raise InvalidInput(
             "tool_choice forces a call, but add_generation_prompt is false; leave out one of the two fields",
             param="tool_choice",
         )
     if choice.mode == "named" and choice.name not in map(name_of, tools_of(dialogue)):
         known = suggest(choice.name, map(name_of, dialogue.options.tools))
-        raise InvalidValue(f"tool_choice names a function that is not in tools{known}", param="tool_choice")
+        raise InvalidInput(f"tool_choice names a function that is not in tools{known}", param="tool_choice")
     return choice
 
 
@@ -113,7 +113,7 @@ def _choice(raw: str | Mapping[str, Any]) -> ToolChoice:
             return ToolChoice(MODES[raw])
     elif raw.get("type") == "function" and isinstance(name := _name_in(raw), str):
         return ToolChoice("named", name)
-    raise InvalidValue(
+    raise InvalidInput(
         'tool_choice must be "none", "auto", "required" or {"type": "function", "function": {"name": …}}',
         param="tool_choice",
     )
@@ -122,15 +122,15 @@ def _choice(raw: str | Mapping[str, Any]) -> ToolChoice:
 def calls_of(message: Message, number: int) -> tuple[ToolCall, ...]:
     """Return the tool calls of ``messages[number]`` with parsed arguments.
 
-    Raises UnsupportedParameter for ``function_call`` and for calls of other types, and InvalidValue for other mistakes.
+    Raises UnsupportedInput for ``function_call`` and for calls of other types, and InvalidInput for other mistakes.
     """
     if message.raw.get("function_call"):
-        raise UnsupportedParameter(
+        raise UnsupportedInput(
             "function_call is the old form of tool_calls; send tool_calls", param=f"messages[{number}].function_call"
         )
     raws = message.raw.get("tool_calls") or ()
     if raws and message.role != "assistant":
-        raise InvalidValue("only an assistant message may have tool_calls", param=f"messages[{number}].tool_calls")
+        raise InvalidInput("only an assistant message may have tool_calls", param=f"messages[{number}].tool_calls")
     return tuple(_call(raw, f"messages[{number}].tool_calls[{at}]") for at, raw in enumerate(raws))
 
 
@@ -139,7 +139,7 @@ def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
     text = raw["function"].get("arguments", "{}")
     arguments = _object(text) if isinstance(text, str) else None
     if arguments is None:
-        raise InvalidValue(
+        raise InvalidInput(
             f"{param}.function.arguments must be a string that holds a JSON object", param=f"{param}.function.arguments"
         )
     id_ = raw.get("id")
@@ -165,20 +165,20 @@ def forced(tools: ToolsSpec, dialogue: Dialogue, choice: ToolChoice, role: str) 
 
     With ``json_call``, only the text before the JSON of the call is returned.
 
-    Return an empty tuple if ``tool_choice`` forces no call. Raises UnsupportedParameter if the template cannot force a
-    call, and InvalidValue if the last message is to be continued.
+    Return an empty tuple if ``tool_choice`` forces no call. Raises UnsupportedInput if the template cannot force a
+    call, and InvalidInput if the last message is to be continued.
     """
     if choice.mode not in ("required", "named"):
         return ()
     force: ForceForm | None = tools.force
     if force is None:
-        raise UnsupportedParameter(
+        raise UnsupportedInput(
             "this model's template cannot force a call: it has no key `force` under `tools`. "
             "Leave tool_choice out, or write auto.",
             param="tool_choice",
         )
     if dialogue.options.continue_final:
-        raise InvalidValue(
+        raise InvalidInput(
             "tool_choice cannot force a call if continue_final_message is true; leave out one of the two",
             param="tool_choice",
         )

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, WithJsonSchema
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-from gateway.core.call import MAX_TURNS, Unit
+from gateway.core.call import Unit
+from gateway.core.dialogue import MAX_TURNS
 
 MAX_MESSAGES = 2048
 MAX_TOOLS = 128

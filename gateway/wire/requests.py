@@ -240,7 +240,7 @@ def _variables(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return variables
 
 
-def read_messages(raws: list[Any]) -> Sequence[Message]:
+def read_dataset_messages(raws: list[Any]) -> Sequence[Message]:
     """Return the checked messages of a dataset prompt. Raises ``InvalidValue`` if the messages are not valid."""
     if not raws or len(raws) > MAX_MESSAGES or not CHAT.validators["messages"](raws):
         raise InvalidValue("the dataset prompt makes messages that are not valid", param="gateway.prompt")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.files.reader import FolderFiles, digest_of
-from gateway.core.errors import ConfigError, Problem, TemplateError
+from gateway.core.errors import ConfigError, Problem
 from gateway.template.huggingface.folder import (
     DEFAULT,
     GENERATION,
@@ -27,6 +27,7 @@ from gateway.template.huggingface.folder import (
 from gateway.template.spec import JinjaSpec, SpecProblem, ToolsSpec
 from gateway.template.validation.template import SpecError, parse_spec
 from gateway.workshop.importer.huggingface import ChatFolder
+from metatemplate.errors import TemplateFailure
 
 CHAT_TEMPLATE_FILES = (TEMPLATE_FILE, TOKENIZER, *PROCESSORS)
 """The files that may contain a folder's chat template, in order of precedence."""
@@ -42,7 +43,7 @@ def chat_template_in(folder: Path) -> Path | None:
     files = _Files(folder)
     try:
         name = template_in(files.fetch, files.names)
-    except TemplateError as error:
+    except TemplateFailure as error:
         raise ConfigError((Problem(str(folder), 0, "", error.message),)) from None
     return None if name is None else folder / name
 
@@ -104,7 +105,7 @@ def _same_name(like: JinjaSpec, name: str, files: _Files) -> str | None:
     ours = like.sources[0][0]
     try:
         there = read_chat_files(name, files.fetch, files.names).templates
-    except TemplateError:  # reported when the folder is read
+    except TemplateFailure:  # reported when the folder is read
         return None
     return ours if ours != DEFAULT and ours in there else None
 
@@ -118,16 +119,16 @@ class _Files(FolderFiles):
 
     def _whole(self, path: Path, name: str) -> bytes:
         if not path.is_file():
-            raise TemplateError(
+            raise TemplateFailure(
                 f"{name} is not a regular file, or is a broken link; remove it, or replace it with a file"
             )
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
-            raise TemplateError(f"{name} cannot be read ({error.strerror or error})") from None
+            raise TemplateFailure(f"{name} cannot be read ({error.strerror or error})") from None
         if len(data) > MAX_FILE_BYTES:
-            raise TemplateError(f"{name} is larger than {MAX_FILE_BYTES // 1024**2} MiB, which is the limit")
+            raise TemplateFailure(f"{name} is larger than {MAX_FILE_BYTES // 1024**2} MiB, which is the limit")
         if name != TOKENIZER or (kept := shortened(data, self.fetch(GENERATION))) is data:
             return data
         self.shortened.append(name)

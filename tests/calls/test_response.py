@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.calls.answer.response import ResponseStream
+from gateway.calls.answer.stages import MAX_COUNTED
 from gateway.calls.timeline import CallTimeline
 from gateway.core import fast_paths
 from gateway.core.answer_markers import Thinking, ToolTokens
@@ -26,7 +27,6 @@ from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.text_splice import ChoiceFrame, TextSource, TextSplice
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser, ParserOptions
-from gateway.stream.stages import MAX_COUNTED
 from gateway.stream.tool_calls.registry import FORMATS
 from gateway.telemetry.record import Record
 from tests.policy.responses import exchange

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import GatewayError
 from gateway.template.validation.problems import SpecError
+from metatemplate.errors import MetaTemplateError
 from tests.support.serving import ROOT
 
 PATH = runpy.run_path(str(ROOT / "tests" / "fuzz" / "product_path.py"))
@@ -47,5 +47,5 @@ def test_a_recorded_case_is_rendered_on_the_path_of_a_request(name: str) -> None
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_case_that_no_request_can_bring_is_refused_with_its_reason(name: str) -> None:
     case = CASES[name]
-    with pytest.raises((GatewayError, SpecError), match=REFUSED[name]):
+    with pytest.raises((MetaTemplateError, SpecError), match=REFUSED[name]):
         PATH["KINDS"][case["kind"]](case["input"])

@@ -14,7 +14,7 @@ from gateway.backend.http_client.client import STALE
 from gateway.calls.preparation.prepare import MAX_PROMPT
 from gateway.calls.scoring.loglikelihood import AT_ONCE
 from gateway.config.files.yaml import MAX_BYTES
-from gateway.core.call import MAX_TURNS
+from gateway.core.dialogue import MAX_TURNS
 from gateway.core.json_values import MAX_DEPTH
 from gateway.edge.http1.connection import MAX_FIELDS as MAX_HEAD_FIELDS
 from gateway.edge.http1.connection import MAX_HEAD

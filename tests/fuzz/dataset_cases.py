@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.core.errors import TemplateError
 from gateway.template.dataset.few_shot import FewShotPrompt
 from gateway.template.dataset.messages import MessagesTemplate
 from gateway.template.dataset.multi_turn import multi_turn_dialogue, turn_requests
 from gateway.template.dataset.multimodal import multimodal_prompt
 from gateway.template.dataset.prompt_list import marker
 from gateway.template.dataset.template import DatasetTemplate
+from metatemplate.errors import TemplateFailure
 from tests.support.reference.opencompass import wrappers
 from tests.support.reference.opencompass.chat_parser import ChatAPIParser, ChatLMParser
 from tests.support.reference.opencompass.conversation import conversation
@@ -70,7 +70,7 @@ def raw_template(case: Input, dialect: Dialect) -> Any:
     """The messages of a RawPromptTemplate; only a list of messages is inserted at the place of the examples."""
     given = case["template"]
     if not given.get("format_variables", True):
-        raise TemplateError("the gateway always fills columns")
+        raise TemplateFailure("the gateway always fills columns")
     template = MessagesTemplate(given["messages"], ice_token=given.get("ice_token", "</E>"), exact=True)
     if case.get("method") == "generate_ice_item":
         return template.generation(case["entry"])
@@ -85,7 +85,7 @@ def fewshot(case: Input, dialect: Dialect) -> Any:
     ice = template_of(case.get("ice_template"))
     template = template_of(case.get("prompt_template")) or ice
     if template is None:
-        raise TemplateError("a dataset prompt needs prompt_template or ice_template")
+        raise TemplateFailure("a dataset prompt needs prompt_template or ice_template")
     prompts = FewShotPrompt(
         template,
         ice,

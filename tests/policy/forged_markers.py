@@ -15,15 +15,15 @@ from typing import Any
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.route import Route
-from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
+from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.dialogue import Dialogue, Message
-from gateway.core.errors import RequestError, SpecialTokenInContent
-from gateway.core.prompt import MIXED, DeferredSegments, Prompt, Segment
+from gateway.core.prompt import MIXED, DeferredSegments, MarkerAction, Prompt, Segment
 from gateway.policy.markers.marker_rule import MarkerCounts, MarkerRule
 from gateway.policy.markers.marker_set import JOINER
 from gateway.template.chat.passthrough import as_sent
 from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
+from metatemplate.errors import ForgedMarker, InputError
 
 FILLERS = (
     "",
@@ -114,11 +114,11 @@ async def _search(route: Route, body: dict[str, Any]) -> tuple[int, list[str] | 
     for dialogue in _dialogues(body):
         try:
             prompt = await route.renderer.render(dialogue)
-        except RequestError:
+        except InputError:
             continue
         try:
             safe = await route.renderer.render_safely(dialogue, prompt)
-        except SpecialTokenInContent:
+        except ForgedMarker:
             return len(dialogue.messages), None
         segments = safe.prompt.segments or ()
         if not any(segment.origin == MIXED for segment in segments):

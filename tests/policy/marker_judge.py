@@ -21,15 +21,16 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.route import Route
-from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
+from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import GatewayError
+from gateway.core.prompt import MarkerAction
 from gateway.policy.markers.marker_set import JOINER
 from gateway.policy.markers.role_boundaries import SafePrompt
 from gateway.template.huggingface.renderer import JinjaTemplate
 from gateway.template.registry import build
 from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
+from metatemplate.errors import MetaTemplateError
 
 ROLES = ("system", "user", "assistant", "tool")
 TOKEN = re.compile(
@@ -110,7 +111,7 @@ def special_tokens(spec: TemplateSpec) -> tuple[str, ...]:
         for dialogue in dialogues(body):
             try:
                 named += TOKEN.findall(template.render(dialogue).text)
-            except GatewayError:
+            except MetaTemplateError:
                 continue
     tokens = [token.strip() for token in dict.fromkeys(named) if token in family or TOKEN.search(token)]
     searched.update([f"<{slash}{name}>" for name in NAMES for slash in ("", "/")])
@@ -214,7 +215,7 @@ async def verdict(route: Route, body: Mapping[str, Any], form: int) -> str | Non
     """Return the prompt that the gateway sends for one form of a body (``dialogues``); None if it refuses."""
     try:
         return (await safe_prompt(route, body, form)).prompt.text
-    except GatewayError:
+    except MetaTemplateError:
         return None
 
 
@@ -228,7 +229,7 @@ async def form_of(route: Route, body: Mapping[str, Any]) -> int | None:
     for number, dialogue in enumerate(dialogues(body)):
         try:
             await route.renderer.render(dialogue)
-        except GatewayError:
+        except MetaTemplateError:
             continue
         return number
     return None

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gateway.core.errors import SpecialTokenInContent
 from gateway.template.spec import TemplateSpec
+from metatemplate.errors import ForgedMarker
 from tests.policy import marker_judge
 
 MODULES = (
@@ -60,7 +60,7 @@ async def alarms(spec: TemplateSpec, texts: list[str]) -> list[str]:
             continue
         try:
             safe = await marker_judge.safe_prompt(route, _request(text), form or 0)
-        except SpecialTokenInContent:
+        except ForgedMarker:
             found.append(text)
             continue
         if safe.markers:

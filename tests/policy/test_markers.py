@@ -21,9 +21,10 @@ from gateway.backend.tokenizer import Tokenizer as LocalTokenizer
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.config.library import find_template, shipped_folder
-from gateway.config.snapshot import MarkerAction, MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
+from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.core.answer_markers import Thinking
 from gateway.core.errors import ConfigError, SpecialTokenInContent
+from gateway.core.prompt import MarkerAction
 from gateway.policy.markers.marker_rule import MAX_MARKERS, OUTCOMES
 from gateway.policy.markers.marker_set import JOINER, MarkerSet, fold, texts_of
 from gateway.policy.markers.token_splits import disguised

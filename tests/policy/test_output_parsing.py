@@ -8,10 +8,10 @@ import pytest
 
 from gateway.core.answer_markers import Thinking
 from gateway.core.dialogue import Dialogue, RenderOptions
-from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
 from gateway.template.spec import TemplateSpec, ToolsSpec
+from metatemplate.errors import InvalidInput
 from tests.template.samples import message
 
 ADD, NOW = ({"type": "function", "function": {"name": name}} for name in ("add", "now"))
@@ -59,7 +59,7 @@ def test_tool_calls_are_parsed_if_the_request_allows_them(name: str) -> None:
 @pytest.mark.parametrize("name", ["get-weather", "class", "a.if", "9lives", "a."])
 def test_a_name_that_the_format_cannot_carry_is_refused(name: str) -> None:
     tools = (ADD, {"type": "function", "function": {"name": name}})
-    with pytest.raises(InvalidValue, match="pythonic") as refused:
+    with pytest.raises(InvalidInput, match="pythonic") as refused:
         reading(spec(tools=ToolsSpec("pythonic")), tools=tools)
     assert refused.value.param == "tools[1].function.name"
     assert name in reading(spec(tools=TOOLS), tools=tools).names

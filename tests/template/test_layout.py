@@ -19,13 +19,13 @@ from gateway.core.dialogue import (
     plain_messages,
     render_options,
 )
-from gateway.core.errors import RoleNotSupported
 from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.template.layout import MAX_LAYOUT_MESSAGES, MAX_LAYOUTS, PromptLayout
 from gateway.template.meta.renderer import MetaTemplate
 from gateway.template.registry import dialogue_of
 from gateway.template.spec import Example
 from gateway.wire.requests import read_chat
+from metatemplate.errors import UnknownRole
 from tests.template.samples import BOT, HUMAN, PLAIN, RESERVED, THINKING, dialogue, template
 
 pytestmark = pytest.mark.skipif(not fast_paths.ENABLED, reason="compares layouts, a fast path, with the general form")
@@ -137,7 +137,7 @@ def test_a_refusal_comes_every_time() -> None:
     made = template(PLAIN)
     said = Dialogue(PlainMessages((U, "critic"), ["q", "x"], [{}, {}]))
     for _ in range(2):
-        with pytest.raises(RoleNotSupported) as caught:
+        with pytest.raises(UnknownRole) as caught:
             made.render(said)
         assert caught.value.param == "messages[1].role"
 

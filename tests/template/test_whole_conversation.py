@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.core.dialogue import Dialogue, RenderOptions, plain_messages
-from gateway.core.errors import InvalidValue
 from gateway.template.base import Template
 from gateway.template.opencompass.renderer import full_segments
+from metatemplate.errors import InvalidInput
 from tests.template.samples import API, PLAIN, RESERVED, THINKING, dialogue, message, template
 
 TURNS = (("user", "1+1=?"), ("assistant", "2"), ("user", "2+2=?"), ("assistant", "4"))
@@ -98,6 +98,6 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_conversation_that_cannot_be_whole_is_refused(name: str) -> None:
     raw, asked, param = REFUSED[name]
-    with pytest.raises(InvalidValue) as raised:
+    with pytest.raises(InvalidInput) as raised:
         template(raw).render(asked)
     assert raised.value.param == param

@@ -1,4 +1,4 @@
-"""Processes the events of one call for the client, in stages (``stream/stages.py``)."""
+"""Processes the events of one call for the client, in stages (``calls/answer/stages.py``)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from gateway.calls.answer.answer_check import AnswerCheck
+from gateway.calls.answer.stages import Count, LogprobCheck, TokenCounter
 from gateway.calls.answer.token_data import TokenData
 from gateway.calls.timeline import CallTimeline
-from gateway.core.errors import SEND_AGAIN, UpstreamError, UpstreamIncomplete
+from gateway.core.errors import SEND_AGAIN, UpstreamIncomplete
 from gateway.core.events import Choice, Completion, Delta, Document, Event, Finish
-from gateway.core.exchange import Events, Exchange
+from gateway.core.exchange import Events, Exchange, stops_to_cut
 from gateway.core.text_splice import TextSplice, text_source
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.output_parser import OutputParser
-from gateway.stream.stages import Count, LogprobCheck, Stage, TokenCounter
-from gateway.stream.stops.stop_cutter import StopCutter, stops_to_cut
+from gateway.stream.stages import Stage
+from gateway.stream.stops.stop_cutter import StopCutter
 
 
 class ResponseStream:
@@ -65,7 +66,7 @@ class ResponseStream:
         """The first batch, if ``whole`` has read it and ``next_batch`` has not processed it yet."""
         self._pending: Sequence[Event] = ()
         """The last batch, while the call still waits for the token counts or text that must follow this batch."""
-        self._failure: UpstreamError | None = None
+        self._failure: Exception | None = None
         """The error to raise after all earlier events have been returned."""
         self._over = False
         """True if no more events are read from the upstream."""
@@ -152,12 +153,16 @@ class ResponseStream:
         if self._over or self._source is None:
             return
         for stage in self._stages:
-            stage.before_forwarding(splice)
+            if stage.halts is not None:
+                splice.halts = stage.halts
+            for index in [one for one in splice.frames if not stage.is_clear(one)]:
+                del splice.frames[index]
         try:
             await self._source.forward_text(splice)
         finally:
             for stage in self._stages:
-                stage.after_forwarding(splice)
+                for index, frame in splice.frames.items():
+                    stage.forwarded(index, frame.forwarded)
 
     async def take_pending(self) -> Sequence[Event]:
         """Return the text that is still held back when a call fails, without finish events.
@@ -232,7 +237,7 @@ class ResponseStream:
 def _stages(
     exchange: Exchange, token_data: TokenData | None, counter: TokenCounter | None, parser: OutputParser | None
 ) -> list[Stage]:
-    """Return the stages of an answer in order. See ``stream/stages.py``."""
+    """Return the stages of an answer in order. See ``stages.py``."""
     stages: list[Stage] = []
     logprobs = exchange.params.get("logprobs")
     if token_data is not None:

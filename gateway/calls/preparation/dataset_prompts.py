@@ -17,7 +17,8 @@ from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import PromptItems
 from gateway.template.opencompass.parsers import ParserMode
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
-from gateway.wire.requests import read_messages
+from gateway.wire.requests import read_dataset_messages
+from metatemplate.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def dataset_prompt(route: Route, reference: PromptReference) -> DatasetPrompt:
     return prompt
 
 
-def name_prompt(error: RequestError, prompt_id: str) -> None:
+def name_prompt(error: RequestError | InputError, prompt_id: str) -> None:
     """Change an error about ``messages`` so that it names the dataset prompt: the request itself has no messages."""
     if prompt_id and error.param is not None and error.param.startswith("messages"):
         place = "" if error.param in error.message else f"{error.param}: "
@@ -89,13 +90,13 @@ def make_conversation(
     prompt_id = f"{prompt.spec.name}@sha256:{prompt.spec.digest}"
     made: Prompt | None = None
     if prompt.makes_messages:
-        dialogue = Dialogue(read_messages(list(items)), options)
+        dialogue = Dialogue(read_dataset_messages(list(items)), options)
     else:
         made = route.prompt_lists.write(items, mode)
         if made.messages is None:
             dialogue = Dialogue((), options)
             check_dialogue(dialogue)
         else:
-            dialogue = Dialogue(read_messages([dict(message) for message in made.messages]), options)
+            dialogue = Dialogue(read_dataset_messages([dict(message) for message in made.messages]), options)
             made = made if route.template.spec.kind == "meta" else None
     return DatasetConversation(dialogue=dialogue, prompt=made, notices=notices, prompt_id=prompt_id)

@@ -24,14 +24,14 @@ from gateway.calls.preparation.structured_output import (
 from gateway.calls.route import Route
 from gateway.core.call import Call
 from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
-from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError
-from gateway.core.exchange import Exchange
+from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError, as_gateway_error
+from gateway.core.exchange import Exchange, stops_to_cut
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Messages, Notice, Prompt, PromptMetadata
 from gateway.policy.admit.parameters import EffectiveParameters
 from gateway.policy.markers.role_boundaries import SafePrompt
 from gateway.stream.output_parser import ParserOptions
-from gateway.stream.stops.stop_cutter import stops_to_cut
+from metatemplate.errors import InputError, MetaTemplateError
 
 RENDERER_ARGUMENTS = frozenset({
     "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length",
@@ -84,9 +84,12 @@ class Prepared:
         return _sha256(orjson.dumps([list(p) if isinstance(p, tuple) else p for p in prompts]))
 
 
-def prepare(route: Route, call: Call) -> Coroutine[Any, Any, Prepared]:
+async def prepare(route: Route, call: Call) -> Prepared:
     """Check and render a call. Raises a ``RequestError`` if the request is invalid or the model does not support it."""
-    return _PREPARE[call.endpoint](route, call)
+    try:
+        return await _PREPARE[call.endpoint](route, call)
+    except MetaTemplateError as error:
+        raise as_gateway_error(error) from None
 
 
 async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation | None = None) -> Prepared:
@@ -277,7 +280,7 @@ async def _render_with_media(
         if route.media.takes_files and safe.prompt.messages:
             with_files = await route.media.with_files(safe.prompt.messages)
             safe = replace(safe, prompt=replace(safe.prompt, source=with_files))
-    except RequestError as error:
+    except (RequestError, InputError) as error:
         if rendered is not None:
             name_prompt(error, rendered.prompt_id)
         raise

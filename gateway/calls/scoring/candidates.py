@@ -19,6 +19,7 @@ from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Pieces, Prompt, PromptMetadata
 from gateway.policy.markers.marker_rule import refusal
 from gateway.policy.markers.role_boundaries import SafePrompt
+from metatemplate.errors import InputError
 
 REQUEST_FIELDS: Mapping[str, Mapping[str, Any]] = {
     # As lm-eval sends them: some engines read ``logprobs: 0`` as none, others ``max_tokens: 0`` as no limit.
@@ -179,7 +180,7 @@ async def dataset_candidates(
             metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
             prompts[label], prompt_id = replace(prompt, metadata=metadata), made.prompt_id
         prompts = await _with_files(route, call, prompts)
-    except RequestError as error:  # other endpoints have the dataset prompt in ``gateway``
+    except (RequestError, InputError) as error:  # other endpoints have the dataset prompt in ``gateway``
         name_prompt(error, reference.id)
         error.param = (error.param or "prompt").removeprefix("gateway.")
         raise

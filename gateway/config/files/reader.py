@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.config.files import yaml
 from gateway.config.files.yaml import YamlDocument
-from gateway.core.errors import Problem, TemplateError
+from metatemplate.errors import Problem, TemplateFailure
 
 AddProblem = Callable[[str], None]
 """A function that adds a problem with the given message. The problem names the setting that contains the file name."""
@@ -96,7 +96,7 @@ class FolderFiles:
     def fetch(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None if the file is missing.
 
-        Raises ``TemplateError`` for a path outside the folder.
+        Raises ``TemplateFailure`` for a path outside the folder.
         """
         if name not in self.read:
             path = self._inside(name)
@@ -112,23 +112,23 @@ class FolderFiles:
     def names(self, name: str) -> tuple[str, ...]:
         """Return the sorted file names in a subfolder. Empty if the subfolder does not exist.
 
-        Raises ``TemplateError`` if the subfolder cannot be read.
+        Raises ``TemplateFailure`` if the subfolder cannot be read.
         """
         path = self._inside(name)
         self._looked_at[path] = None
         try:
             return tuple(sorted(os.listdir(path))) if path.is_dir() else ()
         except OSError as error:
-            raise TemplateError(f"{name} cannot be read ({error.strerror or error})") from None
+            raise TemplateFailure(f"{name} cannot be read ({error.strerror or error})") from None
 
     def _inside(self, name: str) -> Path:
         path = self._folder / name
         try:
             target = Path(os.path.realpath(path))
         except ValueError:
-            raise TemplateError(f"{path.name!a} is not a valid file name") from None
+            raise TemplateFailure(f"{path.name!a} is not a valid file name") from None
         if not any(target.is_relative_to(one) for one in self._allowed):
-            raise TemplateError(f"{name} is (or links to) a file outside the folder; copy the file into the folder")
+            raise TemplateFailure(f"{name} is (or links to) a file outside the folder; copy the file into the folder")
         return path
 
 

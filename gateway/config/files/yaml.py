@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 
-from gateway.core.errors import Problem
 from gateway.core.json_values import KeyPath
 from gateway.core.words import printable
+from metatemplate.errors import Problem
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32

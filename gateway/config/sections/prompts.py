@@ -11,11 +11,11 @@ from typing import Any
 import orjson
 
 from gateway.config.files.reader import AddProblem, Files, FolderFiles, digest, digest_of
-from gateway.core.errors import TemplateError
 from gateway.template.dataset.answer_columns import note_on_answer, possible_answers
 from gateway.template.dataset.spec import PromptSpec
 from gateway.template.dataset.validation import parse_prompt
 from gateway.template.validation.problems import SpecError
+from metatemplate.errors import TemplateFailure
 
 
 def read_prompt(files: Files, path: Path, name: str, add_problem: AddProblem) -> PromptSpec | None:
@@ -38,18 +38,18 @@ def read_prompt(files: Files, path: Path, name: str, add_problem: AddProblem) ->
 
 
 def _rows(beside: FolderFiles, name: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the rows of a JSON Lines file. Raises ``TemplateError`` if the file is missing or not valid."""
+    """Return the rows of a JSON Lines file. Raises ``TemplateFailure`` if the file is missing or not valid."""
     data = beside.fetch(name)
     if data is None:
-        raise TemplateError(f"no file {name} next to this file")
+        raise TemplateFailure(f"no file {name} next to this file")
     rows: list[Mapping[str, Any]] = []
     for number, line in enumerate(data.splitlines(), 1):
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             form = "write one JSON object on each line" + (", not a table" if name.endswith(".csv") else "")
-            raise TemplateError(f"{name}, line {number}, is not JSON ({error.msg}); {form}") from None
+            raise TemplateFailure(f"{name}, line {number}, is not JSON ({error.msg}); {form}") from None
         if not isinstance(row, dict):
-            raise TemplateError(f"{name}, line {number}, must be a JSON object with one value for each column")
+            raise TemplateFailure(f"{name}, line {number}, must be a JSON object with one value for each column")
         rows.append(row)
     return tuple(rows)

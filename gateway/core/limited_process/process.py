@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
-from gateway.core.errors import Overloaded
+from metatemplate.errors import RendererBusy
 
 JOB_TIMEOUT = 20.0
 """The time limit of one job in seconds, from sending the job to the end of the reply. Only a machine under load reaches
@@ -96,10 +96,10 @@ class LimitedProcess:
     async def in_thread(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Run a function that calls ``call``, in the thread of this process, without blocking the event loop.
 
-        Raises ``Overloaded`` if too many calls wait.
+        Raises ``RendererBusy`` if too many calls wait.
         """
         if self._waiting >= self._max_waiting:
-            raise Overloaded(
+            raise RendererBusy(
                 f"{self._waiting} calls wait for the process that {self._purpose}; retry later", retry_after=1.0
             )
         if self._executor is None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from gateway.core.answer_markers import Thinking
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Prompt
 from gateway.stream.get_response import AnswerExtraction
 from gateway.stream.output_parser import ParserOptions
@@ -16,6 +15,7 @@ from gateway.stream.tool_calls.registry import FORMATS
 from gateway.template.lazyllm.assembly import answer_marker
 from gateway.template.spec import TemplateSpec
 from gateway.template.tools import choice_of, name_of
+from metatemplate.errors import InvalidInput
 
 
 class OutputParsing:
@@ -37,7 +37,7 @@ class OutputParsing:
     def of(self, dialogue: Dialogue, prompt: Prompt, stops: Sequence[str] = ()) -> ParserOptions | None:
         """Return the parser options for one request, or None if all text is content. ``stops``: the client's stops.
 
-        Raises ``InvalidValue`` if the tool-call format does not allow the name of a tool.
+        Raises ``InvalidInput`` if the tool-call format does not allow the name of a tool.
         """
         if self._default_tools and not dialogue.options.tools:
             dialogue = replace(dialogue, options=replace(dialogue.options, tools=self._default_tools))
@@ -69,7 +69,7 @@ class OutputParsing:
         for number, tool in enumerate(dialogue.options.tools):
             name = name_of(tool)
             if name in names and not format_.can_name(name):
-                raise InvalidValue(
+                raise InvalidInput(
                     f"tools[{number}].function.name: the tool-call format {self.parser} of this model does not allow "
                     f'the name "{name}"; use letters, digits and underscores, and no Python keyword',
                     param=f"tools[{number}].function.name",

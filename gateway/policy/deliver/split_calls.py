@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from gateway.core.errors import UpstreamError, UpstreamRejectedRequest, drop_tracebacks
 from gateway.core.events import Begun, Delta, Event, Finish, Usage, total_usage
-from gateway.core.exchange import Backend, Events, Exchange
+from gateway.core.exchange import Backend, Events, Exchange, stops_to_cut
 from gateway.policy.deliver.layer import Layer
 from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.batches import IteratorEvents
-from gateway.stream.stops.stop_cutter import StopCutter, stops_to_cut
+from gateway.stream.stops.stop_cutter import StopCutter
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,20 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.dialogue import COMPARED_KEYS, DEFAULT_OPTIONS, PLAIN_VALUE, Dialogue, PlainMessages, render_options
-from gateway.core.errors import InvalidValue, TemplateError
+from gateway.core.dialogue import (
+    COMPARED_KEYS,
+    DEFAULT_OPTIONS,
+    PLAIN_VALUE,
+    Dialogue,
+    PlainMessages,
+    read_messages,
+    render_options,
+)
 from gateway.core.json_values import changed, texts_with_keys
 from gateway.core.prompt import DeferredSegments, Prompt
 from gateway.policy.markers.marker_rule import MarkerRule, refusal
 from gateway.template.chat.passthrough import as_sent
-from gateway.wire.requests import read_messages
+from metatemplate.errors import InvalidInput, TemplateFailure
 
 MAX_SHAPES = 256
 """The maximum number of conversation shapes that are remembered. It is limited because clients choose the shapes."""
@@ -52,7 +59,7 @@ class MadeMarkers:
         effect on these entries."""
 
     async def refuse_names(self, dialogue: Dialogue) -> None:
-        """Raise ``SpecialTokenInContent`` if the template makes a marker of a role, a type or a plain variable.
+        """Raise ``ForgedMarker`` if the template makes a marker of a role, a type or a plain variable.
 
         Templates compare such names with constants, so a conversation with other names may have other markers. Instead,
         each name is replaced by a number, and the numbers in the prompt are replaced by the name.
@@ -61,7 +68,7 @@ class MadeMarkers:
             number = str(secrets.randbelow(10**20)).zfill(20)
             try:
                 text = (await self._render(_renamed_dialogue(dialogue, name, number))).text
-            except (InvalidValue, TemplateError):
+            except (InvalidInput, TemplateFailure):
                 continue  # the template accepts only names that it compares with
             expected = self._in_order(text)
             for form in (name, name.upper(), name.lower(), name.title()):
@@ -82,7 +89,7 @@ class MadeMarkers:
         shape = _shape(dialogue)
         expected = None if shape is None else self.expected.get(shape)
         if shape is not None and expected is None:
-            with suppress(InvalidValue, TemplateError):
+            with suppress(InvalidInput, TemplateFailure):
                 expected = self._in_order((await self._render(_example(shape))).text)
                 if len(self.expected) >= MAX_SHAPES:
                     self.expected.clear()
@@ -104,7 +111,7 @@ class MadeMarkers:
             try:
                 if self._in_order(await prompt.source.render_without_texts(keeps)) == found:
                     return True
-            except (InvalidValue, TemplateError) as error:
+            except (InvalidInput, TemplateFailure) as error:
                 LOG.info("a chat template refuses a conversation with other texts: %s", error)
         return False
 

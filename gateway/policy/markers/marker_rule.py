@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.config.snapshot import MarkerAction, MarkersPolicy
-from gateway.core.errors import InvalidValue, SpecialTokenInContent
 from gateway.core.frozen import dataclass
 from gateway.core.json_values import MAX_DEPTH, deeper_than
-from gateway.core.prompt import Notice, Segment
+from gateway.core.prompt import MarkerAction, Notice, Segment
 from gateway.core.words import quoted
 from gateway.policy.markers.marker_set import JOINER, Hit, MarkerKind, MarkerSet, fold
+from metatemplate.errors import ForgedMarker, InvalidInput
 
 MAX_PASSES = 16
 """The maximum number of searches of one prompt. If the last search still finds a marker, the request is refused."""
@@ -78,8 +77,17 @@ class SafeSegments:
 class MarkerRule:
     """The policy of one model for markers."""
 
-    def __init__(self, markers: MarkerSet, policy: MarkersPolicy, folded: MarkerSet | None = None) -> None:
-        """``folded``: the markers after ``fold``. None if the tokenizer does not normalize texts."""
+    def __init__(
+        self,
+        markers: MarkerSet,
+        token_like: MarkerAction = "escape",
+        text_like: MarkerAction = "escape",
+        folded: MarkerSet | None = None,
+    ) -> None:
+        """``token_like``, ``text_like``: the action for each kind of marker.
+
+        ``folded``: the markers after ``fold``. None if the tokenizer does not normalize texts.
+        """
         self.markers = markers
         self.folded = folded
         self.searched = folded or markers
@@ -87,7 +95,7 @@ class MarkerRule:
         self.form: Callable[[str], str] = str if folded is None else fold
         """Changes a text before it is searched."""
         self.may_occur = markers.may_occur
-        actions: dict[MarkerKind, MarkerAction] = {"token_like": policy.token_like, "text_like": policy.text_like}
+        actions: dict[MarkerKind, MarkerAction] = {"token_like": token_like, "text_like": text_like}
         if folded is not None:  # the tokenizer may undo a change
             actions |= {kind: "reject" for kind, action in actions.items() if action in CHANGES}
         self.actions: Mapping[MarkerKind, MarkerAction] = actions
@@ -97,7 +105,7 @@ class MarkerRule:
         """False if the policy never changes or refuses a request."""
 
     def apply(self, segments: Sequence[Segment], counts: MarkerCounts) -> SafeSegments:
-        """Apply the policy to the segments of a prompt. Raises ``SpecialTokenInContent`` to refuse the request."""
+        """Apply the policy to the segments of a prompt. Raises ``ForgedMarker`` to refuse the request."""
         pieces = tuple(segments)
         for number in range(MAX_PASSES):
             forged = self._forged(pieces, counts)
@@ -122,7 +130,7 @@ class MarkerRule:
         """Apply the policy to every text in a JSON value, for targets that accept messages.
 
         The texts of a list of content parts are searched as one text. The JSON in ``arguments`` is searched as text and
-        parsed, because some templates parse it and others write the text. Raises ``SpecialTokenInContent`` to refuse
+        parsed, because some templates parse it and others write the text. Raises ``ForgedMarker`` to refuse
         the request, such as for a marker in the name of a tool.
         """
         if isinstance(value, str):
@@ -163,7 +171,7 @@ class MarkerRule:
             parsed = _parsed(text)
             if isinstance(parsed, (dict, list)):
                 if deeper_than(parsed, MAX_DEPTH):
-                    raise InvalidValue(f"the JSON in arguments nests deeper than {MAX_DEPTH} levels", param=path)
+                    raise InvalidInput(f"the JSON in arguments nests deeper than {MAX_DEPTH} levels", param=path)
                 in_values, in_text = MarkerCounts(), MarkerCounts()
                 safe = self.apply_to_json(parsed, path, in_values)
                 text = text if safe == parsed else json.dumps(safe, ensure_ascii=False)
@@ -267,9 +275,9 @@ class MarkerRule:
         return tuple(edited)
 
 
-def refusal(path: str, found: str = "a marker, such as a special token, that separates") -> SpecialTokenInContent:
+def refusal(path: str, found: str = "a marker, such as a special token, that separates") -> ForgedMarker:
     """Return the error for a marker in a text of the request. Of the text, the error contains only the marker."""
-    return SpecialTokenInContent(
+    return ForgedMarker(
         f"this text contains {found} the turns of this model's prompt; "
         "remove markers from it, or ask the operator for a key with allow_markers",
         param=path,

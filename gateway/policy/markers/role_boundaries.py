@@ -13,9 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.backend.tokenizer import MIN_THREADED, Tokenizer
-from gateway.config.snapshot import MarkersPolicy
-from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
-from gateway.core.errors import SpecialTokenInContent
+from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages, read_messages
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment
 from gateway.policy.markers.made_markers import MadeMarkers
@@ -24,7 +22,7 @@ from gateway.policy.markers.token_splits import split_ids
 from gateway.template.base import Template
 from gateway.template.chat.passthrough import as_sent
 from gateway.template.opencompass.prompt_lists import DATASET_PARAM
-from gateway.wire.requests import read_messages
+from metatemplate.errors import ForgedMarker
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class SafeRenderer:
         self._render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = getattr(template, "render_async", None)
         """Used in place of ``template.render`` if the template is a chat template. It may render in another process."""
         self.rule = rule
-        self._allowing = None if rule is None else MarkerRule(rule.markers, MarkersPolicy("allow", "allow"))
+        self._allowing = None if rule is None else MarkerRule(rule.markers, "allow", "allow")
         """The rule for clients that may send markers. This rule counts markers and never changes a text."""
         self.made = MadeMarkers(rule, self.render) if rule is not None and rule.changes else None
 
@@ -80,7 +78,7 @@ class SafeRenderer:
 
         ``prompt``: the prompt, if the dialogue is already rendered. ``allow``: whether the client may send markers.
         ``variables``: request fields that the target's own template may write. A marker in these fields is refused.
-        Raises ``SpecialTokenInContent`` if the policy refuses a marker.
+        Raises ``ForgedMarker`` if the policy refuses a marker.
         """
         if prompt is None:
             render_async = self._render_async
@@ -129,7 +127,7 @@ class SafeRenderer:
             return SafePrompt(await self._rendered_again(rule, dialogue, counts))
         try:
             safe = rule.apply(segments, counts)
-        except SpecialTokenInContent as error:
+        except ForgedMarker as error:
             error.param = _field(rule, dialogue, error.param or "")
             raise
         if safe.segments != segments:
@@ -139,7 +137,7 @@ class SafeRenderer:
     async def _rendered_again(self, rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -> Prompt:
         """Change the texts of a conversation by the policy and render it again.
 
-        For a chat template without exact segments. Raises ``SpecialTokenInContent`` if the policy needs the segments
+        For a chat template without exact segments. Raises ``ForgedMarker`` if the policy needs the segments
         (``token_ids``), and if the template still writes other markers than for the same conversation with numbers as
         texts.
         """
@@ -172,7 +170,7 @@ def _field(rule: MarkerRule, dialogue: Dialogue, origin: str) -> str:
     row = rows[int(number)]
     try:
         rule.apply_to_json(row if kind == "tools" else as_sent(row), origin, MarkerCounts())
-    except SpecialTokenInContent as error:
+    except ForgedMarker as error:
         return error.param or origin
     return origin  # the marker has a part in the template
 

@@ -16,22 +16,13 @@ The rules for each choice, whose text may arrive in deltas of any length:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gateway.core.events import Choice, Delta, Event, Finish
-from gateway.core.exchange import Exchange
-from gateway.core.text_splice import TextSplice
 from gateway.stream.stages import PerChoice
 from gateway.stream.stops.stop_search import StopScanner, StopSet, stop_set
 from gateway.stream.stops.token_alignment import TokenAligner
-
-
-def stops_to_cut(exchange: Exchange) -> tuple[str, ...]:
-    """Return the stop strings at which the gateway cuts the text of an exchange.
-
-    Empty with ``echo``: the echoed prompt may contain a stop, and not every engine shows where the prompt ends.
-    """
-    return () if exchange.params.get("echo") else exchange.stops
 
 
 class StopCutter(PerChoice["ChoiceCutter"]):
@@ -55,17 +46,18 @@ class StopCutter(PerChoice["ChoiceCutter"]):
         """Return whether no character of the text begins a stop string. See ``Stage.passes``."""
         return self.stops.first.search(choice.text) is None
 
-    def before_forwarding(self, splice: TextSplice) -> None:
-        """Exclude text that may belong to a stop string."""
-        splice.halts = self.stops.first
-        for index in tuple(splice.frames):
-            if not self._choice(index).clear:
-                del splice.frames[index]
+    @property
+    def halts(self) -> re.Pattern[str]:
+        """The expression of the characters that begin a stop string. See ``Stage.halts``."""
+        return self.stops.first
 
-    def after_forwarding(self, splice: TextSplice) -> None:
-        """Count the characters that were forwarded."""
-        for index, frame in splice.frames.items():
-            self._choice(index).received += frame.forwarded
+    def is_clear(self, index: int) -> bool:
+        """Return whether no text of a choice is held. See ``Stage.is_clear``."""
+        return self._choice(index).clear
+
+    def forwarded(self, index: int, characters: int) -> None:
+        """Count the characters that were forwarded. See ``Stage.forwarded``."""
+        self._choice(index).received += characters
 
     def _begin(self, index: int) -> ChoiceCutter:
         return ChoiceCutter(index, self.stops)

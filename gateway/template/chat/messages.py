@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.core.dialogue import Dialogue, Message, Part
-from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedParameter
 from gateway.core.prompt import Notice
 from gateway.core.words import in_ascii
+from metatemplate.errors import InvalidInput, UnsupportedInput, UnsupportedMedia
 
 CALL_FIELDS = ("tool_calls", "function_call")
 """The fields of a message with tool calls. A template without the key ``tools`` refuses a message with these fields."""
@@ -21,14 +21,14 @@ def origin_of(number: int) -> str:
 
 
 def check_generates(generating: object, dialogue: Dialogue) -> None:
-    """Raise InvalidValue for a request for an answer if the template has no generating role (None)."""
+    """Raise InvalidInput for a request for an answer if the template has no generating role (None)."""
     if generating is None and not dialogue.options.whole:
         raise no_answers("messages")
 
 
-def no_answers(param: str) -> InvalidValue:
+def no_answers(param: str) -> InvalidInput:
     """Return the error for a request for an answer to a template that has no role with ``generate``."""
-    return InvalidValue(
+    return InvalidInput(
         "this model's template has no role with generate: true, so it renders only complete conversations for scoring; "
         "send them to /v1/loglikelihood, or with add_generation_prompt: false (gateway render --whole)",
         param=param,
@@ -38,10 +38,10 @@ def no_answers(param: str) -> InvalidValue:
 def check_dialogue(dialogue: Dialogue) -> None:
     """Check a request to a template without the key ``tools``.
 
-    Raises UnsupportedParameter if the request has tools, and the errors of ``check_open_turn``.
+    Raises UnsupportedInput if the request has tools, and the errors of ``check_open_turn``.
     """
     if dialogue.options.tools:
-        raise UnsupportedParameter(
+        raise UnsupportedInput(
             "this model's template does not support tools: it has no key `tools`. Leave tools out of the request.",
             param="tools",
         )
@@ -51,20 +51,20 @@ def check_dialogue(dialogue: Dialogue) -> None:
 def check_open_turn(dialogue: Dialogue) -> None:
     """Check a request to a template without slots for variables.
 
-    Raises InvalidValue if the request has variables. Also raises InvalidValue if the request has
+    Raises InvalidInput if the request has variables. Also raises InvalidInput if the request has
     ``continue_final_message`` and the last message is not from the assistant.
     """
     refuse_variables(dialogue)
     if dialogue.options.continue_final and (not dialogue.messages or dialogue.messages[-1].role != "assistant"):
-        raise InvalidValue(
+        raise InvalidInput(
             "continue_final_message requires an assistant message as the last message", param="continue_final_message"
         )
 
 
 def refuse_variables(dialogue: Dialogue) -> None:
-    """Raise InvalidValue if the request has variables."""
+    """Raise InvalidInput if the request has variables."""
     if dialogue.options.variables:
-        raise InvalidValue(
+        raise InvalidInput(
             "this model's template has no slots for variables; leave `gateway.variables` out of the request",
             param="gateway.variables",
         )
@@ -73,11 +73,11 @@ def refuse_variables(dialogue: Dialogue) -> None:
 def content_of(message: Message, number: int, media: str | None) -> str:
     """Return the text of ``messages[number]``. The text ``media`` replaces each part that is not text.
 
-    Raises UnsupportedParameter for tool calls, and MediaNotSupported if ``media`` is None and a part is not text.
+    Raises UnsupportedInput for tool calls, and UnsupportedMedia if ``media`` is None and a part is not text.
     """
     for field in CALL_FIELDS if has_fields(message) else ():
         if message.raw.get(field):
-            raise UnsupportedParameter(
+            raise UnsupportedInput(
                 f"this model's template cannot write {field}: it has no key `tools`",
                 param=f"messages[{number}].{field}",
             )
@@ -102,7 +102,7 @@ def _part_text(part: Part, media: str | None, param: str) -> str:
     if part.kind == "text":
         return part.text
     if media is None:
-        raise MediaNotSupported(text_only(part.kind), param=param)
+        raise UnsupportedMedia(text_only(part.kind), param=param)
     return media
 
 

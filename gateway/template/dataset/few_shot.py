@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.core.errors import TemplateError
 from gateway.template.dataset.prompt_list import ColumnValues, PromptItems, joined
 from gateway.template.dataset.template import DatasetTemplate
+from metatemplate.errors import TemplateFailure
 
 
 class FewShotPrompt:
@@ -37,14 +37,14 @@ class FewShotPrompt:
         self._output_column, self._mask_text = output_column, mask_text
         if has_examples and shot_template is not None and not template.ice_token:
             name = "ice_template" if template is shot_template else "prompt_template"
-            raise TemplateError(f"{name} requires an ice_token, which marks the place of the examples")
+            raise TemplateFailure(f"{name} requires an ice_token, which marks the place of the examples")
 
     def shots(self, rows: Iterable[ColumnValues]) -> PromptItems:
         """Return the examples as one text or list, followed by ``end``. Without examples, return only ``end``."""
         template, samples = self._shot_template, list(rows)
         if template is None:
             if samples:
-                raise TemplateError("examples need a template: write ice_template, or leave the examples out")
+                raise TemplateFailure("examples need a template: write ice_template, or leave the examples out")
             return self._end
         separator, end = ("", "") if template.is_dialogue else (self._separator, self._end)
         items = [template.shot(sample, sample.get(self._output_column or "")) for sample in samples]

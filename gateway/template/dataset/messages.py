@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.errors import TemplateError
 from gateway.core.json_values import changed
 from gateway.template.dataset.prompt_list import ColumnValues, Fill, FillLikeOpenCompass
+from metatemplate.errors import TemplateFailure
 
 ROLES = ("system", "user", "assistant")
 EXPAND = "expand_column"
 
 
 class MessagesTemplate:
-    """One template of messages. Raises ``TemplateError`` for a template that is not valid."""
+    """One template of messages. Raises ``TemplateFailure`` for a template that is not valid."""
 
     def __init__(
         self,
@@ -38,11 +38,13 @@ class MessagesTemplate:
         self._fill = FillLikeOpenCompass(column_tokens) if exact else Fill(column_tokens)
         for entry in messages:
             if isinstance(entry, str) and entry != ice_token:
-                raise TemplateError(f"{entry!r} is neither a message nor the ice_token: write {{role: …, content: …}}")
+                raise TemplateFailure(
+                    f"{entry!r} is neither a message nor the ice_token: write {{role: …, content: …}}"
+                )
             if isinstance(entry, Mapping) and EXPAND not in entry and entry.get("role") not in ROLES:
-                raise TemplateError(f"a message's role must be one of {', '.join(ROLES)}, not {entry.get('role')!r}")
+                raise TemplateFailure(f"a message's role must be one of {', '.join(ROLES)}, not {entry.get('role')!r}")
             if isinstance(entry, Mapping) and EXPAND not in entry and "content" not in entry:
-                raise TemplateError("a message needs content: a text, or a list of parts")
+                raise TemplateFailure("a message needs content: a text, or a list of parts")
 
     def generation(self, row: ColumnValues, shots: Sequence[Any] = ()) -> list[Any]:
         """Return the messages for a row. The examples are inserted at the place of ``ice_token``."""
@@ -66,5 +68,5 @@ class MessagesTemplate:
 def _expanded(row: ColumnValues, column: str) -> list[Any]:
     value = row.get(column)
     if not isinstance(value, list) or not all(isinstance(item, Mapping) and item.get("role") for item in value):
-        raise TemplateError(f"the variable {column} must be a list of messages")
+        raise TemplateFailure(f"the variable {column} must be a list of messages")
     return value

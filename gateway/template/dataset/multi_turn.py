@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, Literal, get_args
 
-from gateway.core.errors import TemplateError
 from gateway.template.dataset.prompt_list import ColumnValues, mapped, marker
 from gateway.template.dataset.template import DatasetTemplate
+from metatemplate.errors import TemplateFailure
 
 InferMode = Literal["every", "every_with_gt", "last"]
 """``every``: the history contains the model's answers. ``every_with_gt``: the history contains the dataset's answers.
@@ -26,7 +26,7 @@ def multi_turn_dialogue(template: DatasetTemplate, row: ColumnValues) -> list[An
     """
     items = template.encoded()
     if isinstance(items, str):
-        raise TemplateError("a dialogue of several turns needs a template with round")
+        raise TemplateFailure("a dialogue of several turns needs a template with round")
     start, end = items.index(marker("round", "begin")), items.index(marker("round", "end"))
     rounds: list[Any] = []
     for question, answer in zip(row[QUESTION], row[ANSWER], strict=False):
@@ -43,10 +43,10 @@ def turn_requests(dialogue: list[Any], mode: InferMode, start: int = 0) -> Gener
     """Yield the prompt of each request. ``send`` the model's answer to get the next prompt.
 
     Send None to keep the dataset's answer. ``dialogue``: a list of ``multi_turn_dialogue``, or messages. The model
-    answers the turns of its role from the index ``start`` on. Raises ``TemplateError`` for an unknown mode.
+    answers the turns of its role from the index ``start`` on. Raises ``TemplateFailure`` for an unknown mode.
     """
     if mode not in INFER_MODES:
-        raise TemplateError(f"{mode!r} is not a mode of a dialogue; use one of {', '.join(INFER_MODES)}")
+        raise TemplateFailure(f"{mode!r} is not a mode of a dialogue; use one of {', '.join(INFER_MODES)}")
     end = dialogue.index(marker("round", "end")) if marker("round", "end") in dialogue else len(dialogue)
     turns, after = list(dialogue[:end]), dialogue[end:]
     roles = [turn.get("role") if isinstance(turn, Mapping) else None for turn in turns]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.core.errors import TemplateError
 from gateway.core.json_values import REMOVED, changed
 from gateway.template.dataset.prompt_list import ColumnValues, columns_in
 from gateway.template.dataset.template import DatasetTemplate
+from metatemplate.errors import TemplateFailure
 
 END_TAG = "<AIS_CONTENT_TAG>"
 TAGGED_COLUMN = "content"
@@ -30,11 +30,11 @@ def multimodal_prompt(template: DatasetTemplate, row: ColumnValues) -> list[Any]
     """Return the dialogue. Each turn with ``prompt_mm`` gets a list of content parts."""
     items = template.encoded()
     if isinstance(items, str):
-        raise TemplateError("a multimodal prompt needs a template with round")
+        raise TemplateFailure("a multimodal prompt needs a template with round")
     tagged = [name for name, value in row.items() if isinstance(value, str) and END_TAG in value]
     column = TAGGED_COLUMN if TAGGED_COLUMN in row or template.exact else (tagged or [TAGGED_COLUMN])[0]
     if column not in row:
-        raise TemplateError(
+        raise TemplateFailure(
             f"the variable {TAGGED_COLUMN} is missing; send it with tagged text, such as <AIS_TEXT_START>…{END_TAG}"
         )
     return [_with_parts(item, row, str(row[column]), template) for item in items]
@@ -55,7 +55,7 @@ def _with_parts(item: Any, row: ColumnValues, tagged: str, template: DatasetTemp
             return item
         return {**item, "prompt": template.fill(item["prompt"], row)}
     if not isinstance(item["prompt_mm"], Mapping):
-        raise TemplateError("prompt_mm must be a mapping from text, image, video or audio to a content part")
+        raise TemplateFailure("prompt_mm must be a mapping from text, image, video or audio to a content part")
     parts = []
     for piece in tagged.split(END_TAG):
         tag = next((tag for tag in TAG_KINDS if piece.startswith(tag)), None)
@@ -63,7 +63,7 @@ def _with_parts(item: Any, row: ColumnValues, tagged: str, template: DatasetTemp
             kind, column = TAG_KINDS[tag]
             parts.append(_part(item["prompt_mm"], kind, {column: piece.replace(tag, "")}, row, template))
         elif piece and not template.exact:
-            raise TemplateError(f"each part of a multimodal text must begin with one of {', '.join(TAG_KINDS)}")
+            raise TemplateFailure(f"each part of a multimodal text must begin with one of {', '.join(TAG_KINDS)}")
     return {**item, "prompt_mm": parts}
 
 
@@ -71,7 +71,7 @@ def _part(
     parts: Mapping[str, Any], kind: str, piece: ColumnValues, row: ColumnValues, template: DatasetTemplate
 ) -> dict[str, Any]:
     if kind not in parts:
-        raise TemplateError(f"the row has a piece of the kind {kind}, but prompt_mm has no part of this kind")
+        raise TemplateFailure(f"the row has a piece of the kind {kind}, but prompt_mm has no part of this kind")
     part: dict[str, Any] = dict(parts[kind])
     key, values = part["type"], piece if template.exact else {**row, **piece}
     if isinstance(part[key], Mapping):

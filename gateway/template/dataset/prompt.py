@@ -7,8 +7,7 @@ import random
 from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any
 
-from gateway.core.call import MAX_TURNS
-from gateway.core.errors import InvalidValue, TemplateError
+from gateway.core.dialogue import MAX_TURNS
 from gateway.core.words import closest, quoted
 from gateway.template.dataset.answer_columns import possible_answers
 from gateway.template.dataset.few_shot import FewShotPrompt
@@ -18,6 +17,7 @@ from gateway.template.dataset.multimodal import multimodal_prompt, piece_columns
 from gateway.template.dataset.prompt_list import ColumnValues, PromptItems, texts
 from gateway.template.dataset.spec import PromptSpec, TemplateEntry
 from gateway.template.dataset.template import DatasetTemplate
+from metatemplate.errors import InvalidInput, TemplateFailure
 
 PARAM = "gateway.prompt.variables"
 Examples = Sequence[ColumnValues] | None
@@ -25,13 +25,13 @@ Examples = Sequence[ColumnValues] | None
 
 
 class DatasetPrompt:
-    """One prompt file. Raises ``TemplateError`` if its templates are not valid."""
+    """One prompt file. Raises ``TemplateFailure`` if its templates are not valid."""
 
     def __init__(self, spec: PromptSpec) -> None:
         self.spec = spec
         main = spec.prompt_template or spec.ice_template
         if main is None:
-            raise TemplateError("a prompt file needs prompt_template or ice_template")
+            raise TemplateFailure("a prompt file needs prompt_template or ice_template")
         self.makes_messages = bool(main.messages)
         """Whether the prompt is a list of OpenAI messages. If False, the prompt is a text, or turns with roles such as
         HUMAN."""
@@ -58,7 +58,7 @@ class DatasetPrompt:
             has_examples=spec.retriever.kind != "zero",
         )
         if len(set(self.labels)) < len(self.labels):
-            raise TemplateError('two labels have the same text, such as 1 and "1"; give each label a different name')
+            raise TemplateFailure('two labels have the same text, such as 1 and "1"; give each label a different name')
         for label in self._template.labels or (None,):
             self._template.candidate(label, {})  # raises for a dialogue without round
 
@@ -68,15 +68,15 @@ class DatasetPrompt:
         return () if self.makes_messages else tuple(map(str, self._template.labels))
 
     def generation(self, variables: ColumnValues, examples: Examples = None) -> PromptItems:
-        """Return the prompt that the model continues. Raises ``InvalidValue`` for missing or wrong variables."""
+        """Return the prompt that the model continues. Raises ``InvalidInput`` for missing or wrong variables."""
         self._check(variables)
         if self.labels:
-            raise InvalidValue(
+            raise InvalidInput(
                 f"prompt {self.spec.name} has a template for each label; send the request to /v1/loglikelihood",
                 param="gateway.prompt.id",
             )
         if self.spec.multi_turn:
-            raise InvalidValue(
+            raise InvalidInput(
                 f"prompt {self.spec.name} has several turns; add gateway.turns, such as {{}}", param="gateway.turns"
             )
         try:
@@ -85,40 +85,40 @@ class DatasetPrompt:
             if self._is_multimodal:
                 return multimodal_prompt(self._template, self._masked(variables))
             return self._few_shot.generation(variables, self._shots(variables, examples))
-        except TemplateError as error:
-            raise InvalidValue(error.message, param=PARAM) from None
+        except TemplateFailure as error:
+            raise InvalidInput(error.message, param=PARAM) from None
 
     def candidates(self, variables: ColumnValues, examples: Examples = None) -> dict[str, PromptItems]:
-        """Return the complete prompt of each label. Raises ``InvalidValue`` if the prompt has no labels."""
+        """Return the complete prompt of each label. Raises ``InvalidInput`` if the prompt has no labels."""
         self._check(variables)
         if not self.labels:
-            raise InvalidValue(
+            raise InvalidInput(
                 f"prompt {self.spec.name} has no labels, so there are no candidates; use a prompt with labels",
                 param="prompt.id",
             )
         try:
             shots = self._shots(variables, examples)
             made = self._few_shot.candidates(variables, self._template.labels, shots)
-        except TemplateError as error:
-            raise InvalidValue(error.message, param=PARAM) from None
+        except TemplateFailure as error:
+            raise InvalidInput(error.message, param=PARAM) from None
         return {str(label): items for label, items in made.items()}
 
     def turns(self, variables: ColumnValues, mode: InferMode) -> Generator[list[Any], str | None, None]:
         """Return a generator of the prompts of all turns. ``send`` the model's answer to get the next prompt."""
         self._check(variables)
         if not self.spec.multi_turn:
-            raise InvalidValue(
+            raise InvalidInput(
                 f"prompt {self.spec.name} has only one turn; set multi_turn: true in the prompt file",
                 param="gateway.turns",
             )
         questions, answers = variables.get(QUESTION), variables.get(ANSWER)
         if not isinstance(questions, list) or not questions:
-            raise InvalidValue(f"the variable {QUESTION} must be a list with one text for each turn", param=PARAM)
+            raise InvalidInput(f"the variable {QUESTION} must be a list with one text for each turn", param=PARAM)
         if len(questions) > MAX_TURNS:
-            raise InvalidValue(f"a call has at most {MAX_TURNS} turns, not {len(questions)}", param=PARAM)
+            raise InvalidInput(f"a call has at most {MAX_TURNS} turns, not {len(questions)}", param=PARAM)
         answers = [""] * len(questions) if answers is None and mode == "every" else answers
         if not isinstance(answers, list) or len(answers) != len(questions):
-            raise InvalidValue(f"the variable {ANSWER} must be a list of the same length as {QUESTION}", param=PARAM)
+            raise InvalidInput(f"the variable {ANSWER} must be a list of the same length as {QUESTION}", param=PARAM)
         return turn_requests(multi_turn_dialogue(self._template, {**variables, ANSWER: answers}), mode)
 
     def unfilled(self, variables: ColumnValues, examples: Examples = None) -> list[str]:
@@ -153,7 +153,7 @@ class DatasetPrompt:
         present = variables.keys() | self._piece_columns
         missing = [column for column in self.spec.input_columns if column not in present]
         if missing:
-            raise InvalidValue(
+            raise InvalidInput(
                 f"prompt {self.spec.name} needs the variables {', '.join(self.spec.input_columns)}; "
                 f"the request lacks {', '.join(missing)}{_misnamed(missing[0], variables.keys() - self._columns)}",
                 param=PARAM,
@@ -197,14 +197,14 @@ class DatasetPrompt:
     def _shots(self, variables: ColumnValues, examples: Examples) -> PromptItems:
         rows = self._rows(variables, examples)
         if rows and not self._template.ice_token:
-            raise TemplateError("the template has no place for examples: write ice_token, or leave the examples out")
+            raise TemplateFailure("the template has no place for examples: write ice_token, or leave the examples out")
         has_end = self.spec.retriever.kind != "zero" or self.spec.ice_eos_token is not None
         return self._few_shot.shots(rows) if rows or has_end else ""
 
     def _message_shots(self, variables: ColumnValues, examples: Examples) -> list[Any]:
         rows, template = self._rows(variables, examples), self._shot_messages
         if rows and template is None:
-            raise TemplateError("examples need a template: write ice_template, or leave the examples out")
+            raise TemplateFailure("examples need a template: write ice_template, or leave the examples out")
         return [] if template is None else [message for row in rows for message in template.generation(row)]
 
 
@@ -216,7 +216,7 @@ def _misnamed(column: str, others: Collection[str]) -> str:
 
 def _template(spec: PromptSpec, entry: TemplateEntry) -> DatasetTemplate:
     if entry.template is None:
-        raise TemplateError(
+        raise TemplateFailure(
             "prompt_template and ice_template must have the same key: either both `messages`, or both `template`"
         )
     return DatasetTemplate(
@@ -230,7 +230,7 @@ def _template(spec: PromptSpec, entry: TemplateEntry) -> DatasetTemplate:
 
 def _messages_template(spec: PromptSpec, entry: TemplateEntry) -> MessagesTemplate:
     if entry.template is not None:
-        raise TemplateError("prompt_template and ice_template must both have messages, or both have template")
+        raise TemplateFailure("prompt_template and ice_template must both have messages, or both have template")
     return MessagesTemplate(
         entry.messages,
         ice_token=entry.ice_token,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.errors import TemplateError
 from gateway.core.json_values import texts_with_keys
+from metatemplate.errors import TemplateFailure
 
 PromptItems = str | list[Any]
 """A string, or a list of strings, turns (``role``, ``prompt`` …) and markers (``section``, ``pos``)."""
@@ -64,7 +64,7 @@ class FillLikeOpenCompass:
         for name, value in row.items():
             column, written = "{" + name + "}", str(value)
             if len(text) + text.count(column) * len(written) > MAX_TEXT:
-                raise TemplateError(f"the filled text has more than {MAX_TEXT} characters; shorten the values")
+                raise TemplateFailure(f"the filled text has more than {MAX_TEXT} characters; shorten the values")
             text = text.replace(column, written)
         return text
 
@@ -82,15 +82,15 @@ def replaced(prompt: PromptItems, token: str, text: str) -> PromptItems:
 def with_shots(prompt: PromptItems, token: str, shots: PromptItems, change: Change = str) -> PromptItems:
     """Return the prompt with the examples in place of ``token``. ``change`` is applied to all text except the examples.
 
-    A list of examples splits the strings that contain the token; empty pieces are left out. Raises ``TemplateError`` if
-    examples that are turns would be inside a text.
+    A list of examples splits the strings that contain the token; empty pieces are left out. Raises ``TemplateFailure``
+    if examples that are turns would be inside a text.
     """
     if not token:
         return mapped(prompt, change)
     if isinstance(shots, str):
         return mapped(prompt, lambda text: shots.join([change(piece) for piece in text.split(token)]))
     if isinstance(prompt, str):
-        raise TemplateError("examples that are a dialogue cannot be in a string template; write both as dialogues")
+        raise TemplateFailure("examples that are a dialogue cannot be in a string template; write both as dialogues")
     items: list[Any] = []
     for item in prompt:
         if isinstance(item, str):
@@ -99,7 +99,7 @@ def with_shots(prompt: PromptItems, token: str, shots: PromptItems, change: Chan
             for piece in others:
                 items += [*shots, change(piece)] if piece else shots
         elif token in item.get("prompt", ""):
-            raise TemplateError(
+            raise TemplateFailure(
                 f"examples that are a dialogue cannot be inside a turn; write {token} as a separate entry"
             )
         else:
@@ -148,4 +148,4 @@ def _mapped_item(item: Any, change: Change) -> Any:
         return change(item)
     if isinstance(item, Mapping) and isinstance(item.get("prompt", ""), str):
         return {**item, "prompt": change(item["prompt"])} if "prompt" in item else dict(item)
-    raise TemplateError("an entry of a dialogue must be a text, or a turn with a role and a prompt")
+    raise TemplateFailure("an entry of a dialogue must be a text, or a turn with a role and a prompt")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.errors import TemplateError
 from gateway.core.words import shown
 from gateway.template.dataset.prompt_list import (
     ColumnValues,
@@ -18,12 +17,13 @@ from gateway.template.dataset.prompt_list import (
     replaced,
     with_shots,
 )
+from metatemplate.errors import TemplateFailure
 
 SECTIONS = ("begin", "round", "end")
 
 
 class DatasetTemplate:
-    """One template of a dataset. Raises ``TemplateError`` for a template that is not valid."""
+    """One template of a dataset. Raises ``TemplateFailure`` for a template that is not valid."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class DatasetTemplate:
         ``exact``: the columns are filled as in OpenCompass, also inside values and examples.
         """
         if not isinstance(template, str | Mapping):
-            raise TemplateError("must be a text, a mapping with begin, round and end, or a mapping of labels")
+            raise TemplateFailure("must be a text, a mapping with begin, round and end, or a mapping of labels")
         self.template = template
         self.ice_token = ice_token
         self.sep_token = sep_token
@@ -51,13 +51,15 @@ class DatasetTemplate:
         parts = {"": template} if isinstance(template, str) else template
         for key, part in parts.items():
             if not isinstance(part, str | list | Mapping):
-                raise TemplateError(f"a template's part must be a text, a list or a mapping, not {type(part).__name__}")
+                raise TemplateFailure(
+                    f"a template's part must be a text, a list or a mapping, not {type(part).__name__}"
+                )
             if ice_token and isinstance(part, str) and ice_token not in part:
                 way = "write the token where the examples belong"
                 other = next((name for name, one in parts.items() if ice_token in str(one)), "")
                 if key in SECTIONS and other:
                     way = f"the token is in {other}, so write {key} as a list: [{shown(part)}]"
-                raise TemplateError(f"{part!r} does not contain the ice_token {ice_token!r}; {way}")
+                raise TemplateFailure(f"{part!r} does not contain the ice_token {ice_token!r}; {way}")
 
     def generation(
         self, row: ColumnValues, shots: PromptItems = "", *, mask: str | None = None, mask_text: str = ""
@@ -83,7 +85,7 @@ class DatasetTemplate:
         if not self.labels or not isinstance(self.template, Mapping):
             return self.template
         if label not in self.labels:
-            raise TemplateError(
+            raise TemplateFailure(
                 f"the label {ascii(label)[:40]} has no template; the labels are {', '.join(map(str, self.labels))}"
             )
         return self.template[label]
@@ -105,7 +107,7 @@ class DatasetTemplate:
         if not isinstance(template, Mapping):
             return template if isinstance(template, str) else list(template)
         if "round" not in template:
-            raise TemplateError("a dialogue needs round: the list of its turns")
+            raise TemplateFailure("a dialogue needs round: the list of its turns")
         items: list[Any] = []
         for name in ("round",) if section else [name for name in SECTIONS if name in template]:
             content = template[name]

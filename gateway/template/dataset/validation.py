@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any, get_args
 
-from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.json_values import KeyPath, not_one_of
 from gateway.core.words import closest, counted, listed, printable, quoted, shown
 from gateway.template.dataset.answer_columns import certain_answers, shown_columns
@@ -18,6 +17,7 @@ from gateway.template.dataset.spec import PromptExample, PromptSpec, RetrieverKi
 from gateway.template.dataset.template import SECTIONS
 from gateway.template.validation.file_types import file_type
 from gateway.template.validation.problems import Problems, SpecError
+from metatemplate.errors import MetaTemplateError, TemplateFailure
 
 PROMPT_KEYS = tuple([field.name for field in fields(PromptSpec) if field.name not in ("name", "digest")])
 PROMPT_FILE = file_type("prompt", PROMPT_KEYS, PromptSpec)
@@ -37,7 +37,7 @@ META_ROLES = {"user": "HUMAN", "assistant": "BOT", "system": "SYSTEM"}
 RETRIEVERS: tuple[str, ...] = get_args(RetrieverKind)
 
 Rows = Callable[[str], tuple[Mapping[str, Any], ...]]
-"""Reads the rows of a JSON Lines file. Raises ``TemplateError``."""
+"""Reads the rows of a JSON Lines file. Raises ``TemplateFailure``."""
 
 
 def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec:
@@ -68,7 +68,7 @@ def parse_prompt(raw: Mapping[str, Any], *, name: str, rows: Rows) -> PromptSpec
     if spec.train_file and not problems.found:
         try:
             spec = replace(spec, train=spec.train + rows(spec.train_file))
-        except TemplateError as error:
+        except TemplateFailure as error:
             problems.add(("train_file",), error.message)
     if not problems.found:
         _check_retriever(spec, problems)
@@ -197,7 +197,7 @@ def _check_rendering(spec: PromptSpec, problems: Problems) -> None:
     """Build the templates and render every example of the file."""
     try:
         prompt = DatasetPrompt(spec)
-    except TemplateError as error:
+    except TemplateFailure as error:
         only_ice = spec.prompt_template is None and spec.ice_template is not None
         problems.add(("ice_template" if only_ice else "prompt_template",), error.message)
         return
@@ -205,7 +205,7 @@ def _check_rendering(spec: PromptSpec, problems: Problems) -> None:
         key, message = "prompt", ""
         try:
             message = _difference(prompt, example)
-        except GatewayError as error:
+        except MetaTemplateError as error:
             key, message = "variables", f"this example cannot be rendered: {error.message}"
         if message:
             problems.add(("examples", number, key), message)

@@ -21,9 +21,9 @@ from itertools import count
 from typing import Any
 
 from gateway.core.dialogue import COMPARED_KEYS, PLAIN_VALUE
-from gateway.core.errors import GatewayError
 from gateway.core.prompt import MIXED, Segment
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
+from metatemplate.errors import MetaTemplateError
 
 PLAIN_WORD = re.compile(r"[a-z_]{1,32}")
 """Matches the values of ``COMPARED_KEYS`` that get no placeholder."""
@@ -41,7 +41,7 @@ SERIAL_DIGITS = 8
 Keeps = Callable[[str, str], bool]
 """A function that returns whether the text under a key gets no placeholder."""
 RenderVariables = Callable[[Mapping[str, Any]], str]
-"""A function that renders the template with the given variables. Raises ``GatewayError``."""
+"""A function that renders the template with the given variables. Raises ``MetaTemplateError``."""
 
 FORMS: tuple[Callable[[str], str], ...] = (
     str,
@@ -73,7 +73,7 @@ def segments_of(
         placeholders = _Placeholders(template.keys, constants)
         try:
             traced = render(placeholders.replace_variables(variables, request_variables))
-        except GatewayError:
+        except MetaTemplateError:
             continue  # the template refuses the placeholders
         segments = placeholders.compare(text, traced)
         if segments is not None:
@@ -228,7 +228,7 @@ def _with_generation_prompt(
         return segments
     try:
         without = render({**variables, "add_generation_prompt": False})
-    except GatewayError:
+    except MetaTemplateError:
         return segments
     last, opening = segments[-1].text, text[len(without) :] if text.startswith(without) else ""
     if not opening or len(opening) > len(last):

@@ -25,8 +25,8 @@ from posixpath import basename, dirname, join
 from typing import Any
 
 from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.errors import TemplateError
 from gateway.core.words import listed, printable, shown
+from metatemplate.errors import TemplateFailure
 
 TEMPLATE_FILE = "chat_template.jinja"
 TOKENIZER = "tokenizer_config.json"
@@ -65,9 +65,9 @@ LOOKED_AT = (TEMPLATE_FILE, TOKENIZER, *PROCESSORS, GENERATION, TOKENS_MAP, ADDE
 """The files that may decide a prompt, in addition to the templates in ``additional_chat_templates/``."""
 
 Fetch = Callable[[str], bytes | None]
-"""Path relative to the template → the bytes of the file; None if there is no such file. Raises ``TemplateError``."""
+"""Path relative to the template → the bytes of the file; None if the file is missing. Raises ``TemplateFailure``."""
 Names = Callable[[str], Sequence[str]]
-"""Folder next to the template → names of the files inside; empty if the folder is missing. Raises ``TemplateError``."""
+"""Folder next to the template → names of its files; empty if the folder is missing. Raises ``TemplateFailure``."""
 
 NAMED = "additional_chat_templates"
 JINJA = ".jinja"
@@ -99,7 +99,7 @@ class ChatFiles:
 def template_in(fetch: Fetch, names: Names) -> str | None:
     """Return the path of the file with the default template of a folder; None if the folder has no chat template.
 
-    Raises ``TemplateError`` if the folder has named templates, but no default template.
+    Raises ``TemplateFailure`` if the folder has named templates, but no default template.
     """
     if fetch(TEMPLATE_FILE) is not None:
         return TEMPLATE_FILE
@@ -107,7 +107,7 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
     if DEFAULT in named:
         return join(NAMED, DEFAULT + JINJA)
     if named:
-        raise TemplateError(
+        raise TemplateFailure(
             f"the folder has no default chat template: {TEMPLATE_FILE} is missing, and {NAMED}/ contains only "
             f"{listed(named)}. Give the path of a template file instead of the folder."
         )
@@ -116,10 +116,10 @@ def template_in(fetch: Fetch, names: Names) -> str | None:
 
 
 def read_chat_files(name: str, fetch: Fetch, names: Names) -> ChatFiles:
-    """Read the model's folder that contains the file ``name``. Raises ``TemplateError`` for the first mistake."""
+    """Read the model's folder that contains the file ``name``. Raises ``TemplateFailure`` for the first mistake."""
     reader = _FolderReader(fetch, names)
     if reader.data(name) is None:
-        raise TemplateError(f"no file {name}; write the path relative to the template file")
+        raise TemplateFailure(f"no file {name}; write the path relative to the template file")
     folder = folder_of(name)
     config = reader.object(join(folder, TOKENIZER))
     templates = _templates_of(name, reader)
@@ -193,7 +193,7 @@ def shortened(config: bytes, generation: bytes | None) -> bytes:
 
 
 class _FolderReader:
-    """Reads each file of a folder once. Raises ``TemplateError`` for a file that cannot be used."""
+    """Reads each file of a folder once. Raises ``TemplateFailure`` for a file that cannot be used."""
 
     def __init__(self, fetch: Fetch, names: Names) -> None:
         self._fetch = fetch
@@ -208,7 +208,7 @@ class _FolderReader:
         if name not in self._files:
             data = self._files[name] = self._fetch(name)
             if data is not None and len(data) > MOST_BYTES:
-                raise TemplateError(
+                raise TemplateFailure(
                     f"{printable(name)} has more than {MOST_BYTES} bytes: copy the needed keys to another file"
                 )
         return self._files[name]
@@ -222,7 +222,7 @@ class _FolderReader:
         try:
             return (self.data(name) or b"").decode("utf-8")
         except UnicodeDecodeError as error:
-            raise TemplateError(f"{printable(name)} is not UTF-8 at byte {error.start}") from None
+            raise TemplateFailure(f"{printable(name)} is not UTF-8 at byte {error.start}") from None
 
     def object(self, name: str) -> Mapping[str, Any]:
         """Return the JSON object in a file, parsed once; empty if the file does not exist."""
@@ -237,11 +237,11 @@ class _FolderReader:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = ascii(error.object[error.start])
-            raise TemplateError(f"{name} contains the lone surrogate {half}; write the whole character") from None
+            raise TemplateFailure(f"{name} contains the lone surrogate {half}; write the whole character") from None
         except (ValueError, RecursionError) as error:
-            raise TemplateError(f"{name} is not JSON: {error}") from None
+            raise TemplateFailure(f"{name} is not JSON: {error}") from None
         if not isinstance(value, dict):
-            raise TemplateError(f"{name} must contain a JSON object")
+            raise TemplateFailure(f"{name} must contain a JSON object")
         return value
 
 
@@ -252,13 +252,13 @@ def folder_of(name: str) -> str:
 
 
 def names_in(files: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the chat templates among the files. Raises ``TemplateError`` for a name that is not UTF-8."""
+    """Return the names of the chat templates among the files. Raises ``TemplateFailure`` for a name not in UTF-8."""
     names = sorted([file.removesuffix(JINJA) for file in files if file.endswith(JINJA)])
     for name in names:
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise TemplateError(
+            raise TemplateFailure(
                 f"{NAMED}/ contains the file {shown(name + JINJA)}, whose name is not UTF-8: rename the file"
             ) from None
     return tuple(names)
@@ -275,7 +275,7 @@ def _templates_of(name: str, reader: _FolderReader) -> Templates:
         return {DEFAULT: reader.text(name)}
     value = reader.object(name).get(KEY)
     if value is None:
-        raise TemplateError(f"{name} has no key {KEY}: give the path of the file that contains the chat template")
+        raise TemplateFailure(f"{name} has no key {KEY}: give the path of the file that contains the chat template")
     return _in_json(name, value, reader)
 
 
@@ -291,7 +291,7 @@ def _in_files(folder: str, reader: _FolderReader) -> Templates:
     for name in reader.named(folder):
         path = join(folder, NAMED, name + JINJA)
         if name == MISTAKEN:
-            raise TemplateError(f"rename {path}: transformers confuses this file with {TEMPLATE_FILE}")
+            raise TemplateFailure(f"rename {path}: transformers confuses this file with {TEMPLATE_FILE}")
         source = reader.text(path)
         if name == DEFAULT and _normalized(sources.get(DEFAULT, source)) != _normalized(source):
             used = f"{NAMED}/{DEFAULT}{JINJA}"
@@ -309,7 +309,7 @@ def _in_json(name: str, value: Any, reader: _FolderReader) -> Templates:
     sources: dict[str, str] = {}
     for entry in value if isinstance(value, list) else (None,):
         if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "template")):
-            raise TemplateError(f"{name}: {KEY} must be a text, or a list of {{name, template}}")
+            raise TemplateFailure(f"{name}: {KEY} must be a text, or a list of {{name, template}}")
         if sources.get(entry["name"], entry["template"]) != entry["template"]:
             reader.notes.append(
                 f"{basename(name)} has two templates {shown(entry['name'])}: the last is used, as in transformers"
@@ -384,9 +384,11 @@ def _special_tokens(config: Mapping[str, Any], token_map: Mapping[str, Any]) -> 
     for name in texts:
         if not VARIABLE_NAME.fullmatch(name) or name in OURS:
             file = TOKENS_MAP if name in used_map or name in _mapping(used_map.get(EXTRA)) else TOKENIZER
-            raise TemplateError(f"{file} has a token {shown(name)}; it must be a valid variable name: rename the token")
+            raise TemplateFailure(
+                f"{file} has a token {shown(name)}; it must be a valid variable name: rename the token"
+            )
     if is_older and "chat_template" in token_map:
-        raise TemplateError(f"{TOKENS_MAP} has the key chat_template: move this key to {TOKENIZER}")
+        raise TemplateFailure(f"{TOKENS_MAP} has the key chat_template: move this key to {TOKENIZER}")
     notes = []
     for name in dict.fromkeys([*TOKENS, *texts]):
         here, there = _text_of(config.get(name)), _text_of(token_map.get(name))

@@ -34,7 +34,7 @@ def message_limits(name: str, sources: tuple[str, ...], clock: str, variables: s
     """Measure the templates of a folder. Return a limit for each: one of ``MESSAGE_LIMITS``, or 0 for a slow template.
 
     ``variables``: the JSON text of the template variables that are the same for every request. Raises
-    ``TemplateError`` if a template cannot be compiled.
+    ``TemplateFailure`` if a template cannot be compiled.
     """
     with _lock:
         try:

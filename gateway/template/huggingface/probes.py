@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.core.dialogue import Dialogue, Message, RenderOptions
-from gateway.core.errors import GatewayError
 from gateway.template.huggingface.call_content import tool_call_messages, tool_options
 from gateway.template.huggingface.renderer import JinjaTemplate
+from metatemplate.errors import MetaTemplateError
 
 PROBE_TEXTS = ("7031948265", "2846157039")
 """The text of each message, in two renderings. The two differ in every digit, so that a part of a text, which a
@@ -32,7 +32,7 @@ def texts_around_messages(template: JinjaTemplate) -> Iterator[tuple[str, ...]]:
             texts, others = [
                 template.render(dialogue).text.split(probe) for dialogue, probe in zip(pair, PROBE_TEXTS, strict=True)
             ]
-        except GatewayError:
+        except MetaTemplateError:
             continue
         yield tuple(["\n".join(_equal_lines(text, other)) for text, other in zip(texts, others, strict=False)])
 

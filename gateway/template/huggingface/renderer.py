@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, PlainMessages
-from gateway.core.errors import ForbiddenParameter, GatewayError, InvalidValue
 from gateway.core.prompt import DeferredSegments, Notice, Prompt, PromptMetadata, Segment
 from gateway.core.words import in_ascii
 from gateway.template.chat.messages import check_dialogue, check_open_turn, refuse_variables
@@ -44,6 +43,7 @@ from gateway.template.huggingface.variables import (
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.stops import stop_token_ids
 from gateway.template.tools import choice_of, forced, tools_of
+from metatemplate.errors import ForbiddenInput, InvalidInput, MetaTemplateError
 
 ATTRIBUTED_BY_NAME = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
 """The variables whose texts get the variable's name as origin, also if the request sets the variable."""
@@ -79,7 +79,7 @@ class JinjaTemplate:
     """Renders dialogues with a chat template."""
 
     def __init__(self, spec: TemplateSpec) -> None:
-        """Compile and measure the templates. Raises ``TemplateError`` for a template that cannot be compiled.
+        """Compile and measure the templates. Raises ``TemplateFailure`` for a template that cannot be compiled.
 
         The template is measured in a subprocess, because in this process nothing could stop an endless template.
         """
@@ -110,29 +110,29 @@ class JinjaTemplate:
 
         See ``base.Template``.
         """
-        jobs, failures = self._jobs(dialogue), list[GatewayError]()
+        jobs, failures = self._jobs(dialogue), list[MetaTemplateError]()
         for job in jobs:
             try:
                 rendered = self._rendered(job)
-            except (RenderingFailed, InvalidValue) as error:  # then the next form of a missing content is tried
+            except (RenderingFailed, InvalidInput) as error:  # then the next form of a missing content is tried
                 failures.append(error)
             else:
                 return self._prompt(dialogue, job, rendered)
         raise self._failure(jobs, failures)
 
     async def render_async(self, dialogue: Dialogue) -> Prompt:
-        """Return the prompt without blocking the event loop. See ``render``. Also raises Overloaded."""
-        jobs, failures = self._jobs(dialogue), list[GatewayError]()
+        """Return the prompt without blocking the event loop. See ``render``. Also raises RendererBusy."""
+        jobs, failures = self._jobs(dialogue), list[MetaTemplateError]()
         for job in jobs:
             try:
                 rendered = await self._rendered_async(job)
-            except (RenderingFailed, InvalidValue) as error:  # then the next form of a missing content is tried
+            except (RenderingFailed, InvalidInput) as error:  # then the next form of a missing content is tried
                 failures.append(error)
             else:
                 return self._prompt(dialogue, job, rendered)
         raise self._failure(jobs, failures)
 
-    def _failure(self, jobs: Sequence[_Job], failures: Sequence[GatewayError]) -> GatewayError:
+    def _failure(self, jobs: Sequence[_Job], failures: Sequence[MetaTemplateError]) -> MetaTemplateError:
         """Return the error of a dialogue that no form of a missing content renders: that of the expected form."""
         return failures[self._content_forms[jobs[0].template]] if len(failures) > 1 else failures[0]
 
@@ -161,11 +161,11 @@ class JinjaTemplate:
         forms: dict[int, int] = {}
         failures: dict[int, str] = {}
         for dialogue in round_trips(PROBE_TEXT):
-            with suppress(GatewayError):  # the template does not support tools or tool calls
+            with suppress(MetaTemplateError):  # the template does not support tools or tool calls
                 for job in self._jobs(dialogue):
                     try:
                         self._rendered(job)
-                    except InvalidValue:  # the template refuses the conversation
+                    except InvalidInput:  # the template refuses the conversation
                         continue
                     except RenderingFailed as error:
                         failures[job.template] = error.message
@@ -242,7 +242,7 @@ class JinjaTemplate:
         for name in dialogue.options.template_kwargs:
             if name not in self._jinja.request_kwargs:
                 allowed = ", ".join(self._jinja.request_kwargs) or "none"
-                raise ForbiddenParameter(
+                raise ForbiddenInput(
                     f"a request cannot set this variable of the model's chat template; allowed variables: {allowed}",
                     param=f"chat_template_kwargs.{in_ascii(name, 40)}",
                 )
@@ -322,7 +322,7 @@ def _marked(message: Mapping[str, Any], mark: str) -> Mapping[str, Any]:
         if "text" in parts[index]:
             parts[index] = {**parts[index], "text": parts[index]["text"] + mark}
             return {**message, "content": parts}
-    raise InvalidValue("the last message has no text that could be continued", param="continue_final_message")
+    raise InvalidInput("the last message has no text that could be continued", param="continue_final_message")
 
 
 def _cut(text: str, mark: str) -> str:
@@ -337,14 +337,14 @@ def _cut(text: str, mark: str) -> str:
 
 
 def _check_unchanged(dialogue: Dialogue, text: str) -> None:
-    """Raise InvalidValue, as ``transformers`` does, if the template did not write the last message unchanged."""
+    """Raise InvalidInput, as ``transformers`` does, if the template did not write the last message unchanged."""
     last = dialogue.messages[-1]
     content = next((part.text for part in reversed(last.parts) if part.kind == "text"), last.text)
     if content.strip() not in text:
         raise _not_continuable("changes or leaves out the last message")
 
 
-def _not_continuable(reason: str) -> InvalidValue:
-    return InvalidValue(
+def _not_continuable(reason: str) -> InvalidInput:
+    return InvalidInput(
         f"this model's chat template {reason}, so the message cannot be continued", param="continue_final_message"
     )

@@ -14,7 +14,6 @@ from typing import Any
 from jinja2.exceptions import TemplateError as JinjaError
 
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import InvalidValue, TemplateError
 from gateway.core.prompt import Prompt, PromptMetadata
 from gateway.template.chat.messages import check_dialogue, check_open_turn
 from gateway.template.huggingface.call_content import (
@@ -29,6 +28,7 @@ from gateway.template.huggingface.sandbox.compiled_template import error_text, r
 from gateway.template.huggingface.variables import check_call_fields, template_messages
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.tools import tools_of
+from metatemplate.errors import InvalidInput, TemplateFailure
 
 PACKAGE = "transformers"
 CLOCK = "strftime_now"
@@ -49,7 +49,7 @@ class TransformersTemplate:
     def __init__(self, spec: TemplateSpec) -> None:
         """Compile the templates. Raises ``ImportError`` if ``transformers`` is not installed.
 
-        Raises ``TemplateError`` for a template that cannot be compiled.
+        Raises ``TemplateFailure`` for a template that cannot be compiled.
         """
         from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -76,7 +76,7 @@ class TransformersTemplate:
         numbers = without_content(messages)
         last = EMPTY_TEXT if numbers else LEFT_OUT
         for form in range(last):
-            with suppress(TemplateError, InvalidValue):
+            with suppress(TemplateFailure, InvalidInput):
                 return self._prompt(dialogue, with_content_form(messages, numbers, form), tools, template.source)
         return self._prompt(dialogue, with_content_form(messages, numbers, last), tools, template.source)
 
@@ -94,8 +94,8 @@ class TransformersTemplate:
             if type(error) is JinjaError:  # ``raise_exception`` raises the base class itself
                 raise refusal(error_text(error)) from None
             if isinstance(error, ValueError) and dialogue.options.continue_final:
-                raise InvalidValue(
+                raise InvalidInput(
                     f"transformers refuses the request: {error_text(error)}", param="continue_final_message"
                 ) from None
-            raise TemplateError(f"{type(error).__name__}: {error_text(error)}") from None
+            raise TemplateFailure(f"{type(error).__name__}: {error_text(error)}") from None
         return Prompt(text, PromptMetadata(bos=self.spec.bos, bos_text=self.spec.bos_text))

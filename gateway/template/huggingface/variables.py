@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message, PlainMessages
-from gateway.core.errors import InvalidValue, MediaNotSupported, UnsupportedParameter
 from gateway.core.json_values import MAX_DEPTH, deeper_than
 from gateway.core.prompt import Notice
 from gateway.core.words import in_ascii
 from gateway.template.chat.messages import CALL_FIELDS, UNREAD_FIELDS
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 from gateway.template.spec import JinjaSpec
+from metatemplate.errors import InvalidInput, UnsupportedInput, UnsupportedMedia
 
 PLAIN_KEYS = frozenset({"role", "content"})
 REASONING = ("reasoning_content", "thinking", "reasoning")
@@ -30,7 +30,7 @@ MAX_CHANGED = 8
 def template_messages(dialogue: Dialogue, spec: JinjaSpec) -> list[Mapping[str, Any]]:
     """Return the messages for the template, as a new list.
 
-    Raises ``MediaNotSupported``, or ``InvalidValue`` for arguments of a tool call that are not a JSON object.
+    Raises ``UnsupportedMedia``, or ``InvalidInput`` for arguments of a tool call that are not a JSON object.
     """
     if type(dialogue.messages) is PlainMessages:
         return dialogue.messages.raws.copy()
@@ -42,7 +42,7 @@ def _template_message(message: Message, number: int, spec: JinjaSpec) -> Mapping
     fields = {name: value for name, value in raw.items() if value is not None}
     for index, part in enumerate(message.parts):
         if part.kind != "text":
-            raise MediaNotSupported(
+            raise UnsupportedMedia(
                 f"this model accepts only text: send parts of type text, not {in_ascii(part.kind)}",
                 param=f"messages[{number}].content[{index}]",
             )
@@ -72,18 +72,18 @@ def _with_arguments(call: Mapping[str, Any], param: str) -> Mapping[str, Any]:
     except RecursionError:
         arguments, is_too_deep = None, True
     if is_too_deep:
-        raise InvalidValue(f"the arguments of a tool call nest deeper than {MAX_DEPTH} levels", param=param)
+        raise InvalidInput(f"the arguments of a tool call nest deeper than {MAX_DEPTH} levels", param=param)
     if not isinstance(arguments, dict):
-        raise InvalidValue("the arguments of a tool call must be a JSON object", param=param)
+        raise InvalidInput("the arguments of a tool call must be a JSON object", param=param)
     return {**call, "function": {**function, "arguments": arguments}}
 
 
 def check_call_fields(dialogue: Dialogue, template: CompiledTemplate) -> None:
-    """Raise ``UnsupportedParameter`` if a message has tool calls and the template cannot write tool calls."""
+    """Raise ``UnsupportedInput`` if a message has tool calls and the template cannot write tool calls."""
     for number, raw in _with_more_fields(dialogue):
         for field in CALL_FIELDS:
             if raw.get(field) and not template.mentions(field):
-                raise UnsupportedParameter(
+                raise UnsupportedInput(
                     f"this model's chat template does not support {field}; leave it out",
                     param=f"messages[{number}].{field}",
                 )

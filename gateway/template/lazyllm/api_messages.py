@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import SYSTEM_ROLES, Dialogue
-from gateway.core.errors import UnsupportedParameter
 from gateway.core.prompt import Prompt
 from gateway.template.chat.messages import content_of
 from gateway.template.chat.passthrough import as_sent
@@ -31,6 +30,7 @@ from gateway.template.lazyllm.request import (
 from gateway.template.lazyllm.segments import text_of
 from gateway.template.spec import TemplateSpec
 from gateway.template.stops import prompt_metadata
+from metatemplate.errors import UnsupportedInput
 
 
 def for_messages(spec: TemplateSpec) -> TemplateSpec:
@@ -69,7 +69,7 @@ class ApiPrompterTemplate:
         values = slot_values(found, dialogue.options.variables, self._filler.slots, self._prompter)
         if self._prompter.form == "empty":
             if dialogue.options.tools:
-                raise UnsupportedParameter(
+                raise UnsupportedInput(
                     "a prompter of class empty does not support tools; leave `tools` out", param="tools"
                 )
             return Prompt("", self._metadata, tuple(sent))
@@ -104,7 +104,7 @@ class ApiPrompterTemplate:
 
 
 def _sorted(dialogue: Dialogue) -> PrompterInput:
-    """Sort the messages into history, current turn, system messages and answer. Raises InvalidValue."""
+    """Sort the messages into history, current turn, system messages and answer. Raises InvalidInput."""
     turns = [Turn(number, message.role, message.text) for number, message in enumerate(dialogue.messages)]
     system = tuple([turn for turn in turns if turn.role in SYSTEM_ROLES])
     others = [turn for turn in turns if turn.role not in SYSTEM_ROLES]

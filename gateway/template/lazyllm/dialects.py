@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.core.errors import TemplateError
+from metatemplate.errors import TemplateFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ DIALECTS: Mapping[str, PrompterDialect] = {
 CURRENT = DIALECTS["1.4"]
 
 
-class PrompterError(TemplateError):
+class PrompterError(TemplateFailure):
     """A case in which LazyLLM raises an exception. The message contains the class and the text of the exception."""
 
     def __init__(self, exception: str, text: str = "") -> None:

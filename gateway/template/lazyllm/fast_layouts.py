@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 
 from gateway.core.dialogue import EMPTY_MAPPING, Dialogue, Message, PlainMessages, RenderOptions
-from gateway.core.errors import RequestError
 from gateway.core.prompt import Prompt, PromptMetadata, Segment
 from gateway.template.layout import MAX_LAYOUT_MESSAGES, MAX_LAYOUTS, PromptLayout, Roles
 from gateway.template.lazyllm.instruction import LIST_HEADING
+from metatemplate.errors import InputError
 
 MAX_TOOL_LISTS = 32
 """The number of tool lists that are stored for the layouts. Evaluations send the same tool list with every request."""
@@ -111,7 +111,7 @@ class FastLayouts:
         options = RenderOptions(tools=tools, variables=variables)
         try:
             prompt = self._render_general(Dialogue(messages, options))
-        except RequestError:
+        except InputError:
             return None
         segments = prompt.segments or ()
         words, gaps, tools_text = [""], [], ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Segment, Segments
 from gateway.core.words import in_ascii
 from gateway.template.lazyllm.assembly import Turn
@@ -25,6 +24,7 @@ from gateway.template.lazyllm.request import SlotValues
 from gateway.template.lazyllm.safe_fill import SafeInstruction
 from gateway.template.lazyllm.segments import TOOLS, text_of
 from gateway.template.spec import PrompterSpec
+from metatemplate.errors import InvalidInput
 
 REST = "the input"
 """The key of the current turn among the slot values. No slot can have this name, because the name contains a space."""
@@ -50,10 +50,10 @@ def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
     return SafeInstruction.compiled(instruction, spec.tokens, tools=False).slots
 
 
-def as_refusal(error: PrompterError) -> InvalidValue:
+def as_refusal(error: PrompterError) -> InvalidInput:
     """Return the client's error for a request that LazyLLM also refuses."""
     shown = in_ascii(error.message, 80)
-    return InvalidValue(f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages")
+    return InvalidInput(f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages")
 
 
 class InstructionFiller:

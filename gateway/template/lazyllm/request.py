@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import SYSTEM_ROLES, Dialogue, Message, RenderOptions
-from gateway.core.errors import InvalidValue, RoleNotSupported, UnsupportedParameter
 from gateway.core.frozen import dataclass
 from gateway.core.prompt import Notice, Segment
 from gateway.core.words import in_ascii
@@ -23,6 +22,7 @@ from gateway.template.lazyllm.dialects import DIALECTS
 from gateway.template.lazyllm.json5 import printed_json, printed_result
 from gateway.template.spec import PrompterSpec
 from gateway.template.tools import calls_of
+from metatemplate.errors import InvalidInput, UnknownRole, UnsupportedInput
 
 MAX_JSON5 = 32 * 1024
 """The largest number of characters of tool results in one request that are read as JSON5 (about 50 ms)."""
@@ -53,7 +53,7 @@ class PrompterInput:
 def with_default_tools(dialogue: Dialogue, spec: PrompterSpec) -> Dialogue:
     """Return the dialogue. If the request has no tools, the template's default tools are added.
 
-    Raises InvalidValue if the request has tools and this release of LazyLLM accepts only the default tools.
+    Raises InvalidInput if the request has tools and this release of LazyLLM accepts only the default tools.
     """
     options = dialogue.options
     if not spec.default_tools or options.tools is spec.default_tools:
@@ -61,7 +61,7 @@ def with_default_tools(dialogue: Dialogue, spec: PrompterSpec) -> Dialogue:
     if not options.tools:
         return replace(dialogue, options=replace(options, tools=spec.default_tools))
     if not DIALECTS[spec.dialect].modern:
-        raise InvalidValue(
+        raise InvalidInput(
             f"this model's template has default tools, and dialect {spec.dialect} allows no others; leave tools out",
             param="tools",
         )
@@ -71,22 +71,22 @@ def with_default_tools(dialogue: Dialogue, spec: PrompterSpec) -> Dialogue:
 def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
     """Sort a dialogue into the inputs of a prompter.
 
-    Raises RoleNotSupported, MediaNotSupported, UnsupportedParameter or InvalidValue. The error's ``param`` names the
+    Raises UnknownRole, UnsupportedMedia, UnsupportedInput or InvalidInput. The error's ``param`` names the
     field.
     """
     if spec.history_messages:
-        raise UnsupportedParameter(
+        raise UnsupportedInput(
             "this model's template has history_messages, which only API models get; write pairs under history",
             param="model",
         )
     if dialogue.options.tools and not spec.tools:
         if dialogue.options.tools is spec.default_tools:
-            raise UnsupportedParameter(
+            raise UnsupportedInput(
                 "this model's template has default_tools, but no marks for tool calls, which a model that takes a "
                 "string needs: write marks and `tools: {parser: lazyllm}` in the template, or use an API model",
                 param="model",
             )
-        raise UnsupportedParameter(
+        raise UnsupportedInput(
             "this model's template does not support tools: it has no key `tools`. Leave tools out of the request.",
             param="tools",
         )
@@ -112,7 +112,7 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
 def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
     roles = (*SYSTEM_ROLES, "user", "assistant", *(("tool",) if spec.tools else ()))
     if message.role not in roles:
-        raise RoleNotSupported(
+        raise UnknownRole(
             f'this model\'s template has no role for "{in_ascii(message.role, 32)}"; '
             f"supported roles: {', '.join(roles)}",
             param=f"messages[{number}].role",
@@ -129,7 +129,7 @@ def take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     """Remove the answer at the end of ``turns`` and return this answer; None if the model writes the whole answer."""
     options = dialogue.options
     if options.whole and (not turns or dialogue.messages[-1].role != "assistant" or turns[-1].calls):
-        raise InvalidValue(
+        raise InvalidInput(
             "a complete conversation must end with an assistant message without tool calls; "
             "add this message, or leave add_generation_prompt out",
             param="add_generation_prompt",
@@ -142,14 +142,14 @@ def take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     check_open_turn(Dialogue(dialogue.messages, RenderOptions(continue_final=True)))
     answer = turns.pop()
     if answer.calls:
-        raise InvalidValue("the last message has tool_calls and cannot be continued", param="continue_final_message")
+        raise InvalidInput("the last message has tool_calls and cannot be continued", param="continue_final_message")
     return answer
 
 
 def current_from(roles: Sequence[str]) -> int:
     """Return the index of the first message of the current turn.
 
-    ``roles``: the roles of all messages except system messages. Raises InvalidValue if the last message is neither a
+    ``roles``: the roles of all messages except system messages. Raises InvalidInput if the last message is neither a
     user message nor a tool result.
     """
     at = len(roles)
@@ -158,7 +158,7 @@ def current_from(roles: Sequence[str]) -> int:
     if at < len(roles):
         return at
     if not roles or roles[-1] != "user":
-        raise InvalidValue(
+        raise InvalidInput(
             "the last message must be a user message or a tool result. "
             "To continue an assistant message, set continue_final_message: true.",
             param="messages",
@@ -186,17 +186,17 @@ def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple
 
 
 def check_class(found: PrompterInput, spec: PrompterSpec) -> None:
-    """Raise InvalidValue if a prompter of class ``alpaca`` or ``empty`` gets more than a single user message."""
+    """Raise InvalidInput if a prompter of class ``alpaca`` or ``empty`` gets more than a single user message."""
     if spec.form == "chat":
         return
     if found.history or found.in_environment:
-        raise InvalidValue(
+        raise InvalidInput(
             "this model's template accepts only a single user message; leave out earlier turns and tool results",
             param="messages",
         )
     if spec.form == "empty" and (found.system or found.answer):
         what = "system messages" if found.system else "the assistant message that is to be continued"
-        raise InvalidValue(
+        raise InvalidInput(
             f"this model's template accepts only a single user message; leave out {what}",
             param="messages" if found.system else "continue_final_message",
         )
@@ -220,13 +220,13 @@ class SlotValues:
 def slot_values(
     found: PrompterInput, variables: Mapping[str, Any], slots: tuple[str, ...], spec: PrompterSpec
 ) -> SlotValues:
-    """Return the values of the slots. Raises InvalidValue for a variable that is missing, unexpected or not a text."""
+    """Return the values of the slots. Raises InvalidInput for a variable that is missing, unexpected or not a text."""
     segments: dict[str, Segment] = {}
     for name, value in variables.items():
         if name not in slots:
-            raise InvalidValue(f"{_accepted(slots)}; leave out {name[:32]!a}", param=PARAM)
+            raise InvalidInput(f"{_accepted(slots)}; leave out {name[:32]!a}", param=PARAM)
         if not isinstance(value, str):
-            raise InvalidValue(f"{PARAM}.{name} must be text", param=f"{PARAM}.{name}")
+            raise InvalidInput(f"{PARAM}.{name} must be text", param=f"{PARAM}.{name}")
         segments[name] = Segment(value, "system", f"variables.{name}", False)
     only_slot = slots[0] if len(slots) == 1 and not variables and not spec.input_slot else ""
     input_slot = only_slot or spec.input_slot
@@ -234,17 +234,17 @@ def slot_values(
         _check_complete(segments, slots)
         if spec.form == "alpaca":
             # Without input_slot, validation accepts only templates with one slot. A variable fills this slot.
-            raise InvalidValue(
+            raise InvalidInput(
                 "the user message fills the only slot of this model's template; leave the variable out", param=PARAM
             )
         return SlotValues(segments, tuple([turn.text for turn in found.current]))
     if input_slot in variables:
-        raise InvalidValue(
+        raise InvalidInput(
             f"the last user message fills the slot {input_slot}; leave {input_slot} out of {PARAM}",
             param=f"{PARAM}.{input_slot}",
         )
     if found.in_environment:
-        raise InvalidValue(
+        raise InvalidInput(
             f"the last message must be a user message, because it fills the slot {input_slot}", param="messages"
         )
     segments[input_slot] = found.current[0].text
@@ -255,7 +255,7 @@ def slot_values(
 def _check_complete(segments: Mapping[str, Segment], slots: tuple[str, ...]) -> None:
     missing = [name for name in slots if name not in segments]
     if missing:
-        raise InvalidValue(f"{_accepted(slots)}; missing: {', '.join(missing)}", param=PARAM)
+        raise InvalidInput(f"{_accepted(slots)}; missing: {', '.join(missing)}", param=PARAM)
 
 
 def _accepted(slots: tuple[str, ...]) -> str:

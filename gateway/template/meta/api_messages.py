@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message
-from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Prompt
 from gateway.template.chat.messages import check_generates, check_open_turn, no_answers
 from gateway.template.chat.passthrough import as_sent
@@ -26,6 +25,7 @@ from gateway.template.opencompass.renderer import meta_template, prompt_list
 from gateway.template.roles import API_ROLES, FALLBACK_FIELD, RoleMap, mapping_of, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
+from metatemplate.errors import InvalidInput
 
 CONSUMED = frozenset({"role", "content", FALLBACK_FIELD})
 """The fields of a message that decide the role and the content of the sent message. Other fields are sent unchanged."""
@@ -53,7 +53,7 @@ class ApiTemplate:
         turns = self._parsed(dialogue) if self.spec.turns == "opencompass" else self._natural(dialogue)
         merged = _merged(turns)
         if not merged:
-            raise InvalidValue("no message comes before the model's answer; add a user message", param="messages")
+            raise InvalidInput("no message comes before the model's answer; add a user message", param="messages")
         metadata = replace(self._metadata, notices=tuple(self._notices(dialogue, merged)))
         return Prompt("", metadata, tuple(message for _, message in [*self._begin, *merged]))
 
@@ -65,7 +65,7 @@ class ApiTemplate:
             raise no_answers(DATASET_PARAM)
         for position, item in enumerate(items):
             if isinstance(item, str) and item.strip():
-                raise InvalidValue(
+                raise InvalidInput(
                     f"{origin_of_item(items, position)} of the dataset prompt is a text without a role, which "
                     "cannot be sent as a message; give the text a role",
                     param=DATASET_PARAM,
@@ -77,7 +77,7 @@ class ApiTemplate:
             ]
         merged = _merged(turns)
         if not merged:
-            raise InvalidValue(
+            raise InvalidInput(
                 "the dataset prompt has no turn before the model's turn; add a turn", param=DATASET_PARAM
             )
         sent = {position for positions, _ in turns for position in positions}

@@ -61,7 +61,7 @@ class MetaTemplate:
         return Rendering(self, dialogue).prompt()
 
     def _lay_out(self, roles: Roles) -> PromptLayout:
-        """Make the layout by rendering empty messages with these roles. Raises RoleNotSupported."""
+        """Make the layout by rendering empty messages with these roles. Raises UnknownRole."""
         messages = PlainMessages(roles, [""] * len(roles), [EMPTY_MAPPING] * len(roles))
         empty = self._render_general(Dialogue(messages))
         words = [""]

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message
-from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.prompt import Prompt, Segment, SegmentLabel
 from gateway.template.chat.messages import check_open_turn, origin_of, text_of
 from gateway.template.meta.renderer import MetaTemplate, Rendering
 from gateway.template.roles import RoleMapping
 from gateway.template.spec import CallForm, TemplateSpec, ToolList, ToolsSpec
 from gateway.template.tools import ToolCall, as_json, calls_of, choice_of, forced, tools_of
+from metatemplate.errors import InvalidInput, UnsupportedInput
 
 CallPiece = tuple[str, str, bool]
 """(text, origin, scaffold)."""
@@ -137,12 +137,12 @@ class ToolRendering(Rendering):
     def _call_pieces(self, calls: Sequence[ToolCall], number: int, *, has_text: bool) -> Iterator[CallPiece]:
         form, origin = self._spec.calls, origin_of(number)
         if form is None:
-            raise UnsupportedParameter(
+            raise UnsupportedInput(
                 "this model's template cannot write tool_calls: it has no key `calls` under `tools`",
                 param=f"messages[{number}].tool_calls",
             )
         if number == self.open_number:
-            raise InvalidValue(
+            raise InvalidInput(
                 "the last message has tool_calls and cannot be continued; only text can be continued",
                 param="continue_final_message",
             )
@@ -162,7 +162,7 @@ class ToolRendering(Rendering):
             return 0 if first is not None and first.is_system else None
         users = [number for number, message in enumerate(messages) if message.role == "user"]
         if not users:
-            raise InvalidValue(
+            raise InvalidInput(
                 "this model's template writes tools into a user message; add a user message", param="messages"
             )
         return users[0] if turn == "first_user" else users[-1]
@@ -195,7 +195,7 @@ def _named(form: CallForm, call: ToolCall, origin: str) -> Iterator[CallPiece]:
 def _python(form: CallForm, call: ToolCall, origin: str) -> Iterator[CallPiece]:
     names = (*call.name.split("."), *call.arguments)
     if not all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
-        raise InvalidValue(
+        raise InvalidInput(
             "the names of the function and of its arguments must be Python identifiers, not keywords such as class",
             param=f"{origin}.tool_calls",
         )

@@ -35,7 +35,7 @@ class NaturalOrder:
         """(index in the round, entry) of each entry that is written without a message."""
 
     def turns(self, dialogue: Dialogue) -> Iterator[OrderedTurn]:
-        """Yield all turns before the model's answer. Raises RoleNotSupported for a role that cannot be written."""
+        """Yield all turns before the model's answer. Raises UnknownRole for a role that cannot be written."""
         last_place = -1
         system_places: set[int] = set()  # places that system messages have filled in this round
         for number, message in enumerate(dialogue.messages):

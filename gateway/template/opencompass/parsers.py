@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gateway.core.errors import TemplateError
 from gateway.template.dataset.prompt_list import MARKER_KEYS
+from metatemplate.errors import TemplateFailure
 
 ParserMode = Literal["gen", "ppl"]
 """With ``gen``, the text ends where the model answers. With ``ppl``, the text has every turn and the meta ``end``."""
@@ -224,7 +224,7 @@ class APIParser(_Parser):
         return f"{role.get('begin', '')}{role.get('prompt', '')}{role.get('end', '')}"
 
 
-class UndefinedRole(TemplateError):
+class UndefinedRole(TemplateFailure):
     """The meta template does not define a turn's role. The error message names the role, but not the client's text."""
 
     def __init__(self, turn: TurnMapping) -> None:

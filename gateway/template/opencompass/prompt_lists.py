@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gateway.core.errors import InvalidValue, MediaNotSupported
 from gateway.core.prompt import Notice
 from gateway.template.chat.messages import text_only
 from gateway.template.dataset.prompt_list import is_marker
 from gateway.template.opencompass.parsers import UndefinedRole
+from metatemplate.errors import InvalidInput, UnsupportedMedia
 
 DATASET_PARAM = "gateway.prompt"
 
@@ -32,7 +32,7 @@ def dropped_items(items: Sequence[Any], sent: Collection[int | None]) -> tuple[N
 def with_texts(items: Sequence[Any], media: str | None) -> list[Any]:
     """Return the prompt list with a text instead of content parts, for a template that makes a string.
 
-    The text ``media`` replaces each part that is not text. Raises MediaNotSupported if ``media`` is None and a part is
+    The text ``media`` replaces each part that is not text. Raises UnsupportedMedia if ``media`` is None and a part is
     not text.
     """
     return [
@@ -43,12 +43,12 @@ def with_texts(items: Sequence[Any], media: str | None) -> list[Any]:
 
 @contextmanager
 def role_errors(items: Sequence[Any], template: str) -> Iterator[None]:
-    """A context manager that raises InvalidValue for a turn whose role is not defined in the template."""
+    """A context manager that raises InvalidInput for a turn whose role is not defined in the template."""
     try:
         yield
     except UndefinedRole as error:
         position = next(number for number, item in enumerate(items) if item is error.turn)
-        raise InvalidValue(
+        raise InvalidInput(
             f"{origin_of_item(items, position)} of the dataset prompt: {error.message} (template {template}); "
             "add the role, or give the turn another role or a fallback_role",
             param=DATASET_PARAM,
@@ -60,7 +60,7 @@ def _with_text(item: Mapping[str, Any], media: str | None, where: str) -> dict[s
     for part in item["prompt_mm"]:
         text = part["text"] if part["type"] == "text" else media
         if text is None:
-            raise MediaNotSupported(f"{where} of the dataset prompt: {text_only(part['type'])}", param=DATASET_PARAM)
+            raise UnsupportedMedia(f"{where} of the dataset prompt: {text_only(part['type'])}", param=DATASET_PARAM)
         texts.append(text)
     rest = {key: value for key, value in item.items() if key != "prompt_mm"}
     return {**rest, "prompt": "".join(texts)}

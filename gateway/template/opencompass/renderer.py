@@ -11,7 +11,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from gateway.core.dialogue import Dialogue, Message
-from gateway.core.errors import InvalidValue
 from gateway.core.prompt import Notice, Pieces, Prompt, Segment
 from gateway.template.chat.messages import (
     check_dialogue,
@@ -34,6 +33,7 @@ from gateway.template.opencompass.prompt_lists import (
 from gateway.template.roles import FALLBACKS, SYSTEM, RoleMap, mapping_of, role_names
 from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.template.stops import prompt_metadata
+from metatemplate.errors import InvalidInput
 
 
 class OpenCompassTemplate:
@@ -97,7 +97,7 @@ class OpenCompassTemplate:
         """Return the segments of the prompt, with the last message after the begin of the generating role."""
         role = self._roles["assistant"].role
         if role != self.spec.generating:
-            raise InvalidValue(
+            raise InvalidInput(
                 "this model's template cannot continue an assistant message; leave continue_final_message out",
                 param="continue_final_message",
             )
@@ -124,15 +124,15 @@ def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]
     """Return the segments of the complete conversation, for computing perplexity (``docs/spec/opencompass.md`` 4.6).
 
     A template without roles joins the messages with line breaks (4.7). Raises the errors of ``Template.render``, and
-    InvalidValue for tools and for templates that make messages.
+    InvalidInput for tools and for templates that make messages.
     """
     if spec.kind not in ("meta", "base") or spec.api:
-        raise InvalidValue(
+        raise InvalidInput(
             "this template cannot render the complete conversation; use a meta template for a string model",
             param="messages",
         )
     if spec.tools is not None and dialogue.options.tools:
-        raise InvalidValue(
+        raise InvalidInput(
             "tools are not supported for a complete conversation, which includes the answer; leave tools out",
             param="tools",
         )
@@ -147,7 +147,7 @@ def prompt_list(
     """Return the dialogue as a prompt list, and the message number of each item (-1 for a section marker).
 
     System messages at the start are in the section ``begin``, and all other messages in one section ``round``. Raises
-    RoleNotSupported if the template cannot write a message's role.
+    UnknownRole if the template cannot write a message's role.
     """
     items: list[Any] = []
     numbers: list[int] = []

@@ -11,7 +11,6 @@ from typing import Any
 
 from gateway.core.answer_markers import NonEmpty
 from gateway.core.dialogue import Dialogue, Message
-from gateway.core.errors import GatewayError, TemplateError
 from gateway.core.json_values import KeyPath
 from gateway.core.prompt import Bos
 from gateway.core.words import listed, printable, shown, suggest
@@ -29,6 +28,7 @@ from gateway.template.huggingface.folder import (
 from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.template.validation.file_types import file_type
 from gateway.template.validation.problems import Problems
+from metatemplate.errors import MetaTemplateError, TemplateFailure
 
 JINJA_KEYS = (
     "kind", "description", "file", "template", "variant", "sha256", "special_tokens", "kwargs", "request_kwargs",
@@ -90,7 +90,7 @@ def _read_files(given: Mapping[str, str], fetch: Fetch, names: Names, problems: 
     """Read the named file and the other files of the model's folder, or the text in the template file."""
     name = given.get("file", "")
     if "sha256" in given:
-        with suppress(TemplateError):  # reading the file then adds a problem
+        with suppress(TemplateFailure):  # reading the file then adds a problem
             data = fetch(name) if name else given.get("template", "").encode("utf-8", "replace")
             if data is not None and (actual := hashlib.sha256(data).hexdigest()) != given["sha256"].lower():
                 changed = name or "the template"
@@ -100,7 +100,7 @@ def _read_files(given: Mapping[str, str], fetch: Fetch, names: Names, problems: 
     files = ChatFiles()
     try:
         files = read_chat_files(name, fetch, names) if name else files
-    except TemplateError as error:
+    except TemplateFailure as error:
         problems.add(("file",), error.message)
     return replace(files, templates={DEFAULT: given["template"]}) if "template" in given else files
 
@@ -167,7 +167,7 @@ def check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Probl
     assert spec.jinja is not None
     try:
         template = JinjaTemplate(spec)
-    except TemplateError as error:
+    except TemplateFailure as error:
         problems.add(("template",) if "template" in keys else ("file",), error.message)
         return spec
     if spec.tools is not None and not any("tools" in compiled.names for compiled in template.compiled):
@@ -176,7 +176,7 @@ def check_rendering(spec: TemplateSpec, keys: Mapping[str, Any], problems: Probl
         )
     bos, text = spec.jinja.special_tokens.get("bos_token", ""), ""
     for probe in PROBES:
-        with suppress(GatewayError):  # the template refuses this conversation
+        with suppress(MetaTemplateError):  # the template refuses this conversation
             text = template.render(Dialogue(probe)).text
             break
     writes_bos = bool(bos) and text.startswith(bos)

@@ -8,15 +8,15 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.core.errors import TemplateError
 from gateway.core.json_values import REMOVED, UNKNOWN, KeyPath, corrected, not_one_of, part, problem_text, type_words
 from gateway.core.words import suggest
 from gateway.template.spec import SpecProblem
 from gateway.template.validation import file_types
 from gateway.template.validation.file_types import json_schema, validator
+from metatemplate.errors import TemplateFailure
 
 
-class SpecError(TemplateError):
+class SpecError(TemplateFailure):
     """A template file cannot be used. The error message contains all problems of the file."""
 
     def __init__(self, problems: Iterable[SpecProblem]) -> None:

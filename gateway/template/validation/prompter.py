@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from gateway.core.answer_markers import ToolTokens
 from gateway.core.dialogue import Dialogue, RenderOptions
-from gateway.core.errors import RequestError
 from gateway.core.words import shown, suggest
 from gateway.template.lazyllm.dialects import DIALECTS, PrompterDialect
 from gateway.template.lazyllm.filler import slots_in
@@ -28,6 +27,7 @@ from gateway.template.tools import tools_of
 from gateway.template.validation.file_types import file_type
 from gateway.template.validation.meta import check_bos
 from gateway.template.validation.problems import Problems
+from metatemplate.errors import InputError
 
 PARTS = ("system", "user")
 PROMPTER_KEYS = (
@@ -94,7 +94,7 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
             )
     try:
         tools_of(Dialogue((), RenderOptions(tools=spec.default_tools)))
-    except RequestError as error:
+    except InputError as error:
         problems.add(("default_tools",), error.message.replace("tools[", "default_tools[", 1))
     if spec.get_response and not dialect.modern and spec.form == "chat" and not spec.tokens.soa:
         problems.add(

@@ -14,7 +14,7 @@ from gateway.cli.rendering import find_any, find_model, route_of
 from gateway.cli.terminal import progress
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
-from gateway.core.errors import CONFIG_FAILED, ConfigError, UnsupportedParameter
+from gateway.core.errors import CONFIG_FAILED, UnsupportedParameter
 from gateway.core.prompt import Bos
 from gateway.template.base import Template
 from gateway.template.huggingface.folder import DEFAULT
@@ -26,6 +26,7 @@ from gateway.workshop.comparing.engine_bos import describe_bos, engine_bos_of, t
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.compare import CaseResult, compare
 from gateway.workshop.parity.sides import Side, chat_reference, side_of
+from metatemplate.errors import InvalidFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ def _find_tokenizer(
     if given is not None:
         try:
             return Tokenizer(given), _relative(given)
-        except ConfigError as error:
+        except InvalidFile as error:
             raise CommandError(f"--tokenizer {given}: {error.problems[0].message}", CONFIG_FAILED) from None
     if tokens is not None:
         path = model.tokenizer or model.targets[0].path
@@ -257,5 +258,5 @@ def _find_tokenizer(
         return None, "no tokenizer, so only bytes are compared; give one with --tokenizer"
     try:
         return Tokenizer(file), _relative(file)
-    except ConfigError as error:  # no option names this file, so the error is only reported
+    except InvalidFile as error:  # no option names this file, so the error is only reported
         return None, f"no tokenizer, so only bytes are compared; {error.problems[0].message}"

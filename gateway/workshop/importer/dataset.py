@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gateway.core.errors import ConfigError, GatewayError
+from gateway.core.errors import ConfigError
 from gateway.core.words import shown
 from gateway.template.dataset.answer_columns import certain_answers, note_on_answer, possible_answers
 from gateway.template.dataset.messages import EXPAND
@@ -23,6 +23,7 @@ from gateway.workshop.importer.draft import Draft
 from gateway.workshop.importer.python.values import PythonExpression
 from gateway.workshop.importer.python_file import PythonFile, at_line, check_plain
 from gateway.workshop.importer.source import Source
+from metatemplate.errors import MetaTemplateError
 
 DATASETS, INFER, READER = "datasets", "infer_cfg", "reader_cfg"
 PROMPT, ICE = "prompt_template", "ice_template"
@@ -294,7 +295,7 @@ class _Reader:
         """Add ``output_column`` if the config has none and the model's turn has one column; else add a warning."""
         try:
             spec = parse_prompt({**self.keys, "fill": "opencompass"}, name="imported", rows=lambda name: ())
-        except GatewayError as error:
+        except MetaTemplateError as error:
             raise self._refuse(error.message) from None
         main, found = spec.prompt_template or spec.ice_template, certain_answers(spec)
         if len(found) == 1:
@@ -319,7 +320,7 @@ class _Reader:
                 if any("messages" in self.keys.get(key, ()) for key in DATASET_TEMPLATES)
                 else _example({**self.keys, "fill": "opencompass"}, has_rows)
             )
-        except GatewayError as error:
+        except MetaTemplateError as error:
             raise self._refuse(error.message) from None
         if exact != once:
             self.keys["fill"] = "opencompass"

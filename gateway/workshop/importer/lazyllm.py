@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.core.errors import GatewayError
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.lazyllm.filler import slots_in
 from gateway.template.lazyllm.instruction import TOOL_NAMES, slots_of
@@ -21,6 +20,7 @@ from gateway.workshop.importer.draft import Draft
 from gateway.workshop.importer.python.values import CallExpression
 from gateway.workshop.importer.python_file import PythonFile, check_plain
 from gateway.workshop.importer.source import Source
+from metatemplate.errors import MetaTemplateError
 
 LAZYLLM_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AlpacaPrompter": ("alpaca", ("instruction", "extra_keys", "show", "tools")),
@@ -250,6 +250,6 @@ def _probe_prompts(spec: TemplateSpec, tools: tuple[Mapping[str, Any], ...]) -> 
         try:
             prompt = build(spec).render(dialogue_of(question))
             found.append((prompt.text, prompt.messages))
-        except GatewayError:
+        except MetaTemplateError:
             found.append(None)
     return found

@@ -22,6 +22,7 @@ from gateway.template.registry import dialogue_of
 from gateway.template.spec import Example
 from gateway.workshop.importer.draft import Reference
 from gateway.workshop.importer.source import Source
+from metatemplate.errors import MetaTemplateError
 
 EARLIER_ANSWER = "ANSWER"
 ROLES = {"s": "system", "u": "user", "a": "assistant"}
@@ -115,7 +116,7 @@ def _pieces(reference: Reference, form: str, *, whole: bool = False) -> list[str
     messages = [{"role": ROLES[one], "content": word} for one, word in zip(form, words, strict=True)]
     try:
         text = reference.render(dialogue_of(Example(tuple(messages)), whole=whole))
-    except GatewayError as error:
+    except (GatewayError, MetaTemplateError) as error:
         roles = ", ".join([ROLES[one] for one in form])
         raise NotTurns(f"the source refuses a test conversation with the roles {roles}: {error.message}") from None
     pieces = []

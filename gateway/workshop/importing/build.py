@@ -30,6 +30,7 @@ from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.causes import CAUSES
 from gateway.workshop.parity.compare import CaseResult, compare
 from gateway.workshop.parity.sides import Side
+from metatemplate.errors import MetaTemplateError
 
 SYSTEM_MESSAGE = {"role": "system", "content": "Answer with a number."}
 EXAMPLE_QUESTION = {"role": "user", "content": "1+1=?"}
@@ -136,7 +137,7 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
                         result["sent"] = [dict(message) for message in prompt.messages]
                     else:
                         result["prompt"] = prompt.text if reference is None else reference.render(dialogue)
-                except GatewayError as error:
+                except (GatewayError, MetaTemplateError) as error:
                     refusals.append(error.message)
             if not result:
                 continue
@@ -170,7 +171,7 @@ def _ends(template: Template) -> list[str]:
     if spec.kind == "prompter":
         unknown += " for models that take a string (an API model ends its answers itself)"
     for variables in _variables(template.spec):
-        with suppress(GatewayError):
+        with suppress(MetaTemplateError):
             stops = template.render(_dialogue((EXAMPLE_QUESTION,), variables)).metadata.stops
             return [f"Answers end at: {', '.join(map(repr, stops)) or unknown}"]
     return []

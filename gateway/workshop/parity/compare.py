@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import GatewayError
+from gateway.core.errors import GatewayError, as_gateway_error
 from gateway.core.prompt import Prompt
 from gateway.template.base import Template
 from gateway.template.registry import first_difference
 from gateway.workshop.parity.cases import Case
 from gateway.workshop.parity.causes import causes_of
 from gateway.workshop.parity.sides import Side, SideResult, side_of
+from metatemplate.errors import MetaTemplateError
 
 Tokenize = Callable[[str], Sequence[int]]
 """A function that returns the token ids of a text, without added special tokens."""
@@ -106,8 +107,8 @@ def _compare_case(case: Case, ours: Side, reference: Side, bos_token: str, token
 def _render(case: Case, side: Side) -> Prompt | GatewayError:
     try:
         return side.render(case.dialogue)
-    except GatewayError as error:
-        return error
+    except (GatewayError, MetaTemplateError) as error:
+        return as_gateway_error(error)
 
 
 def _result(prompt: Prompt | GatewayError, side: Side, bos: str) -> SideResult:

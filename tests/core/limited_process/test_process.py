@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.errors import Overloaded
 from gateway.core.limited_process.process import (
     JobNotDone,
     JobTooSlow,
@@ -19,6 +18,7 @@ from gateway.core.limited_process.process import (
     ProcessKilled,
     Reply,
 )
+from metatemplate.errors import RendererBusy
 
 CPU = 0.5
 
@@ -145,5 +145,5 @@ def test_a_call_beyond_the_queue_is_refused_and_the_others_are_done_in_order() -
 
     *done, refused = asyncio.run(call_at_once())
     assert [reply[1] for reply in done if isinstance(reply, tuple)] == ["0", "1", "2"]
-    assert isinstance(refused, Overloaded)
+    assert isinstance(refused, RendererBusy)
     assert refused.message == "3 calls wait for the process that does tests; retry later"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.core.errors import InvalidValue
 from gateway.template.dataset.prompt import DatasetPrompt
 from gateway.template.dataset.prompt_list import without_markers
 from gateway.template.dataset.validation import parse_prompt
+from metatemplate.errors import InvalidInput
 
 
 def turn(role: str, prompt: str) -> dict[str, str]:
@@ -123,13 +123,13 @@ def test_the_answers_are_not_needed_where_the_model_gives_them() -> None:
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
 def test_variables_that_do_not_fit_are_refused(case: Case) -> None:
-    with pytest.raises(InvalidValue) as caught:
+    with pytest.raises(InvalidInput) as caught:
         made(case["file"]).generation(case["variables"], case["examples"])
     assert caught.value.message == case["says"]
 
 
 def test_a_prompt_without_labels_makes_no_candidates() -> None:
-    with pytest.raises(InvalidValue, match="prompt p has no labels"):
+    with pytest.raises(InvalidInput, match="prompt p has no labels"):
         made({"prompt_template": {"template": "{a}"}}).candidates({"a": "1"})
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import GatewayError, InvalidValue, TemplateError
 from gateway.template.huggingface.renderer import JinjaTemplate
 from gateway.template.huggingface.sandbox.compiled_template import RenderedText
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
+from metatemplate.errors import InvalidInput, MetaTemplateError, TemplateFailure
 from tests.template.huggingface import cases
 from tests.template.huggingface.samples import body_of, dialogue
 
@@ -48,9 +48,9 @@ def outcome(made: JinjaTemplate, case: dict[str, Any]) -> str:
     """As the recorder writes it."""
     try:
         return f"={made.render(dialogue(body_of(case))).text}"
-    except InvalidValue as error:
+    except InvalidInput as error:
         return f"refused: {error.message.removeprefix(REFUSES)}" if error.message.startswith(REFUSES) else "error"
-    except TemplateError:
+    except TemplateFailure:
         return "error"
 
 
@@ -77,7 +77,7 @@ def attempt(render: Callable[..., RenderedText], *arguments: Any) -> RenderedTex
     """The rendered text or the error."""
     try:
         return render(*arguments)
-    except (InvalidValue, TemplateError) as error:
+    except (InvalidInput, TemplateFailure) as error:
         return f"{type(error).__name__}: {error}"
 
 
@@ -89,7 +89,7 @@ def test_segments_join_to_the_prompt_and_hold_what_was_said(name: str) -> None:
         asked = dialogue(body_of(case))
         try:
             prompt = made.render(asked)
-        except GatewayError:
+        except MetaTemplateError:
             continue
         assert prompt.segments is not None
         assert "".join(segment.text for segment in prompt.segments) == prompt.text

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import TemplateError
 from gateway.template.huggingface import in_process
 from gateway.template.huggingface.in_process import CHARACTERS_PER_MESSAGE, MESSAGE_LIMITS, message_limits
 from gateway.template.huggingface.sandbox.limits import size_of
+from metatemplate.errors import TemplateFailure
 from tests.template.huggingface.samples import CHATML, dialogue, jinja
 
 MOST = MESSAGE_LIMITS[-1]
@@ -45,7 +45,7 @@ def test_the_limit_of_messages_is_measured(name: str) -> None:
 def test_a_template_that_never_ends_is_loaded_and_stopped() -> None:
     loops = "{% for a in range(2000) %}{% for b in range(2000) %}{% for c in range(2000) %}"
     template = jinja(loops + "{% endfor %}" * 3)
-    with pytest.raises(TemplateError, match="took longer than"):
+    with pytest.raises(TemplateFailure, match="took longer than"):
         template.render(dialogue({"messages": messages(1, 5)}))
 
 

@@ -6,9 +6,9 @@ import tracemalloc
 
 import pytest
 
-from gateway.core.errors import TemplateError
 from gateway.template.huggingface.renderer import JinjaTemplate
 from gateway.template.huggingface.sandbox.compiled_template import RenderedText
+from metatemplate.errors import TemplateFailure
 from tests.template.huggingface.samples import CHATML, dialogue, jinja
 
 MEMORY = 160 * 1024 * 1024
@@ -123,7 +123,7 @@ def test_a_template_that_is_cheap_on_the_probe_only_takes_little_of_this_process
 @pytest.mark.parametrize("name", ["a product", "a power", "lists in lists", "a long loop", "a format with a width"])
 def test_the_subprocess_stops_such_a_template_and_renders_the_next_conversation(name: str) -> None:
     template = hungry(name)
-    with pytest.raises(TemplateError):
+    with pytest.raises(TemplateFailure):
         template.render(dialogue({"messages": [{"role": "user", "content": "boom"}]}))
     assert template.render(dialogue({"messages": [{"role": "user", "content": "hello"}]})).text == "ok"
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import (
-    ForbiddenParameter,
-    GatewayError,
-    InvalidValue,
-    MediaNotSupported,
-    TemplateError,
-    UnsupportedParameter,
+from metatemplate.errors import (
+    ForbiddenInput,
+    InvalidInput,
+    MetaTemplateError,
+    TemplateFailure,
+    UnsupportedInput,
+    UnsupportedMedia,
 )
 from tests.template.huggingface.samples import CHATML, HELLO, dialogue, jinja
 
@@ -172,9 +172,9 @@ async def test_a_call_that_no_form_renders_has_the_error_of_the_expected_form(pl
     refuses = "{% if messages[0].content != '7031948265' %}{{ raise_exception('hello') }}{% endif %}"
     template = jinja(CALLS.replace("TEXT", "{{ m['content'] + '!' }}") + refuses + place)
     body = dialogue({"messages": called(content=None)})
-    with pytest.raises(InvalidValue, match="refuses the conversation: hello"):
+    with pytest.raises(InvalidInput, match="refuses the conversation: hello"):
         template.render(body)
-    with pytest.raises(InvalidValue, match="refuses the conversation: hello"):
+    with pytest.raises(InvalidInput, match="refuses the conversation: hello"):
         await template.render_async(body)
 
 
@@ -185,7 +185,7 @@ def test_a_null_that_was_not_expected_has_a_notice() -> None:
 
 
 def test_a_call_that_no_form_renders_fails() -> None:
-    with pytest.raises(TemplateError, match="UndefinedError"):
+    with pytest.raises(TemplateFailure, match="UndefinedError"):
         filled(CALLS.replace("TEXT", "{{ m.content + 1 }}"), called(content=None))
 
 
@@ -202,65 +202,65 @@ def test_arguments_are_passed_as_an_object_or_as_text() -> None:
     assert said(source, body, tool_arguments="text") == '"{\\"a\\": 1}"'
 
 
-REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[GatewayError], str | None, str]] = {
+REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], type[MetaTemplateError], str | None, str]] = {
     # name: (template, keys, fields, error, param, part of the message)
     "by its own words": (
-        "{{ raise_exception('Roles must alternate') }}", {}, {}, InvalidValue, "messages", "Roles must alternate",
+        "{{ raise_exception('Roles must alternate') }}", {}, {}, InvalidInput, "messages", "Roles must alternate",
     ),
     "a variable that is not listed": (
-        "{{ x }}", {"request_kwargs": ["y"]}, {"chat_template_kwargs": {"x": 1}}, ForbiddenParameter,
+        "{{ x }}", {"request_kwargs": ["y"]}, {"chat_template_kwargs": {"x": 1}}, ForbiddenInput,
         "chat_template_kwargs.x", "allowed variables: y",
     ),
-    "tools nobody writes": (CHATML, {}, {"tools": [TOOL]}, UnsupportedParameter, "tools", "does not support tools"),
+    "tools nobody writes": (CHATML, {}, {"tools": [TOOL]}, UnsupportedInput, "tools", "does not support tools"),
     "calls nobody writes": (
         CHATML, {}, {"messages": [{"role": "assistant", "content": "x", "tool_calls": [CALL]}]},
-        UnsupportedParameter, "messages[0].tool_calls", "does not support tool_calls",
+        UnsupportedInput, "messages[0].tool_calls", "does not support tool_calls",
     ),
     "arguments that are no JSON": (
         "{{ messages[0].tool_calls }}", {},
         {"messages": [{"role": "assistant", "content": "x",
                        "tool_calls": [{**CALL, "function": {"name": "f", "arguments": "{"}}]}]},
-        InvalidValue, "messages[0].tool_calls[0].function.arguments", "must be a JSON object",
+        InvalidInput, "messages[0].tool_calls[0].function.arguments", "must be a JSON object",
     ),
     "calls without a content": (
         CHATML, {}, {"messages": [{"role": "assistant", "tool_calls": [CALL]}]},
-        UnsupportedParameter, "messages[0].tool_calls", "does not support tool_calls",
+        UnsupportedInput, "messages[0].tool_calls", "does not support tool_calls",
     ),
     "arguments that nest 600 deep": (
         "{{ messages[0].tool_calls }}", {},
         {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{**CALL, "function": {
             "name": "f", "arguments": '{"a":' * 600 + "1" + "}" * 600}}]}]},
-        InvalidValue, "messages[0].tool_calls[0].function.arguments", "deeper than 64 levels",
+        InvalidInput, "messages[0].tool_calls[0].function.arguments", "deeper than 64 levels",
     ),
     "arguments that nest beyond Python": (
         "{{ messages[0].tool_calls }}", {},
         {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{**CALL, "function": {
             "name": "f", "arguments": '{"a":' * 60000 + "1" + "}" * 60000}}]}]},
-        InvalidValue, "messages[0].tool_calls[0].function.arguments", "deeper than 64 levels",
+        InvalidInput, "messages[0].tool_calls[0].function.arguments", "deeper than 64 levels",
     ),
     "an image": (
         CHATML, {}, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},
-        MediaNotSupported, "messages[0].content[0]", "accepts only text",
+        UnsupportedMedia, "messages[0].content[0]", "accepts only text",
     ),
     "an error of its own": (
-        "\n{% for m in messages %}\n{{ m.content + 1 }}{% endfor %}", {}, {}, TemplateError, None,
+        "\n{% for m in messages %}\n{{ m.content + 1 }}{% endfor %}", {}, {}, TemplateFailure, None,
         "line 3 of the template: TypeError",
     ),
-    "what it calls undefined": ("{{ nope.nope }}", {}, {}, TemplateError, None, "line 1 of the template: UndefinedError"),
+    "what it calls undefined": ("{{ nope.nope }}", {}, {}, TemplateFailure, None, "line 1 of the template: UndefinedError"),
     "a message that is left out": (
         "{{ messages[0].content }}", {},
         {"messages": [*HELLO["messages"], {"role": "assistant", "content": "lost"}], "continue_final_message": True,
          "add_generation_prompt": False},
-        InvalidValue, "continue_final_message", "changes or leaves out",
+        InvalidInput, "continue_final_message", "changes or leaves out",
     ),
     "a message that is written twice": (
         "{{ messages[-1].content }}{{ messages | tojson }}", {},
         {"messages": [*HELLO["messages"], {"role": "assistant", "content": "said"}], "continue_final_message": True,
          "add_generation_prompt": False},
-        InvalidValue, "continue_final_message", "writes the last message twice",
+        InvalidInput, "continue_final_message", "writes the last message twice",
     ),
     "to go on with a user": (
-        CHATML, {}, {"continue_final_message": True, "add_generation_prompt": False}, InvalidValue,
+        CHATML, {}, {"continue_final_message": True, "add_generation_prompt": False}, InvalidInput,
         "continue_final_message", "an assistant message as the last message",
     ),
 }  # fmt: skip

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.core.errors import InvalidValue, Overloaded, TemplateError
 from gateway.template.huggingface.sandbox.compiled_template import RenderedText
 from gateway.template.huggingface.sandbox.subprocess_renderer import MAX_WAITING, SubprocessRenderer
+from metatemplate.errors import InvalidInput, RendererBusy, TemplateFailure
 
 CENTERED = "{{ messages[0].content.center(5) }}"
 
@@ -74,7 +74,7 @@ def test_a_process_that_reads_nothing_is_stopped() -> None:
     process = renderer._process
     assert process is not None
     process.send_signal(signal.SIGSTOP)
-    with pytest.raises(TemplateError, match="took longer"):
+    with pytest.raises(TemplateFailure, match="took longer"):
         rendered(renderer, "a" * 1_000_000)  # more than a pipe holds
     assert rendered(renderer, "b") == "  b  "
 
@@ -84,7 +84,7 @@ def test_a_process_that_cannot_be_started_refuses_the_call_until_later() -> None
     renderer = SubprocessRenderer("t", (CENTERED,), "")
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # no room for a pipe
     try:
-        with pytest.raises(Overloaded, match="could not be started: Too many open files"):
+        with pytest.raises(RendererBusy, match="could not be started: Too many open files"):
             rendered(renderer, "a")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -136,12 +136,12 @@ def test_a_text_comes_back_unchanged(text: str) -> None:
 
 ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 FAILURES: dict[str, tuple[str, type[Exception], str]] = {  # name: (template, error, part of its message)
-    "a refusal": ("{{ raise_exception('no') }}", InvalidValue, "refuses the conversation: no"),
-    "an error with its line": ("\n{{ 'x'.center('y') }}", TemplateError, "line 2 of the template: TypeError"),
-    "too much memory": ("{{ messages[0].content * 1000000000 }}", TemplateError, "MemoryError"),
-    "too much text": ("{{ messages[0].content * 9000000 }}", TemplateError, "at most 8388608"),
-    "too much time": (ENDLESS, TemplateError, "took longer than 0.8 s"),
-    "a template that cannot be compiled": ("{% if %}", TemplateError, "line 1 of the template"),
+    "a refusal": ("{{ raise_exception('no') }}", InvalidInput, "refuses the conversation: no"),
+    "an error with its line": ("\n{{ 'x'.center('y') }}", TemplateFailure, "line 2 of the template: TypeError"),
+    "too much memory": ("{{ messages[0].content * 1000000000 }}", TemplateFailure, "MemoryError"),
+    "too much text": ("{{ messages[0].content * 9000000 }}", TemplateFailure, "at most 8388608"),
+    "too much time": (ENDLESS, TemplateFailure, "took longer than 0.8 s"),
+    "a template that cannot be compiled": ("{% if %}", TemplateFailure, "line 1 of the template"),
 }  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def test_a_failed_job_has_the_error_of_a_render_in_this_process(name: str) -> No
 
 def test_the_process_serves_the_next_job_after_one_that_was_stopped() -> None:
     renderer = SubprocessRenderer("t", (ENDLESS, CENTERED), "")
-    with pytest.raises(TemplateError):
+    with pytest.raises(TemplateFailure):
         rendered(renderer, "x")
     assert rendered(renderer, "a", template=1) == "  a  "
 
@@ -177,4 +177,4 @@ def test_a_job_beyond_the_queue_is_refused() -> None:
         return await asyncio.gather(*[renderer.render_async(0, variables) for _ in range(jobs)], return_exceptions=True)
 
     results = asyncio.run(render_at_once(MAX_WAITING + 2))
-    assert [isinstance(result, Overloaded) for result in results] == [False] * MAX_WAITING + [True] * 2
+    assert [isinstance(result, RendererBusy) for result in results] == [False] * MAX_WAITING + [True] * 2

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.huggingface.transformers_reference import CLOCK, TransformersTemplate, installed
 from gateway.template.registry import build
 from gateway.workshop.chat_folders import read_chat_folder
 from gateway.workshop.parity.cases import matrix
 from gateway.workshop.parity.compare import compare
 from gateway.workshop.parity.sides import chat_reference
+from metatemplate.errors import InvalidInput, TemplateFailure
 from tests.template.huggingface import cases
 from tests.template.huggingface.samples import dialogue
 
@@ -79,10 +79,10 @@ GOES_ON = {
 }
 
 REFUSALS: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
-    "its own": ("{{ raise_exception('no') }}", HELLO, InvalidValue, "refuses the conversation: no"),
-    "a mistake of the template": ("{{ messages + 1 }}", HELLO, TemplateError, "TypeError"),
+    "its own": ("{{ raise_exception('no') }}", HELLO, InvalidInput, "refuses the conversation: no"),
+    "a mistake of the template": ("{{ messages + 1 }}", HELLO, TemplateFailure, "TypeError"),
     "a message that is not kept": (
-        "{{ messages[0].content }}{% if messages[1].content %}{% endif %}", GOES_ON, InvalidValue,
+        "{{ messages[0].content }}{% if messages[1].content %}{% endif %}", GOES_ON, InvalidInput,
         "transformers refuses",
     ),
 }  # fmt: skip

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.dialogue import Dialogue, RenderOptions
-from gateway.core.errors import RequestError
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.registry import build, run_examples
 from gateway.template.validation.template import SpecError, parse_spec
+from metatemplate.errors import InputError
 from tests.support.reference.lazyllm.prompter import alpaca, chat
 from tests.template.samples import dialogue, message
 
@@ -190,7 +190,7 @@ REFUSED = {  # name: (file, dialogue, param, words of the error)
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refusal_names_the_field(name: str) -> None:
     raw, said, param, words = REFUSED[name]
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InputError) as caught:
         sent(raw, said)
     assert (caught.value.param, words in caught.value.message) == (param, True), caught.value.message
 

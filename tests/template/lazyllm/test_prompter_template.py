@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.dialogue import Dialogue, Message, Part, RenderOptions
-from gateway.core.errors import InvalidValue, MediaNotSupported, RequestError, RoleNotSupported, UnsupportedParameter
+from gateway.core.errors import as_gateway_error
 from gateway.core.prompt import Prompt
 from gateway.template.opencompass.renderer import full_segments
 from gateway.template.registry import build
 from gateway.template.validation.template import SpecError, parse_spec
+from metatemplate.errors import InputError, InvalidInput, UnknownRole, UnsupportedInput, UnsupportedMedia
 from tests.support.reference.lazyllm.names import tokens_for
 from tests.support.reference.lazyllm.prompter import alpaca, chat
 from tests.template.samples import API, PLAIN, dialogue, message, template
@@ -45,8 +46,8 @@ def rendered(raw: dict[str, Any], *turns: tuple[str, Any], **said: Any) -> Promp
     return template(raw).render(dialogue(*turns, **said))
 
 
-def refused(raw: dict[str, Any], said: Dialogue) -> RequestError:
-    with pytest.raises(RequestError) as caught:
+def refused(raw: dict[str, Any], said: Dialogue) -> InputError:
+    with pytest.raises(InputError) as caught:
         template(raw).render(said)
     return caught.value
 
@@ -175,7 +176,7 @@ def test_names_that_a_client_makes_up_are_not_kept() -> None:
     try:
         for number in range(32):
             names = {f"{number}-{place}-" + "x" * 15_000: "v" for place in range(64)}
-            with pytest.raises(InvalidValue, match="no slots for variables"):
+            with pytest.raises(InvalidInput, match="no slots for variables"):
                 made.render(dialogue((U, "q"), variables=names))
         del names
         kept, _ = tracemalloc.get_traced_memory()
@@ -243,7 +244,7 @@ def test_json_in_an_instruction_is_text_and_a_400_with_exact() -> None:
     raw = {**CHAT, "instruction": 'Return {"k": 1} for {a}'}
     assert 'Return {"k": 1} for v' in rendered(raw, (U, "v")).text
     error = refused({**raw, "exact": True}, dialogue((U, "v")))
-    assert error.code == "invalid_value"
+    assert as_gateway_error(error).code == "invalid_value"
     assert "as LazyLLM does: KeyError" in error.message
 
 
@@ -342,84 +343,84 @@ def test_fields_that_are_left_out_are_reported() -> None:
 # ---------------------------------------------------------------- what a request cannot have
 
 
-REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[RequestError], str, str]] = {
+REFUSED: dict[str, tuple[dict[str, Any], Dialogue, type[InputError], str, str]] = {
     # name: (file, dialogue, error, param, part of the message)
     "a variable is missing": (
         {**CHAT, "instruction": "{a} {b}"}, dialogue((U, "q"), variables={"a": "1"}),
-        InvalidValue, "gateway.variables", "accepts the variables a, b; missing: b",
+        InvalidInput, "gateway.variables", "accepts the variables a, b; missing: b",
     ),
     "several slots and no variables": (
         {**CHAT, "instruction": "{a} {b}"}, dialogue((U, "q")),
-        InvalidValue, "gateway.variables", "missing: a, b",
+        InvalidInput, "gateway.variables", "missing: a, b",
     ),
     "an unknown variable": (
         RAG, dialogue((U, "q"), variables={"context": "C", "z": "1"}),
-        InvalidValue, "gateway.variables", "accepts the variables context; leave out 'z'",
+        InvalidInput, "gateway.variables", "accepts the variables context; leave out 'z'",
     ),
     "variables without slots": (
-        CHAT, dialogue((U, "q"), variables={"z": "1"}), InvalidValue, "gateway.variables", "has no slots",
+        CHAT, dialogue((U, "q"), variables={"z": "1"}), InvalidInput, "gateway.variables", "has no slots",
     ),
     "a variable that is no text": (
-        RAG, dialogue((U, "q"), variables={"context": 5}), InvalidValue, "gateway.variables.context", "must be text",
+        RAG, dialogue((U, "q"), variables={"context": 5}), InvalidInput, "gateway.variables.context", "must be text",
     ),
     "the user's slot as a variable": (
         TWO, dialogue((U, "q"), variables={"who": "w", "question": "x"}),
-        InvalidValue, "gateway.variables.question", "leave question out",
+        InvalidInput, "gateway.variables.question", "leave question out",
     ),
     "alpaca's only slot as a variable": (
-        ALPACA, dialogue((U, "q"), variables={"sum": "x"}), InvalidValue, "gateway.variables", "leave the variable out",
+        ALPACA, dialogue((U, "q"), variables={"sum": "x"}), InvalidInput, "gateway.variables", "leave the variable out",
     ),
     "alpaca with a history": (
-        ALPACA, dialogue((U, "q"), (A, "a"), (U, "r")), InvalidValue, "messages", "accepts only a single user message",
+        ALPACA, dialogue((U, "q"), (A, "a"), (U, "r")), InvalidInput, "messages", "accepts only a single user message",
     ),
-    "empty with a history": (EMPTY, dialogue((U, "q"), (A, "a"), (U, "r")), InvalidValue, "messages", "earlier turns"),
-    "empty with a system message": (EMPTY, dialogue((S, "s"), (U, "q")), InvalidValue, "messages", "system message"),
+    "empty with a history": (EMPTY, dialogue((U, "q"), (A, "a"), (U, "r")), InvalidInput, "messages", "earlier turns"),
+    "empty with a system message": (EMPTY, dialogue((S, "s"), (U, "q")), InvalidInput, "messages", "system message"),
     "empty with an answer to go on with": (
         EMPTY, dialogue((U, "q"), (A, "a"), continue_final=True),
-        InvalidValue, "continue_final_message", "assistant message that is to be continued",
+        InvalidInput, "continue_final_message", "assistant message that is to be continued",
     ),
-    "an assistant at the end": (CHAT, dialogue((U, "q"), (A, "a")), InvalidValue, "messages", "last message must"),
-    "only a system message": (CHAT, dialogue((S, "s")), InvalidValue, "messages", "last message must"),
+    "an assistant at the end": (CHAT, dialogue((U, "q"), (A, "a")), InvalidInput, "messages", "last message must"),
+    "only a system message": (CHAT, dialogue((S, "s")), InvalidInput, "messages", "last message must"),
     "a user's message to go on with": (
         CHAT, dialogue((U, "q"), continue_final=True),
-        InvalidValue, "continue_final_message", "an assistant message as the last message",
+        InvalidInput, "continue_final_message", "an assistant message as the last message",
     ),
     "a call to go on with": (
         TOOLS, Dialogue((message(U, "q"), message(A, "", tool_calls=[CALL])), RenderOptions(continue_final=True)),
-        InvalidValue, "continue_final_message", "has tool_calls and cannot be continued",
+        InvalidInput, "continue_final_message", "has tool_calls and cannot be continued",
     ),
-    "an unknown role": (CHAT, dialogue(("critic", "x"), (U, "q")), RoleNotSupported, "messages[0].role", "critic"),
+    "an unknown role": (CHAT, dialogue(("critic", "x"), (U, "q")), UnknownRole, "messages[0].role", "critic"),
     "a tool where none are written": (
-        CHAT, dialogue((U, "q"), (T, "x")), RoleNotSupported, "messages[1].role", "supported roles: system",
+        CHAT, dialogue((U, "q"), (T, "x")), UnknownRole, "messages[1].role", "supported roles: system",
     ),
     "tools where none are written": (
-        CHAT, dialogue((U, "q"), tools=(TOOL,)), UnsupportedParameter, "tools", "has no key `tools`",
+        CHAT, dialogue((U, "q"), tools=(TOOL,)), UnsupportedInput, "tools", "has no key `tools`",
     ),
     "calls where none are written": (
         CHAT, Dialogue((message(A, "", tool_calls=[CALL]), message(U, "q"))),
-        UnsupportedParameter, "messages[0].tool_calls", "cannot write tool_calls",
+        UnsupportedInput, "messages[0].tool_calls", "cannot write tool_calls",
     ),
     "a call without a name": (
         TOOLS, Dialogue((message(A, "", tool_calls=[{"function": {}}]), message(U, "q"))),
-        InvalidValue, "messages[0].tool_calls[0].function.name", "is missing; write",
+        InvalidInput, "messages[0].tool_calls[0].function.name", "is missing; write",
     ),
     "arguments that are no JSON": (
         TOOLS,
         Dialogue((message(A, "", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]), message(U, "q"))),
-        InvalidValue, "messages[0].tool_calls[0].function.arguments", "holds a JSON object",
+        InvalidInput, "messages[0].tool_calls[0].function.arguments", "holds a JSON object",
     ),
     "a tool without a name": (
         TOOLS, dialogue((U, "q"), tools=({"type": "function"},)),
-        InvalidValue, "tools[0].function.name", "is missing; write",
+        InvalidInput, "tools[0].function.name", "is missing; write",
     ),
     "a picture": (
         CHAT, Dialogue((Message(U, "", (Part("image_url"),)),)),
-        MediaNotSupported, "messages[0].content[0]", "accepts only text",
+        UnsupportedMedia, "messages[0].content[0]", "accepts only text",
     ),
     "tool results where the message has a slot": (
         {**TWO, "tools": {"parser": "lazyllm"}},
         Dialogue((message(U, "q"), message(T, "r")), RenderOptions(variables={"who": "w"})),
-        InvalidValue, "messages", "the last message must be a user message",
+        InvalidInput, "messages", "the last message must be a user message",
     ),
 }  # fmt: skip
 
@@ -441,12 +442,12 @@ def test_templates_without_slots_refuse_variables(raw: dict[str, Any]) -> None:
 
 
 def test_messages_before_a_conversation_are_refused_in_a_string() -> None:
-    with pytest.raises(UnsupportedParameter, match="history_messages, which only API models get"):
+    with pytest.raises(UnsupportedInput, match="history_messages, which only API models get"):
         template({**CHAT, "history_messages": [{"role": "user", "content": "a"}]}).render(dialogue((U, "q")))
 
 
 def test_a_prompter_has_no_whole_conversation() -> None:
-    with pytest.raises(InvalidValue, match="cannot render the complete conversation"):
+    with pytest.raises(InvalidInput, match="cannot render the complete conversation"):
         full_segments(template(CHAT).spec, dialogue((U, "q")))
 
 

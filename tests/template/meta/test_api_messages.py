@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.core.dialogue import Dialogue, RenderOptions
-from gateway.core.errors import InvalidValue, RoleNotSupported
+from metatemplate.errors import InvalidInput, UnknownRole
 from tests.template.samples import API, API_SYSTEM, dialogue, message, template
 
 U, A, S = "user", "assistant", "system"
@@ -116,7 +116,7 @@ def test_nothing_to_send_is_an_error(turns: str) -> None:
         "round": [{"role": "BOT", "api_role": "BOT", "generate": True}, {"role": "HUMAN", "api_role": "HUMAN"}],
         "turns": turns,
     }
-    with pytest.raises(InvalidValue, match="no message comes before the model's answer"):
+    with pytest.raises(InvalidInput, match="no message comes before the model's answer"):
         template(raw).render(Dialogue(()))
 
 
@@ -134,7 +134,7 @@ def test_tool_calls_travel_and_are_not_merged() -> None:
 
 
 def test_a_role_without_api_role_is_refused() -> None:
-    with pytest.raises(RoleNotSupported) as caught:
+    with pytest.raises(UnknownRole) as caught:
         template(API).render(dialogue((U, "q"), ("tool", "4")))
     assert caught.value.param == "messages[1].role"
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import InvalidValue, MediaNotSupported, RequestError, RoleNotSupported, UnsupportedParameter
 from gateway.core.prompt import Segment
+from metatemplate.errors import InputError, InvalidInput, UnknownRole, UnsupportedInput, UnsupportedMedia
 from tests.template.samples import (
     BOT,
     HUMAN,
@@ -231,33 +231,33 @@ def test_rewrites_are_noticed() -> None:
 
 IMAGE = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]
 
-REFUSED: dict[str, tuple[Dialogue, type[RequestError], str]] = {
-    "a role nobody speaks": (dialogue((U, "q"), ("tool", "t")), RoleNotSupported, "messages[1].role"),
-    "an image": (dialogue((U, IMAGE)), MediaNotSupported, "messages[0].content[1]"),
-    "tools": (dialogue((U, "q"), tools=({"type": "function"},)), UnsupportedParameter, "tools"),
+REFUSED: dict[str, tuple[Dialogue, type[InputError], str]] = {
+    "a role nobody speaks": (dialogue((U, "q"), ("tool", "t")), UnknownRole, "messages[1].role"),
+    "an image": (dialogue((U, IMAGE)), UnsupportedMedia, "messages[0].content[1]"),
+    "tools": (dialogue((U, "q"), tools=({"type": "function"},)), UnsupportedInput, "tools"),
     "tool calls": (
         Dialogue((message(A, "", tool_calls=[{"id": "1"}]),)),
-        UnsupportedParameter,
+        UnsupportedInput,
         "messages[0].tool_calls",
     ),
     "a function call": (
         Dialogue((message(A, "", function_call={"name": "f"}),)),
-        UnsupportedParameter,
+        UnsupportedInput,
         "messages[0].function_call",
     ),
     "a user's message to be continued": (
         dialogue((U, "q"), continue_final=True),
-        InvalidValue,
+        InvalidInput,
         "continue_final_message",
     ),
-    "nothing to be continued": (dialogue(continue_final=True), InvalidValue, "continue_final_message"),
+    "nothing to be continued": (dialogue(continue_final=True), InvalidInput, "continue_final_message"),
 }
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])
 @pytest.mark.parametrize(("asked", "error", "param"), REFUSED.values(), ids=REFUSED)
 def test_what_a_string_cannot_carry_is_refused(
-    asked: Dialogue, error: type[RequestError], param: str, turns: str
+    asked: Dialogue, error: type[InputError], param: str, turns: str
 ) -> None:
     with pytest.raises(error) as caught:
         template(PLAIN, turns=turns).render(asked)
@@ -265,7 +265,7 @@ def test_what_a_string_cannot_carry_is_refused(
 
 
 def test_an_unknown_role_is_named_escaped_and_cut() -> None:
-    with pytest.raises(RoleNotSupported) as caught:
+    with pytest.raises(UnknownRole) as caught:
         template(PLAIN).render(dialogue(("é\n" + "x" * 500, "q")))
     assert 'no role for "\\xe9\\nxxx' in caught.value.message
     assert len(caught.value.message) < 250

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import RoleNotSupported
+from metatemplate.errors import UnknownRole
 from tests.template.samples import API, API_SYSTEM, BOT, HUMAN, PLAIN, RESERVED, RESULTS, THINKING, message, template
 
 U, A, S = "user", "assistant", "system"
@@ -105,12 +105,12 @@ REFUSED: dict[str, tuple[dict[str, Any], Turns, str, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_role_without_a_place_is_refused(name: str, turns: str) -> None:
     raw, messages, param, words = REFUSED[name]
-    with pytest.raises(RoleNotSupported) as caught:
+    with pytest.raises(UnknownRole) as caught:
         template(raw, turns=turns).render(said(messages))
     assert (caught.value.param, words in caught.value.message) == (param, True), caught.value.message
 
 
 def test_a_fallback_role_must_be_a_name() -> None:
     dialogue = Dialogue((message("critic", "c", fallback_role=["HUMAN"]),))
-    with pytest.raises(RoleNotSupported, match="and no role for the fallback_role"):
+    with pytest.raises(UnknownRole, match="and no role for the fallback_role"):
         template(PLAIN).render(dialogue)

@@ -12,13 +12,14 @@ import pytest
 from gateway.config.files.yaml import parse
 from gateway.core.answer_markers import Thinking, ToolParser
 from gateway.core.dialogue import Dialogue, RenderOptions
-from gateway.core.errors import RequestError
+from gateway.core.errors import as_gateway_error
 from gateway.core.prompt import Prompt
 from gateway.stream.tool_calls.registry import FORMATS
 from gateway.template.registry import build, run_examples
 from gateway.template.spec import CallForm, ToolList, ToolsSpec
 from gateway.template.tools import calls_of, choice_of, tools_of
 from gateway.template.validation.template import SpecError, parse_spec
+from metatemplate.errors import InputError
 from tests.template.samples import BOT, HUMAN, SYSTEM, THOUGHTS, message, template
 
 ADD = {"type": "function", "function": {"name": "add", "description": "é", "parameters": {"type": "object"}}}
@@ -253,15 +254,15 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[Any, ...], dict[str, Any], str, str
 def test_what_cannot_be_written_is_refused_by_its_place(name: str) -> None:
     changes, messages, settings, code, param = WRONG[name]
     tools = {key: value for key, value in {**TOOLS, **changes}.items() if value is not None}
-    with pytest.raises(RequestError) as raised:
+    with pytest.raises(InputError) as raised:
         template(BASE, tools=tools).render(Dialogue(messages, RenderOptions(**settings)))
-    assert (raised.value.code, raised.value.param) == (code, param)
+    assert (as_gateway_error(raised.value).code, raised.value.param) == (code, param)
 
 
 def test_a_template_without_tools_refuses_them() -> None:
-    with pytest.raises(RequestError) as raised:
+    with pytest.raises(InputError) as raised:
         template(BASE).render(Dialogue((USER,), RenderOptions(tools=(NOW,))))
-    assert (raised.value.code, raised.value.param) == ("unsupported_parameter", "tools")
+    assert (as_gateway_error(raised.value).code, raised.value.param) == ("unsupported_parameter", "tools")
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {  # name: (changes of the file, a problem)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.core.dialogue import Dialogue
-from gateway.core.errors import RequestError
 from gateway.core.prompt import Notice
 from gateway.template.opencompass.renderer import full_segments
 from gateway.template.validation.template import SpecError, parse_spec
+from metatemplate.errors import InputError
 from tests.template.samples import dialogue, message, template
 
 BASE: dict[str, Any] = {"kind": "base"}
@@ -57,7 +57,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_base_model_cannot_have_is_refused(name: str) -> None:
     said, param = REFUSED[name]
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InputError) as caught:
         template(BASE).render(said)
     assert caught.value.param == param
 

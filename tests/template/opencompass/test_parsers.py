@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import TemplateError
 from gateway.template.opencompass.parsers import APIParser, LMParser
 from gateway.template.opencompass.renderer import meta_template
 from gateway.template.validation.template import parse_spec
+from metatemplate.errors import TemplateFailure
 from tests.template.samples import API, PLAIN, RESERVED
 
 Q, A = {"role": "HUMAN", "prompt": "q"}, {"role": "BOT", "prompt": "a"}
@@ -51,7 +51,7 @@ def test_generate_in_the_begin_section_is_ignored() -> None:
 def test_a_turn_without_a_usable_role_is_an_error_without_its_text() -> None:
     turn = {"role": "X", "fallback_role": "Y", "prompt": "secret"}
     for parse in (LMParser(meta(PLAIN)).pieces, lambda items: list(APIParser(meta(API)).messages(items))):
-        with pytest.raises(TemplateError) as caught:
+        with pytest.raises(TemplateFailure) as caught:
             parse(section("round", turn))
         assert 'role "X" or fallback_role "Y"' in caught.value.message
         assert "secret" not in caught.value.message

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from gateway.core.dialogue import Dialogue, Message, RenderOptions, plain_messages
-from gateway.core.errors import ConfigError, UnsupportedParameter
+from gateway.core.errors import ConfigError
 from gateway.template.lazyllm.api_messages import for_messages
 from gateway.template.lazyllm.tokens import family
 from gateway.template.registry import build
 from gateway.template.validation.template import parse_spec
 from gateway.workshop.importer.lazyllm import read_lazyllm
+from metatemplate.errors import UnsupportedInput
 from tests.support.reference.lazyllm.prompter import alpaca, chat
 from tests.workshop.importer.files import source
 
@@ -80,7 +81,7 @@ def test_the_tools_of_the_documents_prompter_are_sent_to_an_api_model() -> None:
     template = build(for_messages(parse_spec(draft.keys, name="p")))
     assert template.spec.prompter is not None
     assert [tool["function"]["name"] for tool in template.spec.prompter.default_tools] == ["example"]
-    with pytest.raises(UnsupportedParameter, match="default_tools, but no marks for tool calls"):
+    with pytest.raises(UnsupportedInput, match="default_tools, but no marks for tool calls"):
         build(parse_spec(draft.keys, name="p")).render(
             Dialogue(plain_messages([{"role": "user", "content": "hi"}]) or ())
         )

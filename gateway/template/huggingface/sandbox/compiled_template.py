@@ -11,7 +11,6 @@ from jinja2 import nodes
 from jinja2.environment import Template
 from jinja2.exceptions import TemplateSyntaxError
 
-from gateway.core.errors import InvalidValue, TemplateError
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment, ConversationRefused
 from gateway.template.huggingface.sandbox.limits import (
     MAX_SECONDS,
@@ -20,6 +19,7 @@ from gateway.template.huggingface.sandbox.limits import (
     LimitReached,
     has_known_operations,
 )
+from metatemplate.errors import InvalidInput, TemplateFailure
 
 MAX_SOURCE = 64 * 1024
 """The largest number of characters of a chat template. The longest known templates have a third of this number."""
@@ -41,7 +41,7 @@ INSERTING = frozenset({"join", "replace"})
 """The filters and methods whose texts are listed in ``CompiledTemplate.inserted``."""
 
 
-class RenderingFailed(TemplateError):
+class RenderingFailed(TemplateFailure):
     """The template cannot render these variables: one of its expressions failed, or the text is too long."""
 
 
@@ -58,21 +58,21 @@ class CompiledTemplate:
     """A compiled chat template."""
 
     def __init__(self, source: str, environment: ChatEnvironment) -> None:
-        """Compile the source. Raises ``TemplateError``, with the line number if this number is known."""
+        """Compile the source. Raises ``TemplateFailure``, with the line number if this number is known."""
         if len(source) > MAX_SOURCE:
-            raise TemplateError(f"the template has {len(source)} characters; at most {MAX_SOURCE} are allowed")
+            raise TemplateFailure(f"the template has {len(source)} characters; at most {MAX_SOURCE} are allowed")
         try:
             tree = environment.parse(source)
             self._template = environment.from_string(source)
         except TemplateSyntaxError as error:
-            raise TemplateError(f"line {error.lineno} of the template: {error.message}") from None
+            raise TemplateFailure(f"line {error.lineno} of the template: {error.message}") from None
         except (RecursionError, SyntaxError, MemoryError):
-            raise TemplateError("the template nests too deeply to be compiled; simplify its expressions") from None
+            raise TemplateFailure("the template nests too deeply to be compiled; simplify its expressions") from None
         except ValueError as error:  # a number has more digits than Python accepts
-            raise TemplateError(f"the template cannot be compiled: {error}") from None
+            raise TemplateFailure(f"the template cannot be compiled: {error}") from None
         for node in tree.find_all(OTHER_TEMPLATES):
             name = type(node).__name__.lower()
-            raise TemplateError(
+            raise TemplateFailure(
                 f"line {node.lineno} of the template: {name} is not supported; copy the other template's text here"
             )
         self._template.globals = dict(self._template.globals)  # each render would copy a ChainMap slowly
@@ -101,7 +101,7 @@ class CompiledTemplate:
     def render(self, variables: Mapping[str, Any]) -> RenderedText:
         """Render the template with these variables.
 
-        Raises ``InvalidValue`` if the template refuses the conversation, ``RenderingFailed`` if it fails, and
+        Raises ``InvalidInput`` if the template refuses the conversation, ``RenderingFailed`` if it fails, and
         ``LimitReached`` beyond a limit of a ``LimitedEnvironment``.
         """
         template = self._template
@@ -120,9 +120,9 @@ class CompiledTemplate:
         return RenderedText(text, tuple(context.undefined))
 
 
-def refusal(reason: str) -> InvalidValue:
+def refusal(reason: str) -> InvalidInput:
     """Return the error for a conversation that the template itself refuses."""
-    return InvalidValue(f"this model's chat template refuses the conversation: {reason}", param="messages")
+    return InvalidInput(f"this model's chat template refuses the conversation: {reason}", param="messages")
 
 
 def error_text(error: BaseException) -> str:

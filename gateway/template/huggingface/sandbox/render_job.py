@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gateway.core.errors import InvalidValue, TemplateError
 from gateway.core.limited_process.process import Reply
 from gateway.template.huggingface.sandbox.compiled_template import CompiledTemplate
 from gateway.template.huggingface.sandbox.environment import ChatEnvironment
+from metatemplate.errors import InvalidInput, TemplateFailure
 
 
 class _LoadedTemplates:
@@ -45,8 +45,8 @@ def do_job(job: Mapping[str, Any]) -> Reply:
         if "sources" not in job:
             return _loaded.render(job["template"], job["variables"], job["now"])
         _loaded.load(job["sources"], job["clock"])
-    except InvalidValue as error:
+    except InvalidInput as error:
         return {"refused": error.message}, ""
-    except TemplateError as error:
+    except TemplateFailure as error:
         return {"failed": error.message}, ""
     return {}, ""

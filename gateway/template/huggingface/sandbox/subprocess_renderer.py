@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from gateway.core.errors import InvalidValue, Overloaded, TemplateError
 from gateway.core.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, ProcessEnded, Reply
 from gateway.template.huggingface.sandbox.compiled_template import RenderedText, RenderingFailed
+from metatemplate.errors import InvalidInput, RendererBusy, TemplateFailure
 
 RENDER_CPU = 0.8
 """The limit of processor time for one render, in seconds."""
@@ -39,7 +39,7 @@ class SubprocessRenderer(LimitedProcess):
         self._templates = {"sources": list(sources), "clock": clock}
 
     def load(self, name: str, sources: tuple[str, ...], clock: str) -> None:
-        """Replace the templates. Raises ``TemplateError`` if a template cannot be compiled."""
+        """Replace the templates. Raises ``TemplateFailure`` if a template cannot be compiled."""
         with self._template_errors():
             self._twice(lambda: self._load(name, sources, clock))
 
@@ -54,26 +54,26 @@ class SubprocessRenderer(LimitedProcess):
         """Return the processor time in seconds: infinity for a render that failed, None for a refused conversation."""
         try:
             reply, _ = self._reply(template, variables)
-        except TemplateError:  # the process was stopped
+        except TemplateFailure:  # the process was stopped
             return float("inf")
         if "refused" in reply:
             return None
         return float("inf") if "failed" in reply else float(reply["seconds"])
 
     async def render_async(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
-        """Render without blocking the event loop. See ``render``. Raises ``Overloaded`` if too many calls wait."""
+        """Render without blocking the event loop. See ``render``. Raises ``RendererBusy`` if too many calls wait."""
         return await self.in_thread(self.render, template, variables)
 
     def render(self, template: int, variables: Mapping[str, Any]) -> RenderedText:
         """Render the conversation. ``template`` is an index into ``sources``.
 
-        Raises ``InvalidValue`` if the template refuses the conversation, ``RenderingFailed`` if rendering fails,
-        ``TemplateError`` if rendering exceeds a limit, and ``Overloaded`` if the process was killed from outside or
+        Raises ``InvalidInput`` if the template refuses the conversation, ``RenderingFailed`` if rendering fails,
+        ``TemplateFailure`` if rendering exceeds a limit, and ``RendererBusy`` if the process was killed from outside or
         cannot be started.
         """
         reply, text = self._reply(template, variables)
         if "refused" in reply:
-            raise InvalidValue(reply["refused"], param="messages")
+            raise InvalidInput(reply["refused"], param="messages")
         if "failed" in reply:
             raise RenderingFailed(reply["failed"])
         return RenderedText(text, tuple(reply["undefined"]))
@@ -89,18 +89,18 @@ class SubprocessRenderer(LimitedProcess):
         reply, _ = self._send(self._templates, COMPILE_CPU)
         if "failed" in reply:
             self._stop()
-            raise TemplateError(reply["failed"])
+            raise TemplateFailure(reply["failed"])
 
     @contextmanager
     def _template_errors(self) -> Iterator[None]:
-        """Raise ``TemplateError`` for a job beyond a limit, and ``Overloaded`` for one that may be tried again."""
+        """Raise ``TemplateFailure`` for a job beyond a limit, and ``RendererBusy`` for one that may be tried again."""
         try:
             yield
         except JobTooSlow as error:
-            raise TemplateError(
+            raise TemplateFailure(
                 f"the template {self._name} took longer than {error.limit} on this conversation and was stopped"
             ) from None
         except ProcessEnded as error:
-            raise TemplateError(str(error)) from None
+            raise TemplateFailure(str(error)) from None
         except JobNotDone as error:
-            raise Overloaded(f"{error}; retry later", retry_after=1.0) from None
+            raise RendererBusy(f"{error}; retry later", retry_after=1.0) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.core.errors import TemplateError
+from metatemplate.errors import TemplateFailure
 from tests.support.reference.opencompass.prompt_list import PromptList
 
 OPENAI_ROLES: Mapping[str, str] = {"SYSTEM": "system", "HUMAN": "user", "BOT": "assistant"}
@@ -25,7 +25,7 @@ class ChatLMParser:
         self._roles = _by_openai_role(meta_template)
 
     def parse(self, chat: Any) -> Any:
-        """A chat becomes a string, a list of chats a list of strings, an empty chat ``[]``. Raises TemplateError."""
+        """A chat becomes a string, a list of chats a list of strings, an empty chat ``[]``. Raises TemplateFailure."""
         return _each(chat, self._one)
 
     def _one(self, chat: Messages) -> str:
@@ -33,7 +33,7 @@ class ChatLMParser:
         if not roles:
             return "\n".join([_text(_content(message), "content") for message in chat])
         if "assistant" not in roles:
-            raise TemplateError("the meta template has no BOT role, so no role can answer; add one")
+            raise TemplateFailure("the meta template has no BOT role, so no role can answer; add one")
         pieces: list[str] = []
         for message in chat:
             role = roles.get(_role(message), {})
@@ -50,7 +50,7 @@ class ChatAPIParser:
         self._roles = _by_openai_role(meta_template)
 
     def parse(self, chat: Any) -> Any:
-        """A chat becomes a PromptList, a list of chats a list of them, an empty chat ``[]``. Raises TemplateError."""
+        """A chat becomes a PromptList, a list of chats a list of them, an empty chat ``[]``. Raises TemplateFailure."""
         return _each(chat, self._one)
 
     def _one(self, chat: Messages) -> PromptList:
@@ -68,25 +68,25 @@ def to_chat(prompt: str | Sequence[Any]) -> list[dict[str, Any]]:
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
     if not isinstance(prompt, (list, tuple)):
-        raise TemplateError(f"a prompt is a string or a PromptList, not {type(prompt).__name__}")
+        raise TemplateFailure(f"a prompt is a string or a PromptList, not {type(prompt).__name__}")
     messages: list[dict[str, Any]] = []
     for item in prompt:
         if not isinstance(item, (str, dict)):
-            raise TemplateError(f"a PromptList holds strings and dicts, not {type(item).__name__}")
+            raise TemplateFailure(f"a PromptList holds strings and dicts, not {type(item).__name__}")
         if item == "" or "section" in item:
             continue
         if isinstance(item, str):
             messages.append({"role": "user", "content": item})
         elif (role := _role(item)) in OPENAI_ROLES:
             if "prompt" not in item:
-                raise TemplateError(f"a turn of role {role} has no prompt")
+                raise TemplateFailure(f"a turn of role {role} has no prompt")
             messages.append({"role": OPENAI_ROLES[role], "content": item["prompt"]})
     return messages
 
 
 def _each(chat: Any, one: Any) -> Any:
     if not isinstance(chat, (list, tuple)):
-        raise TemplateError(f"a chat is a list of messages, not {type(chat).__name__}")
+        raise TemplateFailure(f"a chat is a list of messages, not {type(chat).__name__}")
     if not chat:
         return []
     if isinstance(chat[0], Mapping):
@@ -98,11 +98,11 @@ def _by_openai_role(meta_template: Mapping[str, Any] | None) -> dict[Any, Mappin
     if not meta_template:
         return None
     if not isinstance(meta_template, Mapping):
-        raise TemplateError("a meta template is a mapping")
+        raise TemplateFailure("a meta template is a mapping")
     roles: dict[Any, Mapping[str, Any]] = {}
     for role in [*_entries(meta_template, "round"), *_entries(meta_template, "reserved_roles")]:
         if not isinstance(role, Mapping):
-            raise TemplateError("the message parsers take roles only; a string in the meta round has no place there")
+            raise TemplateFailure("the message parsers take roles only; a string in the meta round has no place there")
         name = _role(role)
         roles[OPENAI_ROLES.get(name, name)] = role
     return roles
@@ -113,15 +113,15 @@ def _entries(meta_template: Mapping[str, Any], key: str) -> list[Any]:
     if entries in ("", {}):
         return []
     if not isinstance(entries, list):
-        raise TemplateError(f"{key} of a meta template is a list")
+        raise TemplateFailure(f"{key} of a meta template is a list")
     return entries
 
 
 def _role(message: Mapping[str, Any]) -> Any:
     if not isinstance(message, Mapping) or "role" not in message:
-        raise TemplateError("a message or turn has no `role`")
+        raise TemplateFailure("a message or turn has no `role`")
     if isinstance(message["role"], (list, dict)):
-        raise TemplateError("a role's name is a string")
+        raise TemplateFailure("a role's name is a string")
     return message["role"]
 
 
@@ -131,7 +131,7 @@ def _content(message: Mapping[str, Any]) -> Any:
 
 def _text(text: Any, what: str) -> str:
     if not isinstance(text, str):
-        raise TemplateError(f"{what} must be text for a string model, not {type(text).__name__}")
+        raise TemplateFailure(f"{what} must be text for a string model, not {type(text).__name__}")
     return text
 
 
@@ -142,5 +142,5 @@ def _api_role(name: Any, roles: Mapping[Any, Mapping[str, Any]] | None) -> Any:
     if name not in roles:
         return name
     if "api_role" not in roles[name]:
-        raise TemplateError(f'role "{roles[name]["role"]}" has no api_role; every role of an API template needs one')
+        raise TemplateFailure(f'role "{roles[name]["role"]}" has no api_role; every role of an API template needs one')
     return roles[name]["api_role"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.core.errors import TemplateError
 from gateway.template.dataset.prompt_list import ColumnValues, PromptItems, is_marker
 from gateway.template.dataset.template import DatasetTemplate
+from metatemplate.errors import TemplateFailure
 
 ROLES = {"SYSTEM": "system", "HUMAN": "user", "BOT": "assistant"}
 """Roles of datasets → roles of OpenAI's messages; turns of other roles are left out."""
@@ -43,7 +43,7 @@ def conversation(
     if all(isinstance(value, str) for value in values):
         return _exchange(sample, columns, output_column, template)
     if not all(_holds(value, str) for value in values):
-        raise TemplateError(f"the columns {', '.join(columns)} must all hold text, or all lists of text")
+        raise TemplateFailure(f"the columns {', '.join(columns)} must all hold text, or all lists of text")
     names = [*columns, output_column]
     rows = zip(*[sample.get(name) or () for name in names], strict=False)
     return [
@@ -57,7 +57,7 @@ def _exchange(
     sample: ColumnValues, columns: Sequence[str], output_column: str, template: DatasetTemplate | None
 ) -> Messages:
     if template is None and len(columns) > 1:
-        raise TemplateError("several input columns need a template")
+        raise TemplateFailure("several input columns need a template")
     messages = to_messages(sample[columns[0]] if template is None else template.generation(sample))
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": sample.get(output_column, "")})

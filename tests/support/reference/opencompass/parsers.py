@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from gateway.core.errors import TemplateError
 from gateway.template.opencompass import parsers
 from gateway.template.opencompass.parsers import Role
+from metatemplate.errors import TemplateFailure
 from tests.support.reference.opencompass.dialect import OPENCOMPASS, Dialect
 from tests.support.reference.opencompass.prompt_list import PromptList, appended, is_marker
 
@@ -24,13 +24,13 @@ class LMParser:
     """Turns prompts into text; the same in both packages."""
 
     def __init__(self, meta_template: Mapping[str, Any] | None = None) -> None:
-        """Raises TemplateError for a meta template that the reference refuses at once."""
+        """Raises TemplateFailure for a meta template that the reference refuses at once."""
         self._parser: parsers.LMParser | None = None
         if meta_template:
             checked = checked_meta_template(meta_template)
             for role in (*checked["round"], *checked["reserved_roles"]):
                 if isinstance(role, dict) and any(isinstance(role.get(key), list) for key in ("begin", "end")):
-                    raise TemplateError(f'role "{role["role"]}": token lists are not supported; write text')
+                    raise TemplateFailure(f'role "{role["role"]}": token lists are not supported; write text')
             self._parser = parsers.LMParser(checked)
 
     def parse(self, prompt: Any, mode: Any = "gen") -> Any:
@@ -43,14 +43,14 @@ class LMParser:
         try:
             return "".join([piece.text for piece in self._parser.pieces(nested(items), mode)])
         except TypeError as error:
-            raise TemplateError("begin, prompt and end must be text for a string model") from error
+            raise TemplateFailure("begin, prompt and end must be text for a string model") from error
 
 
 class APIParser(parsers.APIParser):
     """Turns prompts into lists of messages."""
 
     def __init__(self, meta_template: Any = None, dialect: Dialect = OPENCOMPASS) -> None:
-        """Raises TemplateError for a meta template that the reference refuses at once."""
+        """Raises TemplateFailure for a meta template that the reference refuses at once."""
         self._dialect = dialect
         self._leading: list[Any] | None = None
         self._meta: Mapping[str, Any] | None = None
@@ -68,17 +68,17 @@ class APIParser(parsers.APIParser):
 
     def _messages(self, items: PromptList, mode: Any) -> Any:
         if self._leading is not None:
-            raise TemplateError("a meta template that is a list of messages takes only a list of messages")
+            raise TemplateFailure("a meta template that is a list of messages takes only a list of messages")
         if self._meta is None:
             return self._without_template(items)
         if any(isinstance(entry, str) for entry in self._meta["round"]):
-            raise TemplateError("a string in the meta round has no api_role; remove it")
+            raise TemplateFailure("a string in the meta round has no api_role; remove it")
         try:
             merged = PromptList(merge_neighbours(message for _, message in self.messages(nested(items), mode)))
         except KeyError as error:
-            raise TemplateError(f"a role has no {error}; every role of an API template needs one") from error
+            raise TemplateFailure(f"a role has no {error}; every role of an API template needs one") from error
         if not merged:
-            raise TemplateError("no message to send: there is no turn before the role that generates")
+            raise TemplateFailure("no message to send: there is no turn before the role that generates")
         return PromptList([self._meta["begin"], *merged]) if self._meta["begin"] else merged
 
     def _without_template(self, items: PromptList) -> Any:
@@ -92,7 +92,7 @@ class APIParser(parsers.APIParser):
         if self._dialect.takes_parts and "prompt" not in role and "prompt_mm" in role:
             return role["prompt_mm"]
         if self._dialect.prompt_required and "prompt" not in role:
-            raise TemplateError(f'role "{role.get("role")}" has neither prompt nor prompt_mm')
+            raise TemplateFailure(f'role "{role.get("role")}" has neither prompt nor prompt_mm')
         content: Any = role.get("begin", "")
         for key in ("prompt", "end"):
             content = appended(content, role.get(key, ""))
@@ -104,39 +104,39 @@ def parse_each(prompt: Any, mode: Any, parse: Callable[[PromptList, Any], Any]) 
     if isinstance(prompt, (list, tuple)) and not isinstance(prompt, PromptList):
         return [parse_each(one, mode, parse) for one in prompt]
     if mode not in ("gen", "ppl"):
-        raise TemplateError(f"mode is gen or ppl, not {mode!r}")
+        raise TemplateFailure(f"mode is gen or ppl, not {mode!r}")
     if isinstance(prompt, str):
         return prompt
     if isinstance(prompt, PromptList):
         return parse(prompt, mode)
-    raise TemplateError(f"a prompt is a string, a PromptList or a list of them, not {type(prompt).__name__}")
+    raise TemplateFailure(f"a prompt is a string, a PromptList or a list of them, not {type(prompt).__name__}")
 
 
 def checked_meta_template(meta_template: Mapping[str, Any]) -> dict[str, Any]:
-    """The meta template with all its keys. Raises TemplateError for one without usable roles."""
+    """The meta template with all its keys. Raises TemplateFailure for one without usable roles."""
     if not isinstance(meta_template, Mapping):
-        raise TemplateError("a meta template is a mapping with the key `round`")
+        raise TemplateFailure("a meta template is a mapping with the key `round`")
     if "round" not in meta_template:
-        raise TemplateError("round is required in a meta template")
+        raise TemplateFailure("round is required in a meta template")
     complete = {"begin": "", "end": "", "reserved_roles": [], **meta_template}
     names: list[Any] = []
     for key in ("round", "reserved_roles"):
         if not isinstance(complete[key], list) or (key == "round" and not complete[key]):
-            raise TemplateError(f"{key} of a meta template is a list, and the round is not empty")
+            raise TemplateFailure(f"{key} of a meta template is a list, and the round is not empty")
         for role in complete[key]:
             if not isinstance(role, (str, dict)) or (isinstance(role, dict) and not isinstance(role.get("role"), str)):
-                raise TemplateError(f"{key} of a meta template holds strings, and roles that have a name")
+                raise TemplateFailure(f"{key} of a meta template holds strings, and roles that have a name")
             if isinstance(role, dict) and role["role"] in names:
-                raise TemplateError(f'role "{role["role"]}" is defined twice')
+                raise TemplateFailure(f'role "{role["role"]}" is defined twice')
             names += [role["role"]] if isinstance(role, dict) else []
     complete["reserved_roles"] = [role for role in complete["reserved_roles"] if isinstance(role, dict)]
     return complete
 
 
 def nested(items: PromptList) -> list[Any]:
-    """The items of a PromptList with sections that nest. Raises TemplateError if they cannot."""
+    """The items of a PromptList with sections that nest. Raises TemplateFailure if they cannot."""
     if not all(isinstance(item, (str, dict)) for item in items):
-        raise TemplateError("a PromptList holds strings and dicts")
+        raise TemplateFailure("a PromptList holds strings and dicts")
     dicts = [item for item in items if isinstance(item, dict)]
     if dicts and not any(map(is_marker, dicts)):
         return [{"section": "round", "pos": "begin"}, *items, {"section": "round", "pos": "end"}]
@@ -148,16 +148,16 @@ def nested(items: PromptList) -> list[Any]:
             continue
         if not is_marker(item):
             if not open_sections or "role" not in item:
-                raise TemplateError("a turn stands in a section and has a `role`")
+                raise TemplateFailure("a turn stands in a section and has a `role`")
             continue
         section, pos = item["section"], item["pos"]
         if section not in SECTIONS or pos not in ("begin", "end"):
-            raise TemplateError(f"unknown section marker {section!r}, {pos!r}")
+            raise TemplateFailure(f"unknown section marker {section!r}, {pos!r}")
         if pos == "begin" or (section == "end" and not open_sections):
             open_sections.append(section)
             result[-1] = {"section": section, "pos": "begin"}
         elif not open_sections or open_sections.pop() != section:
-            raise TemplateError(f"section {section!r} ends and was not the last to begin")
+            raise TemplateFailure(f"section {section!r} ends and was not the last to begin")
     return result
 
 
@@ -166,12 +166,12 @@ def joined_by_lines(items: Sequence[Any]) -> str:
     text, armed = "", False
     for item in items:
         if not isinstance(item, (str, dict)):
-            raise TemplateError(f"a PromptList holds strings and dicts, not {type(item).__name__}")
+            raise TemplateFailure(f"a PromptList holds strings and dicts, not {type(item).__name__}")
         if isinstance(item, dict) and is_marker(item):
             continue
         prompt = item if isinstance(item, str) else item.get("prompt", "")
         if prompt and not isinstance(prompt, str):
-            raise TemplateError("prompt must be text for a string model")
+            raise TemplateFailure("prompt must be text for a string model")
         text += ("\n" if armed else "") + prompt if prompt else ""
         armed = True
     return text
@@ -194,16 +194,16 @@ def _joined(first: Any, second: Any) -> Any:
         return appended(first, f"\n{second}")
     if isinstance(second, list) and isinstance(first, (str, list)):
         return [*(first if isinstance(first, list) else [{"type": "text", "text": first}]), *second]
-    raise TemplateError("neighbours of one api_role cannot be joined: a prompt is neither text nor a list of parts")
+    raise TemplateFailure("neighbours of one api_role cannot be joined: a prompt is neither text nor a list of parts")
 
 
 def leading_messages(meta_template: list[Any], dialect: Dialect) -> list[Any]:
     """A meta template that is a list of messages, checked."""
     if not dialect.takes_messages:
-        raise TemplateError("a meta template is a mapping with the key `round`, not a list")
+        raise TemplateFailure("a meta template is a mapping with the key `round`, not a list")
     for message in meta_template:
         if not isinstance(message, dict) or message.get("role") not in MESSAGE_ROLES or "content" not in message:
-            raise TemplateError(
+            raise TemplateFailure(
                 "a list as meta template holds messages with role system, user or assistant, and content"
             )
     return meta_template
@@ -222,7 +222,7 @@ def merged_lists(leading: Sequence[Any], prompt: Sequence[Any]) -> list[Any]:
     """Meta messages laid over the prompt's: same role, contents joined; missing role, message inserted."""
     rest = [deepcopy(message) for message in prompt]
     if not all(isinstance(message, dict) for message in rest):
-        raise TemplateError("a meta template that is a list of messages takes only a list of messages")
+        raise TemplateFailure("a meta template that is a list of messages takes only a list of messages")
     out: list[Any] = []
     place = 0
     for message in leading:

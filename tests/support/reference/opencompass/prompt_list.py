@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from gateway.core.errors import TemplateError
+from metatemplate.errors import TemplateFailure
 from tests.support.reference.opencompass.dialect import OPENCOMPASS, Dialect
 
 _MARKER_KEYS = frozenset({"section", "pos"})
@@ -27,7 +27,7 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
     """
     _check_names(values, _PYTHON_NAMES)
     if values and not isinstance(text, str):
-        raise TemplateError(f"only strings can be filled, not {type(text).__name__}")
+        raise TemplateFailure(f"only strings can be filled, not {type(text).__name__}")
     for key, value in values.items():
         text = text.replace("{" + key + "}", str(value))
     return text
@@ -36,21 +36,21 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
 def _check_names(values: Mapping[str, Any], taken: tuple[str, ...]) -> None:
     for key in values:
         if not isinstance(key, str):
-            raise TemplateError(f"column names are strings; found one of type {type(key).__name__}")
+            raise TemplateFailure(f"column names are strings; found one of type {type(key).__name__}")
         if key in taken:
-            raise TemplateError(f'a column cannot be named "{key}"; rename it in the dataset')
+            raise TemplateFailure(f'a column cannot be named "{key}"; rename it in the dataset')
 
 
 def appended(first: Any, second: Any) -> Any:
     """Text after text; a list takes the text's characters one by one, as Python's ``+=`` does in the reference.
 
-    Raises TemplateError for everything else.
+    Raises TemplateFailure for everything else.
     """
     if isinstance(first, str) and isinstance(second, str):
         return first + second
     if isinstance(first, list) and isinstance(second, (str, list)):
         return [*first, *second]
-    raise TemplateError(f"a {type(second).__name__} cannot be appended to a {type(first).__name__}; write text")
+    raise TemplateFailure(f"a {type(second).__name__} cannot be appended to a {type(first).__name__}; write text")
 
 
 class PromptList(list[Any]):
@@ -59,7 +59,7 @@ class PromptList(list[Any]):
     def format(self, values: Mapping[str, Any]) -> PromptList:
         """Fill the fields of every string and of every turn's ``prompt``; other keys stay as they are.
 
-        Raises TemplateError for an item that is neither string nor dict, and for unusable column names.
+        Raises TemplateFailure for an item that is neither string nor dict, and for unusable column names.
         """
         _check_names(values, ("self",))
         return PromptList(self._filled(item, values) for item in self)
@@ -69,7 +69,7 @@ class PromptList(list[Any]):
         if isinstance(item, str):
             return fill(item, values)
         if not isinstance(item, dict):
-            raise TemplateError(f"a PromptList holds strings and dicts, not {type(item).__name__}")
+            raise TemplateFailure(f"a PromptList holds strings and dicts, not {type(item).__name__}")
         copy = deepcopy(item)
         if "prompt" in copy:
             copy["prompt"] = fill(copy["prompt"], values)
@@ -96,7 +96,7 @@ class PromptList(list[Any]):
         if isinstance(other, str):
             return PromptList([*self, other])
         if not isinstance(other, list):
-            raise TemplateError(f"only strings and lists can be added to a PromptList, not {type(other).__name__}")
+            raise TemplateFailure(f"only strings and lists can be added to a PromptList, not {type(other).__name__}")
         return PromptList(super().__add__(other))
 
     def __radd__(self, other: Any) -> PromptList:
@@ -105,7 +105,7 @@ class PromptList(list[Any]):
         if isinstance(other, str):
             return PromptList([other, *self])
         # The reference recurses without end here. Joining would hide which side decided the type.
-        raise TemplateError("a plain list cannot be put before a PromptList; make it a PromptList first")
+        raise TemplateFailure("a plain list cannot be put before a PromptList; make it a PromptList first")
 
     def __iadd__(self, other: Any) -> PromptList:
         """Extend in place; a dict adds its keys, as Python's ``list.extend`` does."""
@@ -126,7 +126,7 @@ class PromptList(list[Any]):
             if isinstance(item, str):
                 texts.append(item)
             elif not isinstance(item, dict):
-                raise TemplateError(f"a PromptList holds strings and dicts, not {type(item).__name__}")
+                raise TemplateFailure(f"a PromptList holds strings and dicts, not {type(item).__name__}")
             elif "prompt" in item:
                 texts.append(_shown(item["prompt"], dialect))
         return "".join(texts)
@@ -136,7 +136,7 @@ def _shown(prompt: Any, dialect: Dialect) -> str:
     if dialect.quotes_prompts:
         return json.dumps(prompt)
     if not isinstance(prompt, str):
-        raise TemplateError(f"a turn's prompt is text, not {type(prompt).__name__}")
+        raise TemplateFailure(f"a turn's prompt is text, not {type(prompt).__name__}")
     return prompt
 
 
@@ -146,7 +146,7 @@ def _replaced_string(item: str, src: str, dst: Any) -> list[Any]:
     if not isinstance(dst, PromptList):
         return []
     if not src:
-        raise TemplateError("the text to replace is empty; name what the list shall replace")
+        raise TemplateFailure("the text to replace is empty; name what the list shall replace")
     out: list[Any] = []
     for number, piece in enumerate(item.split(src)):
         if number:
@@ -159,13 +159,13 @@ def _replaced_string(item: str, src: str, dst: Any) -> list[Any]:
 def _replaced_turn(item: Any, src: str, dst: Any) -> Any:
     copy = deepcopy(item)
     if not isinstance(copy, dict):
-        raise TemplateError(f"a PromptList holds strings and dicts, not {type(item).__name__}")
+        raise TemplateFailure(f"a PromptList holds strings and dicts, not {type(item).__name__}")
     if "prompt" in copy:
         if not isinstance(copy["prompt"], (str, list, dict)):
-            raise TemplateError(f"a turn's prompt is text, not {type(copy['prompt']).__name__}")
+            raise TemplateFailure(f"a turn's prompt is text, not {type(copy['prompt']).__name__}")
         if src not in copy["prompt"]:
             return copy
         if not isinstance(dst, str) or not isinstance(copy["prompt"], str):
-            raise TemplateError("a turn's prompt holds text only; a list of turns cannot be put into it")
+            raise TemplateFailure("a turn's prompt holds text only; a list of turns cannot be put into it")
         copy["prompt"] = copy["prompt"].replace(src, dst)
     return copy

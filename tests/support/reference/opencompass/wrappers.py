@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.core.errors import TemplateError
+from metatemplate.errors import TemplateFailure
 from tests.support.reference.opencompass.dialect import Dialect
 from tests.support.reference.opencompass.parsers import MESSAGE_ROLES, APIParser
 from tests.support.reference.opencompass.prompt_list import appended
@@ -45,7 +45,7 @@ def hf_chat_messages(
         if skip_empty_prompt and not prompt:
             continue
         if role not in WIRE_ROLES:
-            raise TemplateError(f'api_role "{role}" is none of {", ".join(WIRE_ROLES)}')
+            raise TemplateFailure(f'api_role "{role}" is none of {", ".join(WIRE_ROLES)}')
         messages.append({"role": WIRE_ROLES[role], "content": prompt})
     return _merged(messages) if merge_role else messages
 
@@ -66,7 +66,7 @@ def hf_base_text(parsed: str | Sequence[Any]) -> str:
         return parsed
     texts = [_turn(item)[1] for item in parsed if item != ""]
     if not all(isinstance(text, str) for text in texts):
-        raise TemplateError("a base model takes text only")
+        raise TemplateFailure("a base model takes text only")
     return "".join(texts)
 
 
@@ -79,15 +79,15 @@ def openai_request(
 ) -> OpenAIRequest:
     """The OpenAI wrapper's request; a role it does not know gives a message without role.
 
-    Raises TemplateError when the prompt leaves no room for an answer.
+    Raises TemplateFailure when the prompt leaves no room for an answer.
     """
     messages = _openai_messages(parsed)
     used = sum(_length(message["content"], count) for message in messages)
     if used > max_seq_len:
-        raise TemplateError(f"the prompt has {used} tokens, {max_seq_len} are allowed")
+        raise TemplateFailure(f"the prompt has {used} tokens, {max_seq_len} are allowed")
     room = min(max_out_len, max_seq_len - used - RESERVED_TOKENS)
     if room <= 0:
-        raise TemplateError(f"the prompt has {used} of {max_seq_len} tokens and leaves no room for an answer")
+        raise TemplateFailure(f"the prompt has {used} of {max_seq_len} tokens and leaves no room for an answer")
     return OpenAIRequest(messages, room)
 
 
@@ -113,7 +113,7 @@ def _length(content: Any, count: Callable[[str], int]) -> int:
     if isinstance(content, str):
         return count(content)
     if not isinstance(content, (list, dict)):
-        raise TemplateError(f"the OpenAI wrapper counts text, not {type(content).__name__}")
+        raise TemplateFailure(f"the OpenAI wrapper counts text, not {type(content).__name__}")
     parts = [part for part in content if isinstance(part, dict)]
     return sum(count(part["text"]) for part in parts if isinstance(part.get("text"), str))
 
@@ -139,9 +139,9 @@ def ais_chat_messages(parsed: str | Sequence[Any]) -> list[dict[str, Any]]:
 
 def _turn(item: Any) -> tuple[Any, Any]:
     if not isinstance(item, dict) or "role" not in item or "prompt" not in item:
-        raise TemplateError("a wrapper sends turns with `role` and `prompt`; a bare string cannot be sent")
+        raise TemplateFailure("a wrapper sends turns with `role` and `prompt`; a bare string cannot be sent")
     if isinstance(item["role"], (list, dict)):
-        raise TemplateError("a role's name is a string")
+        raise TemplateFailure("a role's name is a string")
     return item["role"], item["prompt"]
 
 
