@@ -17,16 +17,16 @@ test: $(VENV)/.test-ready
 	@$(if $(GENERAL),GATEWAY_FAST_PATHS=0) $(BIN)/python -m pytest -n auto --dist loadfile \
 		$(if $(COVERAGE),--cov --cov-append --cov-report=) $(if $(GENERAL),$(REACHES_FAST_PATHS:%=tests/%))
 
-# The folders of tests that a fast path can change: the packages that have one (core, stream, template, backend) or use its
+# The folders of tests that a fast path can change: the packages that have one (metatemplate, stream, backend) or use its
 # result (wire, policy, calls), and whole calls over HTTP (edge, faults, reliability) and through each template
 # (conformance, presets). The other tests are of tools, configuration, processes and providers: they get the same messages,
 # prompts and bytes with and without fast paths, and make no decision of their own about them.
-REACHES_FAST_PATHS := core stream template backend wire policy calls edge faults reliability conformance presets
+REACHES_FAST_PATHS := metatemplate stream backend wire policy calls edge faults reliability conformance presets
 
 ## For daily work, at most 90 seconds: the suite without what starts processes or servers, plays whole stories, or has the
 ## longest tables of cases.
 SLOW := journeys providers faults bench reliability deploy docs edge cli workshop backend_embedded first_hour \
-	template/huggingface stream/test_tool_calls.py policy/test_markers.py policy/test_role_boundaries.py
+	metatemplate/chat_templates metatemplate/answers/test_tool_calls.py policy/test_markers.py policy/test_role_boundaries.py
 test-quick: $(VENV)/.test-ready
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(SLOW:%=--ignore=tests/%)
 

@@ -30,19 +30,19 @@ from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import KeySpec, ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
-from gateway.core.dialogue import Dialogue
-from gateway.core.events import Begun, Delta, Finish, TokenLogprob, Usage
 from gateway.core.exchange import AttemptLog
 from gateway.policy.access.api_keys import Keyring
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.sse import SseParser
-from gateway.stream.stops.stop_cutter import StopCutter
 from gateway.telemetry.call_log import log_call
 from gateway.telemetry.log_writer import LogWriter
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.json import parse_object
 from gateway.wire.requests import read_chat
 from gateway.wire.responses import AnswerHead, ChatWriter
+from metatemplate.answers.stops.stop_cutter import StopCutter
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.events import Begun, Delta, Finish, TokenLogprob, Usage
 
 RUNS = 7
 """The fastest of these runs is printed."""

@@ -6,7 +6,7 @@ The public names are imported on first use. ``docs/library.md`` has examples of 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gateway.version import VERSION as __version__
+from metatemplate.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from gateway.calls.python_api import Answer, PromptTemplate, RenderedPrompt, count_tokens, load_template

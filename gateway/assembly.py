@@ -39,14 +39,11 @@ from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.error_mapping import address_without_secrets
 from gateway.backend.openai.health import HealthProbe
 from gateway.backend.openai.tokenizer_client import TokenizerClient
-from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.route import Route, answer_headers
 from gateway.calls.stack import Stack
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
-from gateway.config.sections.templates import output_form
 from gateway.config.snapshot import MarkersPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.access.api_keys import Keyring
@@ -54,7 +51,6 @@ from gateway.policy.access.limits import Concurrency, Limiter
 from gateway.policy.access.rates import MemoryRates, RateStore
 from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.media_files import InlineBudget
-from gateway.policy.admit.output_parsing import output_parsing
 from gateway.policy.admit.parameters import ParameterPolicy
 from gateway.policy.deliver.cache import Cache
 from gateway.policy.deliver.coalescing import Coalescing
@@ -69,19 +65,23 @@ from gateway.policy.deliver.targets.load_balancer import BALANCERS, Replica
 from gateway.policy.deliver.targets.retry import RetryPolicy
 from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
-from gateway.policy.markers.marker_rule import MarkerRule
-from gateway.policy.markers.marker_set import MarkerSet, fold, texts_of
-from gateway.policy.markers.role_boundaries import SafeRenderer
-from gateway.policy.markers.token_splits import disguised, splits_exactly
 from gateway.storage.cache_stores import CacheStores
 from gateway.storage.recorder import Recorder
 from gateway.stream.json_schema.checker import SchemaChecker
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
-from gateway.template.dataset.prompt import DatasetPrompt
-from gateway.template.registry import build, build_for_prompt_lists
 from gateway.wire.redaction import Redactor
+from metatemplate.answers.output_parsing import output_parsing
+from metatemplate.datasets.prompt import DatasetPrompt
 from metatemplate.errors import InvalidFile
+from metatemplate.files.template_file import output_form
+from metatemplate.markers.marker_rule import MarkerRule
+from metatemplate.markers.marker_set import MarkerSet, fold, texts_of
+from metatemplate.markers.role_boundaries import SafeRenderer
+from metatemplate.markers.token_splits import disguised, splits_exactly
+from metatemplate.templates.registry import build, build_for_prompt_lists
+from metatemplate.tokenizer import Tokenizer
+from metatemplate.values.dialogue import EMPTY_MAPPING
 
 LOG = logging.getLogger("gateway.assembly")
 

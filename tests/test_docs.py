@@ -218,7 +218,11 @@ def test_a_page_links_to_known_hosts_only(name: str) -> None:
 
 
 def test_messages_name_pages_that_the_package_has() -> None:
-    files = [*(ROOT / "gateway").rglob("*.py"), ROOT / "gateway.yaml", *(ROOT / "policies").glob("*.yaml")]
+    files = [
+        *[*(ROOT / "gateway").rglob("*.py"), *(ROOT / "metatemplate").rglob("*.py")],
+        ROOT / "gateway.yaml",
+        *(ROOT / "policies").glob("*.yaml"),
+    ]
     texts = [path.read_text(encoding="utf-8") for path in files]
     named = {page for text in texts for page in re.findall(r"\(gateway docs ([\w/-]+)", text)}
     assert {"configuration", "import", "templates"} <= named
@@ -229,7 +233,7 @@ def test_messages_name_pages_that_the_package_has() -> None:
 
 PLACEHOLDER = re.compile(r"[A-Z]{3,}(?!\.md)")
 """A word in a path that stands for any name, such as ``KIND``."""
-BASES = (ROOT, ROOT / "gateway")
+BASES = (ROOT, ROOT / "gateway", ROOT / "metatemplate")
 
 
 @pytest.mark.parametrize("name", ["docs/architecture.md", "CONTRIBUTING.md"])
@@ -245,7 +249,9 @@ def test_the_files_and_classes_that_a_page_names_exist(name: str) -> None:
 # ---------------------------------------------------------------- citations
 
 CITATION = re.compile(r"docs/spec/(\w+\.md)(?:``)? ?((?:rows? )?(?:(?:[A-H]\d\d|\d+(?:\.\d+)*)(?:, |–| and | to )?)*)")
-CITING = sorted(path for folder in ("gateway", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
+CITING = sorted(
+    path for folder in ("gateway", "metatemplate", "tests", "bench") for path in (ROOT / folder).rglob("*.py")
+)
 
 
 def test_a_cited_section_or_row_exists() -> None:
@@ -263,7 +269,7 @@ def test_a_cited_section_or_row_exists() -> None:
 
 # ---------------------------------------------------------------- names in docstrings
 
-SOURCES = sorted((ROOT / "gateway").rglob("*.py"))
+SOURCES = sorted([*(ROOT / "gateway").rglob("*.py"), *(ROOT / "metatemplate").rglob("*.py")])
 FOREIGN_NAMES = {
     "Authorization",
     "Encoding",

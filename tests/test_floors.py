@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = (
     # floor 0 first; packages on one floor do not import each other
-    ("core", "version"),
-    ("template", "stream", "wire", "telemetry"),
+    ("core",),
+    ("stream", "wire", "telemetry"),
     ("config",),
     ("storage",),
     ("backend",),
-    ("policy.access", "policy.markers", "policy.admit", "policy.deliver"),
+    ("policy.access", "policy.admit", "policy.deliver"),
     ("calls",),
     ("edge", "assembly"),
     ("server",),
@@ -34,15 +34,15 @@ FLOORS = (
 LAZY: dict[str, tuple[str, ...]] = {
     # library: the only places that import it
     "litellm": ("backend/litellm/",),
-    "jinja2": ("template/huggingface/", "viewer/templating.py"),
+    "jinja2": ("workshop/parity/transformers_reference.py", "viewer/templating.py"),
     "numpy": ("backend/embedded/llama.py", "backend/embedded/model_folder.py", "backend/embedded/sampling.py"),
-    "transformers": ("template/huggingface/transformers_reference.py",),
-    "tokenizers": ("backend/embedded/", "backend/tokenizer.py"),
+    "transformers": ("workshop/parity/transformers_reference.py",),
+    "tokenizers": ("backend/embedded/",),
     "ray": ("evaluate/running/ray_data.py",),
     "starlette": ("edge/asgi.py", "server/application.py"),
     "prometheus_client": ("telemetry/metrics.py", "telemetry/merge.py"),
-    "yaml": ("config/files/", "backend/scripted.py", "workshop/importer/yaml_writer.py"),
-    "pydantic": ("wire/", "config/", "template/validation/"),
+    "yaml": ("backend/scripted.py", "workshop/importer/yaml_writer.py"),
+    "pydantic": ("wire/", "config/"),
     "jsonschema": ("stream/json_schema/check_job.py",),
     "referencing": ("stream/json_schema/check_job.py",),
     "regex": ("wire/redaction.py",),

@@ -21,14 +21,14 @@ from bench.rendering.inputs import (
     conversation,
 )
 from bench.rendering.python_build import result_json
-from gateway.config.files.reader import Files
-from gateway.config.sections.templates import read_template
-from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, Message, RenderOptions
-from gateway.template.registry import build
-from gateway.template.spec import TemplateSpec
-from gateway.template.validation.template import parse_spec
 from gateway.wire.json import parse_object
 from gateway.wire.requests import read_chat
+from metatemplate.files.reader import Files
+from metatemplate.files.template import parse_spec
+from metatemplate.files.template_file import read_template
+from metatemplate.templates.registry import build
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.dialogue import DEFAULT_OPTIONS, Dialogue, Message, RenderOptions
 
 SLOT_TEMPLATE = {"kind": "prompter", "class": "chat", "marks_of": "qwen", "instruction": INSTRUCTION}
 

@@ -28,9 +28,9 @@ Render = Callable[[], object]
 def gateway_render(source: str, turns: int) -> Render:
     """A function that renders once with the gateway."""
     from bench.rendering.render_gateway import request_messages
-    from gateway.core.dialogue import Dialogue
-    from gateway.template.registry import build
-    from gateway.template.validation.template import parse_spec
+    from metatemplate.files.template import parse_spec
+    from metatemplate.templates.registry import build
+    from metatemplate.values.dialogue import Dialogue
 
     template = build(parse_spec({"kind": "jinja", "template": source, "special_tokens": SPECIAL_TOKENS}, name="t"))
     dialogue = Dialogue(request_messages(turns))

@@ -8,5 +8,4 @@ embedded/     embedded: a model computed in this process
 scripted      scripted: plays a script, for tests and documentation
 replay        replay: answers from a recording
 http_client/  the HTTP client of the OpenAI backends
-tokenizer     a model's tokenizer from a local file
 """

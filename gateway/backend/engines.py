@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from gateway.backend.openai.request.control_fields import words
 from gateway.config.snapshot import Engine, TargetSpec
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.wire.request_fields import (
     HINTS,
     NEVER_SENT,
@@ -18,6 +17,7 @@ from gateway.wire.request_fields import (
     CompletionRequest,
     EmbeddingRequest,
 )
+from metatemplate.values.dialogue import EMPTY_MAPPING
 
 COMPLETIONS_PARAMS = frozenset(CompletionRequest.model_fields) - STRUCTURAL - HINTS - {"response_format"}
 CHAT_PARAMS = frozenset(ChatRequest.model_fields) - STRUCTURAL - NEVER_SENT

@@ -25,9 +25,7 @@ from gateway.backend.engines import declared_capabilities
 from gateway.config.snapshot import TargetSpec
 from gateway.core.caller import Caller
 from gateway.core.errors import ConfigError, InvalidValue, NotRecorded, Problem, UpstreamInvalidResponse
-from gateway.core.events import Begun, Document, Event
 from gateway.core.exchange import Events, Exchange, is_answer
-from gateway.core.words import changes, excerpts, printable
 from gateway.storage.recorder import delivered_choices
 from gateway.storage.recordings import (
     RecordedRow,
@@ -37,9 +35,11 @@ from gateway.storage.recordings import (
     reason_not_replayable,
     request_facts,
 )
-from gateway.template.registry import first_difference
 from gateway.wire.inlined_file import without_files
 from gateway.wire.stored_events import dump_json
+from metatemplate.templates.registry import first_difference
+from metatemplate.values.events import Begun, Document, Event
+from metatemplate.values.words import changes, excerpts, printable
 
 MOST_NEIGHBOURS = 100
 """The maximum number of recorded requests with similar prompts that are compared with a request without an answer."""

@@ -25,9 +25,9 @@ import yaml
 from gateway.backend.engines import ENGINES
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, GatewayError, Problem, UpstreamInvalidResponse
-from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
 from gateway.stream.batches import IteratorEvents
+from metatemplate.values.events import Begun, Delta, Document, Event, Finish, Usage
 
 Step = str | Mapping[str, Any]
 Script = Sequence[Step]

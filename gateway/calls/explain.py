@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from gateway.backend.tokenizer import token_ids
 from gateway.calls.answer.token_data import tokenizes_special
 from gateway.calls.preparation.dataset_prompts import dataset_prompt
 from gateway.calls.preparation.prepare import Prepared, make_exchange, prepare
@@ -16,9 +15,10 @@ from gateway.calls.scoring.candidates import dataset_candidates
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import prepare_turns
 from gateway.core.call import Call, PromptReference
-from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
-from gateway.core.prompt import DeferredSegments, Prompt, Segment
-from gateway.policy.markers.role_boundaries import SafePrompt
+from metatemplate.markers.role_boundaries import SafePrompt
+from metatemplate.tokenizer import token_ids
+from metatemplate.values.dialogue import EMPTY_MAPPING, Dialogue
+from metatemplate.values.prompt import DeferredSegments, Prompt, Segment
 
 
 def explanation(

@@ -31,8 +31,8 @@ from gateway.core.errors import (
     drop_tracebacks,
 )
 from gateway.core.exchange import AttemptLog
-from gateway.core.prompt import Notice
 from gateway.policy.deliver.shared_limits import SharedLimits
+from metatemplate.values.prompt import Notice
 
 T = TypeVar("T")
 

@@ -8,22 +8,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gateway.backend.tokenizer import Tokenizer
 from gateway.config.library import find_template
 from gateway.core.call import Call
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import as_gateway_error
-from gateway.core.events import Delta, Finish
-from gateway.core.prompt import Prompt, Segment
-from gateway.policy.admit.output_parsing import OutputParsing, output_parsing
 from gateway.stream.completion_builder import CompletionBuilder
-from gateway.stream.output_parser import OutputParser
-from gateway.stream.stops.stop_cutter import StopCutter
-from gateway.template.base import Template
-from gateway.template.registry import build
-from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
+from metatemplate.answers.output_parser import OutputParser
+from metatemplate.answers.output_parsing import OutputParsing, output_parsing
+from metatemplate.answers.stops.stop_cutter import StopCutter
 from metatemplate.errors import MetaTemplateError
+from metatemplate.templates.base import Template
+from metatemplate.templates.registry import build
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.tokenizer import Tokenizer
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.events import Delta, Finish
+from metatemplate.values.prompt import Prompt, Segment
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,19 @@ from typing import Any
 from gateway.backend.engines import PromptLogprobs
 from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.tokenizer_client import TokenizerClient
-from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec
 from gateway.core.caller import Caller
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.exchange import Backend, EndpointName
-from gateway.core.frozen import dataclass
 from gateway.policy.admit.media import MediaRule
-from gateway.policy.admit.output_parsing import OutputParsing
 from gateway.policy.admit.parameters import Form, ParameterPolicy
-from gateway.policy.markers.role_boundaries import SafeRenderer
 from gateway.stream.json_schema.checker import SchemaChecker
-from gateway.template.base import PromptListTemplate, Template
-from gateway.template.dataset.prompt import DatasetPrompt
+from metatemplate.answers.output_parsing import OutputParsing
+from metatemplate.datasets.prompt import DatasetPrompt
+from metatemplate.markers.role_boundaries import SafeRenderer
+from metatemplate.templates.base import PromptListTemplate, Template
+from metatemplate.tokenizer import Tokenizer
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.frozen import dataclass
 
 MAX_HEADER = 1024
 """The maximum number of characters of a header value that contains names or notices."""

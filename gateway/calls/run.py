@@ -8,7 +8,6 @@ from types import TracebackType
 
 from gateway.backend.engines import declared_capabilities
 from gateway.backend.openai.error_mapping import WITHOUT_REASON
-from gateway.backend.tokenizer import count
 from gateway.calls.answer.answer_check import AnswerCheck
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.answer.token_data import TokenData
@@ -17,11 +16,12 @@ from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import UpstreamRejectedRequest
-from gateway.core.events import Usage
-from gateway.core.prompt import Notice
 from gateway.policy.admit.parameters import aliases
 from gateway.storage.recorder import CallRecording
-from gateway.stream.output_parser import OutputParser
+from metatemplate.answers.output_parser import OutputParser
+from metatemplate.tokenizer import count
+from metatemplate.values.events import Usage
+from metatemplate.values.prompt import Notice
 
 POLICY_SECTIONS = {
     "default_parameter": "params.default", "forced_parameter": "params.force", "clamped_parameter": "params.clamp",

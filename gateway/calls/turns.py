@@ -13,14 +13,14 @@ from gateway.calls.route import Route
 from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
-from gateway.core.dialogue import MAX_TURNS, Dialogue
 from gateway.core.errors import InvalidValue, UpstreamError
-from gateway.core.events import Completion, Usage, total_usage
 from gateway.core.exchange import AttemptLog
-from gateway.core.frozen import dataclass
-from gateway.template.chat.passthrough import as_sent
-from gateway.template.dataset.multi_turn import turn_requests
 from gateway.wire.requests import read_dataset_messages
+from metatemplate.datasets.multi_turn import turn_requests
+from metatemplate.templates.chat.passthrough import as_sent
+from metatemplate.values.dialogue import MAX_TURNS, Dialogue
+from metatemplate.values.events import Completion, Usage, total_usage
+from metatemplate.values.frozen import dataclass
 
 TurnPrompts = Generator[list[Any], str | None, None]
 """A generator of the prompt list or the messages of each turn. ``send(answer)`` returns the next turn."""

@@ -20,8 +20,8 @@ import click
 
 from gateway.cli.options import CommandError, Verb, color_setting, print_error, print_problems
 from gateway.core.errors import CONFIG_FAILED, ConfigError, GatewayError, as_gateway_error
-from gateway.version import VERSION
 from metatemplate.errors import InvalidFile, MetaTemplateError
+from metatemplate.version import VERSION
 
 OUTPUT_FAILED = 4
 """Exit code of a verb whose output cannot be written."""

@@ -46,7 +46,7 @@ def _config(context: click.Context) -> Path:
 
 
 def _models(context: click.Context) -> list[str]:
-    from gateway.config.files import yaml
+    from metatemplate.files import yaml
 
     path = _config(context)
     value = yaml.parse(path.read_bytes(), path.name).value if path.is_file() else None
@@ -56,6 +56,6 @@ def _models(context: click.Context) -> list[str]:
 
 def _templates() -> list[str]:
     from gateway.config.library import template_files
-    from gateway.config.sections.templates import BUILT_IN
+    from metatemplate.files.template_file import BUILT_IN
 
     return [BUILT_IN.name, *[path.stem for path in template_files(Path.cwd())]]

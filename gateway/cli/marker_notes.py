@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec
-from gateway.policy.markers.marker_set import MarkerSet, TemplateTexts, texts_of, tokens_around
-from gateway.template.registry import build
-from gateway.template.spec import UNKNOWN_SOURCE, RoleSpec
+from metatemplate.markers.marker_set import MarkerSet, TemplateTexts, texts_of, tokens_around
+from metatemplate.templates.registry import build
+from metatemplate.templates.spec import UNKNOWN_SOURCE, RoleSpec
 
 
 def marker_notes(models: Iterable[ModelSpec]) -> Iterator[str]:

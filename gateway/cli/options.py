@@ -15,7 +15,7 @@ import click
 
 from gateway.cli.completion import complete_model, complete_prompt, complete_template
 from gateway.core.errors import CONFIG_FAILED, Problem
-from gateway.core.words import counted
+from metatemplate.values.words import counted
 
 if TYPE_CHECKING:  # `gateway --help` does not import the configuration's modules
     from gateway.config.snapshot import Snapshot

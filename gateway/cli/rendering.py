@@ -18,11 +18,11 @@ from gateway.cli.options import CommandError, print_note
 from gateway.config.library import find_template, is_template_file
 from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.core.call import Call, TurnRequests
-from gateway.core.prompt import Notice, Prompt, Segment
-from gateway.core.words import suggest
-from gateway.template.dataset.prompt import DatasetPrompt
-from gateway.template.opencompass.renderer import full_segments
 from gateway.wire.requests import read_chat
+from metatemplate.datasets.prompt import DatasetPrompt
+from metatemplate.opencompass.renderer import full_segments
+from metatemplate.values.prompt import Notice, Prompt, Segment
+from metatemplate.values.words import suggest
 
 
 def find_model(

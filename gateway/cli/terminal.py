@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from gateway.core.words import escape, excerpts
+from metatemplate.values.words import escape, excerpts
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
@@ -54,7 +54,7 @@ def escape_line(text: str) -> str:
 
 def diff_lines(a: str, b: str, name_a: str, name_b: str) -> Iterator[str]:
     """Yield the first difference of two different texts, and a unified diff of their escaped lines."""
-    from gateway.template.registry import first_difference  # loads every renderer, which a table does not need
+    from metatemplate.templates.registry import first_difference  # loads every renderer, which a table does not need
 
     yield f"--- {name_a}"
     yield f"+++ {name_b}"

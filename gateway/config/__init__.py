@@ -2,7 +2,6 @@
 
 ``load``             reads all files and lists every problem
 ``library``          finds templates and policies by name
-``template_models``  finds the templates for the name of a model
 ``files/``           reads files, parses YAML, and watches files for changes
 ``schema/``          describes each setting in one row, and checks files against the rows
 ``sections/``        one file for each part of the configuration

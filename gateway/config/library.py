@@ -9,17 +9,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
 from gateway.config.schema.kinds import FILE_NAME
 from gateway.config.sections.policies import read_policy
-from gateway.config.sections.prompts import read_prompt
-from gateway.config.sections.templates import BUILT_IN, read_template
 from gateway.config.snapshot import PolicySpec
-from gateway.config.template_models import help_for
 from gateway.core.errors import ConfigError
-from gateway.core.words import quoted, suggest
-from gateway.template.dataset.spec import PromptSpec
-from gateway.template.spec import TemplateSpec
+from metatemplate.datasets.spec import PromptSpec
+from metatemplate.files.prompt_file import read_prompt
+from metatemplate.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
+from metatemplate.files.template_file import BUILT_IN, read_template
+from metatemplate.files.template_models import help_for
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.words import quoted, suggest
 
 NOUN = {TEMPLATES: "template", POLICIES: "policy", PROMPTS: "prompt"}
 READERS: Mapping[str, Callable[[Files, Path, str, AddProblem], Any]] = {

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gateway.config.files.reader import ENVIRONMENT, Files
-from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.kinds import INVALID, SIZE
 from gateway.config.schema.settings import GATEWAY
@@ -30,7 +28,9 @@ from gateway.config.snapshot import (
     Snapshot,
 )
 from gateway.core.errors import ConfigError, Problem
-from gateway.core.words import install_extra
+from metatemplate.files.reader import ENVIRONMENT, Files
+from metatemplate.files.yaml import YamlDocument
+from metatemplate.values.words import install_extra
 
 
 @dataclass(frozen=True, slots=True)

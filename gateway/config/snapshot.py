@@ -17,11 +17,11 @@ from pydantic import SecretStr
 from gateway.config.schema import kinds
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import WORDS, Entries, Internal, Section, choice, duration, integer, list_of
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import Problem
-from gateway.core.prompt import MarkerAction
-from gateway.template.dataset.spec import PromptSpec
-from gateway.template.spec import TemplateSpec
+from metatemplate.datasets.spec import PromptSpec
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.prompt import MarkerAction
 
 Engine = Literal["openai", "vllm", "sglang", "llamacpp", "llamacpp-python", "tgi"]
 

@@ -7,10 +7,10 @@ from dataclasses import field
 from typing import Any, Literal
 
 from gateway.core.caller import ANONYMOUS, Caller
-from gateway.core.dialogue import EMPTY_MAPPING, Dialogue
 from gateway.core.exchange import EndpointName, RawPrompt
-from gateway.core.frozen import dataclass
-from gateway.core.prompt import Notice
+from metatemplate.values.dialogue import EMPTY_MAPPING, Dialogue
+from metatemplate.values.frozen import dataclass
+from metatemplate.values.prompt import Notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TurnRequests:
     """A dialogue that one call sends to the model in several requests (``gateway: {turns: …}``)."""
 
     mode: Literal["every", "every_with_gt", "last"]
-    """Which answers form the history. See ``gateway.template.dataset.multi_turn.InferMode``."""
+    """Which answers form the history. See ``metatemplate.datasets.multi_turn.InferMode``."""
     questions: tuple[str, ...] = ()
     """User messages to append to the request's messages. Empty: the request's assistant messages are the turns."""
     answers: tuple[str, ...] = ()

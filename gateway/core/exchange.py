@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Any, Literal, Protocol, get_args
 
-from gateway.core.answer_markers import Thinking
 from gateway.core.caller import ANONYMOUS, Caller
-from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.events import Begun, Delta, Document, Event, Finish
-from gateway.core.frozen import dataclass
-from gateway.core.prompt import Bos
+from metatemplate.values.answer_markers import Thinking
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import Begun, Delta, Document, Event, Finish
+from metatemplate.values.frozen import dataclass
+from metatemplate.values.prompt import Bos
 
 EndpointName = Literal["chat", "completions", "embeddings"]
 ENDPOINT_NAMES: tuple[EndpointName, ...] = get_args(EndpointName)

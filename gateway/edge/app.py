@@ -16,7 +16,6 @@ from gateway.calls.service import GatewayState, Service
 from gateway.calls.timeline import UNKNOWN_MODEL
 from gateway.config.sections.server import is_loopback
 from gateway.core.errors import GatewayError, InvalidValue, MethodNotAllowed, RouteNotFound
-from gateway.core.words import closest, quoted
 from gateway.edge.about.models import MODEL_PATH, Models
 from gateway.edge.about.monitoring import HEALTH_PATHS, Health, Monitoring
 from gateway.edge.about.openapi import openapi
@@ -26,6 +25,7 @@ from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
 from gateway.telemetry.call_log import log_call
 from gateway.telemetry.record import Record
+from metatemplate.values.words import closest, quoted
 
 LOG = logging.getLogger("gateway.edge")
 

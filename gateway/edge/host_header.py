@@ -7,8 +7,8 @@ import re
 from gateway.config.sections.server import is_loopback, url_host
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import BadHost
-from gateway.core.words import quoted
 from gateway.edge.http_request import HttpRequest
+from metatemplate.values.words import quoted
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 

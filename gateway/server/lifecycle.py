@@ -15,7 +15,6 @@ from functools import partial
 import uvloop
 
 from gateway.config.snapshot import Snapshot
-from gateway.core.words import counted
 from gateway.edge.app import App
 from gateway.edge.http1.server import BACKLOG, HttpServer
 from gateway.server.greeting import announce
@@ -25,6 +24,7 @@ from gateway.server.signals import handle_signals
 from gateway.server.sockets import bind, bind_admin
 from gateway.telemetry.log_writer import log_to_stderr
 from gateway.telemetry.metrics import Metrics
+from metatemplate.values.words import counted
 
 LOG = logging.getLogger("gateway.runtime")
 

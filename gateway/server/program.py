@@ -17,10 +17,10 @@ from gateway.calls.endpoints.table import BY_PATH
 from gateway.calls.service import Service
 from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import ServerDraining
-from gateway.core.frozen import EMPTY_MAPPING
 from gateway.edge.http1.server import DRAIN_ENDED
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
+from metatemplate.values.frozen import EMPTY_MAPPING
 
 
 class AnswerStream(KeptAnswer):

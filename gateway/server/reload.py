@@ -24,10 +24,10 @@ from gateway.config.sections.keys import expiry_notes
 from gateway.config.sections.server import is_loopback
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.core.errors import ConfigError, GatewayError, Problem
-from gateway.core.words import utc
 from gateway.telemetry.merge import MetricsSnapshot, Values
 from gateway.telemetry.metrics import Metrics
-from gateway.version import VERSION
+from metatemplate.values.words import utc
+from metatemplate.version import VERSION
 
 LOG = logging.getLogger("gateway.runtime")
 

@@ -16,7 +16,7 @@ from gateway.policy.access.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
 from gateway.server.tls import LoadedCertificate, ServerCertificate, load
-from gateway.version import VERSION
+from metatemplate.version import VERSION
 
 VIEWER = ("gateway.viewer.viewer", "Viewer")
 """(module, class) of the pages. They are above the server, which imports them by name."""

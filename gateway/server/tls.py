@@ -6,7 +6,7 @@ import ssl
 
 from gateway.config.sections.tls import expiry, tls_context
 from gateway.config.snapshot import ServerSpec
-from gateway.core.frozen import dataclass
+from metatemplate.values.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gateway.core.events import Event
-from gateway.core.frozen import dataclass
 from gateway.storage.sqlite_file import open_database, used_bytes
 from gateway.wire.stored_events import dump_json, load_events, named_events
+from metatemplate.values.events import Event
+from metatemplate.values.frozen import dataclass
 
 LOG = logging.getLogger("gateway.cache")
 

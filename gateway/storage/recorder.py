@@ -20,15 +20,15 @@ from typing import Any, Literal
 
 from gateway.config.snapshot import RecordingsSpec, TargetSpec
 from gateway.core.call import Call
-from gateway.core.events import Delta, Event, Finish, delta_size
 from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.storage.sqlite_file import close_database, open_database, used_bytes
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.loops import ENDED_BY_MODEL, is_looping
 from gateway.telemetry.record import Record
-from gateway.version import VERSION
 from gateway.wire.redaction import NOTHING, Redaction, RedactionTimeout, Redactor
 from gateway.wire.stored_events import dump_json, named_events
+from metatemplate.values.events import Delta, Event, Finish, delta_size
+from metatemplate.version import VERSION
 
 LOG = logging.getLogger("gateway.recordings")
 

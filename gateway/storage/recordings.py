@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core.errors import InvalidValue
-from gateway.core.events import Event
 from gateway.core.exchange import Exchange
 from gateway.wire.inlined_file import without_files
 from gateway.wire.request_fields import HINTS
 from gateway.wire.stored_events import make_events
+from metatemplate.values.events import Event
 
 VERSIONS = (1, 2)
 STEPS = 100_000

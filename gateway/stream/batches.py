@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from gateway.core.events import Event
+from metatemplate.values.events import Event
 
 
 class IteratorEvents:

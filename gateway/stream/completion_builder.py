@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gateway.core import fast_paths
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
-from gateway.core.events import (
+from metatemplate.values import fast_paths
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import (
     MAX_COMPLETION,
     Begun,
     Choice,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UpstreamIgnoredParameter, UpstreamInvalidResponse
-from gateway.core.events import SKIPPED_CHOICE, Choice, Completion, TokenLogprob
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import SKIPPED_CHOICE, Choice, Completion, TokenLogprob
 
 PROMPT_LOGPROBS = "prompt_logprobs"
 """vLLM's name of the request field, and of the key in the answer."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from gateway.core.errors import GatewayError, UpstreamError
 from gateway.core.exchange import Exchange
-from gateway.core.json_values import texts_with_keys
 from gateway.telemetry.log_event import log_event
 from gateway.telemetry.metrics import Metrics
+from metatemplate.values.json_values import texts_with_keys
 
 LOG = logging.getLogger("gateway.attempts")
 

@@ -11,12 +11,12 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from gateway.core.caller import ANONYMOUS, Caller
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, MethodNotAllowed
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.templating import render
 from gateway.wire.stored_events import dump_json
+from metatemplate.values.dialogue import EMPTY_MAPPING
 
 MAX_FORM = 4 * 1024 * 1024
 """The maximum size of a form, in bytes. Prompts of 200 kB must fit, and their characters percent-encoded."""

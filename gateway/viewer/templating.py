@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gateway.version import VERSION
 from gateway.viewer import charts
 from gateway.viewer.exact_text import exact
+from metatemplate.version import VERSION
 
 ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 

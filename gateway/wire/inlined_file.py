@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
-from gateway.core.json_values import changed
+from metatemplate.values.json_values import changed
 
 PLACEHOLDER = "inlined-file:"
 """The beginning of a placeholder. No client can send an address that begins so."""

@@ -19,8 +19,8 @@ from gateway.core.errors import (
     InvalidValue,
     JsonTooDeep,
 )
-from gateway.core.json_values import CONTAINERS, MAX_DEPTH, count_brackets, deeper_than, structure
-from gateway.core.words import plain
+from metatemplate.values.json_values import CONTAINERS, MAX_DEPTH, count_brackets, deeper_than, structure
+from metatemplate.values.words import plain
 
 MAX_NODES = 2**16
 """Maximum objects, lists and strings in a body, including keys, and maximum decimal numbers. Such a body takes about

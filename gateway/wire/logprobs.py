@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from gateway.core.errors import UpstreamInvalidResponse
-from gateway.core.events import TokenLogprob
+from metatemplate.values.events import TokenLogprob
 
 _Top = tuple[tuple[str, float, tuple[int, ...] | None], ...]
 

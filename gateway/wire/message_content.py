@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.core.dialogue import Message, Part
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import RawPrompt
 from gateway.wire.json import refuse_lost_digits
 from gateway.wire.request_fields import MAX_PROMPTS
+from metatemplate.values.dialogue import Message, Part
 
 INTEGERS, STRINGS, LISTS = {int}, {str}, {list}
 """Sets of the item types in a prompt. Sets are compared fast, also for a prompt with a million items."""

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from gateway.core.events import Event
-from gateway.core.words import quoted, suggest
 from gateway.wire.stored_events import dump_json, make_events, named_events
+from metatemplate.values.events import Event
+from metatemplate.values.words import quoted, suggest
 
 CALL_SECONDS = 1.0
 """The time limit for the texts of one call, in seconds of the processor."""

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from gateway.core.call import Unit
-from gateway.core.dialogue import MAX_TURNS
+from metatemplate.values.dialogue import MAX_TURNS
 
 MAX_MESSAGES = 2048
 MAX_TOOLS = 128

@@ -8,14 +8,21 @@ from typing import Any
 
 from gateway.core.call import Call, Candidates, PromptReference, TurnRequests
 from gateway.core.caller import ANONYMOUS, Caller
-from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import EndpointName, RawPrompt
-from gateway.core.words import plain
 from gateway.wire.json import refuse_lost_digits, refuse_lost_digits_in
 from gateway.wire.message_content import read_message, read_prompts
 from gateway.wire.request_fields import FOREIGN, MAX_INPUTS, MAX_MESSAGES, MAX_STOPS, LoglikelihoodRequest
 from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, LOGLIKELIHOOD, REMEDIES, BodyFields, split_fields
+from metatemplate.values.dialogue import (
+    DEFAULT_OPTIONS,
+    EMPTY_MAPPING,
+    Dialogue,
+    Message,
+    RenderOptions,
+    plain_messages,
+)
+from metatemplate.values.words import plain
 
 OPTION_FIELDS = frozenset({
     "continue_final_message", "add_generation_prompt", "tools", "tool_choice", "chat_template_kwargs", "gateway",

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import orjson
 
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError
-from gateway.core.events import Begun, Choice, Completion, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.core.frozen import dataclass
 from gateway.core.text_splice import ChoiceFrame
 from gateway.wire.error_object import error_object
 from gateway.wire.logprobs import to_chat, to_completions
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import Begun, Choice, Completion, Delta, Event, Finish, TokenLogprob, Usage
+from metatemplate.values.frozen import dataclass
 
 PROMPT_FIELDS = ("prompt_logprobs", "prompt_token_ids")
 """vLLM's fields about a prompt. They are top-level keys of a chat answer, and of the first chunk of a chat stream."""

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_core import CoreSchema, SchemaValidator
 from pydantic_core import core_schema as schemas
 
-from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
+from metatemplate.values.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 
 EVENT_TYPES: Mapping[str, type[Event]] = {one.__name__: one for one in (Begun, Delta, Finish, Usage, Document)}
 

@@ -10,11 +10,11 @@ from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema, create_
 from gateway.core.call import Call, TokenizeCall
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.core.words import plain
 from gateway.wire.message_content import read_prompts
 from gateway.wire.request_fields import FORBIDDEN, TOKEN_ID, ChatRequest, Closed
 from gateway.wire.requests import read_chat
 from gateway.wire.validation import first_problem
+from metatemplate.values.words import plain
 
 OPTIONS = ("add_special_tokens", "return_token_strs")
 CHAT_FIELDS = frozenset({

@@ -15,7 +15,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
-from gateway.core.json_values import JSON_TYPES, UNKNOWN, KeyPath, part, path_text, problem_text
 from gateway.wire.request_fields import (
     FORBIDDEN,
     FORM,
@@ -26,6 +25,7 @@ from gateway.wire.request_fields import (
     LoglikelihoodRequest,
     Strict,
 )
+from metatemplate.values.json_values import JSON_TYPES, UNKNOWN, KeyPath, part, path_text, problem_text
 
 
 class Validators(dict[str, Callable[[object], bool]]):

@@ -1,6 +1,6 @@
 """Reads the chat template of a model's folder, for ``gateway parity`` and ``gateway import``.
 
-``template/huggingface/folder.py`` contains the rules for such folders.
+``metatemplate/chat_templates/folder.py`` contains the rules for such folders.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files.reader import FolderFiles, digest_of
 from gateway.core.errors import ConfigError, Problem
-from gateway.template.huggingface.folder import (
+from gateway.workshop.importer.huggingface import ChatFolder
+from metatemplate.chat_templates.folder import (
     DEFAULT,
     GENERATION,
     NAMED,
@@ -24,10 +24,10 @@ from gateway.template.huggingface.folder import (
     shortened,
     template_in,
 )
-from gateway.template.spec import JinjaSpec, SpecProblem, ToolsSpec
-from gateway.template.validation.template import SpecError, parse_spec
-from gateway.workshop.importer.huggingface import ChatFolder
 from metatemplate.errors import TemplateFailure
+from metatemplate.files.reader import FolderFiles, digest_of
+from metatemplate.files.template import SpecError, parse_spec
+from metatemplate.templates.spec import JinjaSpec, SpecProblem, ToolsSpec
 
 CHAT_TEMPLATE_FILES = (TEMPLATE_FILE, TOKENIZER, *PROCESSORS)
 """The files that may contain a folder's chat template, in order of precedence."""
@@ -62,7 +62,7 @@ def read_chat_folder(
     ``like``: another chat template, from which the clock, content form, argument form and variant are copied.
     ``kwargs``: variables for the template. ``variant``: the name of the named template to use.
     """
-    from gateway.template.huggingface.renderer import JinjaTemplate
+    from metatemplate.chat_templates.renderer import JinjaTemplate
 
     folder = folder_of(path)
     name = path.absolute().relative_to(folder.absolute()).as_posix()

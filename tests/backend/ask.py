@@ -14,8 +14,8 @@ from gateway.backend.openai.chat import ChatBackend
 from gateway.backend.openai.completions import CompletionsBackend
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import GatewayError
-from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
+from metatemplate.values.events import Begun, Delta, Event, Finish, Usage
 from tests.support.events import each_event
 
 USER = ({"role": "user", "content": "1+1=?"},)

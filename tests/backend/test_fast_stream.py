@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from gateway.backend.openai.answer.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChunkReader
 from gateway.backend.openai.answer.fast_stream import ATTEMPTS, SseSplicer
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError
-from gateway.core.events import Delta
 from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.sse import SseParser
-from gateway.stream.stops.stop_search import stop_set
 from gateway.stream.surrogates import loads, maybe_lone
+from metatemplate.answers.stops.stop_search import stop_set
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import Delta
 
 SHAPES = {"completions": COMPLETIONS_FORMAT, "chat": CHAT_FORMAT}
 STOPS = ("<eo>", "\n")

@@ -6,7 +6,7 @@ from gateway.backend.kinds import BACKEND_FACTORIES
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.settings import GATEWAY
-from gateway.core.json_values import part
+from metatemplate.values.json_values import part
 
 TARGET_SETTINGS = part(json_schema(GATEWAY), ("models", "<name>", "targets", 0))["properties"].keys()
 

@@ -11,8 +11,8 @@ import pytest
 from gateway.backend.http_client.client import DRAIN_TIMEOUT, HttpClient
 from gateway.backend.openai.chat import ChatBackend
 from gateway.backend.openai.completions import CompletionsBackend
-from gateway.core.events import Event, Finish
 from gateway.core.exchange import Backend, Exchange
+from metatemplate.values.events import Event, Finish
 from tests.backend.ask import chat_exchange, exchange, target
 from tests.support.events import each_event
 from tests.support.upstream.server import FaultyUpstream

@@ -22,10 +22,10 @@ from gateway.backend.litellm.backend import LiteLLMBackend
 from gateway.backend.litellm.sdk import load
 from gateway.config.load import load as load_config
 from gateway.core.errors import ConfigError, MediaNotAllowed
-from gateway.core.events import Document
 from gateway.core.exchange import Exchange
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.requests import read_chat
+from metatemplate.values.events import Document
 from tests.backend.ask import Heard, chat_exchange, exchange, listen, target
 from tests.support.events import each_event
 from tests.support.upstream.reply import TEXT

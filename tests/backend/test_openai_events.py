@@ -8,7 +8,7 @@ import pytest
 
 from gateway.backend.openai.answer.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChoiceFormat, ChunkReader, read_usage
 from gateway.core.errors import GatewayError
-from gateway.core.events import Begun, Delta, Finish, Usage
+from metatemplate.values.events import Begun, Delta, Finish, Usage
 from tests.backend.ask import chat, complete
 from tests.support.upstream.reply import TEXT, TOKENS
 from tests.support.upstream.server import FaultyUpstream

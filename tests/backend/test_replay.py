@@ -16,11 +16,11 @@ from gateway.backend.replay import ReplayBackend, ReplayedEvents
 from gateway.config.snapshot import RecordingsSpec, TargetSpec
 from gateway.core.caller import Caller
 from gateway.core.errors import ConfigError
-from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.storage.recorder import CallFacts, Recorder
 from gateway.telemetry.record import Record
 from gateway.wire.redaction import NOTHING, Redactor
+from metatemplate.values.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from tests.backend.ask import Heard, exchange, listen
 from tests.support.serving import ROOT, Gateway, gateway
 

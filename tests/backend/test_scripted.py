@@ -10,7 +10,7 @@ import pytest
 from gateway.backend.scripted import ScriptedBackend, Step
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError
-from gateway.core.events import Begun, Delta, Document, Finish, Usage
+from metatemplate.values.events import Begun, Delta, Document, Finish, Usage
 from tests.backend.ask import exchange, listen
 from tests.support.recording_backend import RecordingBackend
 

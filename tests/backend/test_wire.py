@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.events import Document, Usage
+from metatemplate.values.events import Document, Usage
 from tests.backend.ask import USER, chat, complete
 from tests.support.upstream.reply import TEXT
 from tests.support.upstream.server import FaultyUpstream

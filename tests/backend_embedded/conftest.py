@@ -13,8 +13,8 @@ import pytest
 from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
 from gateway.config.snapshot import TargetSpec
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange, RawPrompt
+from metatemplate.values.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from tests.support.events import each_event
 
 DEMO = Path(__file__).parents[2] / "demo" / "model"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.backend.embedded.backend import EmbeddedBackend
-from gateway.core.events import Begun, Delta, Finish
+from metatemplate.values.events import Begun, Delta, Finish
 from tests.backend_embedded.conftest import RIGHT, Heard, demo_target, exchange, hear
 
 Ask = Callable[..., Heard]

@@ -12,7 +12,7 @@ from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.embedded.engine import EmbeddedEngine
 from gateway.core.errors import Overloaded
-from gateway.core.events import Begun, Delta
+from metatemplate.values.events import Begun, Delta
 from tests.backend_embedded.conftest import DEMO, RIGHT, demo_target, exchange, hear
 from tests.support.events import each_event
 

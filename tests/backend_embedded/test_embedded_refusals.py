@@ -17,8 +17,8 @@ from gateway.backend.embedded.model_folder import read_config
 from gateway.backend.embedded.request import PARAMS
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, RequestError, UnsupportedParameter
-from gateway.core.events import Begun
 from gateway.core.exchange import AnswerFormat
+from metatemplate.values.events import Begun
 from tests.backend_embedded.conftest import DEMO, RIGHT, demo_target, exchange, hear
 
 REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name: (exchange, error, param, words)

@@ -11,14 +11,14 @@ import pytest
 from gateway.calls.answer.answer_check import AnswerCheck, AnswerRule
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
-from gateway.core.answer_markers import ToolTokens
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError
-from gateway.core.events import Begun, Delta, Event, Finish
 from gateway.core.exchange import AnswerFormat
 from gateway.stream.json_schema.checker import SchemaChecker
-from gateway.stream.output_parser import OutputParser, ParserOptions
-from gateway.stream.tool_calls.registry import FORMATS
+from metatemplate.answers.output_parser import OutputParser, ParserOptions
+from metatemplate.answers.tool_calls.registry import FORMATS
+from metatemplate.values.answer_markers import ToolTokens
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import Begun, Delta, Event, Finish
 from tests.calls.test_response import ScriptedEvents
 from tests.policy.responses import exchange
 

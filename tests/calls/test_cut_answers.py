@@ -9,8 +9,8 @@ import pytest
 
 from gateway.calls.answer.cut_answers import CutAnswers
 from gateway.calls.timeline import CallTimeline
-from gateway.core.events import Delta, Finish, Usage
 from gateway.telemetry.metric_definitions import LABEL_VALUES
+from metatemplate.values.events import Delta, Finish, Usage
 from tests.support.serving import Gateway
 from tests.support.world import gateway_fixture
 

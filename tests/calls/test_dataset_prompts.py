@@ -12,14 +12,14 @@ import pytest
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.preparation.prepare import Prepared, prepare
-from gateway.config.sections.templates import BUILT_IN
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.errors import MediaNotAllowed, MediaNotSupported, RequestError
-from gateway.template.dataset.prompt import DatasetPrompt
-from gateway.template.dataset.validation import parse_prompt
-from gateway.template.spec import TemplateSpec
-from gateway.template.validation.template import parse_spec
 from gateway.wire.requests import read_chat, read_completion
+from metatemplate.datasets.prompt import DatasetPrompt
+from metatemplate.datasets.validation import parse_prompt
+from metatemplate.files.template import parse_spec
+from metatemplate.files.template_file import BUILT_IN
+from metatemplate.templates.spec import TemplateSpec
 
 ROUND = [
     {"role": "HUMAN", "begin": "<H>", "end": "</H>"},

@@ -19,11 +19,11 @@ from gateway.calls.turns import run_turns
 from gateway.config.load import load
 from gateway.core.caller import Caller
 from gateway.core.errors import UpstreamError
-from gateway.core.events import Completion
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.targets.retry_budget import FREE_PER_SECOND, WINDOW
 from gateway.telemetry.metrics import Metrics
 from gateway.wire.requests import read_chat
+from metatemplate.values.events import Completion
 from tests.support.serving import write_files
 from tests.support.virtual_clock import run
 

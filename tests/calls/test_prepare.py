@@ -14,8 +14,8 @@ from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.config.snapshot import ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
 from gateway.core.errors import ForbiddenParameter, RequestError, RoleNotSupported, UnsupportedParameter
-from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.wire.requests import read_chat, read_completion
+from metatemplate.templates.spec import RoleSpec, TemplateSpec
 
 ROUND = (RoleSpec("HUMAN", "Q: ", "\n"), RoleSpec("BOT", "A: ", "<end>", generate=True))
 STRING = TemplateSpec("t", "meta", round=ROUND, stop=("Q:",))

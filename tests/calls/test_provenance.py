@@ -15,10 +15,10 @@ from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
-from gateway.core.events import Begun
 from gateway.core.exchange import AttemptLog
-from gateway.template.spec import RoleSpec, TemplateSpec
 from gateway.wire.requests import read_chat, read_completion
+from metatemplate.templates.spec import RoleSpec, TemplateSpec
+from metatemplate.values.events import Begun
 
 ROUND = (RoleSpec("HUMAN", "Q: ", "\n"), RoleSpec("BOT", "A: ", generate=True))
 STRING = TemplateSpec("t", "meta", round=ROUND, digest="0123456789ab")

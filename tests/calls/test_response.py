@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.answer.stages import MAX_COUNTED
 from gateway.calls.timeline import CallTimeline
-from gateway.core import fast_paths
-from gateway.core.answer_markers import Thinking, ToolTokens
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import GatewayError, UpstreamDisconnected
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.core.text_splice import ChoiceFrame, TextSource, TextSplice
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
-from gateway.stream.output_parser import OutputParser, ParserOptions
-from gateway.stream.tool_calls.registry import FORMATS
 from gateway.telemetry.record import Record
+from metatemplate.answers.output_parser import OutputParser, ParserOptions
+from metatemplate.answers.tool_calls.registry import FORMATS
+from metatemplate.values import fast_paths
+from metatemplate.values.answer_markers import Thinking, ToolTokens
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import Begun, Delta, Event, Finish, TokenLogprob, Usage
 from tests.policy.responses import exchange
 
 BEGUN, STOP = Begun("m/0"), Finish(0, "stop")

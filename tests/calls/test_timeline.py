@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.calls.timeline import CallTimeline
-from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import AttemptLog
+from metatemplate.values.events import Begun, Delta, Document, Event, Finish, Usage
 
 
 class Clock:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.template.registry import build
 from gateway.workshop.chat_folders import chat_template_in, read_chat_folder
 from gateway.workshop.parity.cases import matrix
 from gateway.workshop.parity.sides import chat_reference
+from metatemplate.templates.registry import build
 
 PLAIN = "{{ bos_token }}{{ messages[0].content }}"
 ONE = matrix()[0]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.backend.tokenizer import Tokenizer
-from gateway.config.sections.templates import BUILT_IN
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
-from gateway.core.prompt import Bos
 from gateway.workshop.comparing.engine_bos import EngineBos, describe_bos, engine_bos_of, tokenizer_bos
+from metatemplate.files.template_file import BUILT_IN
+from metatemplate.tokenizer import Tokenizer
+from metatemplate.values.prompt import Bos
 from tests.support.serving import ROOT
 
 

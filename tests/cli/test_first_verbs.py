@@ -15,7 +15,7 @@ from gateway.cli.options import CommandError
 from gateway.cli.verbs.demo import copy_demo
 from gateway.config.load import read_configuration
 from gateway.config.snapshot import Engine
-from gateway.config.template_models import named_in
+from metatemplate.files.template_models import named_in
 from tests.cli.command import command, on_a_full_disk
 from tests.support.serving import ROOT, Gateway, gateway
 from tests.support.upstream.server import FaultyUpstream

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from gateway.cli.options import CommandError
-from gateway.config.files.reader import Files
-from gateway.config.sections.prompts import read_prompt
-from gateway.config.sections.templates import read_template
 from gateway.workshop.importing.build import ImportedFile
 from gateway.workshop.importing.output import write_files
+from metatemplate.files.prompt_file import read_prompt
+from metatemplate.files.reader import Files
+from metatemplate.files.template_file import read_template
 from tests.cli.command import command
 from tests.journeys.process import run
 from tests.support.serving import write_files as write_folder

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.words import utc
+from metatemplate.values.words import utc
 from tests.cli.command import command
 from tests.journeys.process import run
 from tests.support.serving import eventually, gateway, write_files

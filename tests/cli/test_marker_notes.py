@@ -9,10 +9,10 @@ import pytest
 
 from gateway.cli.marker_notes import marker_notes
 from gateway.config.library import find_template, shipped_folder
-from gateway.config.sections.templates import BUILT_IN
 from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
-from gateway.template.spec import TemplateSpec
-from gateway.template.validation.template import parse_spec
+from metatemplate.files.template import parse_spec
+from metatemplate.files.template_file import BUILT_IN
+from metatemplate.templates.spec import TemplateSpec
 
 DEMO_MODEL = Path("demo/model")
 PAGE = Path("docs/security.md").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """``gateway parity``: reports, exit codes and messages. Whole reports are files in ``tests/golden/parity``.
 
 Most tests use the gateway's renderer (``--engine own``), so the reports do not depend on installed packages;
-``tests/template/huggingface/test_by_transformers.py`` tests the other one.
+``tests/metatemplate/chat_templates/test_by_transformers.py`` tests the other one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from gateway.template.huggingface.transformers_reference import installed
 from gateway.workshop.parity.cases import matrix
+from gateway.workshop.parity.transformers_reference import installed
 from tests.cli.command import command
 from tests.journeys.process import run
 from tests.support.serving import ROOT, write_files

@@ -510,7 +510,7 @@ def test_a_broken_link_among_the_templates_does_not_hide_the_others(tmp_path: Pa
 
 
 def test_the_version_is_a_verb_with_help_and_json(folder: Path) -> None:
-    from gateway.version import VERSION
+    from metatemplate.version import VERSION
 
     printed = json.loads(command(folder, "version", "--json").stdout)
     assert printed["version"] == VERSION
@@ -519,7 +519,7 @@ def test_the_version_is_a_verb_with_help_and_json(folder: Path) -> None:
 
 @pytest.mark.parametrize("word", ["--version", "version"])
 def test_the_version_is_the_packages(folder: Path, word: str) -> None:
-    from gateway.version import VERSION
+    from metatemplate.version import VERSION
 
     expect(command(folder, word), 0, f"gateway {VERSION}\n".encode(), b"")
 

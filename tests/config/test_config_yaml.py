@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gateway.config.files.yaml import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, parse
+from metatemplate.files.yaml import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, parse
 
 SCALARS = {  # as written: what it means
     "no": "no",

@@ -13,11 +13,11 @@ import jsonschema
 import pytest
 import yaml
 
-from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.json_schema import json_schema, settings
 from gateway.config.schema.settings import FILES as SETTINGS_FILES
 from gateway.config.schema.settings import GATEWAY, KEYS_FILE, POLICY, PROMPT, TEMPLATE
 from gateway.config.schema.validation import check
+from metatemplate.files.yaml import YamlDocument, dotted
 from tests.test_docs import EXAMPLES, ROOT
 
 SCHEMAS = {file: json_schema(file) for file in (GATEWAY, POLICY, KEYS_FILE, TEMPLATE, PROMPT)}

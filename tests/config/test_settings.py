@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.json_schema import json_schema, settings
 from gateway.config.schema.settings import FILES, GATEWAY, POLICY
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import GatewaySettings, PolicySpec
+from metatemplate.files.yaml import YamlDocument
 
 SETTINGS = {f"{file}:{name}": setting for file in FILES for name, setting in settings(json_schema(file))}
 

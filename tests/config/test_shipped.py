@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.files.reader import POLICIES, TEMPLATES, Files
 from gateway.config.library import Library, find_template, shipped_folder
 from gateway.config.schema.kinds import FILE_NAME
+from metatemplate.files.reader import POLICIES, TEMPLATES, Files
 
 FOLDERS = (TEMPLATES, POLICIES)
 NAMES = [(kind, path.stem) for kind in FOLDERS for path in sorted(shipped_folder(kind).glob("*.yaml"))]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.template_models import HELP, MAX_SIMILAR, help_for, models_of, similar_templates
+from metatemplate.files.template_models import HELP, MAX_SIMILAR, help_for, models_of, similar_templates
 
 HEADERS = {
     "one line": ("# A form.\n#\n# For: my-model-7b.\n# From: x\n", ["my-model-7b"]),

@@ -11,8 +11,8 @@ import pytest
 
 from gateway.config.files.watcher import FileWatcher
 from gateway.config.load import read_configuration
-from gateway.core.dialogue import Dialogue, Message
-from gateway.template.registry import build
+from metatemplate.templates.registry import build
+from metatemplate.values.dialogue import Dialogue, Message
 
 
 def append(path: Path, text: str) -> None:

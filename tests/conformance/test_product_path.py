@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.template.validation.problems import SpecError
 from metatemplate.errors import MetaTemplateError
+from metatemplate.files.problems import SpecError
 from tests.support.serving import ROOT
 
 PATH = runpy.run_path(str(ROOT / "tests" / "fuzz" / "product_path.py"))

@@ -68,7 +68,9 @@ def test_the_wheel_carries_the_demo_and_the_third_party_notices(wheel: Path) -> 
 
 def test_the_wheel_carries_every_module_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "gateway").rglob("*.py")}
+    modules = {
+        str(path.relative_to(ROOT)) for name in ("gateway", "metatemplate") for path in (ROOT / name).rglob("*.py")
+    }
     assert modules == {name for name in names if name.endswith(".py")}
     assert not [name for name in names if "__pycache__" in name]
 

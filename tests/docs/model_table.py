@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.config.template_models import models_of
+from metatemplate.files.template_models import models_of
 from tests.support.serving import ROOT
 
 PAGE = ROOT / "docs/templates.md"

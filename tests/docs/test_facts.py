@@ -13,18 +13,18 @@ from gateway.backend.embedded.generation import PROMPT_CHUNK
 from gateway.backend.http_client.client import STALE
 from gateway.calls.preparation.prepare import MAX_PROMPT
 from gateway.calls.scoring.loglikelihood import AT_ONCE
-from gateway.config.files.yaml import MAX_BYTES
-from gateway.core.dialogue import MAX_TURNS
-from gateway.core.json_values import MAX_DEPTH
 from gateway.edge.http1.connection import MAX_FIELDS as MAX_HEAD_FIELDS
 from gateway.edge.http1.connection import MAX_HEAD
 from gateway.edge.http1.state import ConnectionTimeouts
 from gateway.server.processes.memory import KEPT
 from gateway.server.processes.supervisor import PAUSES
-from gateway.stream.tool_calls.scanner import MAX_CALLS
 from gateway.telemetry import log_writer
 from gateway.wire.json import MAX_FIELDS, MAX_ITEMS, MAX_NODES
 from gateway.wire.request_fields import MAX_STOP_LENGTH, MAX_STOPS
+from metatemplate.answers.tool_calls.scanner import MAX_CALLS
+from metatemplate.files.yaml import MAX_BYTES
+from metatemplate.values.dialogue import MAX_TURNS
+from metatemplate.values.json_values import MAX_DEPTH
 from tests.cli.command import command
 from tests.support.engines.engine import ENGINES
 from tests.support.serving import ROOT

@@ -17,7 +17,7 @@ from gateway.backend.openai.error_mapping import error_for_status
 from gateway.calls.run import policy_changes
 from gateway.config.snapshot import ParamsPolicy, PolicySpec
 from gateway.core.errors import UpstreamRejectedRequest
-from gateway.core.prompt import Notice
+from metatemplate.values.prompt import Notice
 from tests.support.serving import Gateway, gateway
 
 CONTEXT = 1024

@@ -14,12 +14,12 @@ import pytest
 
 from gateway.calls.endpoints.cancellation import ClientGone
 from gateway.core.errors import ServerDraining, UpstreamDisconnected
-from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
 from gateway.edge.app import App
 from gateway.edge.http_request import HttpRequest
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
+from metatemplate.values.events import Delta, Event
 
 CONFIG = "models: {m: {template: chatml-tools, targets: [{speaks: scripted, script: s.yaml}]}}\n"
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}

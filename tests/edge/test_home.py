@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from gateway.edge.about.models import MODEL_PATH
 from gateway.edge.app import App
-from gateway.version import VERSION
+from metatemplate.version import VERSION
 from tests.support.serving import Gateway
 from tests.support.world import HELLO, gateway_fixture, key_file
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.template.dataset.few_shot import FewShotPrompt
-from gateway.template.dataset.messages import MessagesTemplate
-from gateway.template.dataset.multi_turn import multi_turn_dialogue, turn_requests
-from gateway.template.dataset.multimodal import multimodal_prompt
-from gateway.template.dataset.prompt_list import marker
-from gateway.template.dataset.template import DatasetTemplate
+from metatemplate.datasets.few_shot import FewShotPrompt
+from metatemplate.datasets.messages import MessagesTemplate
+from metatemplate.datasets.multi_turn import multi_turn_dialogue, turn_requests
+from metatemplate.datasets.multimodal import multimodal_prompt
+from metatemplate.datasets.prompt_list import marker
+from metatemplate.datasets.template import DatasetTemplate
 from metatemplate.errors import TemplateFailure
 from tests.support.reference.opencompass import wrappers
 from tests.support.reference.opencompass.chat_parser import ChatAPIParser, ChatLMParser

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gateway.template.lazyllm.dialects import CURRENT, DIALECTS, PrompterDialect, PrompterError
-from gateway.template.lazyllm.instruction import write_tools
+from metatemplate.prompters.dialects import CURRENT, DIALECTS, PrompterDialect, PrompterError
+from metatemplate.prompters.instruction import write_tools
 from tests.support.reference.lazyllm.legacy_prompter import LegacyPrompter
 from tests.support.reference.lazyllm.modules import local_prompter
 from tests.support.reference.lazyllm.names import tokens_for

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gateway.core.prompt import Prompt
-from gateway.template.dataset.prompt import DatasetPrompt
-from gateway.template.dataset.prompt_list import PromptItems, without_markers
-from gateway.template.dataset.validation import parse_prompt
-from gateway.template.opencompass.parsers import ParserMode
-from gateway.template.registry import build_for_prompt_lists
-from gateway.template.validation.template import parse_spec
+from metatemplate.datasets.prompt import DatasetPrompt
+from metatemplate.datasets.prompt_list import PromptItems, without_markers
+from metatemplate.datasets.validation import parse_prompt
+from metatemplate.files.template import parse_spec
+from metatemplate.opencompass.parsers import ParserMode
+from metatemplate.templates.registry import build_for_prompt_lists
+from metatemplate.values.prompt import Prompt
 
 Input = Mapping[str, Any]
 API_ROLES = {"HUMAN": "user", "BOT": "assistant", "SYSTEM": "system"}

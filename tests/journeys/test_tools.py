@@ -10,7 +10,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
-from gateway.stream.tool_calls.registry import FORMATS
+from metatemplate.answers.tool_calls.registry import FORMATS
 from tests.journeys.sdk import SdkWorld
 from tests.support.upstream.reply import Request
 from tests.support.upstream.server import FaultyUpstream

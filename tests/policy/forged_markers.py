@@ -16,14 +16,14 @@ from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.route import Route
 from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
-from gateway.core.dialogue import Dialogue, Message
-from gateway.core.prompt import MIXED, DeferredSegments, MarkerAction, Prompt, Segment
-from gateway.policy.markers.marker_rule import MarkerCounts, MarkerRule
-from gateway.policy.markers.marker_set import JOINER
-from gateway.template.chat.passthrough import as_sent
-from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
 from metatemplate.errors import ForgedMarker, InputError
+from metatemplate.markers.marker_rule import MarkerCounts, MarkerRule
+from metatemplate.markers.marker_set import JOINER
+from metatemplate.templates.chat.passthrough import as_sent
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.dialogue import Dialogue, Message
+from metatemplate.values.prompt import MIXED, DeferredSegments, MarkerAction, Prompt, Segment
 
 FILLERS = (
     "",

@@ -22,15 +22,15 @@ from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.route import Route
 from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
-from gateway.core.dialogue import Dialogue
-from gateway.core.prompt import MarkerAction
-from gateway.policy.markers.marker_set import JOINER
-from gateway.policy.markers.role_boundaries import SafePrompt
-from gateway.template.huggingface.renderer import JinjaTemplate
-from gateway.template.registry import build
-from gateway.template.spec import TemplateSpec
 from gateway.wire.requests import read_chat
+from metatemplate.chat_templates.renderer import JinjaTemplate
 from metatemplate.errors import MetaTemplateError
+from metatemplate.markers.marker_set import JOINER
+from metatemplate.markers.role_boundaries import SafePrompt
+from metatemplate.templates.registry import build
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.prompt import MarkerAction
 
 ROLES = ("system", "user", "assistant", "tool")
 TOKEN = re.compile(

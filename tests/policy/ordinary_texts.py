@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gateway.template.spec import TemplateSpec
 from metatemplate.errors import ForgedMarker
+from metatemplate.templates.spec import TemplateSpec
 from tests.policy import marker_judge
 
 MODULES = (

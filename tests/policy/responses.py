@@ -9,12 +9,12 @@ from typing import Any
 
 from gateway.config.snapshot import BreakerPolicy
 from gateway.core.errors import GatewayError
-from gateway.core.events import Begun, Delta, Event, Finish, Usage
 from gateway.core.exchange import Backend, Exchange
 from gateway.policy.deliver.targets.circuit_breaker import CircuitBreaker
 from gateway.policy.deliver.targets.load_balancer import Replica
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
+from metatemplate.values.events import Begun, Delta, Event, Finish, Usage
 from tests.support.events import each_event
 from tests.support.virtual_clock import run as run_virtual
 

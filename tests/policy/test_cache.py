@@ -16,7 +16,6 @@ from gateway.backend.scripted import Script
 from gateway.config.snapshot import CachePolicy, CacheSpec, Engine, ModelSpec, PolicySpec, StoreSpec, TargetSpec
 from gateway.core.caller import Caller
 from gateway.core.errors import UpstreamIgnoredParameter
-from gateway.core.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from gateway.core.exchange import Exchange
 from gateway.policy.deliver.cache import MAX_ANSWER, Cache, cache_key, target_identity
 from gateway.storage.cache_store import (
@@ -27,8 +26,9 @@ from gateway.storage.cache_store import (
     StoredAnswer,
 )
 from gateway.storage.cache_stores import CacheStores
-from gateway.template.spec import TemplateSpec
 from gateway.wire.stored_events import dump_json, load_events, named_events
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from tests.policy.responses import Response, exchange, read_response_async
 from tests.support.recording_backend import RecordingBackend
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.config.sections.templates import BUILT_IN
 from gateway.config.snapshot import LimitsPolicy, ModelSpec, PolicySpec
 from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import Overloaded
@@ -15,6 +14,7 @@ from gateway.policy.access.call_queue import CallQueue
 from gateway.policy.access.limits import Concurrency, Limiter
 from gateway.policy.access.rates import Charge, MemoryRates, RateBalance
 from gateway.telemetry.metrics import Metrics
+from metatemplate.files.template_file import BUILT_IN
 
 
 def call_queue(slots: int, wait: float, size: int) -> CallQueue:

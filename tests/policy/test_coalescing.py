@@ -13,11 +13,11 @@ import pytest
 from gateway.backend.scripted import Script
 from gateway.core.caller import Caller
 from gateway.core.errors import GatewayError, UpstreamIgnoredParameter
-from gateway.core.events import Delta
 from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.cache import MAX_ANSWER, Cache
 from gateway.policy.deliver.coalescing import Coalescing
 from gateway.storage.cache_store import MemoryStore
+from metatemplate.values.events import Delta
 from tests.policy.responses import Response, exchange, read_response_async
 from tests.policy.test_cache import HELLO, model
 from tests.support.recording_backend import RecordingBackend

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.backend.scripted import Script
 from gateway.core.errors import UpstreamTimeout
-from gateway.core.events import Begun, Delta, Event, Finish, Usage, is_content
 from gateway.policy.deliver.first_token_gate import MAX_HELD, FirstTokenGate
+from metatemplate.values.events import Begun, Delta, Event, Finish, Usage, is_content
 from tests.policy.responses import cancel_after, exchange, leave_after, read_response
 from tests.support.events import each_event
 from tests.support.recording_backend import RecordingBackend

@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.policy.deliver.timeouts import Timeouts
+from metatemplate.values.events import Delta, Event
 from tests.policy.responses import OBSERVER, read_response
 from tests.support.recording_backend import RecordingBackend
 from tests.support.serving import Gateway, gateway

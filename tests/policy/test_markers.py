@@ -17,21 +17,21 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from gateway.assembly import bare_route
 from gateway.backend.embedded.cache import EngineCache
-from gateway.backend.tokenizer import Tokenizer as LocalTokenizer
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.config.library import find_template, shipped_folder
 from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
-from gateway.core.answer_markers import Thinking
 from gateway.core.errors import ConfigError, SpecialTokenInContent
-from gateway.core.prompt import MarkerAction
-from gateway.policy.markers.marker_rule import MAX_MARKERS, OUTCOMES
-from gateway.policy.markers.marker_set import JOINER, MarkerSet, fold, texts_of
-from gateway.policy.markers.token_splits import disguised
-from gateway.template.registry import build
-from gateway.template.spec import RoleSpec, TemplateSpec
-from gateway.template.validation.template import parse_spec
 from gateway.wire.requests import read_chat
+from metatemplate.files.template import parse_spec
+from metatemplate.markers.marker_rule import MAX_MARKERS, OUTCOMES
+from metatemplate.markers.marker_set import JOINER, MarkerSet, fold, texts_of
+from metatemplate.markers.token_splits import disguised
+from metatemplate.templates.registry import build
+from metatemplate.templates.spec import RoleSpec, TemplateSpec
+from metatemplate.tokenizer import Tokenizer as LocalTokenizer
+from metatemplate.values.answer_markers import Thinking
+from metatemplate.values.prompt import MarkerAction
 from tests.policy import marker_judge
 from tests.policy.forged_markers import ACTIONS, adversarial_texts, route_of, search
 

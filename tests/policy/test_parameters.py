@@ -12,9 +12,9 @@ from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import EndpointName
-from gateway.core.prompt import Notice
 from gateway.policy.admit.parameters import CHAT_ONLY, EffectiveParameters, ParameterPolicy
 from gateway.wire.request_fields import OPENAI_DEFAULTS
+from metatemplate.values.prompt import Notice
 
 UNKNOWN = {"top_k": 5, "min p\n": 1}
 

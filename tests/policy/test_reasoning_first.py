@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.backend.scripted import Script, Step
-from gateway.core.answer_markers import Thinking
-from gateway.core.events import Usage
 from gateway.core.exchange import AnswerFormat, Exchange
 from gateway.policy.deliver.reasoning_first import NOTICE, ReasoningFirst
+from metatemplate.values.answer_markers import Thinking
+from metatemplate.values.events import Usage
 from tests.policy.responses import cancel_after, exchange, leave_after, read_response
 from tests.support.recording_backend import RecordingBackend
 

@@ -18,7 +18,6 @@ import pytest
 from gateway.assembly import assemble, open_shared_resources
 from gateway.config.snapshot import RecordingsSpec, ServerSpec, Snapshot, TargetSpec
 from gateway.core.call import Call
-from gateway.core.events import Delta, Event, Finish
 from gateway.core.exchange import RecordedExchange
 from gateway.storage.recorder import (
     CALL_COLUMNS,
@@ -36,6 +35,7 @@ from gateway.storage.sqlite_file import open_database
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record
 from gateway.wire.redaction import Redactor
+from metatemplate.values.events import Delta, Event, Finish
 from tests.policy.responses import exchange
 
 RECORD = Record(

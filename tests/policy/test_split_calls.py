@@ -11,7 +11,6 @@ from gateway.backend.scripted import Script, Step
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
 from gateway.core.errors import DeadlineExceeded
-from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
 from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
@@ -20,6 +19,7 @@ from gateway.policy.deliver.targets.load_balancer import RoundRobin
 from gateway.policy.deliver.targets.retry import RetryPolicy
 from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
+from metatemplate.values.events import Delta, Event, Finish, Usage
 from tests.policy.responses import OBSERVER, Response, cancel_after, exchange, leave_after, read_response, replica
 from tests.support.recording_backend import RecordingBackend
 from tests.support.virtual_clock import run as run_virtual

@@ -10,10 +10,10 @@ import pytest
 
 from gateway.backend.scripted import Script
 from gateway.core.errors import GatewayError
-from gateway.core.events import Delta, Event
 from gateway.core.exchange import Events, Exchange
 from gateway.core.text_splice import TextSource, TextSplice, text_source
 from gateway.policy.deliver.timeouts import Timeouts
+from metatemplate.values.events import Delta, Event
 from tests.policy.responses import OBSERVER, cancel_after, exchange, leave_after, read_response, read_response_async
 from tests.support.recording_backend import RecordingBackend
 from tests.support.virtual_clock import run as run_virtual

@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gateway.template.lazyllm.tokens import family, family_names
+from metatemplate.prompters.tokens import family, family_names
 
 HERE = Path(__file__).resolve().parent
 TALKS: dict[str, dict[str, Any]] = json.loads((HERE / "lazyllm-talks.json").read_text(encoding="utf-8"))

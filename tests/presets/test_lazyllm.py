@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from gateway.config.files.yaml import parse
 from gateway.config.schema.kinds import FILE_NAME
-from gateway.core.dialogue import Dialogue, Message, plain_messages, render_options
-from gateway.core.prompt import Prompt
-from gateway.template.lazyllm.tokens import family_names
-from gateway.template.registry import build, run_examples
-from gateway.template.spec import TemplateSpec
-from gateway.template.validation.template import parse_spec
+from metatemplate.files.template import parse_spec
+from metatemplate.files.yaml import parse
+from metatemplate.prompters.tokens import family_names
+from metatemplate.templates.registry import build, run_examples
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.dialogue import Dialogue, Message, plain_messages, render_options
+from metatemplate.values.prompt import Prompt
 
 ROOT = Path(__file__).parents[2]
 FILES = {path.stem: path for path in sorted((ROOT / "meta_templates").glob("lazyllm-*.yaml"))}

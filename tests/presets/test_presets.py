@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from gateway.config.files.yaml import parse
 from gateway.config.schema.kinds import FILE_NAME
-from gateway.core.dialogue import Dialogue, Message, plain_messages
-from gateway.core.prompt import Prompt
-from gateway.template.registry import build, run_examples
-from gateway.template.spec import Example, RoleSpec, TemplateSpec
-from gateway.template.validation.template import parse_spec
+from metatemplate.files.template import parse_spec
+from metatemplate.files.yaml import parse
+from metatemplate.templates.registry import build, run_examples
+from metatemplate.templates.spec import Example, RoleSpec, TemplateSpec
+from metatemplate.values.dialogue import Dialogue, Message, plain_messages
+from metatemplate.values.prompt import Prompt
 from tests.presets.upstream import COVERED, OURS, VALUES, Change, normal
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +126,7 @@ OPENCOMPASS_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 
 
 def test_the_recording_covers_every_preset() -> None:
-    without_roles = {"base"}  # in tests/template/opencompass/test_joined.py
+    without_roles = {"base"}  # in tests/metatemplate/opencompass/test_joined.py
     assert {row["preset"] for row in OF_PRESETS} | SAME_TURNS.keys() | without_roles == set(FILES)
 
 

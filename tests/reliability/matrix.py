@@ -167,7 +167,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "C15": _cases(_CUT, "eos"),
     "C16": (
         *_cases(_CUT, "split-stop"),
-        "tests/stream/stops/test_stop_cutter.py::test_every_slicing_gives_the_same_text_and_one_finish",
+        "tests/metatemplate/answers/stops/test_stop_cutter.py::test_every_slicing_gives_the_same_text_and_one_finish",
     ),
     "C17": (_STREAM + "test_text_that_resembles_a_stop_string_is_delivered",),
     "C18": _cases(_CUT, "stop-first"),
@@ -178,7 +178,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "C20": _cases(_CUT, "forged-turn"),
     "C21": (
         "tests/policy/test_split_calls.py::test_every_choice_ends_at_its_own_stop",
-        "tests/stream/stops/test_stop_cutter.py::test_interleaved_choices_do_not_touch_each_other",
+        "tests/metatemplate/answers/stops/test_stop_cutter.py::test_interleaved_choices_do_not_touch_each_other",
     ),
     "C22": (*_cases(_FORMS, "pause-resume"), *_cases(_ODD, "slow-ttfb", "pause-resume")),
     "C23": _cases(_EE, "stall-midstream"),
@@ -346,7 +346,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "F14": (
         "tests/stream/test_linear.py::test_the_work_is_linear",
-        "tests/stream/stops/test_stop_cutter.py::test_every_slicing_gives_the_same_text_and_one_finish",
+        "tests/metatemplate/answers/stops/test_stop_cutter.py::test_every_slicing_gives_the_same_text_and_one_finish",
     ),
     "F15": (
         _FIGURES + "test_t14_random_models_and_keys_add_no_series",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.words import utc
+from metatemplate.values.words import utc
 from tests.support.serving import eventually, gateway
 
 CONFIG = """\

@@ -7,7 +7,7 @@ import pytest
 from gateway.config.snapshot import KeySpec, ModelSpec, PolicySpec, ServerSpec, Snapshot
 from gateway.server.greeting import greeting
 from gateway.server.sockets import PortBusy, bind
-from gateway.template.spec import TemplateSpec
+from metatemplate.templates.spec import TemplateSpec
 
 MODEL = ModelSpec("m", TemplateSpec("t", "meta"), PolicySpec("default"), ())
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import UpstreamIncomplete, UpstreamTooLarge
-from gateway.core.events import (
+from gateway.stream.completion_builder import CompletionBuilder
+from metatemplate.values.events import (
     MAX_COMPLETION,
     PIECE,
     Begun,
@@ -21,7 +22,6 @@ from gateway.core.events import (
     TokenLogprob,
     Usage,
 )
-from gateway.stream.completion_builder import CompletionBuilder
 
 STOP = Finish(0, "stop")
 

@@ -7,15 +7,15 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.core.answer_markers import Thinking
 from gateway.core.errors import UpstreamError
-from gateway.core.events import Delta, Event, Finish, TokenLogprob
 from gateway.stream.completion_builder import CompletionBuilder
-from gateway.stream.reasoning import Reasoning
 from gateway.stream.sse import SseParser
-from gateway.stream.stops.stop_cutter import StopCutter
-from gateway.stream.stops.stop_search import StopScanner
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
+from metatemplate.answers.reasoning import Reasoning
+from metatemplate.answers.stops.stop_cutter import StopCutter
+from metatemplate.answers.stops.stop_search import StopScanner
+from metatemplate.values.answer_markers import Thinking
+from metatemplate.values.events import Delta, Event, Finish, TokenLogprob
 from tests.support.growth import assert_linear
 
 THINKING = Thinking("<think>", "</think>")

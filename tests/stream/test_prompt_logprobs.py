@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import UpstreamError, UpstreamIgnoredParameter, UpstreamInvalidResponse
-from gateway.core.events import Begun, Choice, Completion, Finish, TokenLogprob, Usage
 from gateway.stream.prompt_logprobs import echoed_logprobs, listed_logprobs
+from metatemplate.values.events import Begun, Choice, Completion, Finish, TokenLogprob, Usage
 
 PROMPT = "12+3="
 

@@ -20,17 +20,17 @@ from openai.lib.streaming._deltas import accumulate_delta
 from gateway.backend.openai.answer.events import CHAT_FORMAT, COMPLETIONS_FORMAT, ChoiceFormat, ChunkReader
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.timeline import CallTimeline
-from gateway.core.answer_markers import Thinking
-from gateway.core.events import Completion, Event
-from gateway.stream.output_parser import OutputParser, ParserOptions
 from gateway.stream.sse import SseParser
 from gateway.stream.surrogates import loads, maybe_lone
-from gateway.stream.tool_calls.format import Format
-from gateway.stream.tool_calls.registry import FORMATS
 from gateway.wire.responses import AnswerHead, ChatWriter
+from metatemplate.answers.output_parser import OutputParser, ParserOptions
+from metatemplate.answers.tool_calls.format import Format
+from metatemplate.answers.tool_calls.registry import FORMATS
+from metatemplate.values.answer_markers import Thinking
+from metatemplate.values.events import Completion, Event
+from tests.metatemplate.answers.test_tool_calls import CASES, NAMES, TOKENS, format_of
 from tests.policy.responses import exchange
 from tests.stream.slicing import sliced
-from tests.stream.test_tool_calls import CASES, NAMES, TOKENS, format_of
 
 Message = dict[str, Any]
 """A message in OpenAI's form; or a choice, with its message, finish reason and log probabilities."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from gateway.core.events import Event
 from gateway.core.exchange import Events
+from metatemplate.values.events import Event
 
 
 async def each_event(events: Events) -> AsyncGenerator[Event, None]:

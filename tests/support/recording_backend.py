@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from gateway.backend.scripted import Script, ScriptedBackend
 from gateway.core.errors import GatewayError
-from gateway.core.events import Event
 from gateway.core.exchange import Events, Exchange
+from metatemplate.values.events import Event
 
 
 class RecordingBackend(ScriptedBackend):

@@ -16,7 +16,7 @@ from gateway.calls.endpoints.table import ENDPOINTS
 from gateway.telemetry.metric_definitions import LABEL_VALUES, METRICS
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record
-from gateway.template.spec import TemplateSpec
+from metatemplate.templates.spec import TemplateSpec
 from tests.deploy import promql
 from tests.support.serving import ROOT, Gateway, eventually, gateway
 from tests.support.upstream.server import FaultyUpstream, refused_url

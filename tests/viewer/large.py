@@ -15,10 +15,10 @@ from statistics import median
 
 from gateway.config.snapshot import RecordingsSpec
 from gateway.core.call import Call
-from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.storage.recorder import CallFacts, Recorder
 from gateway.telemetry.record import Record
+from metatemplate.values.events import Delta, Event, Finish, Usage
 from tests.support.serving import gateway
 from tests.viewer.browsing import Browser, token_of
 

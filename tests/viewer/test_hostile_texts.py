@@ -13,8 +13,6 @@ import pytest
 
 from gateway.config.snapshot import RecordingsSpec
 from gateway.core.call import Call
-from gateway.core.dialogue import Dialogue, Message
-from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.storage.recorder import CallFacts, Recorder
 from gateway.telemetry.record import Record
@@ -23,6 +21,8 @@ from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.pages import RecordingPages
 from gateway.viewer.templating import render
 from gateway.wire.stored_events import dump_json
+from metatemplate.values.dialogue import Dialogue, Message
+from metatemplate.values.events import Delta, Event, Finish, Usage
 from tests.support.serving import gateway
 from tests.viewer.hostile_texts import HOSTILE, PLAIN
 

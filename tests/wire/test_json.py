@@ -15,8 +15,8 @@ from gateway.core.errors import (
     JsonTooDeep,
     RequestError,
 )
-from gateway.core.json_values import MAX_DEPTH
 from gateway.wire.json import MAX_ITEMS, MAX_NODES, parse_object, refuse_lost_digits
+from metatemplate.values.json_values import MAX_DEPTH
 
 REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
     "nothing": (b"", InvalidJson, "is empty"),

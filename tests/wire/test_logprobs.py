@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import UpstreamInvalidResponse
-from gateway.core.events import TokenLogprob
 from gateway.wire.logprobs import from_chat, from_completions, to_chat, to_completions
+from metatemplate.values.events import TokenLogprob
 
 COMPLETIONS: dict[str, dict[str, Any]] = {  # written as they were read
     "echo, the first is null": {

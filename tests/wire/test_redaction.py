@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.core.events import Begun, Delta, Event, Finish, TokenLogprob
 from gateway.wire.redaction import PATTERNS, REDACTED, RedactionTimeout, Redactor, compile_pattern
 from gateway.wire.stored_events import dump_json, named_events
+from metatemplate.values.events import Begun, Delta, Event, Finish, TokenLogprob
 
 FOUND = {
     "card": ["4111 1111 1111 1111", "378282246310005", "5500-0000-0000-0004", " ".join("4111111111111111")],

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.core.call import Call
-from gateway.core.dialogue import Part
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.wire.request_fields import FORBIDDEN
 from gateway.wire.requests import read_chat, read_completion, read_embedding
+from metatemplate.values.dialogue import Part
 
 USER = {"role": "user", "content": "hi"}
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.events import Begun, Choice, Completion, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.wire.responses import AnswerHead, ChatWriter, ChoicesWriter, CompletionWriter, usage_object
+from metatemplate.values.events import Begun, Choice, Completion, Delta, Event, Finish, TokenLogprob, Usage
 
 WRITERS: dict[str, type[ChoicesWriter]] = {"chat": ChatWriter, "completions": CompletionWriter}
 ENVELOPE = {"id": "id-1", "created": 7, "model": "m"}

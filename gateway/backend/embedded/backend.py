@@ -15,9 +15,9 @@ from gateway.backend.openai.request.neutral_values import without_neutral_values
 from gateway.backend.openai.request.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, Problem, RequestError, UpstreamError
-from gateway.core.events import Begun, Event, Usage
 from gateway.core.exchange import Events, Exchange, RawPrompt
 from gateway.stream.batches import IteratorEvents
+from metatemplate.values.events import Begun, Event, Usage
 
 if TYPE_CHECKING:
     from gateway.backend.embedded.engine import EmbeddedEngine, RunningRequest

@@ -21,7 +21,7 @@ from gateway.backend.embedded.model_folder import read_config, read_weights
 from gateway.backend.embedded.request import EngineRequest
 from gateway.backend.embedded.vocabulary import Vocabulary
 from gateway.core.errors import Overloaded, UpstreamError
-from gateway.core.events import Event, Finish, Usage
+from metatemplate.values.events import Event, Finish, Usage
 
 MAX_RUNNING = 32
 """The maximum number of running choices with a ``token_delay``, and of running choices without."""

@@ -16,10 +16,10 @@ from gateway.backend.embedded.model_folder import Array, ModelConfig
 from gateway.backend.embedded.request import EngineRequest
 from gateway.backend.embedded.sampling import Sampler, Scores, likeliest, log_softmax
 from gateway.backend.embedded.vocabulary import TokenDecoder, Vocabulary, token_name
-from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.events import Delta, Event, Finish, TokenLogprob
-from gateway.stream.stops.stop_cutter import ChoiceCutter
-from gateway.stream.stops.stop_search import stop_set
+from metatemplate.answers.stops.stop_cutter import ChoiceCutter
+from metatemplate.answers.stops.stop_search import stop_set
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import Delta, Event, Finish, TokenLogprob
 
 PROMPT_CHUNK = 128
 """Prompt tokens of one choice in one step. The number is constant, so that scores do not depend on other choices."""

@@ -11,7 +11,7 @@ import codecs
 import json
 from pathlib import Path
 
-from gateway.backend.tokenizer import Tokenizer
+from metatemplate.tokenizer import Tokenizer
 
 # Byte-level BPE writes a visible byte as its own character, and the other bytes, in order, from U+0100 on.
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))

@@ -24,10 +24,10 @@ from gateway.backend.openai.request.neutral_values import without_neutral_values
 from gateway.backend.openai.request.request_body import refuse_stream_options, stops_notice
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UnsupportedParameter, UpstreamIncomplete, UpstreamInvalidResponse
-from gateway.core.events import Begun, Delta, Document, Event, Finish, Usage
 from gateway.core.exchange import Events, Exchange
-from gateway.core.json_values import REMOVED, changed
 from gateway.stream.batches import IteratorEvents
+from metatemplate.values.events import Begun, Delta, Document, Event, Finish, Usage
+from metatemplate.values.json_values import REMOVED, changed
 
 TIMEOUT = 3600.0
 """The timeout given to LiteLLM, in seconds. Deadlines are set by the layers in ``policy/deliver``."""

@@ -17,7 +17,7 @@ from typing import Any
 from gateway.backend.litellm.dropped import DISTORTED, PARAMETER_PROBES, Dropped, dropped_for
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import ConfigError, MediaNotAllowed, Problem
-from gateway.core.words import install_extra, quoted
+from metatemplate.values.words import install_extra, quoted
 
 OPENAI_LIKE = frozenset({"openai", "custom_openai", "openai_like", "hosted_vllm"})
 """Providers that have OpenAI's API, so that LiteLLM translates no parameter."""

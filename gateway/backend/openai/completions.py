@@ -15,9 +15,9 @@ from gateway.backend.openai.request.constraint import constraint_fields
 from gateway.backend.openai.request.neutral_values import is_neutral
 from gateway.backend.openai.request.request_body import add_common_fields, check_fields
 from gateway.config.snapshot import TargetSpec
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import UnsupportedParameter
 from gateway.core.exchange import Exchange, RawPrompt
+from metatemplate.values.dialogue import EMPTY_MAPPING
 
 SKIP_SPECIAL = "skip_special_tokens"
 """The field of vLLM and SGLang that decides whether special tokens are removed from the text."""

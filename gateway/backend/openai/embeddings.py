@@ -9,7 +9,7 @@ from gateway.backend.openai.answer.response_body import parse_json
 from gateway.backend.openai.error_mapping import error_in_body
 from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
 from gateway.core.errors import UpstreamInvalidResponse
-from gateway.core.events import Begun, Document, Event
+from metatemplate.values.events import Begun, Document, Event
 
 
 class EmbeddingsEvents(UpstreamRequest):

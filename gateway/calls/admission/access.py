@@ -10,7 +10,7 @@ from gateway.calls.route import Route
 from gateway.calls.stack import Stack
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import InvalidValue, ModelNotFound
-from gateway.core.words import quoted, suggest
+from metatemplate.values.words import quoted, suggest
 
 SESSION = b"x-session-id"
 """The header that names a session for ``delivery.balance: sticky``, as in other model routers."""

@@ -15,10 +15,10 @@ from gateway.config.snapshot import PolicySpec
 from gateway.core.call import Call
 from gateway.core.caller import Caller
 from gateway.core.errors import GatewayError, InvalidValue
-from gateway.core.words import quoted
 from gateway.policy.access.limits import Permit
 from gateway.storage.recorder import CallFacts
 from gateway.wire.json import parse_object
+from metatemplate.values.words import quoted
 
 SHORT_BODY = 64 * 1024
 """If a call is refused because of load, a body of at most this many bytes is read, to find the model for metrics."""

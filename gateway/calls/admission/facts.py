@@ -10,7 +10,7 @@ from typing import Protocol
 
 from gateway.core.caller import Caller
 from gateway.core.errors import BodyTooLarge
-from gateway.core.frozen import EMPTY_MAPPING
+from metatemplate.values.frozen import EMPTY_MAPPING
 
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
 

@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 
 from gateway.core.errors import ToolChoiceNotFollowed, UpstreamError, UpstreamIgnoredParameter
-from gateway.core.events import Delta, Event, Finish
 from gateway.core.exchange import AnswerFormat
-from gateway.core.frozen import dataclass
-from gateway.core.words import quoted
 from gateway.stream.json_schema.checker import SchemaChecker, UncheckableSchema
+from metatemplate.values.events import Delta, Event, Finish
+from metatemplate.values.frozen import dataclass
+from metatemplate.values.words import quoted
 
 BLANKS = " \t\n\r"
 """What JSON allows before a value."""

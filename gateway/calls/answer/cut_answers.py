@@ -16,9 +16,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from gateway.core.answer_markers import ReasoningField
-from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.events import Delta, Finish, Usage
+from metatemplate.values.answer_markers import ReasoningField
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import Delta, Finish, Usage
 
 REASONING = frozenset(get_args(ReasoningField))
 CONTENT = frozenset({"tool_calls", "function_call", "refusal", "audio", "images"})

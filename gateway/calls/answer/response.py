@@ -10,13 +10,13 @@ from gateway.calls.answer.stages import Count, LogprobCheck, TokenCounter
 from gateway.calls.answer.token_data import TokenData
 from gateway.calls.timeline import CallTimeline
 from gateway.core.errors import SEND_AGAIN, UpstreamIncomplete
-from gateway.core.events import Choice, Completion, Delta, Document, Event, Finish
 from gateway.core.exchange import Events, Exchange, stops_to_cut
 from gateway.core.text_splice import TextSplice, text_source
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
-from gateway.stream.output_parser import OutputParser
-from gateway.stream.stages import Stage
-from gateway.stream.stops.stop_cutter import StopCutter
+from metatemplate.answers.output_parser import OutputParser
+from metatemplate.answers.stages import Stage
+from metatemplate.answers.stops.stop_cutter import StopCutter
+from metatemplate.values.events import Choice, Completion, Delta, Document, Event, Finish
 
 
 class ResponseStream:

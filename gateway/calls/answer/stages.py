@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.core.errors import UpstreamIgnoredParameter
-from gateway.core.events import Delta, Event, Usage
 from gateway.stream.prompt_logprobs import CHECK_ENGINE
-from gateway.stream.stages import Stage
+from metatemplate.answers.stages import Stage
+from metatemplate.values.events import Delta, Event, Usage
 
 Count = Callable[[str], Awaitable[Usage]]
 """Counts the tokens of a call from its complete answer."""

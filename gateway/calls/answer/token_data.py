@@ -14,18 +14,18 @@ from dataclasses import replace
 from typing import Any, Literal, TypeGuard
 
 from gateway.backend.engines import declared_capabilities
-from gateway.backend.tokenizer import token_ids
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Call
 from gateway.core.errors import UnsupportedParameter, UpstreamIgnoredParameter, UpstreamInvalidResponse
-from gateway.core.events import Begun, Completion, Delta, Event, Finish
 from gateway.core.exchange import Exchange, RawPrompt
-from gateway.core.frozen import dataclass
-from gateway.core.prompt import Notice
 from gateway.policy.admit.parameters import LIMITS
 from gateway.stream.prompt_logprobs import prompt_entries
-from gateway.stream.stages import Stage
+from metatemplate.answers.stages import Stage
+from metatemplate.tokenizer import token_ids
+from metatemplate.values.events import Begun, Completion, Delta, Event, Finish
+from metatemplate.values.frozen import dataclass
+from metatemplate.values.prompt import Notice
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from gateway.calls.explain import explanation
 from gateway.calls.fallback import FallbackRun
 from gateway.calls.preparation.prepare import prepare
 from gateway.calls.run import CallRun
-from gateway.core.events import Completion
 from gateway.core.text_splice import TextSplice
 from gateway.wire.responses import ResponseWriter
+from metatemplate.values.events import Completion
 
 
 async def respond(writer_class: type[ResponseWriter] | None, context: CallContext) -> None:

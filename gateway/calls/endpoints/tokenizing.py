@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.backend.openai.tokenizer_client import TokenizerClient
-from gateway.backend.tokenizer import MIN_THREADED, Tokenizer, token_ids
 from gateway.calls.answer.token_data import tokenizes_special
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.core.frozen import dataclass
-from gateway.core.json_values import changed
+from metatemplate.tokenizer import MIN_THREADED, Tokenizer, token_ids
+from metatemplate.values.frozen import dataclass
+from metatemplate.values.json_values import changed
 
 INFO = frozenset({
     "add_bos_token", "add_eos_token", "added_tokens_decoder", "additional_special_tokens", "chat_template",

@@ -10,8 +10,8 @@ from gateway.calls.explain import explanation
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.turns import run_turns
-from gateway.core.events import total_usage
 from gateway.wire.responses import ResponseWriter, usage_object
+from metatemplate.values.events import total_usage
 
 
 async def respond(writer_class: type[ResponseWriter], context: CallContext) -> None:

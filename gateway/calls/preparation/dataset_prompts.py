@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from gateway.calls.route import Route
 from gateway.core.call import Call, PromptReference
-from gateway.core.dialogue import DEFAULT_OPTIONS, Dialogue, RenderOptions
 from gateway.core.errors import InvalidValue, RequestError
-from gateway.core.frozen import dataclass
-from gateway.core.prompt import Notice, Prompt
-from gateway.core.words import in_ascii, quoted, suggest
-from gateway.template.chat.messages import check_dialogue
-from gateway.template.dataset.prompt import DatasetPrompt
-from gateway.template.dataset.prompt_list import PromptItems
-from gateway.template.opencompass.parsers import ParserMode
-from gateway.template.opencompass.prompt_lists import DATASET_PARAM
 from gateway.wire.requests import read_dataset_messages
+from metatemplate.datasets.prompt import DatasetPrompt
+from metatemplate.datasets.prompt_list import PromptItems
 from metatemplate.errors import InputError
+from metatemplate.opencompass.parsers import ParserMode
+from metatemplate.opencompass.prompt_lists import DATASET_PARAM
+from metatemplate.templates.chat.messages import check_dialogue
+from metatemplate.values.dialogue import DEFAULT_OPTIONS, Dialogue, RenderOptions
+from metatemplate.values.frozen import dataclass
+from metatemplate.values.prompt import Notice, Prompt
+from metatemplate.values.words import in_ascii, quoted, suggest
 
 
 @dataclass(frozen=True, slots=True)

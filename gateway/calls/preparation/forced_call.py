@@ -15,15 +15,15 @@ import orjson
 from gateway.backend.openai.request.constraint import ANY_OBJECT, CONSTRAINTS, refusing_target
 from gateway.calls.route import Route
 from gateway.core.call import Call
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import AnswerFormat
-from gateway.core.prompt import Notice
 from gateway.stream.json_schema.limits import MAX_SIZE, MAX_SUBSCHEMAS, check_limits
 from gateway.stream.json_schema.strict import check_strict
 from gateway.stream.json_schema.subschemas import Subschema, subschemas
-from gateway.template.spec import ToolsSpec
-from gateway.template.tools import choice_of, name_of, tools_of
+from metatemplate.templates.spec import ToolsSpec
+from metatemplate.templates.tools import choice_of, name_of, tools_of
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.prompt import Notice
 
 CALL_KEYS: Mapping[str, str] = {"hermes": "arguments", "json": "arguments", "llama3_json": "parameters"}
 """Tool-call format whose call is one JSON object → the key of the arguments, if the template does not declare it."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 
-from gateway.backend.tokenizer import count
 from gateway.calls.answer.answer_check import AnswerRule
 from gateway.calls.answer.token_data import TokenRequest, token_request, tokenizes_special
 from gateway.calls.preparation.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
@@ -23,15 +22,16 @@ from gateway.calls.preparation.structured_output import (
 )
 from gateway.calls.route import Route
 from gateway.core.call import Call
-from gateway.core.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError, as_gateway_error
 from gateway.core.exchange import Exchange, stops_to_cut
-from gateway.core.frozen import dataclass
-from gateway.core.prompt import Messages, Notice, Prompt, PromptMetadata
 from gateway.policy.admit.parameters import EffectiveParameters
-from gateway.policy.markers.role_boundaries import SafePrompt
-from gateway.stream.output_parser import ParserOptions
+from metatemplate.answers.output_parser import ParserOptions
 from metatemplate.errors import InputError, MetaTemplateError
+from metatemplate.markers.role_boundaries import SafePrompt
+from metatemplate.tokenizer import count
+from metatemplate.values.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
+from metatemplate.values.frozen import dataclass
+from metatemplate.values.prompt import Messages, Notice, Prompt, PromptMetadata
 
 RENDERER_ARGUMENTS = frozenset({
     "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length",

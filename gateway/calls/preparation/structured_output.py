@@ -17,16 +17,16 @@ from gateway.backend.openai.request.constraint import constraint_fields
 from gateway.calls.answer.answer_check import IGNORED, AnswerRule
 from gateway.calls.preparation.forced_call import forced_call_format, has_strict_tool
 from gateway.calls.route import Route
-from gateway.core.answer_markers import Thinking
 from gateway.core.call import Call
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import AnswerFormat, Exchange
-from gateway.core.prompt import Notice
-from gateway.core.words import printable
 from gateway.stream.json_schema.response_format import checkable_format, read_answer_format
-from gateway.stream.output_parser import ParserOptions
-from gateway.template.tools import choice_of
+from metatemplate.answers.output_parser import ParserOptions
+from metatemplate.templates.tools import choice_of
+from metatemplate.values.answer_markers import Thinking
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.prompt import Notice
+from metatemplate.values.words import printable
 
 FIELD = "response_format"
 CHECKED_FIELDS = frozenset({FIELD, "tool_choice", "function_call"})

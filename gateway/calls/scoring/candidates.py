@@ -12,14 +12,14 @@ from gateway.calls.preparation.dataset_prompts import dataset_prompt, make_conve
 from gateway.calls.preparation.prepare import CONTINUE_FINAL, Prepared, check_length, make_exchange
 from gateway.calls.route import Route
 from gateway.core.call import Call, Candidates, PromptReference
-from gateway.core.dialogue import Dialogue, Message, RenderOptions
 from gateway.core.errors import InvalidValue, RequestError, UnsupportedParameter
 from gateway.core.exchange import Exchange
-from gateway.core.frozen import dataclass
-from gateway.core.prompt import Notice, Pieces, Prompt, PromptMetadata
-from gateway.policy.markers.marker_rule import refusal
-from gateway.policy.markers.role_boundaries import SafePrompt
 from metatemplate.errors import InputError
+from metatemplate.markers.marker_rule import refusal
+from metatemplate.markers.role_boundaries import SafePrompt
+from metatemplate.values.dialogue import Dialogue, Message, RenderOptions
+from metatemplate.values.frozen import dataclass
+from metatemplate.values.prompt import Notice, Pieces, Prompt, PromptMetadata
 
 REQUEST_FIELDS: Mapping[str, Mapping[str, Any]] = {
     # As lm-eval sends them: some engines read ``logprobs: 0`` as none, others ``max_tokens: 0`` as no limit.

@@ -18,14 +18,14 @@ from gateway.calls.run import policy_changes
 from gateway.calls.scoring.candidates import PreparedCandidates, ScoredText
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Unit
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
-from gateway.core.events import Begun, Completion, Document, Event, Usage, total_usage
 from gateway.core.exchange import AttemptLog, Exchange
-from gateway.core.frozen import dataclass
 from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.prompt_logprobs import PromptTokens, echoed_logprobs, listed_logprobs
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import Begun, Completion, Document, Event, Usage, total_usage
+from metatemplate.values.frozen import dataclass
 
 AT_ONCE = 8
 """The maximum number of concurrent requests of one call."""

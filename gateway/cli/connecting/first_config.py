@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from gateway.cli.connecting.engine import ServedModel
 from gateway.config.schema.kinds import MODEL_NAME
-from gateway.config.template_models import named_in
+from metatemplate.files.template_models import named_in
 
 HEADER = """\
 # The models of this gateway. {source}

@@ -19,14 +19,14 @@ from gateway.backend.engines import declared_capabilities
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.cli.connecting.engine import CONNECT_SECONDS, REQUEST_SECONDS, served_models
-from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.keys import EXPIRES_SOON
 from gateway.config.sections.targets import locate
 from gateway.config.sections.tls import expiry, tls_context
 from gateway.config.snapshot import Engine, ModelSpec, Snapshot, StoreSpec, TargetSpec
 from gateway.core.errors import GatewayError, Problem, UpstreamAuthFailed, UpstreamModelMissing
-from gateway.core.words import quoted, suggest, utc
+from metatemplate.files.yaml import YamlDocument
+from metatemplate.values.words import quoted, suggest, utc
 
 LLAMACPP_OWNERS: Mapping[str, Engine] = {"llamacpp": "llamacpp", "me": "llamacpp-python"}
 """The field ``owned_by`` of the two servers of llama.cpp → the setting ``engine``. Other servers write ``me`` too."""

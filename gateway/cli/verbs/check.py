@@ -22,7 +22,7 @@ import click
 
 from gateway.cli.options import all_notes, check_config_exists, config_option, print_notes, print_problems, verb
 from gateway.cli.terminal import format_table, progress
-from gateway.core.words import counted
+from metatemplate.values.words import counted
 
 if TYPE_CHECKING:
     from gateway.cli.connecting.live_check import LiveResult
@@ -49,9 +49,9 @@ EXAMPLES = """Examples:
 def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
     """Check the configuration, and print problems or a summary."""
     from gateway.assembly import dry_run
-    from gateway.config.files.reader import POLICIES, TEMPLATES
     from gateway.config.load import read_configuration
     from gateway.config.sections.keys import expiry_notes
+    from metatemplate.files.reader import POLICIES, TEMPLATES
 
     check_config_exists(config)
     files = [path for folder in (TEMPLATES, POLICIES) for path in (config.parent / folder).glob("*.yaml")]
@@ -86,7 +86,7 @@ def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
 def _ask_live(snapshot: Snapshot, config: Path) -> Sequence[LiveResult]:
     """Ask every target, the store, the certificate and the hosts."""
     from gateway.cli.connecting.live_check import check_live
-    from gateway.config.files.yaml import parse
+    from metatemplate.files.yaml import parse
 
     return asyncio.run(check_live(snapshot, parse(config.read_bytes(), config.name, [])))
 

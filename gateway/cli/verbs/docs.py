@@ -13,7 +13,7 @@ import click
 
 from gateway.cli.options import CommandError, verb
 from gateway.cli.terminal import format_table
-from gateway.core.words import quoted, suggest
+from metatemplate.values.words import quoted, suggest
 
 EXAMPLES = """Examples:
   gateway docs                    the names and titles of all pages

@@ -90,7 +90,7 @@ def _list(config: Path, *, as_json: bool) -> None:
     """Print one row for each key."""
     from gateway.cli.terminal import format_table
     from gateway.config.sections.keys import expiry_state
-    from gateway.core.words import utc
+    from metatemplate.values.words import utc
 
     now, keys = time.time(), _read(config)[1]
     ends = [None if key.expires is None else utc(key.expires) for key in keys]

@@ -37,9 +37,9 @@ EXAMPLES = """Examples:
 def command(name: str | None, as_json: bool) -> int:
     """Print the list, or the file of one template."""
     from gateway.config.library import shipped_folder, template_files
-    from gateway.config.sections.templates import BUILT_IN
-    from gateway.config.template_models import help_for
-    from gateway.core.words import suggest
+    from metatemplate.files.template_file import BUILT_IN
+    from metatemplate.files.template_models import help_for
+    from metatemplate.values.words import suggest
 
     files = template_files(Path.cwd())
     if name is None:
@@ -85,8 +85,8 @@ def _is_overwritten(path: Path) -> bool:
 
 def _row(path: Path, *, included: bool) -> dict[str, Any]:
     """Return the row of a template in the list. The file may have problems: ``gateway check`` reports them."""
-    from gateway.config.files import yaml
-    from gateway.config.template_models import models_of
+    from metatemplate.files import yaml
+    from metatemplate.files.template_models import models_of
 
     data = path.read_bytes()
     value = yaml.parse(data, path.name).value

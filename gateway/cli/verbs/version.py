@@ -8,7 +8,7 @@ import platform
 import click
 
 from gateway.cli.options import verb
-from gateway.version import VERSION
+from metatemplate.version import VERSION
 
 EXAMPLES = """Examples:
   gateway version

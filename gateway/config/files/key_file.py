@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from gateway.config.files import yaml
-from gateway.core.words import quoted, suggest
+from metatemplate.files import yaml
+from metatemplate.values.words import quoted, suggest
 
 MODE = 0o600
 """The permissions of an edited file, because only the gateway has to read it."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gateway.config.files.reader import POLICIES, PROMPTS, TEMPLATES
+from metatemplate.files.reader import POLICIES, PROMPTS, TEMPLATES
 
 FileState = tuple[int, int, int]
 """The inode, modification time in ns, and size of a file or folder."""

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.config.snapshot import TargetSpec
-from gateway.core.dialogue import EMPTY_MAPPING
+from metatemplate.values.dialogue import EMPTY_MAPPING
 
 A_MODEL_FALLBACK = "models"
 """A request field that names other models for the answer. With this field, a target is not pinned."""

@@ -15,10 +15,10 @@ from pydantic.json_schema import JsonSchemaValue
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import KIND
 from gateway.config.schema.settings import GATEWAY, PROMPT, TEMPLATE, adapter
-from gateway.core.json_values import part
-from gateway.template.dataset.validation import PROMPT_FILE
-from gateway.template.validation import file_types, template
-from gateway.template.validation.file_types import FileSchema
+from metatemplate.datasets.validation import PROMPT_FILE
+from metatemplate.files import file_types, template
+from metatemplate.files.file_types import FileSchema
+from metatemplate.values.json_values import part
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The version of JSON Schema. All common editors support this version."""

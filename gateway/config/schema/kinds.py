@@ -23,11 +23,11 @@ from urllib.parse import urlsplit
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticOmit, core_schema
 
-from gateway.config.files.yaml import parse_scalar
-from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.core.json_values import not_one_of
-from gateway.core.words import quoted
 from gateway.wire.redaction import compile_pattern
+from metatemplate.files.yaml import parse_scalar
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.json_values import not_one_of
+from metatemplate.values.words import quoted
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}

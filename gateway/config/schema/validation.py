@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from pydantic import SecretStr, ValidationError
 
-from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.kinds import INVALID, SecretReference
 from gateway.config.schema.settings import ALIASES, POLICY, adapter
-from gateway.core.json_values import REMOVED, UNKNOWN, KeyPath, corrected, part, problem_text
-from gateway.core.words import closest, quoted, suggest
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
+from metatemplate.files.yaml import YamlDocument
+from metatemplate.values.json_values import REMOVED, UNKNOWN, KeyPath, corrected, part, problem_text
+from metatemplate.values.words import closest, quoted, suggest
 
 PARAMETERS: Final = ChatRequest.model_fields.keys() - STRUCTURAL - FORBIDDEN
 """The request parameters that a policy may set."""

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.files.reader import AddProblem, Files, digest
 from gateway.config.schema.kinds import KEY_NAME
 from gateway.config.schema.settings import KEYS_FILE
 from gateway.config.schema.validation import check
 from gateway.config.snapshot import KeySpec
-from gateway.core.words import quoted, suggest, utc
+from metatemplate.files.reader import AddProblem, Files, digest
+from metatemplate.values.words import quoted, suggest, utc
 
 NO_KEY = digest(b"")
 """The digest of the empty string."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from gateway.config.files.reader import Files
-from gateway.config.files.yaml import YamlDocument
 from gateway.config.library import Library
 from gateway.config.schema.aggregators import unpinned
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import MODEL_NAME
 from gateway.config.sections.parameters import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
-from gateway.config.sections.templates import BUILT_IN, output_form
 from gateway.config.snapshot import ModelSettings, ModelSpec, PolicySpec, TargetSpec
-from gateway.core.json_values import KeyPath
-from gateway.core.words import quoted, suggest
-from gateway.template.lazyllm.api_messages import for_messages
-from gateway.template.spec import TemplateSpec
+from metatemplate.files.reader import Files
+from metatemplate.files.template_file import BUILT_IN, output_form
+from metatemplate.files.yaml import YamlDocument
+from metatemplate.prompters.api_messages import for_messages
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.json_values import KeyPath
+from metatemplate.values.words import quoted, suggest
 
 FORM_WORDS = {"text": "one string", "messages": "messages"}
 

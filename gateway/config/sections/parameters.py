@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.kinds import describe
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.errors import InvalidValue
-from gateway.core.words import closest, quoted
 from gateway.stream.json_schema.response_format import read_answer_format
 from gateway.wire.request_fields import FORBIDDEN, NEVER_SENT
 from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, BodySchema, json_forms, value_problem
+from metatemplate.files.yaml import YamlDocument
+from metatemplate.values.words import closest, quoted
 
 # Parameter → reason why a policy cannot set it.
 RESERVED: Mapping[str, str] = {

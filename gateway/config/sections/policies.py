@@ -6,12 +6,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.config.files.reader import AddProblem, Files, digest
-from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.settings import POLICY
 from gateway.config.schema.validation import check
 from gateway.config.sections.parameters import check_params
 from gateway.config.snapshot import MediaPolicy, PolicySpec
+from metatemplate.files.reader import AddProblem, Files, digest
+from metatemplate.files.yaml import YamlDocument
 
 
 def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) -> PolicySpec | None:

@@ -11,15 +11,15 @@ from dataclasses import fields, is_dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from gateway.config.files.reader import ENVIRONMENT, Files
-from gateway.config.files.yaml import YamlDocument
 from gateway.config.schema.kinds import INVALID, VariableText
 from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import check, is_whole
 from gateway.config.sections.tls import read_tls
 from gateway.config.snapshot import ServerSpec
 from gateway.core.errors import Problem
-from gateway.core.words import quoted, suggest
+from metatemplate.files.reader import ENVIRONMENT, Files
+from metatemplate.files.yaml import YamlDocument
+from metatemplate.values.words import quoted, suggest
 
 PREFIX = "GATEWAY_"
 SERVER = "GATEWAY_SERVER__"

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from gateway.config.files.reader import Files
-from gateway.config.files.yaml import YamlDocument, dotted
 from gateway.config.schema.aggregators import pin_fields
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.json_schema import json_schema
@@ -22,8 +20,10 @@ from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import ReadSecret, is_whole
 from gateway.config.snapshot import ModelSpec, TargetSpec
 from gateway.core.errors import Problem
-from gateway.core.json_values import KeyPath, part
-from gateway.core.words import quoted, suggest
+from metatemplate.files.reader import Files
+from metatemplate.files.yaml import YamlDocument, dotted
+from metatemplate.values.json_values import KeyPath, part
+from metatemplate.values.words import quoted, suggest
 
 NOT_OPTIONS = {
     **dict.fromkeys(("api_key", "key", "token", "password"), 'key ("env:NAME")'),

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from gateway.config.files.reader import Files
 from gateway.config.snapshot import TlsSpec
+from metatemplate.files.reader import Files
 
 ALPN = ["http/1.1"]
 """The protocols that a TLS listener offers to clients."""

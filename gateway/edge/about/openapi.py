@@ -14,8 +14,8 @@ import orjson
 
 from gateway.calls.endpoints.table import ENDPOINTS, Endpoint
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
-from gateway.version import VERSION
 from gateway.wire.body_schemas import body_schemas
+from metatemplate.version import VERSION
 
 
 def _object(**properties: str | list[str] | dict[str, Any]) -> dict[str, Any]:

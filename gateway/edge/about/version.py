@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.edge.http_request import HttpRequest
-from gateway.version import VERSION
+from metatemplate.version import VERSION
 
 ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'

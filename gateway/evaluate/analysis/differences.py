@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.core.words import changes
 from gateway.evaluate.analysis.rows import RowFacts, RunRow
 from gateway.stream.loops import ENDED_BY_MODEL
-from gateway.template.registry import first_difference
+from metatemplate.templates.registry import first_difference
+from metatemplate.values.words import changes
 
 Difference = Callable[[RunRow, RunRow], str]
 """Returns how two rows differ, as a text for people; empty if they do not differ, or if the facts are not recorded."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UpstreamInvalidResponse
 from gateway.wire.logprobs import from_chat, from_completions
+from metatemplate.values.dialogue import EMPTY_MAPPING
 
 ANSWER_CUT = "answer_cut: choices["
 """The notice of the gateway about an answer that is empty or cut off at the context: ``answer_cut: choices[0]=empty``.

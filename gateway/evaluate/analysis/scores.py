@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 
 from gateway.core.errors import InvalidValue
-from gateway.core.json_values import JSON_TYPES
 from gateway.evaluate.analysis.rows import RunRow
+from metatemplate.values.json_values import JSON_TYPES
 
 RESAMPLES = 1000
 GROUPS = 1000

@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 
 from gateway.core.errors import InvalidValue
-from gateway.core.limited_process.process import JobNotDone, LimitedProcess
 from gateway.evaluate.analysis.rows import RunToolCall
 from gateway.stream.json_schema.checker import JOB_MODULE, SCHEMA_CPU, answer_cpu
 from gateway.stream.json_schema.limits import check_limits
+from metatemplate.limited_process.process import JobNotDone, LimitedProcess
 
 MAX_KEPT = 10_000
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.cli.terminal import format_table
-from gateway.core.words import counted, printable
 from gateway.evaluate.analysis.answer_class import CLASSES
 from gateway.evaluate.analysis.prove import PROVABLE, Proof
 from gateway.evaluate.analysis.report import RunReport
 from gateway.evaluate.analysis.sampling import NEAR_TIE, WIDE_GAP
 from gateway.evaluate.analysis.scores import Mean
 from gateway.evaluate.analysis.why import Explanation, RowDifference
+from metatemplate.values.words import counted, printable
 
 
 def report_lines(report: RunReport, score: str = "") -> Iterator[str]:

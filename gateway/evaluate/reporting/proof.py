@@ -15,15 +15,15 @@ from gateway.calls.timeline import CallTimeline
 from gateway.cli.options import CommandError
 from gateway.cli.terminal import progress
 from gateway.config.snapshot import CachePolicy, Snapshot
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import GatewayError
-from gateway.core.events import Completion
-from gateway.core.prompt import Prompt
-from gateway.core.words import suggest
 from gateway.evaluate.analysis.prove import Proof, ProofCall
 from gateway.evaluate.analysis.rows import RunAnswer, reasoning_of
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.events import Completion
+from metatemplate.values.prompt import Prompt
+from metatemplate.values.words import suggest
 
 CONCURRENCY = 8
 """The maximum number of concurrent requests of a proof."""

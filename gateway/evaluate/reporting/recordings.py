@@ -16,7 +16,7 @@ import click
 
 from gateway.cli.options import FILE_PATH, CommandError, config_option, print_note, verb
 from gateway.cli.terminal import format_table
-from gateway.core.words import escape, printable, suggest
+from metatemplate.values.words import escape, printable, suggest
 
 EXAMPLES = """Examples:
   gateway recordings --last 20

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from gateway.cli.options import CommandError, load_snapshot, print_note
 from gateway.core.errors import InvalidValue
-from gateway.core.words import counted
 from gateway.evaluate.analysis.recordings import NO_ANSWER, RecordingFile, read_recording, with_recording
 from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
 from gateway.evaluate.running.output import manifest_path, recording_path
 from gateway.storage.recordings import is_recording
+from metatemplate.values.words import counted
 
 
 @contextmanager

@@ -23,7 +23,7 @@ import click
 
 from gateway.cli.completion import complete_model
 from gateway.cli.options import CommandError, config_option, load_snapshot, print_note, verb
-from gateway.core.words import suggest
+from metatemplate.values.words import suggest
 
 if TYPE_CHECKING:
     from gateway.config.snapshot import Snapshot

@@ -20,7 +20,7 @@ from gateway.evaluate.analysis.answer_class import class_of, has_unchecked_call
 from gateway.evaluate.analysis.rows import row_of
 from gateway.evaluate.analysis.tool_check import ToolChecker
 from gateway.evaluate.running.output import complete_lines, is_answered, manifest_path
-from gateway.version import VERSION
+from metatemplate.version import VERSION
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 COUNTED = {"template": "templates", "dataset_prompt": "dataset_prompts", "policy": "policies", "target": "targets"}

@@ -19,14 +19,14 @@ from gateway.backend.engines import ENGINES
 from gateway.calls.admission.access import MAX_ROW, is_row_id
 from gateway.calls.endpoints.table import ENDPOINTS
 from gateway.cli.options import CommandError
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue
-from gateway.core.words import counted, printable, quoted, suggest
 from gateway.evaluate.analysis.rows import RunAnswer, RunRow
 from gateway.evaluate.analysis.scores import RowScore
 from gateway.policy.admit.media import FIELDS, PARTS
-from gateway.template.roles import FALLBACK_FIELD
 from gateway.wire.request_fields import FORBIDDEN, HINTS, ChatMessage, Sampling, TextPart
+from metatemplate.templates.roles import FALLBACK_FIELD
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.words import counted, printable, quoted, suggest
 
 REQUESTS: Mapping[str, Any] = {endpoint.path: endpoint.request for endpoint in ENDPOINTS}
 """The path of an endpoint → the type of its request."""

@@ -33,7 +33,7 @@ from gateway.cli.options import (
     verb,
 )
 from gateway.cli.terminal import progress
-from gateway.core.words import counted, printable, quoted, suggest
+from metatemplate.values.words import counted, printable, quoted, suggest
 
 if TYPE_CHECKING:
     from gateway.evaluate.running.gateways import GatewaySource

@@ -10,11 +10,11 @@ from dataclasses import replace
 from gateway.config.snapshot import KeyLimits, KeySpec, LimitsPolicy, ModelSpec
 from gateway.core.caller import Caller
 from gateway.core.errors import RateLimitExceeded
-from gateway.core.words import counted
 from gateway.policy.access.call_queue import SHUTTING_DOWN, CallQueue, refusal
 from gateway.policy.access.rates import Charge, RateBalance, RateStore
 from gateway.telemetry.metrics import NumberSeries
 from gateway.telemetry.record import Record
+from metatemplate.values.words import counted
 
 CHARACTERS_PER_TOKEN = 4
 """The number of characters that count as one token when the tokens of a call are estimated."""

@@ -3,5 +3,4 @@
 ``media``           the policy for media in messages (images, audio, video, files)
 ``media_files``     reads the media files that messages name
 ``parameters``      the policy for request parameters
-``output_parsing``  chooses how the answer is parsed
 """

@@ -19,10 +19,10 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 
 from gateway.config.snapshot import MediaPolicy
-from gateway.core.dialogue import Message
 from gateway.core.errors import MediaNotAllowed
-from gateway.core.words import quoted, suggest
 from gateway.policy.admit.media_files import InlineBudget, MediaFiles, path_of
+from metatemplate.values.dialogue import Message
+from metatemplate.values.words import quoted, suggest
 
 HTTPS = re.compile(
     r"https://(\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?)\.?(?::[0-9]{1,5})?(?:[/?#]|$)"

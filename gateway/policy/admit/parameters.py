@@ -18,13 +18,13 @@ from gateway.backend.openai.request.control_fields import STEERING
 from gateway.backend.openai.request.neutral_values import is_neutral
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.call import Call
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import ForbiddenParameter, InvalidValue, UnsupportedParameter
 from gateway.core.exchange import EndpointName
-from gateway.core.frozen import dataclass
-from gateway.core.prompt import Notice
-from gateway.core.words import closest, plain
 from gateway.wire.request_fields import HINTS, OPENAI_DEFAULTS, ChatRequest, CompletionRequest, EmbeddingRequest
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.frozen import dataclass
+from metatemplate.values.prompt import Notice
+from metatemplate.values.words import closest, plain
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 """The two names of the token limit. The newer name is first."""

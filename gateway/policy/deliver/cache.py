@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 
 from gateway.config.snapshot import CachePolicy, ModelSpec
-from gateway.core.events import Begun, Delta, Event, delta_size
 from gateway.core.exchange import Backend, Events, Exchange, is_answer
 from gateway.policy.deliver.layer import Layer
 from gateway.storage.cache_store import UNUSABLE, CacheStore, StoredAnswer, StoreFailed
 from gateway.wire.request_fields import HINTS
 from gateway.wire.stored_events import dump_json
+from metatemplate.values.events import Begun, Delta, Event, delta_size
 
 MAX_ANSWER = 4 * 1024 * 1024
 """The maximum size of an answer that is stored, in characters as counted by ``delta_size``."""

@@ -15,10 +15,10 @@ from types import TracebackType
 
 from gateway.config.snapshot import ModelSpec
 from gateway.core.errors import GatewayError
-from gateway.core.events import Begun, Event
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.cache import KeptEvents, cache_key, replay, target_identity
 from gateway.policy.deliver.layer import Layer
+from metatemplate.values.events import Begun, Event
 
 
 class Coalescing(Layer):

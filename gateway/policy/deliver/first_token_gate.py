@@ -11,11 +11,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
-from gateway.core.events import Delta, Event, is_content
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.core.text_splice import TextSource, text_source
 from gateway.policy.deliver.deadline import Deadline, SharedTimer
 from gateway.policy.deliver.layer import Layer, LayerStream
+from metatemplate.values.events import Delta, Event, is_content
 
 MAX_HELD = 64
 """The maximum number of events that the gate holds back. Then the exchange is open even if no content has arrived."""

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
 
-from gateway.core.events import Event
 from gateway.core.exchange import Backend, Events
+from metatemplate.values.events import Event
 
 
 class Layer:

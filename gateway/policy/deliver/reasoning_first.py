@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 
-from gateway.core.answer_markers import Thinking
-from gateway.core.events import Begun, Delta, Event, Finish, Usage, total_usage
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.layer import Layer
 from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.batches import IteratorEvents
-from gateway.stream.stops.stop_search import StopScanner
+from metatemplate.answers.stops.stop_search import StopScanner
+from metatemplate.values.answer_markers import Thinking
+from metatemplate.values.events import Begun, Delta, Event, Finish, Usage, total_usage
 
 NOTICE = "two_calls: the reasoning, then the constrained answer"
 OF_PROMPT = frozenset({"echo", "prompt_logprobs"})

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from gateway.core.events import Delta, Event, delta_size
 from gateway.core.exchange import Events, Exchange, RecordedExchange
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.wire.inlined_file import without_files
+from metatemplate.values.events import Delta, Event, delta_size
 
 MAX_RECORDED = 4 * 1024 * 1024
 """The maximum size of a recorded answer, in characters as counted by ``delta_size``. Later events are not recorded."""

@@ -12,12 +12,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 from dataclasses import dataclass, replace
 
 from gateway.core.errors import UpstreamError, UpstreamRejectedRequest, drop_tracebacks
-from gateway.core.events import Begun, Delta, Event, Finish, Usage, total_usage
 from gateway.core.exchange import Backend, Events, Exchange, stops_to_cut
 from gateway.policy.deliver.layer import Layer
 from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.batches import IteratorEvents
-from gateway.stream.stops.stop_cutter import StopCutter
+from metatemplate.answers.stops.stop_cutter import StopCutter
+from metatemplate.values.events import Begun, Delta, Event, Finish, Usage, total_usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import Any
 
 from gateway.core.errors import DeadlineExceeded, GatewayError, UpstreamIdleTimeout, UpstreamTimeout
-from gateway.core.events import Delta, Event, is_content
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.core.text_splice import TextSource, TextSplice, text_source
 from gateway.policy.deliver.deadline import Deadline, SharedTimer
 from gateway.policy.deliver.layer import Layer, LayerStream
 from gateway.telemetry.attempts import AttemptObserver
+from metatemplate.values.events import Delta, Event, is_content
 
 WHOLE = 0.9
 """The share of the total time that an exchange must have, so that its total timeout is a failure of its target. Earlier

@@ -33,7 +33,7 @@ from gateway.server.signals import Shutdown, handle_signals
 from gateway.server.sockets import KERNEL_BALANCES, bind, bind_admin, bind_each
 from gateway.telemetry.log_writer import log_to_stderr
 from gateway.telemetry.merge import MetricsSnapshot, merge
-from gateway.version import VERSION
+from metatemplate.version import VERSION
 
 LOG = logging.getLogger("gateway.workers")
 

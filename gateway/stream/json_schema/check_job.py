@@ -18,9 +18,9 @@ from jsonschema.exceptions import ValidationError, best_match
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from gateway.core.json_values import JSON_TYPES, MAX_DEPTH, deeper_than
-from gateway.core.limited_process.process import Reply
-from gateway.core.words import printable, quoted
+from metatemplate.limited_process.process import Reply
+from metatemplate.values.json_values import JSON_TYPES, MAX_DEPTH, deeper_than
+from metatemplate.values.words import printable, quoted
 
 MAX_VALUE = 80
 """The largest number of characters of a value of the schema in a message."""

@@ -16,9 +16,9 @@ import orjson
 
 from gateway.core.errors import InvalidValue, Overloaded
 from gateway.core.exchange import AnswerFormat
-from gateway.core.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, ProcessEnded
 from gateway.stream.json_schema.response_format import SCHEMA_PLACES
 from gateway.stream.json_schema.subschemas import place_in
+from metatemplate.limited_process.process import JobNotDone, JobTooSlow, LimitedProcess, ProcessEnded
 
 SCHEMA_CPU = 2.0
 """The limit of processor time for checking a schema, in seconds. A schema of 2,000 schemas takes 0.5 s."""

@@ -15,9 +15,9 @@ from urllib.parse import unquote
 import orjson
 
 from gateway.core.errors import InvalidValue
-from gateway.core.json_values import MAX_DEPTH, deeper_than
-from gateway.core.words import quoted
 from gateway.stream.json_schema.subschemas import SAME_VALUE, Subschema, subschemas
+from metatemplate.values.json_values import MAX_DEPTH, deeper_than
+from metatemplate.values.words import quoted
 
 MAX_SIZE = 64 * 1024
 """The largest size of a schema, in bytes of JSON without spaces. The schemas of typical clients have 0.2 to 5 KiB."""

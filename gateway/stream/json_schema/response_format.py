@@ -13,10 +13,10 @@ from typing import Any
 
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import AnswerFormat
-from gateway.core.json_values import JSON_TYPES
-from gateway.core.words import closest, plain
 from gateway.stream.json_schema.limits import check_limits
 from gateway.stream.json_schema.strict import check_strict
+from metatemplate.values.json_values import JSON_TYPES
+from metatemplate.values.words import closest, plain
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     # Type → the keys of ``response_format``.

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.core.errors import InvalidValue
-from gateway.core.words import quoted
 from gateway.stream.json_schema.subschemas import Subschema
+from metatemplate.values.words import quoted
 
 UNSUPPORTED = ("allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else")
 MAX_NESTED_OBJECTS = 10

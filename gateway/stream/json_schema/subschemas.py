@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gateway.core.json_values import KeyPath
-from gateway.core.words import plain
+from metatemplate.values.json_values import KeyPath
+from metatemplate.values.words import plain
 
 ONE_SCHEMA = frozenset({
     "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",

@@ -12,9 +12,9 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
 
-from gateway.core.words import excerpts
-from gateway.template.registry import first_difference
 from gateway.viewer.exact_text import MAX_MARKED
+from metatemplate.templates.registry import first_difference
+from metatemplate.values.words import excerpts
 
 SPLITS: tuple[Callable[[str], list[str]], ...] = (lambda text: list(io.StringIO(text, newline="\n")), list)
 """How changed segments are split, and then changed lines."""

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.backend.tokenizer import Tokenizer
 from gateway.calls.admission.access import visible_models
 from gateway.calls.admission.facts import RequestFacts
 from gateway.calls.service import GatewayState, Service
@@ -21,6 +20,7 @@ from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.prompt.differences import differences
 from gateway.viewer.prompt.view import prompt_text, result_views
 from gateway.wire.error_object import error_object
+from metatemplate.tokenizer import Tokenizer
 
 FIELDS = ("model", "model_b", "conversation", "tools", "variables", "dataset_prompt", "row", "parameters", "plain")
 """The names of the form's fields."""

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.backend.tokenizer import Tokenizer
-from gateway.policy.markers.marker_set import tokens_around
 from gateway.viewer.exact_text import MAX_MARKED
+from metatemplate.markers.marker_set import tokens_around
+from metatemplate.tokenizer import Tokenizer
 
 MAX_SEGMENTS = 1000
 """The number of segments shown with their own colours. The rest of the prompt is one segment."""

@@ -9,11 +9,11 @@ from itertools import pairwise
 from sys import intern
 
 from gateway.core.errors import InvalidValue
-from gateway.core.words import printable, quoted
 from gateway.evaluate.analysis.report import GROUPS, RunReport, report_of
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.scores import RowScore
 from gateway.evaluate.analysis.why import Explanation, explain
+from metatemplate.values.words import printable, quoted
 
 PREVIEW = 80
 """The number of characters of an answer that a list of rows shows."""

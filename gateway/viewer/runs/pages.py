@@ -12,17 +12,17 @@ from urllib.parse import urlencode
 from gateway.calls.service import GatewayState
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
-from gateway.core.words import excerpts, printable, utc
 from gateway.evaluate.analysis.answer_class import CLASSES
 from gateway.evaluate.analysis.report import GROUPS
 from gateway.evaluate.analysis.rows import RunAnswer, RunRow
 from gateway.evaluate.analysis.why import explain, first_different_step
 from gateway.storage.recordings import is_interrupted
-from gateway.template.registry import first_difference
 from gateway.viewer.page import Page, PageRequest, redirect
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.findings import HISTOGRAMS, PairFindings, RunFindings, findings_of, pair_findings
 from gateway.viewer.runs.source import RecordedRuns, RunSource
+from metatemplate.templates.registry import first_difference
+from metatemplate.values.words import excerpts, printable, utc
 
 MOST_ROWS = 50
 """The maximum number of rows, runs, or values of a group on a page."""

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.core.words import quoted
 from gateway.wire.request_fields import Closed
 from gateway.wire.responses_api.fields import (
     CONTENT_PARTS,
@@ -30,6 +29,7 @@ from gateway.wire.responses_api.fields import (
     TextContent,
 )
 from gateway.wire.validation import first_problem
+from metatemplate.values.words import quoted
 
 Checked = TypeVar("Checked", bound=Closed)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTooLarge
-from gateway.core.events import MAX_COMPLETION, Begun, Delta, Event, Finish, TokenLogprob, Usage, delta_size
 from gateway.wire.logprobs import to_chat
+from metatemplate.values.events import MAX_COMPLETION, Begun, Delta, Event, Finish, TokenLogprob, Usage, delta_size
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish reason of an answer that was cut → the reason in ``incomplete_details``."""

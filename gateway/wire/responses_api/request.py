@@ -12,10 +12,7 @@ from typing import Any
 
 from gateway.core.call import Call
 from gateway.core.caller import ANONYMOUS, Caller
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.core.prompt import Notice
-from gateway.core.words import plain
 from gateway.wire.request_fields import StoredPrompt
 from gateway.wire.requests import read_chat
 from gateway.wire.responses_api.fields import (
@@ -33,6 +30,9 @@ from gateway.wire.responses_api.fields import (
 from gateway.wire.responses_api.items import checked, read_input, variable
 from gateway.wire.responses_api.tools import chat_tool_choice, chat_tools, read_tools
 from gateway.wire.validation import body_schema, hint, split_fields
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.prompt import Notice
+from metatemplate.values.words import plain
 
 SCHEMA = body_schema(ResponsesRequest, frozenset(), {"model": "m"})
 ENCRYPTED, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"

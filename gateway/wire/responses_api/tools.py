@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.core.words import quoted
 from gateway.wire.responses_api.fields import FunctionChoice, FunctionTool, NamespaceTool
 from gateway.wire.responses_api.items import checked, flat_name
+from metatemplate.values.words import quoted
 
 CHOICES = ("none", "auto", "required")
 SWITCHES: Mapping[str, str] = {"web_search": ' (Codex CLI: web_search = "disabled" in config.toml)'}

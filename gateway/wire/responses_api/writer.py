@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import orjson
 
 from gateway.core.errors import GatewayError
-from gateway.core.events import Completion, Delta, Event, Usage
 from gateway.wire.error_object import error_object
 from gateway.wire.request_fields import OPENAI_DEFAULTS
 from gateway.wire.responses import DONE, AnswerHead, ResponseWriter
 from gateway.wire.responses_api.output import INCOMPLETE, Changes, OutputItems
 from gateway.wire.responses_api.tools import namespaced
+from metatemplate.values.events import Completion, Delta, Event, Usage
 
 
 class ResponsesApiWriter(ResponseWriter):

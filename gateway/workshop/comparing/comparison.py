@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.backend.tokenizer import Tokenizer
 from gateway.cli.options import CommandError
 from gateway.cli.rendering import find_any, find_model, route_of
 from gateway.cli.terminal import progress
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import CONFIG_FAILED, UnsupportedParameter
-from gateway.core.prompt import Bos
-from gateway.template.base import Template
-from gateway.template.huggingface.folder import DEFAULT
-from gateway.template.registry import build
-from gateway.template.spec import TemplateSpec
-from gateway.template.stops import stop_strings
 from gateway.workshop.chat_folders import CHAT_TEMPLATE_FILES, chat_template_in, folder_of, read_chat_folder
 from gateway.workshop.comparing.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.compare import CaseResult, compare
 from gateway.workshop.parity.sides import Side, chat_reference, side_of
+from metatemplate.chat_templates.folder import DEFAULT
 from metatemplate.errors import InvalidFile
+from metatemplate.templates.base import Template
+from metatemplate.templates.registry import build
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.templates.stops import stop_strings
+from metatemplate.tokenizer import Tokenizer
+from metatemplate.values.prompt import Bos
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ def _chat_reference(path: Path, ours: TemplateSpec, options: ParityOptions) -> _
 
 def chat_template_renderer(spec: TemplateSpec, engine: str | None = None) -> tuple[Template, str]:
     """Return the renderer of a chat template, and a phrase that describes the renderer and why it was chosen."""
-    from gateway.template.huggingface import transformers_reference as original
-    from gateway.template.huggingface.renderer import JinjaTemplate
+    from gateway.workshop.parity import transformers_reference as original
+    from metatemplate.chat_templates.renderer import JinjaTemplate
 
     template = build(spec)
     assert isinstance(template, JinjaTemplate)

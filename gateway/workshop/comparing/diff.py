@@ -15,7 +15,7 @@ import click
 from gateway.cli.completion import complete_model_or_template
 from gateway.cli.options import config_option, conversation_options, load_snapshot, read_conversation, verb
 from gateway.cli.terminal import color_difference, diff_lines
-from gateway.core.words import counted
+from metatemplate.values.words import counted
 
 EXAMPLES = """Examples:
   gateway diff demo demo-wrong-template -m "user:1+1=?"

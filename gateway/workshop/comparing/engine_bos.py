@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.backend.engines import declared_capabilities
-from gateway.backend.tokenizer import Tokenizer
 from gateway.config.snapshot import ModelSpec, TargetSpec
-from gateway.core.prompt import Bos
+from metatemplate.tokenizer import Tokenizer
+from metatemplate.values.prompt import Bos
 
 
 def tokenizer_bos(tokens: Tokenizer | None) -> str:

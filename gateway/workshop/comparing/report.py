@@ -10,10 +10,10 @@ from typing import Any
 from click import style
 
 from gateway.cli.terminal import color_difference, diff_lines, escape_line, format_table
-from gateway.core.words import counted, escape
 from gateway.workshop.comparing.comparison import Comparison
 from gateway.workshop.parity.causes import CAUSES
 from gateway.workshop.parity.compare import DIFFERENT, EQUAL, CaseResult, Verdict
+from metatemplate.values.words import counted, escape
 
 COLORS = {**dict.fromkeys(EQUAL, "green"), **dict.fromkeys(DIFFERENT, "red"), "not compared": "yellow"}
 

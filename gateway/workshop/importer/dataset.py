@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.core.errors import ConfigError
-from gateway.core.words import shown
-from gateway.template.dataset.answer_columns import certain_answers, note_on_answer, possible_answers
-from gateway.template.dataset.messages import EXPAND
-from gateway.template.dataset.multimodal import END_TAG, TAG_KINDS, TAGGED_COLUMN
-from gateway.template.dataset.prompt import DatasetPrompt
-from gateway.template.dataset.prompt_list import COLUMN_PATTERN, columns_in, texts, without_markers
-from gateway.template.dataset.template import SECTIONS
-from gateway.template.dataset.validation import DATASET_TEMPLATES, TEMPLATE_KEYS, parse_prompt, without_template
 from gateway.workshop.importer.draft import Draft
 from gateway.workshop.importer.python.values import PythonExpression
 from gateway.workshop.importer.python_file import PythonFile, at_line, check_plain
 from gateway.workshop.importer.source import Source
+from metatemplate.datasets.answer_columns import certain_answers, note_on_answer, possible_answers
+from metatemplate.datasets.messages import EXPAND
+from metatemplate.datasets.multimodal import END_TAG, TAG_KINDS, TAGGED_COLUMN
+from metatemplate.datasets.prompt import DatasetPrompt
+from metatemplate.datasets.prompt_list import COLUMN_PATTERN, columns_in, texts, without_markers
+from metatemplate.datasets.template import SECTIONS
+from metatemplate.datasets.validation import DATASET_TEMPLATES, TEMPLATE_KEYS, parse_prompt, without_template
 from metatemplate.errors import MetaTemplateError
+from metatemplate.values.words import shown
 
 DATASETS, INFER, READER = "datasets", "infer_cfg", "reader_cfg"
 PROMPT, ICE = "prompt_template", "ice_template"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from gateway.core.dialogue import SYSTEM_ROLES, Dialogue
-from gateway.core.prompt import Bos
-from gateway.template.spec import TemplateSpec
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.dialogue import SYSTEM_ROLES, Dialogue
+from metatemplate.values.prompt import Bos
 
 RenderDialogue = Callable[[Dialogue], str]
 """Returns the prompt that the source makes of a conversation. Raises ``GatewayError`` if the source refuses it."""

@@ -3,7 +3,7 @@
 A plain template may have ``.System``, ``.Prompt``, ``.Response`` and ``if`` with one of these fields. It may have one
 loop ``range .Messages`` with ``.Role``, ``.Content``, ``if eq .Role "…"`` and ``continue``. It may also have ``else``,
 ``else if``, comments, and trimming with ``{{-`` and ``-}}``. Any other action raises ``GoTemplateError`` with the line.
-The rules come from the file ``template/template.go`` in Ollama.
+The rules come from the file ``metatemplate/templates/template.go`` in Ollama.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.core.dialogue import Dialogue
+from metatemplate.values.dialogue import Dialogue
 
 JOINT = "\n\n"
 """The separator between joined messages. Adjacent messages of one role are joined, and all system messages."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.core.words import listed, printable, shown
-from gateway.template.huggingface.folder import GENERATION, MOST_BYTES, TOKENIZER, TOKENS_MAP, TOOL_USE
-from gateway.template.spec import JinjaSpec, TemplateSpec
 from gateway.workshop.importer.draft import SUBSETS, Draft, Reference
 from gateway.workshop.importer.source import Source
 from gateway.workshop.importer.turns import NotTurns, infer
+from metatemplate.chat_templates.folder import GENERATION, MOST_BYTES, TOKENIZER, TOKENS_MAP, TOOL_USE
+from metatemplate.templates.spec import JinjaSpec, TemplateSpec
+from metatemplate.values.words import listed, printable, shown
 
 TOOLS_HINT = (
     "the chat template supports tools; to accept them, declare the format of the model's tool calls "

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.template.dataset.validation import DATASET_TEMPLATES
 from gateway.workshop.importer.dataset import DATASETS, INFER, PROMPT, find_datasets
 from gateway.workshop.importer.lazyllm import LAZYLLM_CLASSES
 from gateway.workshop.importer.ollama import INSTRUCTIONS
 from gateway.workshop.importer.opencompass import META, MODELS
 from gateway.workshop.importer.python_file import PythonFile
 from gateway.workshop.importer.source import Source
+from metatemplate.datasets.validation import DATASET_TEMPLATES
 
 SOURCE_KINDS: Mapping[str, str] = {
     "hf": "a chat template: a tokenizer folder, tokenizer_config.json or a .jinja file",

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.template.lazyllm.api_messages import for_messages
-from gateway.template.lazyllm.filler import slots_in
-from gateway.template.lazyllm.instruction import TOOL_NAMES, slots_of
-from gateway.template.lazyllm.tokens import family, family_names, family_of_model, online_system
-from gateway.template.registry import build, dialogue_of
-from gateway.template.spec import Example, TemplateSpec
-from gateway.template.validation.template import SpecError, parse_spec
 from gateway.workshop.importer.draft import Draft
 from gateway.workshop.importer.python.values import CallExpression
 from gateway.workshop.importer.python_file import PythonFile, check_plain
 from gateway.workshop.importer.source import Source
 from metatemplate.errors import MetaTemplateError
+from metatemplate.files.template import SpecError, parse_spec
+from metatemplate.prompters.api_messages import for_messages
+from metatemplate.prompters.filler import slots_in
+from metatemplate.prompters.instruction import TOOL_NAMES, slots_of
+from metatemplate.prompters.tokens import family, family_names, family_of_model, online_system
+from metatemplate.templates.registry import build, dialogue_of
+from metatemplate.templates.spec import Example, TemplateSpec
 
 LAZYLLM_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AlpacaPrompter": ("alpaca", ("instruction", "extra_keys", "show", "tools")),

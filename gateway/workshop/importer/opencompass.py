@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.words import shown
-from gateway.template.registry import build
-from gateway.template.spec import TemplateSpec
-from gateway.template.validation.meta import SCORES_ONLY
 from gateway.workshop.importer.draft import STRICT_TURNS, Draft, Reference
 from gateway.workshop.importer.python_file import PythonFile, at_line, check_plain
 from gateway.workshop.importer.source import Source
+from metatemplate.files.meta import SCORES_ONLY
+from metatemplate.templates.registry import build
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.values.words import shown
 
 META, MODELS = "meta_template", "models"
 TEMPLATE_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")

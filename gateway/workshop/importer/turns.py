@@ -17,12 +17,12 @@ from itertools import takewhile
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError, TemplateError
-from gateway.core.words import shown
-from gateway.template.registry import dialogue_of
-from gateway.template.spec import Example
 from gateway.workshop.importer.draft import Reference
 from gateway.workshop.importer.source import Source
 from metatemplate.errors import MetaTemplateError
+from metatemplate.templates.registry import dialogue_of
+from metatemplate.templates.spec import Example
+from metatemplate.values.words import shown
 
 EARLIER_ANSWER = "ANSWER"
 ROLES = {"s": "system", "u": "user", "a": "assistant"}

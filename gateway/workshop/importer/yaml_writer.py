@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from gateway.core.words import printable
 from gateway.workshop.importer.draft import Draft
+from metatemplate.values.words import printable
 
 WIDTH = 118
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

@@ -11,26 +11,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gateway.cli.terminal import progress
-from gateway.config.files import yaml
-from gateway.config.files.reader import AddProblem, Files
-from gateway.config.sections.prompts import read_prompt
-from gateway.config.sections.templates import read_template
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import ConfigError, GatewayError, Problem
-from gateway.core.prompt import Prompt, PromptMetadata
-from gateway.template.base import Template
-from gateway.template.dataset.spec import PromptSpec
-from gateway.template.lazyllm.api_messages import for_messages
-from gateway.template.lazyllm.filler import slots_in
-from gateway.template.registry import build, dialogue_of
-from gateway.template.spec import Example, TemplateSpec
 from gateway.workshop.importer.draft import SUBSETS, Draft, Reference, bos_notes
 from gateway.workshop.importer.yaml_writer import write_yaml
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.causes import CAUSES
 from gateway.workshop.parity.compare import CaseResult, compare
 from gateway.workshop.parity.sides import Side
+from metatemplate.datasets.spec import PromptSpec
 from metatemplate.errors import MetaTemplateError
+from metatemplate.files import yaml
+from metatemplate.files.prompt_file import read_prompt
+from metatemplate.files.reader import AddProblem, Files
+from metatemplate.files.template_file import read_template
+from metatemplate.prompters.api_messages import for_messages
+from metatemplate.prompters.filler import slots_in
+from metatemplate.templates.base import Template
+from metatemplate.templates.registry import build, dialogue_of
+from metatemplate.templates.spec import Example, TemplateSpec
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.prompt import Prompt, PromptMetadata
 
 SYSTEM_MESSAGE = {"role": "system", "content": "Answer with a number."}
 EXAMPLE_QUESTION = {"role": "user", "content": "1+1=?"}

@@ -24,13 +24,13 @@ import click
 
 from gateway.cli.options import FILE_PATH, print_note, print_problems, verb
 from gateway.core.errors import ConfigError, Problem
-from gateway.core.words import printable
 from gateway.workshop.importer.draft import SUBSETS, Draft
 from gateway.workshop.importer.kinds import SOURCE_KINDS
 from gateway.workshop.importer.python.values import RESOLVED
 from gateway.workshop.importing.build import build_file
 from gateway.workshop.importing.output import output_paths, write_files
 from gateway.workshop.importing.sources import ImportOptions, kind_hint, read_drafts
+from metatemplate.values.words import printable
 
 EXAMPLES = r"""Examples:
   gateway import ~/models/my-chat-7b                        a chat template, with the files it needs

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gateway.cli.options import CommandError
-from gateway.config.files.reader import PROMPTS, TEMPLATES
-from gateway.template.huggingface.folder import JINJA, LOOKED_AT, NAMED
 from gateway.workshop.importer.draft import Draft
 from gateway.workshop.importing.build import ImportedFile
 from gateway.workshop.importing.sources import STDOUT, ImportOptions
+from metatemplate.chat_templates.folder import JINJA, LOOKED_AT, NAMED
+from metatemplate.files.reader import PROMPTS, TEMPLATES
 
 
 def output_paths(options: ImportOptions, drafts: Sequence[Draft]) -> list[Path | None]:

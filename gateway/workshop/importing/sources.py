@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cli.options import CommandError
-from gateway.config.files import yaml
 from gateway.config.schema.kinds import FILE_NAME
-from gateway.config.sections.templates import BUILT_IN
 from gateway.core.errors import ConfigError
-from gateway.core.words import quoted
 from gateway.workshop.chat_folders import CHAT_TEMPLATE_FILES, chat_template_in, read_chat_folder
 from gateway.workshop.comparing.comparison import chat_template_renderer
 from gateway.workshop.importer import huggingface
@@ -29,6 +26,9 @@ from gateway.workshop.importer.ollama import read_ollama
 from gateway.workshop.importer.opencompass import read_opencompass
 from gateway.workshop.importer.source import MAX_SOURCE_BYTES, Source
 from gateway.workshop.parity.sides import chat_reference
+from metatemplate.files import yaml
+from metatemplate.files.template_file import BUILT_IN
+from metatemplate.values.words import quoted
 
 STDOUT = "-"
 MODELFILE = "Modelfile"
@@ -232,7 +232,7 @@ def _parse_yaml(data: bytes, name: str) -> Any:
 
 
 def _of_folder(source: Source, path: Path, options: ImportOptions) -> Draft:
-    from gateway.template.huggingface.renderer import JinjaTemplate
+    from metatemplate.chat_templates.renderer import JinjaTemplate
 
     read = read_chat_folder(path, variant=options.variant)
     name = options.template_name or _as_name(read.folder.absolute().name)

@@ -4,4 +4,5 @@
 - ``sides``    the two sides, each a template or a function that returns a text
 - ``compare``  compares both sides in all cases: the verdict, the first difference, the tokens
 - ``causes``   known causes of a difference, each with advice
+- ``transformers_reference``  renders a dialogue with ``transformers``, so that the two prompts can be compared
 """

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.core.dialogue import Dialogue
-from gateway.template.registry import dialogue_of
-from gateway.template.spec import Example
+from metatemplate.templates.registry import dialogue_of
+from metatemplate.templates.spec import Example
+from metatemplate.values.dialogue import Dialogue
 
 LOOK_ALIKES = ("<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>", "[INST]", "<|endoftext|>")
 """The texts used as special tokens if the reference has no special tokens."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gateway.core.dialogue import SYSTEM_ROLES, Dialogue
-from gateway.template.registry import first_difference
 from gateway.workshop.parity.cases import Case
 from gateway.workshop.parity.sides import SideResult
+from metatemplate.templates.registry import first_difference
+from metatemplate.values.dialogue import SYSTEM_ROLES, Dialogue
 
 MAX_BLANK = 8
 """The largest difference in trailing white space, in characters, that gets the cause ``white_space_at_end``."""

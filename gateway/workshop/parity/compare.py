@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import GatewayError, as_gateway_error
-from gateway.core.prompt import Prompt
-from gateway.template.base import Template
-from gateway.template.registry import first_difference
 from gateway.workshop.parity.cases import Case
 from gateway.workshop.parity.causes import causes_of
 from gateway.workshop.parity.sides import Side, SideResult, side_of
 from metatemplate.errors import MetaTemplateError
+from metatemplate.templates.base import Template
+from metatemplate.templates.registry import first_difference
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.prompt import Prompt
 
 Tokenize = Callable[[str], Sequence[int]]
 """A function that returns the token ids of a text, without added special tokens."""

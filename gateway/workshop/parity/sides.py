@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import UnsupportedParameter
-from gateway.core.prompt import Prompt
-from gateway.template.base import Template
+from metatemplate.templates.base import Template
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True)

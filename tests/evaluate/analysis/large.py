@@ -21,12 +21,12 @@ from pathlib import Path
 
 from gateway.config.snapshot import RecordingsSpec
 from gateway.core.call import Call
-from gateway.core.dialogue import Dialogue, Message
-from gateway.core.events import Delta, Event, Finish, Usage
 from gateway.core.exchange import Exchange, RecordedExchange
 from gateway.evaluate.running.output import recording_path
 from gateway.storage.recorder import CallFacts, Recorder
 from gateway.telemetry.record import Record
+from metatemplate.values.dialogue import Dialogue, Message
+from metatemplate.values.events import Delta, Event, Finish, Usage
 
 TOKENS = 200
 WORDS = ("the", "sum", "of", "both", "numbers", "is", "therefore", "12", "and", "so", "we", "add", "the", "next", "one")

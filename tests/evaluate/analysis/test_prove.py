@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from gateway.core.events import Begun, Delta, Event, Finish
 from gateway.core.exchange import Exchange
 from gateway.evaluate.analysis.prove import Proof, ProofCall
 from gateway.evaluate.analysis.recordings import RecordingFile, read_recording
 from gateway.evaluate.analysis.rows import RunAnswer, RunRow
 from gateway.wire.redaction import Redactor
+from metatemplate.values.events import Begun, Delta, Event, Finish
 from tests.backend.ask import exchange
 from tests.backend.test_replay import record, said
 

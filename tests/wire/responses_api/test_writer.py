@@ -12,10 +12,20 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from gateway.core.errors import UpstreamDisconnected, UpstreamInvalidResponse, UpstreamTooLarge
-from gateway.core.events import MAX_COMPLETION, Begun, Choice, Completion, Delta, Event, Finish, TokenLogprob, Usage
 from gateway.wire.responses import DONE, AnswerHead
 from gateway.wire.responses_api.request import read_response
 from gateway.wire.responses_api.writer import ResponsesApiWriter
+from metatemplate.values.events import (
+    MAX_COMPLETION,
+    Begun,
+    Choice,
+    Completion,
+    Delta,
+    Event,
+    Finish,
+    TokenLogprob,
+    Usage,
+)
 
 TOKEN = TokenLogprob("a", -0.5, (("a", -0.5, None), ("b", -1.0, None), ("c", -2.0, None)))
 TOKEN_OBJECT = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.config.files import yaml
 from gateway.core.errors import ConfigError
 from gateway.workshop.importer.source import Source
+from metatemplate.files import yaml
 
 SOURCES = Path(__file__).parent / "sources"
 

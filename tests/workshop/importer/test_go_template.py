@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.template.registry import dialogue_of
-from gateway.template.spec import Example
 from gateway.workshop.importer.go_template import GoTemplateError, parse
+from metatemplate.templates.registry import dialogue_of
+from metatemplate.templates.spec import Example
 
 SYSTEM, USER = {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}
 ANSWER, AGAIN = {"role": "assistant", "content": "Ho"}, {"role": "user", "content": "Bye"}

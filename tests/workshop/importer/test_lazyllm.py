@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gateway.core.dialogue import Dialogue, Message, RenderOptions, plain_messages
 from gateway.core.errors import ConfigError
-from gateway.template.lazyllm.api_messages import for_messages
-from gateway.template.lazyllm.tokens import family
-from gateway.template.registry import build
-from gateway.template.validation.template import parse_spec
 from gateway.workshop.importer.lazyllm import read_lazyllm
 from metatemplate.errors import UnsupportedInput
+from metatemplate.files.template import parse_spec
+from metatemplate.prompters.api_messages import for_messages
+from metatemplate.prompters.tokens import family
+from metatemplate.templates.registry import build
+from metatemplate.values.dialogue import Dialogue, Message, RenderOptions, plain_messages
 from tests.support.reference.lazyllm.prompter import alpaca, chat
 from tests.workshop.importer.files import source
 

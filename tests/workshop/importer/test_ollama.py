@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.template.registry import build, dialogue_of
-from gateway.template.spec import Example
-from gateway.template.validation.template import parse_spec
 from gateway.workshop.importer.kinds import kind_of
 from gateway.workshop.importer.ollama import read_modelfile, read_ollama, reference_of
+from metatemplate.files.template import parse_spec
+from metatemplate.templates.registry import build, dialogue_of
+from metatemplate.templates.spec import Example
 from tests.support.growth import assert_linear
 from tests.workshop.importer.files import shipped, source
 

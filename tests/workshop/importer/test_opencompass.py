@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gateway.config.files.yaml import parse as parse_yaml
-from gateway.core.dialogue import Dialogue, Message
 from gateway.core.errors import ConfigError
-from gateway.template.registry import build
-from gateway.template.spec import RoleSpec
-from gateway.template.validation.template import parse_spec
 from gateway.workshop.importer.opencompass import read_opencompass
 from gateway.workshop.importer.yaml_writer import write_yaml
+from metatemplate.files.template import parse_spec
+from metatemplate.files.yaml import parse as parse_yaml
+from metatemplate.templates.registry import build
+from metatemplate.templates.spec import RoleSpec
+from metatemplate.values.dialogue import Dialogue, Message
 from tests.presets.test_presets import FILES, preset
 from tests.workshop.importer.files import shipped, source
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.core.words import MAX_QUOTED, shown
 from gateway.workshop.importer.python.values import CallExpression, NameReference
 from gateway.workshop.importer.python_file import PythonFile, check_plain
+from metatemplate.values.words import MAX_QUOTED, shown
 from tests.support.growth import assert_linear
 from tests.workshop.importer.files import source
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue
 from gateway.workshop.importer.draft import Reference
 from gateway.workshop.importer.turns import NotTurns, Turns
 from gateway.workshop.importer.turns import infer as infer_of
+from metatemplate.values.dialogue import Dialogue
 
 Messages = Sequence[Mapping[str, str]]
 Say = Callable[[Messages, bool], str]

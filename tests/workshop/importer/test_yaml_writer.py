@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.files.yaml import parse
 from gateway.workshop.importer.draft import Draft
 from gateway.workshop.importer.yaml_writer import write_yaml
+from metatemplate.files.yaml import parse
 
 # Lone surrogates cannot be encoded, and no source that was read as UTF-8 holds one.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.template.base import Template
 from gateway.workshop.parity.sides import Side, chat_reference
-from tests.template.huggingface.samples import jinja
-from tests.template.samples import template
+from metatemplate.templates.base import Template
+from tests.metatemplate.chat_templates.samples import jinja
+from tests.metatemplate.templates.samples import template
 
 HUMAN: dict[str, Any] = {"role": "HUMAN", "begin": "<|user|>", "end": "<|end|>\n"}
 BOT: dict[str, Any] = {"role": "BOT", "begin": "<|assistant|>", "end": "<|end|>\n", "generate": True}

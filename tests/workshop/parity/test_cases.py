@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.workshop.parity.cases import LOOK_ALIKES, Case, matrix
-from tests.template.huggingface.samples import dialogue
+from tests.metatemplate.chat_templates.samples import dialogue
 
 CASES = matrix(("<s>", "</s>"))
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateway.template.base import Template
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.causes import CAUSES
 from gateway.workshop.parity.compare import compare
 from gateway.workshop.parity.sides import Side
+from metatemplate.templates.base import Template
 from tests.workshop.parity.samples import BEGIN, BOT, HUMAN, OPENING, TURN, chat, ours
 
 SENT = {case.name: case for case in matrix(("<s>",))}

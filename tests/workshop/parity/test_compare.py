@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.files.reader import Files
 from gateway.config.library import Library
-from gateway.core.dialogue import Dialogue
 from gateway.core.errors import InvalidValue, UnsupportedParameter
-from gateway.template.registry import build, first_difference
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.compare import CaseResult, TokenComparison, compare
 from gateway.workshop.parity.sides import side_of
+from metatemplate.files.reader import Files
+from metatemplate.templates.registry import build, first_difference
+from metatemplate.values.dialogue import Dialogue
+from tests.metatemplate.templates.samples import API, template
 from tests.support.serving import ROOT
-from tests.template.samples import API, template
 from tests.workshop.parity.samples import BOT, HUMAN, SYSTEM, chat, ours
 
 CASES = matrix(("<s>",))

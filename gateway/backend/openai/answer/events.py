@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.backend.openai.error_mapping import error_in_body
-from gateway.core.dialogue import EMPTY_MAPPING
 from gateway.core.errors import SEND_AGAIN, UpstreamError, UpstreamIncomplete, UpstreamInvalidStream
-from gateway.core.events import SKIPPED_CHOICE, Begun, Delta, Event, Finish, TokenLogprob, Usage
-from gateway.core.frozen import dataclass
 from gateway.stream.finish_reason import finish_reason
 from gateway.stream.surrogates import SurrogateJoiner, replace_lone
 from gateway.wire.logprobs import from_chat, from_completions
+from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import SKIPPED_CHOICE, Begun, Delta, Event, Finish, TokenLogprob, Usage
+from metatemplate.values.frozen import dataclass
 
 RESPONSE_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 """The keys of a response that are read here or written by the gateway itself. All other keys are passed on."""

@@ -15,9 +15,9 @@ import orjson
 
 from gateway.backend.openai.answer.events import ChoiceFormat, ChunkReader
 from gateway.core.errors import GatewayError
-from gateway.core.events import Delta, Event
 from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.surrogates import maybe_lone
+from metatemplate.values.events import Delta, Event
 
 PROBE = "\N{WHITE SQUARE}"
 """This text is appended to another text to obtain a different text."""

@@ -23,7 +23,6 @@ from gateway.backend.openai.answer.events import ChunkReader
 from gateway.backend.openai.answer.fast_stream import SseSplicer
 from gateway.backend.openai.error_mapping import error_in_body, not_json
 from gateway.backend.openai.upstream_request import UpstreamRequest, read_body
-from gateway.core import fast_paths
 from gateway.core.errors import (
     GatewayError,
     UpstreamDisconnected,
@@ -31,11 +30,12 @@ from gateway.core.errors import (
     UpstreamInvalidResponse,
     UpstreamInvalidStream,
 )
-from gateway.core.events import Event
-from gateway.core.json_values import MAX_DEPTH, count_brackets, deeper_than
 from gateway.core.text_splice import TextSource, TextSplice
 from gateway.stream.sse import SseParser
 from gateway.stream.surrogates import loads, maybe_lone
+from metatemplate.values import fast_paths
+from metatemplate.values.events import Event
+from metatemplate.values.json_values import MAX_DEPTH, count_brackets, deeper_than
 
 EVENT_STREAM = "text/event-stream"
 NOT_JSON = "the model's server sent an event that is not JSON"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from gateway.core.exchange import Exchange, RawPrompt
-from gateway.core.frozen import dataclass
+from metatemplate.values.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from gateway.backend.engines import EngineCapabilities
 from gateway.backend.openai.request.neutral_values import without_neutral_values
 from gateway.core.errors import InvalidUnicode, InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Exchange
-from gateway.core.words import closest
+from metatemplate.values.words import closest
 
 MAX_NAMED = 8
 """The maximum number of fields that one notice names."""

@@ -28,7 +28,7 @@ from gateway.core.errors import (
     UpstreamRateLimited,
     UpstreamTooLarge,
 )
-from gateway.core.words import counted
+from metatemplate.values.words import counted
 
 LOG = logging.getLogger("gateway.deliver")
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.core.prompt import Segment
-from gateway.template.lazyllm.assembly import Turn, pair_segments, turn_segments
-from gateway.template.lazyllm.dialects import PrompterDialect, PrompterError
-from gateway.template.lazyllm.instruction import TASK, USER_BEGINS, Instruction
-from gateway.template.lazyllm.json5 import printed_result
-from gateway.template.lazyllm.segments import template_text
-from gateway.template.lazyllm.tokens import SpecialTokens
+from metatemplate.prompters.assembly import Turn, pair_segments, turn_segments
+from metatemplate.prompters.dialects import PrompterDialect, PrompterError
+from metatemplate.prompters.instruction import TASK, USER_BEGINS, Instruction
+from metatemplate.prompters.json5 import printed_result
+from metatemplate.prompters.segments import template_text
+from metatemplate.prompters.tokens import SpecialTokens
+from metatemplate.values.prompt import Segment
 
 
 def need(item: Mapping[str, Any], key: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.template.lazyllm.dialects import PrompterError
+from metatemplate.prompters.dialects import PrompterError
 from tests.support.reference.lazyllm.checks import check_concatenated, check_joinable, need
 
 

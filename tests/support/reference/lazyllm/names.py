@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.core.dialogue import EMPTY_MAPPING
-from gateway.template.lazyllm.dialects import CURRENT, PrompterDialect
-from gateway.template.lazyllm.tokens import family, family_of_model
+from metatemplate.prompters.dialects import CURRENT, PrompterDialect
+from metatemplate.prompters.tokens import family, family_of_model
+from metatemplate.values.dialogue import EMPTY_MAPPING
 
 TABLE: Mapping[str, Any] = json.loads(Path(__file__).with_name("names.json").read_text(encoding="utf-8"))
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from gateway.core.prompt import Segments
-from gateway.template.lazyllm.assembly import assemble
-from gateway.template.lazyllm.dialects import CURRENT, PrompterDialect, PrompterError
-from gateway.template.lazyllm.exact_fill import fill, prepared, split_parts
-from gateway.template.lazyllm.instruction import alpaca_instruction, chat_instruction, slots_of, write_tools
-from gateway.template.lazyllm.segments import template_text, text_of
-from gateway.template.lazyllm.tokens import TOKEN_NAMES, TOOL_TOKENS, SpecialTokens, default_tokens
+from metatemplate.prompters.assembly import assemble
+from metatemplate.prompters.dialects import CURRENT, PrompterDialect, PrompterError
+from metatemplate.prompters.exact_fill import fill, prepared, split_parts
+from metatemplate.prompters.instruction import alpaca_instruction, chat_instruction, slots_of, write_tools
+from metatemplate.prompters.segments import template_text, text_of
+from metatemplate.prompters.tokens import TOKEN_NAMES, TOOL_TOKENS, SpecialTokens, default_tokens
+from metatemplate.values.prompt import Segments
 from tests.support.reference.lazyllm.checks import (
     check_concatenated,
     check_input,

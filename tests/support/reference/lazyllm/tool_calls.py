@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.template.lazyllm.dialects import PrompterError
-from gateway.template.lazyllm.json5 import NotJson5, read_json5
+from metatemplate.prompters.dialects import PrompterError
+from metatemplate.prompters.json5 import NotJson5, read_json5
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.template.dataset.prompt_list import ColumnValues, PromptItems, is_marker
-from gateway.template.dataset.template import DatasetTemplate
+from metatemplate.datasets.prompt_list import ColumnValues, PromptItems, is_marker
+from metatemplate.datasets.template import DatasetTemplate
 from metatemplate.errors import TemplateFailure
 
 ROLES = {"SYSTEM": "system", "HUMAN": "user", "BOT": "assistant"}

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from gateway.template.opencompass import parsers
-from gateway.template.opencompass.parsers import Role
 from metatemplate.errors import TemplateFailure
+from metatemplate.opencompass import parsers
+from metatemplate.opencompass.parsers import Role
 from tests.support.reference.opencompass.dialect import OPENCOMPASS, Dialect
 from tests.support.reference.opencompass.prompt_list import PromptList, appended, is_marker
 

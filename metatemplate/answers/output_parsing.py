@@ -1,0 +1,96 @@
+"""Chooses how an answer is parsed, from the prompt template and the client's request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from metatemplate.answers.get_response import AnswerExtraction
+from metatemplate.answers.output_parser import ParserOptions
+from metatemplate.answers.tool_calls.format import Format
+from metatemplate.answers.tool_calls.registry import FORMATS
+from metatemplate.errors import InvalidInput
+from metatemplate.prompters.assembly import answer_marker
+from metatemplate.templates.spec import TemplateSpec
+from metatemplate.templates.tools import choice_of, name_of
+from metatemplate.values.answer_markers import Thinking
+from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.prompt import Prompt
+
+
+class OutputParsing:
+    """Makes the options of the output parser for the requests to a model with one template."""
+
+    def __init__(self, spec: TemplateSpec) -> None:
+        thinking, self._tools = spec.thinking, spec.tools
+        self._default_tools = spec.prompter.default_tools if spec.prompter is not None else ()
+        self._marker = answer_marker(spec.prompter) if _extracts(spec) and spec.prompter is not None else None
+        """The text after which an answer begins. None if the whole text of the model is the answer."""
+        self._auto = thinking is not None and thinking.open == "auto"
+        self._thinking = thinking and replace(thinking, open=thinking.open is True)
+
+    @property
+    def parser(self) -> str:
+        """The name of the tool-call format that the template declares. Empty if the template declares no format."""
+        return "" if self._tools is None else self._tools.parser
+
+    def of(self, dialogue: Dialogue, prompt: Prompt, stops: Sequence[str] = ()) -> ParserOptions | None:
+        """Return the parser options for one request, or None if all text is content. ``stops``: the client's stops.
+
+        Raises ``InvalidInput`` if the tool-call format does not allow the name of a tool.
+        """
+        if self._default_tools and not dialogue.options.tools:
+            dialogue = replace(dialogue, options=replace(dialogue.options, tools=self._default_tools))
+        extraction = None if self._marker is None else AnswerExtraction(prompt.text, self._marker)
+        choice = choice_of(dialogue)
+        thinking = self._thinking
+        if thinking is not None and dialogue.options.continue_final:
+            thinking = _continued(thinking, dialogue.messages[-1].text)
+        elif thinking is not None and self._auto:
+            thinking = replace(thinking, open=prompt.text.rstrip().endswith(thinking.begin))
+        callable_names = [choice.name] if choice.name else map(name_of, dialogue.options.tools)
+        names = frozenset(() if choice.mode == "none" else callable_names)
+        if not names:
+            return ParserOptions(thinking, extraction=extraction) if thinking or extraction else None
+        assert self._tools is not None  # a template without tools has refused the request
+        format_ = FORMATS[self._tools.parser](self._tools.tokens, names)
+        self._check_names(dialogue, format_, names)
+        return ParserOptions(
+            thinking=thinking,
+            calls=format_,
+            names=names,
+            extraction=extraction,
+            one_call=not dialogue.options.parallel_calls,
+            opened=prompt.metadata.opened,
+            foreign_stops=frozenset(stops) - frozenset(prompt.metadata.stops),
+        )
+
+    def _check_names(self, dialogue: Dialogue, format_: Format, names: frozenset[str]) -> None:
+        for number, tool in enumerate(dialogue.options.tools):
+            name = name_of(tool)
+            if name in names and not format_.can_name(name):
+                raise InvalidInput(
+                    f"tools[{number}].function.name: the tool-call format {self.parser} of this model does not allow "
+                    f'the name "{name}"; use letters, digits and underscores, and no Python keyword',
+                    param=f"tools[{number}].function.name",
+                )
+
+
+def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
+    """Return the object that makes the parser options for a template. None if all text of the model is content."""
+    return OutputParsing(spec) if spec.tools is not None or spec.thinking is not None or _extracts(spec) else None
+
+
+def _extracts(spec: TemplateSpec) -> bool:
+    return spec.prompter is not None and spec.prompter.get_response
+
+
+def _continued(thinking: Thinking, text: str) -> Thinking | None:
+    """Return the reasoning markers for a message that the model continues. ``text``: the message so far.
+
+    None if the rest of the message contains no reasoning.
+    """
+    stripped = text.lstrip()
+    if thinking.open or stripped.startswith(thinking.begin):
+        return None if thinking.end in text else replace(thinking, open=True)
+    return None if stripped else thinking

@@ -1,0 +1,149 @@
+"""Fills slots as LazyLLM does, by searching the filled text (``exact: true``; ``docs/spec/lazyllm.md`` 4, 5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from string import Formatter
+from typing import Any
+
+from metatemplate.prompters.assembly import Turn
+from metatemplate.prompters.dialects import PrompterDialect, PrompterError
+from metatemplate.prompters.instruction import (
+    PREAMBLE,
+    PREAMBLE_PLACE,
+    TOOL_NAMES,
+    USER_BEGINS,
+    USER_ENDS,
+    slots_of,
+    tool_names,
+    with_preamble,
+)
+from metatemplate.prompters.safe_fill import folded_segments
+from metatemplate.prompters.segments import TOOLS, cut, replace_all, template_text, text_of
+from metatemplate.prompters.tokens import SpecialTokens
+from metatemplate.values.prompt import Segment, SegmentLabel, Segments
+
+FOLDED_PLACE = "<!gateway-system!>"
+"""A placeholder for the request's system messages, until the instruction is filled and split."""
+
+SlotLabels = Mapping[str, SegmentLabel]
+"""Name of a slot → label of the value."""
+
+_FIELD_NAME_END = re.compile(r"[.\[]")
+
+
+def prepared(
+    instruction: str, tokens: SpecialTokens, dialect: PrompterDialect, tools: Sequence[Any], *, preamble: bool
+) -> Segments:
+    """Return the instruction with the preamble, the tool tokens and the names of the tools. Other slots stay open.
+
+    Raises PrompterError for a tool without a name.
+    """
+    if not dialect.modern:
+        return (template_text(instruction),)
+    if preamble and PREAMBLE_PLACE not in instruction:
+        instruction += "\n\n" + PREAMBLE
+    text = with_preamble(instruction, tokens, preamble=preamble)
+    segments = (template_text(text),)
+    if TOOL_NAMES not in text:
+        return segments
+    return replace_all(segments, f"{{{TOOL_NAMES}}}", Segment(tool_names(tools), *TOOLS))
+
+
+def with_folded_place(instruction: str) -> str:
+    """Return the instruction with ``FOLDED_PLACE`` at the end of the system part."""
+    system, tag, user = instruction.partition(USER_BEGINS)
+    return system + FOLDED_PLACE + tag + user
+
+
+def fold(system: Segments, turns: Sequence[Turn]) -> Segments:
+    """Replace ``FOLDED_PLACE`` in the template's text with the request's system messages."""
+    found: list[Segment] = []
+    for segment in system:
+        before, place, after = segment.text.partition(FOLDED_PLACE) if segment.scaffold else (segment.text, "", "")
+        label = (segment.role, segment.origin, segment.scaffold)
+        found.append(Segment(before, *label))
+        if place:
+            found += (*folded_segments(turns, text_of(found)), Segment(after, *label))
+    return tuple(found)
+
+
+def fill(instruction: Segments, given: Any, labels: SlotLabels, dialect: PrompterDialect) -> tuple[Segments, Any]:
+    """Return the instruction with filled slots, and the value that fills no slot; ``""`` if every value fills a slot.
+
+    ``given``: a text for the only slot, or values by slot name. Raises PrompterError with LazyLLM's error text. If
+    LazyLLM's choice of a slot depends on the order of a set, the first slot in the text is used.
+    """
+    names = slots_of(text_of(instruction))
+    if not isinstance(given, dict):
+        if not names:
+            return instruction, given
+        if len(names) > 1:
+            raise PrompterError("AssertionError")
+        return formatted(instruction, {names[0]: given}, labels), ""
+    for name in names:
+        if name not in given:
+            raise PrompterError("KeyError", repr(name))
+    values = {name: given[name] for name in names}
+    rest = {name: value for name, value in given.items() if name not in values}
+    if len(rest) > 1:
+        raise PrompterError("AssertionError", f"Unexpected keys found in input: {list(rest)}")
+    remaining = next(iter(rest.values()), "")
+    if dialect.formats_mappings and values:
+        return formatted(instruction, values, labels), remaining
+    for name, value in values.items():
+        if not isinstance(value, str):
+            kind = "None" if value is None else type(value).__name__
+            raise PrompterError("TypeError", f"replace() argument 2 must be str, not {kind}")
+        instruction = replace_all(instruction, f"{{{name}}}", Segment(value, *labels[name]))
+    return instruction, remaining
+
+
+def formatted(instruction: Segments, values: Mapping[str, Any], labels: SlotLabels) -> Segments:
+    """Apply ``str.format(**values)`` field by field, and label each value. Raises PrompterError if formatting fails."""
+    found: list[Segment] = []
+    try:
+        for literal, field, spec, conversion in Formatter().parse(text_of(instruction)):
+            if literal:
+                found.append(template_text(literal))
+            if field is not None:
+                written = f"{{{field}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
+                found.append(Segment(written.format(**values), *labels[_FIELD_NAME_END.split(field)[0]]))
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+        raise PrompterError(type(error).__name__, str(error)) from error
+    return tuple(found)
+
+
+def split_parts(instruction: Segments, parts: str) -> tuple[Segments, Segments]:
+    """Return the system part and the user part. As in LazyLLM, tags inside slot values also split the text.
+
+    Raises PrompterError if the tags are in an order in which LazyLLM fails.
+    """
+    text = text_of(instruction)
+    if parts == "none" or USER_BEGINS not in text or USER_ENDS not in text:
+        return instruction, ()
+    user = user_part(text, parts)
+    if user is None:  # the end tag is first, or in 0.1.2 on another line
+        raise PrompterError("IndexError", "list index out of range")
+    tag = USER_BEGINS if parts == "all" else f"{USER_BEGINS}{text[slice(*user)]}{USER_ENDS}"
+    return cut(instruction, 0, text.index(tag)), cut(instruction, *user)
+
+
+def user_part(text: str, parts: str) -> tuple[int, int] | None:
+    """Return the start and the end of the user part in a filled instruction; None if there is no user part.
+
+    ``all`` finds the same as ``BEGINS(.*)ENDS`` in the whole text, and ``line`` the same as ``.*BEGINS(.*)ENDS`` in the
+    first line that matches. These expressions take quadratic time on a text from a client. This function is linear.
+    """
+    if parts == "all":
+        begin, end = text.find(USER_BEGINS) + len(USER_BEGINS), text.rfind(USER_ENDS)
+        return (begin, end) if USER_BEGINS in text and begin <= end else None
+    at = 0
+    for line in text.split("\n"):
+        end = line.rfind(USER_ENDS)
+        begin = line.rfind(USER_BEGINS, 0, max(end, 0))
+        if begin >= 0:
+            return at + begin + len(USER_BEGINS), at + end
+        at += len(line) + 1
+    return None

@@ -1,0 +1,96 @@
+"""The special tokens of a prompter, and LazyLLM's table of tokens by model family (``docs/spec/lazyllm.md`` 2, 11).
+
+A template file lists special tokens under ``marks``, or names a model family or a model with ``marks_of``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from metatemplate.prompters.dialects import CURRENT, PrompterDialect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecialTokens:
+    """The special tokens of a model. None: a token is not configured, which may differ from an empty token."""
+
+    system: str = ""
+    """The system sentence of the model, which LazyLLM configures like a special token."""
+    sos: str = ""
+    """``sos`` starts the system turn, and ``eos`` ends this turn. In other names, h is human, a assistant, e
+    environment."""
+    soh: str = ""
+    soa: str = ""
+    eos: str = ""
+    eoh: str = ""
+    eoa: str = ""
+    soe: str | None = None
+    eoe: str | None = None
+    tool_start_token: str | None = None
+    tool_end_token: str | None = None
+    tool_args_token: str | None = None
+
+    def updated(self, texts: Mapping[str, Any]) -> SpecialTokens:
+        """Return a copy in which ``texts`` replace the tokens of the same names. Unknown names and None are ignored."""
+        known = {name: text for name, text in texts.items() if name in TOKEN_NAMES and text is not None}
+        return replace(self, **known)
+
+    @property
+    def tool_tokens(self) -> tuple[tuple[str, str | None], ...]:
+        """(name, token) of the three tokens of a tool call, in the order in which LazyLLM fills these slots."""
+        return tuple([(name, getattr(self, name)) for name in TOOL_TOKENS])
+
+
+TOKEN_NAMES = tuple(field.name for field in fields(SpecialTokens))
+TOOL_TOKENS = ("tool_start_token", "tool_args_token", "tool_end_token")
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    text = resources.files(__package__).joinpath("families.json").read_text(encoding="utf-8")
+    table: Mapping[str, Any] = json.loads(text)
+    return table
+
+
+def family_names() -> tuple[str, ...]:
+    """Return the names of all model families in the table."""
+    return tuple(_table()["families"])
+
+
+def family(name: str, dialect: PrompterDialect = CURRENT) -> Mapping[str, Any]:
+    """Return LazyLLM's table entry for a model family, with tokens and ``stop_words``. Raises KeyError.
+
+    LazyLLM releases before 0.2 have no tokens for tool calls.
+    """
+    entry: Mapping[str, Any] = _table()["families"][name]
+    return entry if dialect.modern else {key: text for key, text in entry.items() if key not in TOOL_TOKENS}
+
+
+def online_system(source: str) -> str | None:
+    """Return the system sentence that LazyLLM sends to a provider's models; None for an unknown provider."""
+    text: str | None = _table()["online"].get(source)
+    return text
+
+
+def family_of_model(model: str, dialect: PrompterDialect = CURRENT) -> str:
+    """Return the family whose tokens LazyLLM uses for a model name or path; empty if there is no such family.
+
+    See ``docs/spec/lazyllm.md`` 11.1. A path that ends in a slash has no name. Releases before 0.2 compare whole names.
+    """
+    name, table = model.rsplit("/", 1)[-1].lower(), _table()
+    if not dialect.modern:
+        return str(table["names_0_1"].get(name, ""))
+    # LazyLLM compares the lowered name with names in their own spelling: two capitalised names are never found.
+    if name in table["exact_names_without_tokens"] or not name.startswith(tuple(table["name_prefixes"])):
+        return ""
+    return max([key for key in family_names() if key in name], key=len, default="")
+
+
+def default_tokens(dialect: PrompterDialect = CURRENT) -> SpecialTokens:
+    """Return the special tokens of a prompter that has no model."""
+    return SpecialTokens(**_table()["default" if dialect.modern else "default_0_1"])

@@ -1,0 +1,44 @@
+"""The texts that mark reasoning and tool calls in a model's answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from metatemplate.values.frozen import dataclass
+
+
+class _NotEmpty:
+    """Marks a text that must not be empty, for pydantic."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(source), "min_length": 1}
+
+
+NonEmpty = Annotated[str, _NotEmpty()]
+"""A string that must not be empty in a template file."""
+ToolParser = Literal["hermes", "json", "llama3_json", "pythonic", "mistral", "lazyllm"]
+"""The names of the tool call formats; ``FORMATS`` in ``metatemplate/answers/tool_calls/registry.py`` has a row for
+each name."""
+ReasoningField = Literal["reasoning_content", "reasoning"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTokens:
+    """The texts around a tool call in the format ``lazyllm``. If all texts are empty, each tool call is one line."""
+
+    start: str = ""
+    args: str = ""
+    end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The two markers between which a model writes its reasoning."""
+
+    begin: NonEmpty
+    end: NonEmpty
+    open: bool | Literal["auto"] = False
+    """True: every answer begins inside the reasoning, because the prompt opens it. ``auto`` (in template files only):
+    an answer begins inside the reasoning only if the prompt ends with ``begin``."""
+    fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")
+    """The keys of the answer's message that contain the reasoning."""

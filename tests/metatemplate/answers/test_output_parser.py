@@ -1,0 +1,190 @@
+"""Text becomes content, reasoning and tool calls; streamed or whole, in any slicing, the folded answer is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from gateway.stream.completion_builder import CompletionBuilder
+from metatemplate.answers.output_parser import OutputParser, ParserOptions, call_id
+from metatemplate.answers.tool_calls.registry import FORMATS
+from metatemplate.values.answer_markers import Thinking, ToolTokens
+from metatemplate.values.events import Begun, Choice, Delta, Event, Finish, TokenLogprob, Usage
+from tests.stream.slicing import slicings
+
+NAMES = frozenset({"add", "now"})
+HERMES = FORMATS["hermes"](ToolTokens(), NAMES)
+CALLS = ParserOptions(calls=HERMES, names=NAMES)
+THINKS = ParserOptions(thinking=Thinking("<think>", "</think>"))
+BOTH = ParserOptions(thinking=Thinking("<think>", "</think>", open=True), calls=HERMES, names=NAMES)
+LAZY = ParserOptions(calls=FORMATS["lazyllm"](ToolTokens("<f>", "<a>", "<e>"), NAMES), names=NAMES)
+
+ADD = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
+NOW = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
+
+
+def call(name: str, arguments: str, number: int = 0) -> dict[str, Any]:
+    return {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def thought(text: str) -> dict[str, str]:
+    return {"reasoning_content": text, "reasoning": text}
+
+
+CASES: dict[str, tuple[ParserOptions, str, str, str, dict[str, Any], str]] = {
+    # name: (reading, text, the engine's reason, content, other keys of the message, finish_reason)
+    "plain text": (CALLS, "4", "stop", "4", {}, "stop"),
+    "a call": (CALLS, f"So\n{ADD}", "stop", "So\n", {"tool_calls": [call("add", '{"a": 1}')]}, "tool_calls"),
+    "two calls": (
+        CALLS, f"{ADD}\n{NOW}", "stop", "",
+        {"tool_calls": [call("add", '{"a": 1}'), call("now", "{}", 1)]}, "tool_calls",
+    ),
+    "a call, then out of room": (
+        CALLS, f"{ADD}\n{NOW[:20]}", "length", f"\n{NOW[:20]}",
+        {"tool_calls": [call("add", '{"a": 1}')]}, "length",
+    ),
+    "out of room in a call": (CALLS, NOW[:20], "length", NOW[:20], {}, "length"),
+    "thinking": (THINKS, "<think>hm</think>\n4", "stop", "\n4", thought("hm"), "stop"),
+    "calls are text where none may be": (THINKS, ADD, "stop", ADD, {}, "stop"),
+    "a call in a thought": (BOTH, f"{ADD}</think>4", "stop", "4", thought(ADD), "stop"),
+    "a thought, then a call": (
+        BOTH, f"hm</think>\n\n{ADD}", "stop", "", {**thought("hm"), "tool_calls": [call("add", '{"a": 1}')]},
+        "tool_calls",
+    ),
+    "only thinking": (BOTH, "hm", "length", "", thought("hm"), "length"),
+    "a call that stops in place of its end token": (
+        LAZY, "So\n<f>now", "stop", "So\n", {"tool_calls": [call("now", "{}")]}, "tool_calls",
+    ),
+    "a call that runs out of room": (LAZY, "So\n<f>now", "length", "So\n<f>now", {}, "length"),
+    "a sentence that stops in place of an end token": (LAZY, "<f>now and then", "stop", "<f>now and then", {}, "stop"),
+    "the first call only": (
+        ParserOptions(calls=HERMES, names=NAMES, one_call=True), f"a{ADD}\n{NOW}b", "stop", "a",
+        {"tool_calls": [call("add", '{"a": 1}')]}, "tool_calls",
+    ),
+    "a call the prompt began": (
+        ParserOptions(calls=HERMES, names=NAMES, opened='<tool_call>{"name": "add", "arguments": '),
+        '{"a": 1}}', "stop", "",
+        {"tool_calls": [call("add", '{"a": 1}')]}, "tool_calls",
+    ),
+    "a call the prompt began, behind the thought": (
+        ParserOptions(BOTH.thinking, HERMES, NAMES, opened='</think>\n<tool_call>{"name": "'), 'now", "arguments": {}}',
+        "stop", "", {"tool_calls": [call("now", "{}")]}, "tool_calls",
+    ),
+}  # fmt: skip
+
+
+def read(reading: ParserOptions, batches: Sequence[Sequence[Event]]) -> tuple[list[Event], OutputParser]:
+    numbers = count()
+    reader = OutputParser(reading, lambda: f"call_{next(numbers)}")
+    out = [event for batch in batches for event in reader.process(batch)]
+    return [*out, *reader.flush()], reader
+
+
+def folded(events: Sequence[Event]) -> Choice:
+    fold = CompletionBuilder()
+    for event in events:
+        fold.add(event)
+    return fold.result().choices[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_answer_is_read_the_same_in_every_slicing(name: str) -> None:
+    reading, text, reason, content, fields, finish = CASES[name]
+    for slicing in slicings(text, 1):
+        said: list[list[Event]] = [[Delta(0, piece)] for piece in slicing]
+        batches: list[list[Event]] = [[Begun("m/0")], *said, [Finish(0, reason), Usage(1, 2)]]
+        events, _ = read(reading, batches)
+        choice = folded(events)
+        assert (choice.text, dict(choice.fields), choice.finish.reason) == (content, fields, finish), slicing
+        assert sum(isinstance(event, Finish) for event in events) == 1
+        assert read(reading, [[event for batch in batches for event in batch]])[0][-1] == Usage(1, 2)
+
+
+def test_the_name_comes_first_and_the_arguments_after_it() -> None:
+    deltas = [event for event in read(CALLS, [[Delta(0, ADD + NOW)]])[0] if isinstance(event, Delta)]
+    fragments = [delta.fields["tool_calls"][0] for delta in deltas]
+    assert fragments[0] == {
+        "index": 0, "id": "call_0", "type": "function", "function": {"name": "add", "arguments": ""},
+    }  # fmt: skip
+    assert fragments[1] == {"index": 0, "function": {"arguments": '{"a": 1}'}}
+    assert [fragment["index"] for fragment in fragments] == [0, 0, 1, 1]
+
+
+def test_ids_are_unlike_each_other() -> None:
+    assert len({call_id() for _ in range(100)}) == 100
+    assert call_id().startswith("call_")
+
+
+def test_choices_are_read_by_themselves() -> None:
+    batches: list[list[Event]] = [
+        [Delta(0, ADD[:9]), Delta(1, "x")], [Delta(0, ADD[9:]), Delta(1, "y")], [Finish(1, "stop")],
+    ]  # fmt: skip
+    events, _ = read(CALLS, [*batches, [Finish(0, "stop")]])
+    assert [(event.index, event.reason) for event in events if isinstance(event, Finish)] == [
+        (1, "stop"),
+        (0, "tool_calls"),
+    ]
+    assert "".join(event.text for event in events if isinstance(event, Delta)) == "xy"
+
+
+def test_the_answer_ends_with_its_first_call_before_the_engine_does() -> None:
+    reader = OutputParser(ParserOptions(calls=HERMES, names=NAMES, one_call=True))
+    out = reader.process([Delta(0, ADD)])
+    assert out[-1] == Finish(0, "tool_calls", source="gateway")
+    assert reader.process([Delta(0, "more"), Finish(0, "stop")]) == []
+
+
+def test_scores_go_with_their_text_or_at_once() -> None:
+    tokens = [(TokenLogprob(piece, -0.5),) for piece in ("a", "<tool", "_call> b")]
+    batches = [[Delta(0, token[0].token, token)] for token in tokens]
+    events, reader = read(CALLS, [*batches, [Finish(0, "stop")]])
+    assert events == [
+        Delta(0, "a", tokens[0]), Delta(0, "", tokens[1]),
+        Delta(0, "<tool_call>", tokens[2]), Delta(0, " b"), Finish(0, "stop"),
+    ]  # fmt: skip
+    assert reader.failures == 1
+
+
+def test_what_the_prompt_wrote_is_no_failure_of_the_model() -> None:
+    reading = ParserOptions(calls=HERMES, names=NAMES, opened="<tool_call>\n")
+    events, reader = read(reading, [[Delta(0, "what?")], [Finish(0, "stop")]])
+    assert "".join(event.text for event in events if isinstance(event, Delta)) == "what?"
+    assert reader.failures == 1
+
+
+@pytest.mark.parametrize("said", [[], [Delta(0, "")]])
+def test_a_forced_answer_that_stays_empty_is_no_failure(said: list[Event]) -> None:
+    reading = ParserOptions(calls=HERMES, names=NAMES, opened='<tool_call>\n{"name": "add", "arguments": ')
+    events, reader = read(reading, [said, [Finish(0, "stop")]])
+    assert "".join(event.text for event in events if isinstance(event, Delta)) == ""
+    assert reader.failures == 0
+
+
+def test_other_fields_and_extras_pass() -> None:
+    assert read(CALLS, [[Delta(0, "a", extras={"token_ids": [1]})]])[0] == [Delta(0, "a", extras={"token_ids": [1]})]
+    assert read(CALLS, [[Delta(0, "<", fields={"refusal": "no"})]])[0] == [
+        Delta(0, "", fields={"refusal": "no"}),
+        Delta(0, "<"),
+    ]
+
+
+CLOSED_BY: dict[str, tuple[tuple[str, ...], str | int | None, bool]] = {  # name: (the client's stops, matched, a call)
+    "the model": ((), None, True),
+    "its end token": ((), "<end>", True),
+    "its end token, beside others": (("\n",), "<end>", True),
+    "its end of text, beside others": (("\n",), 2, True),
+    "another": (("\n",), "\n", False),
+    "nobody knows": (("\n",), None, False),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED_BY)
+def test_a_call_by_its_name_alone_is_closed_by_the_model_only(name: str) -> None:
+    stops, matched, called = CLOSED_BY[name]
+    tokens, names = ToolTokens("<do>", "<with>", "<end>"), frozenset({"delete"})
+    reading = ParserOptions(None, FORMATS["lazyllm"](tokens, names), names, foreign_stops=frozenset(stops))
+    choice = folded(read(reading, [[Delta(0, "<do>delete")], [Finish(0, "stop", matched)]])[0])
+    assert ("tool_calls" in choice.fields, choice.text) == ((True, "") if called else (False, "<do>delete"))
