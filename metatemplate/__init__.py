@@ -1,7 +1,9 @@
 """The formats of local models, without a server: messages to the exact prompt, and a model's text to an answer.
 
-The package imports nothing of ``gateway``.
+The package imports nothing of ``gateway``. The public names are imported on first use; ``docs/metatemplate.md`` has
+examples.
 
+``library``          the calls that a program makes
 ``errors``           the errors of the package, without HTTP
 ``values``           conversation, prompt, events
 ``templates``        what all kinds of templates have in common
@@ -17,3 +19,38 @@ The package imports nothing of ``gateway``.
 ``limited_process``  jobs in a subprocess with a time limit and a memory limit
 ``version``          the version
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from metatemplate.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from metatemplate.errors import InputError, InvalidFile, MetaTemplateError
+    from metatemplate.library import ParsedAnswer, cut, diff, load, parse_answer, presets, render
+    from metatemplate.templates.base import Template
+    from metatemplate.values.prompt import Prompt, Segment
+
+_MODULES = {
+    **dict.fromkeys(("InputError", "InvalidFile", "MetaTemplateError"), "metatemplate.errors"),
+    **dict.fromkeys(
+        ("ParsedAnswer", "cut", "diff", "load", "parse_answer", "presets", "render"), "metatemplate.library"
+    ),
+    **dict.fromkeys(("Prompt", "Segment"), "metatemplate.values.prompt"),
+    "Template": "metatemplate.templates.base",
+}
+
+__all__ = [
+    "InputError", "InvalidFile", "MetaTemplateError", "ParsedAnswer", "Prompt", "Segment", "Template", "__version__",
+    "cut", "diff", "load", "parse_answer", "presets", "render",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

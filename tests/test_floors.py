@@ -148,6 +148,24 @@ def test_a_library_is_imported_in_one_place(library: str) -> None:
             assert inside.startswith(LAZY[library]), f"{inside} imports {library}"
 
 
+def test_metatemplate_imports_nothing_of_the_gateway() -> None:
+    import sys
+
+    allowed = {
+        "metatemplate",
+        "pydantic",
+        "pydantic_core",
+        "jinja2",
+        "yaml",
+        "orjson",
+        "tokenizers",
+        "typing_extensions",
+    }
+    for path in (ROOT / "metatemplate").rglob("*.py"):
+        foreign = {one.split(".")[0] for one in source(path).imports} - allowed - sys.stdlib_module_names
+        assert foreign == set(), f"{path.relative_to(ROOT)} imports {foreign}"
+
+
 def test_core_imports_only_the_standard_library() -> None:
     import sys
 

@@ -18,6 +18,7 @@ from metatemplate.files.prompt_file import read_prompt
 from metatemplate.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
 from metatemplate.files.template_file import BUILT_IN, read_template
 from metatemplate.files.template_models import help_for
+from metatemplate.library import presets
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.words import quoted, suggest
 
@@ -30,7 +31,7 @@ READERS: Mapping[str, Callable[[Files, Path, str, AddProblem], Any]] = {
 @cache
 def shipped_folder(name: str) -> Path:
     """Return the folder ``meta_templates`` or ``policies`` that comes with the gateway."""
-    return shipped_data() / name
+    return presets() if name == TEMPLATES else shipped_data() / name
 
 
 def shipped_data() -> Path:

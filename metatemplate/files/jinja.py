@@ -1,4 +1,4 @@
-"""Checks the keys of template files of ``kind: jinja``. ``huggingface/folder.py`` reads the model's folder."""
+"""Checks the keys of template files of ``kind: jinja``. ``chat_templates/folder.py`` reads the model's folder."""
 
 from __future__ import annotations
 

@@ -55,9 +55,10 @@ def empty(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("folder", ["meta_templates", "policies", "prompts", "demo/model", "docs"])
 def test_the_wheel_carries_every_file_of_the_data_folders(wheel: Path, folder: str) -> None:
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(f"gateway/data/{folder}/")}
-    files = {path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()}
-    assert packed == {f"gateway/data/{path}" for path in files}
+    place = "metatemplate/presets" if folder == "meta_templates" else f"gateway/data/{folder}"
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(f"{place}/")}
+    files = {path.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*") if path.is_file()}
+    assert packed == {f"{place}/{path}" for path in files}
 
 
 def test_the_wheel_carries_the_demo_and_the_third_party_notices(wheel: Path) -> None:
