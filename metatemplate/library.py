@@ -44,7 +44,7 @@ def presets() -> Path:
 
 
 def load(name: str | Path) -> Template:
-    """Load a template by the path of its YAML file, or by the name of a shipped template, such as ``chatml``.
+    """Load a template by the path of its YAML file, or by the name of a shipped template, such as ``sft-demo``.
 
     Raises ``InvalidFile`` with all problems of the file. Several threads may use the template.
     """
