@@ -11,7 +11,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from gateway.backend.embedded.vocabulary import TokenDecoder, Vocabulary, token_name
-from gateway.core.errors import InvalidUnicode
+from metatemplate.errors import LoneSurrogate
 from tests.backend_embedded.conftest import DEMO, Heard
 
 TEXTS = ["1+1=?", "né 日本語 🙂👩‍👩‍👧", "  two  blanks\n\t", "<HUMAN>: x<eoh>", "\u0000\u007f\u00a0\u00ad", "𝔘𝔫𝔦"]
@@ -84,7 +84,7 @@ def test_lone_bytes_are_named_as_openai_names_them() -> None:
 
 
 def test_a_lone_surrogate_is_refused(demo_words: Vocabulary) -> None:
-    with pytest.raises(InvalidUnicode):
+    with pytest.raises(LoneSurrogate):
         demo_words.tokenize("\ud800")
 
 

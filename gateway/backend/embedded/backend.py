@@ -14,9 +14,18 @@ from gateway.backend.openai.request.constraint import no_constraint
 from gateway.backend.openai.request.neutral_values import without_neutral_values
 from gateway.backend.openai.request.request_body import refuse_stream_options
 from gateway.config.snapshot import TargetSpec
-from gateway.core.errors import ConfigError, ContextLengthExceeded, InvalidValue, Problem, RequestError, UpstreamError
+from gateway.core.errors import (
+    ConfigError,
+    ContextLengthExceeded,
+    InvalidValue,
+    Problem,
+    RequestError,
+    UpstreamError,
+    as_gateway_error,
+)
 from gateway.core.exchange import Events, Exchange, RawPrompt
 from gateway.stream.batches import IteratorEvents
+from metatemplate.errors import LoneSurrogate
 from metatemplate.values.events import Begun, Event, Usage
 
 if TYPE_CHECKING:
@@ -75,7 +84,10 @@ class EmbeddedBackend:
     def _tokenize(self, prompt: RawPrompt, add_special_tokens: bool, max_tokens: int) -> TokenizedPrompt:
         limit, size = self.engine.max_model_len, self.engine.vocabulary_size
         if isinstance(prompt, str):
-            encoding = self.engine.vocabulary.encode(prompt, add_special_tokens)
+            try:
+                encoding = self.engine.vocabulary.encode(prompt, add_special_tokens)
+            except LoneSurrogate as error:
+                raise as_gateway_error(error) from None
             # The mask is 1 for added tokens; added tokens after the prompt do not count.
             added = (*encoding.special_tokens_mask, 0).index(0) if add_special_tokens else 0
             tokens = tuple(encoding.ids)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from gateway.config.snapshot import TargetSpec
-from gateway.core.errors import ConfigError, Problem
+from gateway.core.errors import ConfigError, Problem, as_gateway_error
+from metatemplate.errors import InvalidFile
 
 if TYPE_CHECKING:
     from gateway.backend.embedded.engine import EmbeddedEngine
@@ -77,5 +78,7 @@ def _refused(folder: Path) -> Iterator[None]:
     """Raise ``ConfigError`` for problems of a model's folder."""
     try:
         yield
+    except InvalidFile as error:
+        raise as_gateway_error(error) from None
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigError((Problem(str(folder), 0, "", f"cannot be loaded: {error}"),)) from error
