@@ -191,7 +191,7 @@ def test_every_row_is_on_the_page_and_every_counter_can_move() -> None:
 
 
 def test_the_values_of_a_label_are_those_that_the_code_gives_it() -> None:
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "gateway" / "template").rglob("*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "metatemplate").rglob("*.py")]
     rules = {rule for text in sources for rule in re.findall(r'\bNotice\(\s*"(\w+)"', text)}
     assert set(LABEL_VALUES["rule"]) == rules
     assert set(LABEL_VALUES["endpoint"]) - {"other"} == {endpoint.name for endpoint in ENDPOINTS}
