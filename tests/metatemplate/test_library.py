@@ -1,13 +1,17 @@
-"""The calls of ``metatemplate``, and its wheel in an environment of its own folder."""
+"""The calls of ``metatemplate``, and its wheel beside its requirements alone."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import zipfile
+from email import message_from_bytes
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import metatemplate
 
@@ -57,24 +61,33 @@ def test_a_wrong_name_and_a_wrong_message_are_refused() -> None:
     assert raised.value.param == "messages[0]"
 
 
-def test_the_wheel_renders_the_examples_of_every_shipped_template(tmp_path: Path) -> None:
+def required(name: str) -> set[str]:
+    """The names of a distribution's requirements, without extras, and of all that they require."""
+    found = set()
+    for line in metadata.requires(name) or ():
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            found |= {requirement.name, *required(requirement.name)}
+    return found
+
+
+def test_the_wheel_and_its_requirements_alone_render_the_examples_of_every_template(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT / "metatemplate", check=True, capture_output=True)
     (wheel,) = tmp_path.glob("metatemplate-*.whl")
     target = tmp_path / "site"
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-index",
-        "--target",
-        str(target),
-        str(wheel),
-    ]
-    subprocess.run(install, check=True, capture_output=True)
-    code = f"import sys; sys.path.insert(0, {str(target)!r}); sys.argv = ['', {str(target)!r}]\n{PROGRAM}"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+        (described,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        own = [Requirement(line) for line in message_from_bytes(archive.read(described)).get_all("Requires-Dist", [])]
+    names = {one.name for one in own if one.marker is None}
+    for name in names.union(*map(required, names)):
+        for file in metadata.files(name) or ():
+            top = file.parts[0]
+            if ".." not in file.parts and not (target / top).exists():
+                (target / top).symlink_to(Path(str(metadata.distribution(name).locate_file(top))))
+    code = f"import sys; sys.path.append({str(target)!r}); sys.argv = ['', {str(target)!r}]\n{PROGRAM}"
+    command = [sys.executable, "-I", "-S", "-c", code]  # -S: without the packages of this environment
+    ended = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) == len(list((ROOT / "meta_templates").glob("*.yaml")))
