@@ -30,49 +30,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import EngineCapabilities, declared_capabilities, prompt_logprobs_of
 from gateway.backend.http_client.client import HttpClient
 from gateway.backend.kinds import BACKEND_FACTORIES
-from gateway.backend.openai.engine_tokenizer import EngineTokenizer
 from gateway.backend.openai.error_mapping import address_without_secrets
-from gateway.backend.openai.health import HealthProbe
-from gateway.backend.openai.tokenizer_client import TokenizerClient
+from gateway.backend.openai.request.constraint import refusing_target
 from gateway.calls.route import Route, answer_headers
 from gateway.calls.stack import Stack
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
-from gateway.config.snapshot import MarkersPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
+from gateway.config.snapshot import MarkersPolicy, MediaPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.access.api_keys import Keyring
 from gateway.policy.access.limits import Concurrency, Limiter
 from gateway.policy.access.rates import MemoryRates, RateStore
-from gateway.policy.admit.media import MediaRule
-from gateway.policy.admit.media_files import InlineBudget
 from gateway.policy.admit.parameters import ParameterPolicy
-from gateway.policy.deliver.cache import Cache
-from gateway.policy.deliver.coalescing import Coalescing
 from gateway.policy.deliver.first_token_gate import FirstTokenGate
-from gateway.policy.deliver.reasoning_first import ReasoningFirst
-from gateway.policy.deliver.recording import Recording
-from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
 from gateway.policy.deliver.targets.circuit_breaker import BreakerKey, CircuitBreakers
 from gateway.policy.deliver.targets.failover import Failover
-from gateway.policy.deliver.targets.health_check import HealthCheck
 from gateway.policy.deliver.targets.load_balancer import BALANCERS, Replica
 from gateway.policy.deliver.targets.retry import RetryPolicy
 from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
 from gateway.storage.cache_stores import CacheStores
-from gateway.storage.recorder import Recorder
-from gateway.stream.json_schema.checker import SchemaChecker
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
-from gateway.wire.redaction import Redactor
-from metatemplate.answers.output_parsing import output_parsing
-from metatemplate.datasets.prompt import DatasetPrompt
 from metatemplate.errors import InvalidFile
 from metatemplate.files.template_file import output_form
 from metatemplate.markers.marker_rule import MarkerRule
@@ -82,6 +69,17 @@ from metatemplate.markers.token_splits import disguised, splits_exactly
 from metatemplate.templates.registry import build, build_for_prompt_lists
 from metatemplate.tokenizer import Tokenizer
 from metatemplate.values.dialogue import EMPTY_MAPPING
+
+if TYPE_CHECKING:
+    from gateway.backend.openai.engine_tokenizer import EngineTokenizer
+    from gateway.backend.openai.tokenizer_client import TokenizerClient
+    from gateway.policy.admit.media import MediaRule
+    from gateway.policy.deliver.targets.health_check import HealthCheck
+    from gateway.storage.recorder import Recorder
+    from gateway.stream.json_schema.checker import SchemaChecker
+    from gateway.wire.redaction import Redactor
+    from metatemplate.answers.output_parsing import OutputParsing
+    from metatemplate.datasets.prompt import DatasetPrompt
 
 LOG = logging.getLogger("gateway.assembly")
 
@@ -98,13 +96,20 @@ class SharedResources:
     rates: RateStore
     """The request and token rates that all workers of this gateway share. Not used if the configuration has a store."""
     concurrency: Concurrency
-    inlined: InlineBudget = field(default_factory=InlineBudget)
-    """The bytes of the media files that calls send inline."""
-    schemas: SchemaChecker = field(default_factory=SchemaChecker)
     stores: dict[StoreSpec, RateStore] = field(default_factory=dict)
     """The rate stores that configurations have named so far."""
     recorders: dict[Path, Recorder] = field(default_factory=dict)
     """The recorders of the files that configurations have named so far."""
+    _single: dict[str, Any] = field(default_factory=dict)
+
+    def single(self, class_name: str) -> Any:
+        """Return the only object of a class, such as ``gateway.policy.admit.media_files:InlineBudget``.
+
+        It is imported and made when a configuration first needs it.
+        """
+        if class_name not in self._single:
+            self._single[class_name] = resolve_name(class_name)()
+        return self._single[class_name]
 
 
 def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> SharedResources:
@@ -125,9 +130,11 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
 
     Raises ``ConfigError`` with the problems of all models, such as an engine that cannot be loaded.
     """
-    problems = _Problems()
-    prompts = {name: DatasetPrompt(spec) for name, spec in snapshot.prompts.items()}
-    routes = {name: _route(model, snapshot, prompts, shared, problems) for name, model in snapshot.models.items()}
+    problems, redactor = _Problems(), _redactor(snapshot)
+    prompts = dataset_prompts(snapshot)
+    routes = {
+        name: _route(model, snapshot, prompts, shared, problems, redactor) for name, model in snapshot.models.items()
+    }
     problems.end()
     found = {name: route for name, route in routes.items() if route}
     return Stack(
@@ -139,7 +146,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         keyring=Keyring(snapshot.keys, snapshot.models),
         limiter=Limiter(snapshot.models, snapshot.keys, _rate_store(snapshot, shared), shared.concurrency),
         recorder=_recorder(snapshot.recordings.path, shared),
-        redactor=Redactor(snapshot.redact),
+        redactor=redactor,
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
     )
 
@@ -154,6 +161,15 @@ def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
     except ConfigError as error:
         return error.problems
     return ()
+
+
+def dataset_prompts(snapshot: Snapshot) -> Mapping[str, DatasetPrompt]:
+    """Return the dataset prompts of a configuration, by name."""
+    if not snapshot.prompts:
+        return EMPTY_MAPPING
+    from metatemplate.datasets.prompt import DatasetPrompt
+
+    return {name: DatasetPrompt(spec) for name, spec in snapshot.prompts.items()}
 
 
 class _Problems:
@@ -200,7 +216,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
         renderer=SafeRenderer(
             template, MarkerRule(markers, policy.token_like, policy.text_like, folded) if has_markers else None
         ),
-        prompt_lists=build_for_prompt_lists(model.template),
+        prompt_lists=build_for_prompt_lists(model.template) if prompts else None,
         prompts=prompts,
         parameters={
             endpoint: ParameterPolicy(
@@ -208,7 +224,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
             )
             for endpoint in ENDPOINT_NAMES
         },
-        media=MediaRule(model.policy.media),
+        media=_media_rule(model.policy.media) if form == "messages" else None,
         template_id=template_id,
         headers=answer_headers(model, template_id),
         raw_headers=answer_headers(model, "none"),
@@ -220,7 +236,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
             for target in model.targets
         ),
         prompt_logprobs=prompt_logprobs_of(model.targets, text=form == "text"),
-        output_parsing=output_parsing(model.template),
+        output_parsing=_output_parsing(model),
         default_tools=prompter.default_tools if prompter is not None and form == "messages" else (),
     )
 
@@ -231,16 +247,25 @@ def _route(
     prompts: Mapping[str, DatasetPrompt],
     shared: SharedResources,
     problems: _Problems,
+    redactor: Redactor | None,
 ) -> Route | None:
-    backend, rows = _delivery(model, shared, problems, Redactor(snapshot.redact).log_text)
+    backend, rows = _delivery(model, shared, problems, str if redactor is None else redactor.log_text)
     if model.policy.cache.mode != "off":
+        from gateway.policy.deliver.cache import Cache
+
         observe = partial(shared.metrics.count, "gateway_cache_requests_total", model.name)
         backend = Cache(backend, shared.caches.get(snapshot.cache, snapshot.store), model, observe)
         if model.policy.cache.coalesce:
+            from gateway.policy.deliver.coalescing import Coalescing
+
             backend = Coalescing(backend, model, observe)
     if model.policy.record != "off":
+        from gateway.policy.deliver.recording import Recording
+
         backend = Recording(backend)
     if model.template.thinking is not None and output_form(model.template) == "text":
+        from gateway.policy.deliver.reasoning_first import ReasoningFirst
+
         backend = ReasoningFirst(backend, model.policy.delivery.timeout.total)
     media = model.policy.media
     if not all(row.media_addresses for row in rows):
@@ -256,10 +281,10 @@ def _route(
         return replace(
             route,
             backend=backend,
-            schemas=shared.schemas,
+            schemas=_schema_checker(model, shared),
             engine_tokenizer=_engine_tokenizer(model, shared),
             tokenizer_client=_tokenizer_client(model, shared),
-            media=MediaRule(media, shared.inlined, snapshot.server.max_inlined_media),
+            media=None if route.media is None else _media_rule(media, shared, snapshot.server.max_inlined_media),
         )
     return None
 
@@ -293,6 +318,8 @@ def _delivery(
     failover = Failover(balancer, RetryPolicy(delivery.retry.attempts), budget, observer)
     stack: Backend = Timeouts(failover, delivery.timeout.idle, delivery.timeout.total, observer)
     if not all(BACKEND_KINDS[target.speaks].in_process for target in model.targets):
+        from gateway.policy.deliver.split_calls import SplitCalls, UpstreamCapabilities
+
         capabilities = UpstreamCapabilities(
             lists=_all([row.lists for row in rows]),
             choices=_all([row.choices for row in rows]),
@@ -302,11 +329,47 @@ def _delivery(
     return stack, rows
 
 
+def _media_rule(policy: MediaPolicy, shared: SharedResources | None = None, max_inlined: int = 0) -> MediaRule:
+    from gateway.policy.admit.media import MediaRule
+
+    if shared is None:
+        return MediaRule(policy)
+    return MediaRule(policy, shared.single("gateway.policy.admit.media_files:InlineBudget"), max_inlined)
+
+
+def _output_parsing(model: ModelSpec) -> OutputParsing | None:
+    """Return what makes the options of the output parser. None if all text of the model is content."""
+    if not model.template.parses_answers:
+        return None
+    from metatemplate.answers.output_parsing import OutputParsing
+
+    return OutputParsing(model.template)
+
+
+def _schema_checker(model: ModelSpec, shared: SharedResources) -> SchemaChecker | None:
+    """Return the checker for structured output. None if the model reads strings, and no target constrains an answer."""
+    if output_form(model.template) == "text" and model.template.tools is None and refusing_target(model.targets):
+        return None
+    checker: SchemaChecker = shared.single("gateway.stream.json_schema.checker:SchemaChecker")
+    return checker
+
+
+def _redactor(snapshot: Snapshot) -> Redactor | None:
+    """Return the patterns of a configuration. None if it has no patterns."""
+    if not snapshot.redact:
+        return None
+    from gateway.wire.redaction import Redactor
+
+    return Redactor(snapshot.redact)
+
+
 def _recorder(path: Path | None, shared: SharedResources) -> Recorder | None:
     """Return the recorder of a file, which is the same after a reload. ``path``: None if nothing is recorded."""
     if path is None:
         return None
     if path not in shared.recorders:
+        from gateway.storage.recorder import Recorder
+
         count = shared.metrics.count
         shared.recorders[path] = Recorder(
             path,
@@ -332,6 +395,9 @@ def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[Health
     policy = model.policy.delivery.health_check
     for target in model.targets:
         if policy.path and BACKEND_KINDS[target.speaks].openai_server:
+            from gateway.backend.openai.health import HealthProbe
+            from gateway.policy.deliver.targets.health_check import HealthCheck
+
             probe = HealthProbe(target, shared.client, policy.path, policy.timeout, model.policy.name)
             yield HealthCheck(shared.breakers.get(_breaker_key(model, target)), probe.check, policy.interval)
 
@@ -412,13 +478,19 @@ def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokeni
     counted = model.tokenizer is not None and model.max_model_len is not None
     if counted or BACKEND_KINDS[first.speaks].form != "text" or not declared_capabilities(first).renders:
         return None
+    from gateway.backend.openai.engine_tokenizer import EngineTokenizer
+
     return EngineTokenizer(first, shared.client, model.max_model_len)
 
 
 def _tokenizer_client(model: ModelSpec, shared: SharedResources) -> TokenizerClient | None:
     first = model.targets[0]
     has_endpoints = BACKEND_KINDS[first.speaks].openai_server and declared_capabilities(first).renders
-    return TokenizerClient(first, shared.client, model.policy.delivery.timeout.connect) if has_endpoints else None
+    if not has_endpoints:
+        return None
+    from gateway.backend.openai.tokenizer_client import TokenizerClient
+
+    return TokenizerClient(first, shared.client, model.policy.delivery.timeout.connect)
 
 
 def _length(model: ModelSpec, engines: EngineCache) -> int | None:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metatemplate.answers.output_parser import OutputParser
-from metatemplate.answers.output_parsing import output_parsing
 from metatemplate.answers.stops.stop_cutter import StopCutter
 from metatemplate.errors import InvalidFile, InvalidInput, Problem
 from metatemplate.files.reader import TEMPLATES, Files
@@ -92,6 +90,9 @@ def parse_answer(
     ``stops``: stop strings beside those of the template. ``finish_reason``: the reason that the engine sent, such as
     ``length``. Only calls of the tools in ``options`` are parsed. Raises ``InputError`` as ``render`` does.
     """
+    from metatemplate.answers.output_parser import OutputParser  # a server without parsed answers does not need them
+    from metatemplate.answers.output_parsing import output_parsing
+
     dialogue = _dialogue(messages, options)
     prompt = template.render(dialogue)
     events: Sequence[Event] = _cut(text, prompt.metadata.stops_and(tuple(stops)), finish_reason)

@@ -1,37 +1,54 @@
 """The factory of each kind of backend, one row for each kind.
 
-The settings of each kind are in ``gateway/config/schema/backend_kinds.py``.
+A factory imports the backend's module, so a gateway has only the kinds that its configuration names. The settings of
+each kind are in ``gateway/config/schema/backend_kinds.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
 from types import MappingProxyType
+from typing import Protocol
 
-from gateway.backend.embedded.backend import EmbeddedBackend
 from gateway.backend.embedded.cache import EngineCache
+from gateway.backend.engines import EngineCapabilities
 from gateway.backend.http_client.client import HttpClient
-from gateway.backend.litellm.backend import LiteLLMBackend
-from gateway.backend.openai.chat import ChatBackend
-from gateway.backend.openai.completions import CompletionsBackend
-from gateway.backend.replay import ReplayBackend
-from gateway.backend.scripted import ScriptedBackend
 from gateway.config.snapshot import TargetSpec
+from gateway.core.exchange import Backend
 
-TargetBackend = CompletionsBackend | ChatBackend | LiteLLMBackend | EmbeddedBackend | ScriptedBackend | ReplayBackend
-"""The backend of one target, with the ``capabilities`` of the target's engine."""
+
+class TargetBackend(Backend, Protocol):
+    """The backend of one target."""
+
+    capabilities: EngineCapabilities
+    """The capabilities of the target's engine."""
+
 
 BackendFactory = Callable[[TargetSpec, HttpClient, EngineCache, float], TargetBackend]
 """(target, HTTP client, loaded models, connect timeout in seconds) → backend. Raises ``ConfigError``."""
 
+
+def _of_server(backend: str) -> BackendFactory:
+    return lambda target, client, engines, timeout: resolve_name(backend)(target, client, timeout)
+
+
+def _of_target(backend: str) -> BackendFactory:
+    return lambda target, client, engines, timeout: resolve_name(backend)(target)
+
+
+def _of_engine(backend: str) -> BackendFactory:
+    return lambda target, client, engines, timeout: resolve_name(backend)(target, engines.get(target))
+
+
 BACKEND_FACTORIES: Mapping[str, BackendFactory] = MappingProxyType(
     {
-        "completions": lambda target, client, engines, timeout: CompletionsBackend(target, client, timeout),
-        "chat": lambda target, client, engines, timeout: ChatBackend(target, client, timeout),
-        "litellm": lambda target, client, engines, timeout: LiteLLMBackend(target),
-        "embedded": lambda target, client, engines, timeout: EmbeddedBackend(target, engines.get(target)),
-        "scripted": lambda target, client, engines, timeout: ScriptedBackend.from_target(target),
-        "replay": lambda target, client, engines, timeout: ReplayBackend(target),
+        "completions": _of_server("gateway.backend.openai.completions:CompletionsBackend"),
+        "chat": _of_server("gateway.backend.openai.chat:ChatBackend"),
+        "litellm": _of_target("gateway.backend.litellm.backend:LiteLLMBackend"),
+        "embedded": _of_engine("gateway.backend.embedded.backend:EmbeddedBackend"),
+        "scripted": _of_target("gateway.backend.scripted:ScriptedBackend.from_target"),
+        "replay": _of_target("gateway.backend.replay:ReplayBackend"),
     }
 )
 """Value of ``speaks`` → factory."""

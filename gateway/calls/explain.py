@@ -9,7 +9,6 @@ from typing import Any
 from gateway.calls.answer.token_data import tokenizes_special
 from gateway.calls.preparation.dataset_prompts import dataset_prompt
 from gateway.calls.preparation.prepare import Prepared, make_exchange, prepare
-from gateway.calls.preparation.structured_output import fields_by_target
 from gateway.calls.route import Route
 from gateway.calls.scoring.candidates import dataset_candidates
 from gateway.calls.timeline import CallTimeline
@@ -48,6 +47,8 @@ def explanation(
         "prompt_sha256": prepared.prompt_sha256,
     }
     if exchange.answer_format is not None:
+        from gateway.calls.preparation.structured_output import fields_by_target
+
         fields = fields_by_target(route, exchange.answer_format, exchange.params)
         body["constraint"] = {label: dict(found) for label, found in fields.items()}
     if timeline is not None:

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.backend.engines import PromptLogprobs
-from gateway.backend.openai.engine_tokenizer import EngineTokenizer
-from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.config.snapshot import ModelSpec
 from gateway.core.caller import Caller
 from gateway.core.exchange import Backend, EndpointName
-from gateway.policy.admit.media import MediaRule
 from gateway.policy.admit.parameters import Form, ParameterPolicy
-from gateway.stream.json_schema.checker import SchemaChecker
-from metatemplate.answers.output_parsing import OutputParsing
-from metatemplate.datasets.prompt import DatasetPrompt
 from metatemplate.markers.role_boundaries import SafeRenderer
 from metatemplate.templates.base import PromptListTemplate, Template
 from metatemplate.tokenizer import Tokenizer
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.frozen import dataclass
+
+if TYPE_CHECKING:
+    from gateway.backend.openai.engine_tokenizer import EngineTokenizer
+    from gateway.backend.openai.tokenizer_client import TokenizerClient
+    from gateway.policy.admit.media import MediaRule
+    from gateway.stream.json_schema.checker import SchemaChecker
+    from metatemplate.answers.output_parsing import OutputParsing
+    from metatemplate.datasets.prompt import DatasetPrompt
 
 MAX_HEADER = 1024
 """The maximum number of characters of a header value that contains names or notices."""
@@ -37,11 +39,12 @@ class Route:
     template: Template
     renderer: SafeRenderer
     """Renders conversations with the template, and applies the policy for markers."""
-    prompt_lists: PromptListTemplate
-    """The template that renders the prompt lists of dataset prompts."""
+    prompt_lists: PromptListTemplate | None
+    """The template that renders the prompt lists of dataset prompts. None if there are no dataset prompts."""
     parameters: Mapping[EndpointName, ParameterPolicy]
     """The parameter policy of each endpoint."""
-    media: MediaRule
+    media: MediaRule | None
+    """The rule for media in messages. None for a model that reads strings: its template refuses media."""
     template_id: str
     """The template's name and hash, ``name@sha256:12hex``, for the header ``x-gateway-template``."""
     headers: tuple[bytes, ...]
@@ -66,8 +69,8 @@ class Route:
     """The kind of request that returns a prompt's log probabilities. None if the targets cannot return them."""
     output_parsing: OutputParsing | None = None
     """Chooses the parser for the answer to a chat request. None if all text of an answer is content."""
-    schemas: SchemaChecker = field(default_factory=SchemaChecker)
-    """Validates the JSON Schemas of clients, and the answers to them."""
+    schemas: SchemaChecker | None = None
+    """Validates the JSON Schemas of clients, and the answers to them. None if no target can constrain an answer."""
     prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)
     """The dataset prompts, by name. All models share them."""
     default_tools: Sequence[Mapping[str, Any]] = ()

@@ -5,23 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from gateway.backend.engines import declared_capabilities
 from gateway.backend.openai.error_mapping import WITHOUT_REASON
-from gateway.calls.answer.answer_check import AnswerCheck
 from gateway.calls.answer.response import ResponseStream
-from gateway.calls.answer.token_data import TokenData
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import UpstreamRejectedRequest
 from gateway.policy.admit.parameters import aliases
-from gateway.storage.recorder import CallRecording
-from metatemplate.answers.output_parser import OutputParser
 from metatemplate.tokenizer import count
 from metatemplate.values.events import Usage
 from metatemplate.values.prompt import Notice
+
+if TYPE_CHECKING:
+    from gateway.storage.recorder import CallRecording
 
 POLICY_SECTIONS = {
     "default_parameter": "params.default", "forced_parameter": "params.force", "clamped_parameter": "params.clamp",
@@ -70,14 +70,20 @@ class CallRun:
         can_count = route.tokens is not None and exchange.endpoint != "embeddings"
         parsing, parser = prepared.parsing, None
         if parsing is not None:
+            from metatemplate.answers.output_parser import OutputParser
+
             parser = OutputParser(parsing)
             if parsing.calls is not None and route.output_parsing is not None:
                 timeline.tool_parser = route.output_parsing.parser
         request, tokens = prepared.token_request, None
         if request is not None:
+            from gateway.calls.answer.token_data import TokenData
+
             tokens = TokenData(request, route, exchange, timeline)
         check, rule = None, prepared.answer_rule
-        if rule is not None:
+        if rule is not None and route.schemas is not None:
+            from gateway.calls.answer.answer_check import AnswerCheck
+
             prompt = prepared.prompt
             own = (*route.eos_stops, *(() if prompt is None else prompt.metadata.stops))
             foreign = frozenset(exchange.stops).difference(own)

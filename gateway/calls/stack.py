@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gateway.calls.route import Route
 from gateway.config.snapshot import Snapshot
-from gateway.policy.access.api_keys import Keyring
-from gateway.policy.access.limits import Limiter
-from gateway.policy.deliver.targets.health_check import HealthCheck
-from gateway.storage.recorder import Recorder
-from gateway.wire.redaction import NOTHING, Redactor
+
+if TYPE_CHECKING:
+    from gateway.policy.access.api_keys import Keyring
+    from gateway.policy.access.limits import Limiter
+    from gateway.policy.deliver.targets.health_check import HealthCheck
+    from gateway.storage.recorder import Recorder
+    from gateway.wire.redaction import Redactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class Stack:
     limiter: Limiter
     recorder: Recorder | None = None
     """Writes the recordings. None if the configuration names no file for recordings."""
-    redactor: Redactor = NOTHING
-    """For the recordings of this configuration."""
+    redactor: Redactor | None = None
+    """For the recordings of this configuration. None if the configuration has no patterns."""
     health_checks: tuple[HealthCheck, ...] = ()
     """The health checks of the targets. Each health check runs in its own task while this stack is in use."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import sub
+from typing import TYPE_CHECKING
 
 from gateway.calls.answer.cut_answers import CutAnswers
 from gateway.core.exchange import NO_ATTEMPTS, AttemptLog
-from gateway.storage.recorder import CallRecording
 from gateway.telemetry.metrics import NumberSeries
 from gateway.telemetry.record import Record
-from metatemplate.answers.output_parser import OutputParser
 from metatemplate.values.events import Begun, Delta, Event, Finish, Usage, is_content
+
+if TYPE_CHECKING:
+    from gateway.storage.recorder import CallRecording
+    from metatemplate.answers.output_parser import OutputParser
 
 UNKNOWN_MODEL = "unknown"
 """The model name in metrics and log lines for a call whose model is not known yet."""

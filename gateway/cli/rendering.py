@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from gateway.assembly import bare_route
+from gateway.assembly import bare_route, dataset_prompts
 from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.explain import rendering
 from gateway.calls.preparation.prepare import Prepared, prepare
@@ -19,8 +19,8 @@ from gateway.config.library import find_template, is_template_file
 from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.core.call import Call, TurnRequests
 from gateway.wire.requests import read_chat
-from metatemplate.datasets.prompt import DatasetPrompt
 from metatemplate.opencompass.renderer import full_segments
+from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.prompt import Notice, Prompt, Segment
 from metatemplate.values.words import suggest
 
@@ -54,8 +54,8 @@ def find_any(name: str, snapshot: Snapshot | None) -> ModelSpec:
 
 def route_of(model: ModelSpec, snapshot: Snapshot | None = None) -> Route:
     """Return a route that renders prompts but has no backend. ``snapshot`` contains the dataset prompts."""
-    specs = {} if snapshot is None else snapshot.prompts
-    return bare_route(model, EngineCache(), {name: DatasetPrompt(spec) for name, spec in specs.items()})
+    prompts = EMPTY_MAPPING if snapshot is None else dataset_prompts(snapshot)
+    return bare_route(model, EngineCache(), prompts)
 
 
 def explain(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> dict[str, Any]:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from gateway.config.schema.kinds import FILE_NAME
-from gateway.config.sections.policies import read_policy
 from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import ConfigError
 from metatemplate.datasets.spec import PromptSpec
-from metatemplate.files.prompt_file import read_prompt
 from metatemplate.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
 from metatemplate.files.template_file import BUILT_IN, read_template
 from metatemplate.files.template_models import help_for
@@ -23,9 +22,12 @@ from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.words import quoted, suggest
 
 NOUN = {TEMPLATES: "template", POLICIES: "policy", PROMPTS: "prompt"}
-READERS: Mapping[str, Callable[[Files, Path, str, AddProblem], Any]] = {
-    TEMPLATES: read_template, POLICIES: read_policy, PROMPTS: read_prompt,
-}  # fmt: skip
+READERS: Mapping[str, str] = {
+    TEMPLATES: "metatemplate.files.template_file:read_template",
+    POLICIES: "gateway.config.sections.policies:read_policy",
+    PROMPTS: "metatemplate.files.prompt_file:read_prompt",
+}
+"""Folder → the function that reads its files, imported with the first file."""
 
 
 @cache
@@ -65,7 +67,7 @@ class Library:
     def _load(self, folder: str, name: str, add_problem: AddProblem) -> Any:
         path = self._find(folder, name, add_problem)
         if path is not None and path not in self._read:
-            self._read[path] = READERS[folder](self.files, path, name, add_problem)
+            self._read[path] = resolve_name(READERS[folder])(self.files, path, name, add_problem)
         return None if path is None else self._read[path]
 
     def _find(self, folder: str, name: str, add_problem: AddProblem) -> Path | None:

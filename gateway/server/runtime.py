@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from importlib import import_module
-from typing import Any, Protocol
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.assembly import SharedResources, assemble, open_shared_resources
 from gateway.calls.service import GatewayState
 from gateway.calls.stack import Stack
-from gateway.config.snapshot import ServerSpec, Snapshot, StoreSpec
+from gateway.config.snapshot import Snapshot, StoreSpec
 from gateway.edge.http_request import HttpRequest
 from gateway.policy.access.rates import RateStore
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown
-from gateway.server.tls import LoadedCertificate, ServerCertificate, load
 from metatemplate.version import VERSION
 
-VIEWER = ("gateway.viewer.viewer", "Viewer")
-"""(module, class) of the pages. They are above the server, which imports them by name."""
+VIEWER = "gateway.viewer.viewer:Viewer"
+"""The class of the pages. They are above the server, which imports them by name."""
 PROBE_SECONDS = 1.0
 """Seconds to wait for an answer of the store, for ``/status``."""
 PROBE_AGE = 2.0
 """Seconds for which ``/status`` shows the last result of the store."""
+
+
+if TYPE_CHECKING:
+    from gateway.server.tls import LoadedCertificate, ServerCertificate
 
 
 class Pages(Protocol):
@@ -32,7 +35,7 @@ class Pages(Protocol):
     async def __call__(self, request: HttpRequest) -> None:
         """Answer one request."""
 
-    def load(self, server: ServerSpec) -> None:
+    def load(self, snapshot: Snapshot) -> None:
         """Import what the pages need that a configuration shows. Blocks the thread."""
 
     def close(self) -> None:
@@ -80,14 +83,15 @@ class Runtime(ConfigReloader):
         self._prepared: Stack | None = None
         self._prepared_tls: LoadedCertificate | None = None
         if snapshot.server.tls.certificate is not None:
+            from gateway.server.tls import ServerCertificate
+
             self.certificate = ServerCertificate(snapshot.server)
             self.metrics.certificate_expires(self.certificate.expires)
         self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
 
     def open_pages(self, *, admin: bool = False) -> Pages:
         """Import and return the pages of a listener, before it accepts connections. ``admin``: the second listener."""
-        module, cls = VIEWER
-        pages: Pages = getattr(import_module(module), cls)(self.state, admin=admin)
+        pages: Pages = resolve_name(VIEWER)(self.state, admin=admin)
         self.pages.append(pages)
         return pages
 
@@ -121,8 +125,10 @@ class Runtime(ConfigReloader):
         """Build the stack of a snapshot, and load its pages and its certificate. Raises an error if this fails."""
         self._prepared = await asyncio.to_thread(assemble, snapshot, self.resources)
         for pages in self.pages:
-            await asyncio.to_thread(pages.load, snapshot.server)
+            await asyncio.to_thread(pages.load, snapshot)
         if self.certificate is not None and snapshot.server.tls.certificate is not None:
+            from gateway.server.tls import load
+
             self._prepared_tls = load(snapshot.server)
 
     async def activate(self, snapshot: Snapshot) -> None:

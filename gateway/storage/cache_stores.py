@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gateway.config.snapshot import CacheSpec, StoreSpec
-from gateway.storage.cache_store import CacheStore, MemoryStore, SqliteStore, ThreadStore
+
+if TYPE_CHECKING:
+    from gateway.storage.cache_store import CacheStore
 
 
 class CacheStores:
@@ -23,7 +26,10 @@ class CacheStores:
 
     def activate(self, spec: CacheSpec) -> None:
         """Apply the size of the configuration that becomes active."""
-        store = self._stores.get(spec.path)
+        if (store := self._stores.get(spec.path)) is None:
+            return
+        from gateway.storage.cache_store import ThreadStore
+
         if isinstance(store, ThreadStore):
             store.max_size = spec.max_size
 
@@ -38,4 +44,6 @@ def _open(spec: CacheSpec, server: StoreSpec) -> CacheStore:
         from gateway.storage.redis_store import RedisStore
 
         return RedisStore(server)
+    from gateway.storage.cache_store import MemoryStore, SqliteStore
+
     return MemoryStore(spec.max_size) if spec.path is None else SqliteStore(spec.path, spec.max_size)

@@ -166,10 +166,10 @@ class Recorder:
         mode: Literal["metadata", "full"],
         facts: CallFacts,
         spec: RecordingsSpec,
-        redactor: Redactor = NOTHING,
+        redactor: Redactor | None = None,
     ) -> CallRecording:
         """Return a new recording for a call that begins. ``spec`` and ``redactor`` belong to its configuration."""
-        return CallRecording(recorder=self, mode=mode, facts=facts, spec=spec, redactor=redactor)
+        return CallRecording(recorder=self, mode=mode, facts=facts, spec=spec, redactor=redactor or NOTHING)
 
     @property
     def is_full(self) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from gateway.calls.admission.access import base_url
 from gateway.calls.endpoints.table import BY_PATH
 from gateway.calls.service import GatewayState, Service
-from gateway.config.snapshot import ServerSpec
+from gateway.config.snapshot import Snapshot
 from gateway.core.errors import GatewayError, Overloaded, RouteNotFound, ViewerClosed
 from gateway.edge.http_request import HttpRequest
 from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
@@ -23,15 +23,17 @@ ROOT = "/viewer"
 ASSETS = "/assets/"
 CHAT = "/api/chat"
 """The path of the call that the scripts of pages send: the same as ``/v1/chat/completions``."""
-PAGES: Mapping[str, tuple[str, str]] = {
-    "": ("gateway.viewer.home", "HomePage"),
-    "models": ("gateway.viewer.home", "HomePage"),
-    "prompt": ("gateway.viewer.prompt.pages", "PromptPages"),
-    "compare": ("gateway.viewer.prompt.pages", "ComparePages"),
-    "recordings": ("gateway.viewer.recordings.pages", "RecordingPages"),
-    "runs": ("gateway.viewer.runs.pages", "RecordedRunPages"),
+PAGES: Mapping[str, str] = {
+    "": "gateway.viewer.home:HomePage",
+    "models": "gateway.viewer.home:HomePage",
+    "prompt": "gateway.viewer.prompt.pages:PromptPages",
+    "compare": "gateway.viewer.prompt.pages:ComparePages",
+    "recordings": "gateway.viewer.recordings.pages:RecordingPages",
+    "runs": "gateway.viewer.runs.pages:RecordedRunPages",
 }
-"""The first part of a path below ``/viewer`` → (module, class) of its pages."""
+"""The first part of a path below ``/viewer`` → the class of its pages."""
+RECORDED_PAGES = {"recordings": "recordings/list.html", "runs": "runs/problem.html"}
+"""The first part of the path of pages that show recordings → the template that says that there are no recordings."""
 NAVIGATION = {"": "Models", "/prompt": "Prompt", "/compare": "Compare", "/recordings": "Recordings", "/runs": "Runs"}
 """Path below ``/viewer`` → the name of the page in the navigation."""
 OPEN_PAGES = ("", "models")
@@ -40,6 +42,10 @@ NOBODY = Visitor(None, may_read=False)
 """The visitor of a request that has not been checked yet: no client, and nothing may be read."""
 OPEN = Visitor(may_read=False)
 """A visitor who sees the list of the models only: on the second listener, or where the viewer is closed."""
+RECORDINGS_OFF = (
+    "Recordings are off. To record calls, name a file in gateway.yaml (recordings: {path: recordings.sqlite}) and set "
+    "record: full or record: metadata in the policy of a model; gateway docs recordings describes both."
+)
 
 
 class Viewer:
@@ -55,14 +61,15 @@ class Viewer:
         self._pages: dict[str, Any] = {}
         """The first part of a path → its pages. ``load`` adds them."""
         self._access = Access(state)
-        self.load(state.stack.snapshot.server)
+        self.load(state.stack.snapshot)
 
-    def load(self, server: ServerSpec) -> None:
+    def load(self, snapshot: Snapshot) -> None:
         """Import and make the pages that a configuration shows: all of them, or only the list of the models."""
-        has_all = server.viewer == "on" and not self._admin
-        for name, (module, cls) in PAGES.items():
-            if name not in self._pages and (has_all or name in OPEN_PAGES):
-                self._pages[name] = getattr(import_module(module), cls)(self._state, self.threads)
+        has_all = snapshot.server.viewer == "on" and not self._admin
+        for name, pages in PAGES.items():
+            shown = has_all and (name not in RECORDED_PAGES or snapshot.recordings.path is not None)
+            if name not in self._pages and (shown or name in OPEN_PAGES):
+                self._pages[name] = resolve_name(pages)(self._state, self.threads)
 
     def close(self) -> None:
         """Stop the threads. Called after all requests have ended."""
@@ -122,6 +129,8 @@ class Viewer:
                 return access.sign_in(request, asked) if asked.path == SIGN_IN else access.sign_out(request, asked)
             if asked.visitor.caller is None and name in PAGES and name not in OPEN_PAGES:
                 return access.sign_in_page(asked)
+        if name in RECORDED_PAGES and self._state.stack.snapshot.recordings.path is None:
+            return Page(RECORDED_PAGES[name], {"problem": asked.visitor.problem or RECORDINGS_OFF})
         if name not in self._pages:
             raise RouteNotFound("unknown page; GET /viewer leads to all pages")
         page: Page = await self._pages[name].page(asked)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from metatemplate.datasets.prompt_list import ColumnValues, mapped, marker
-from metatemplate.datasets.template import DatasetTemplate
 from metatemplate.errors import TemplateFailure
+
+if TYPE_CHECKING:
+    from metatemplate.datasets.template import DatasetTemplate
 
 InferMode = Literal["every", "every_with_gt", "last"]
 """``every``: the history contains the model's answers. ``every_with_gt``: the history contains the dataset's answers.

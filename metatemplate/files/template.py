@@ -8,31 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
-from metatemplate.chat_templates.folder import Fetch, Names
 from metatemplate.files.file_types import file_type
-from metatemplate.files.jinja import JINJA_FILE, check_rendering, read_jinja
-from metatemplate.files.meta import META_FILE, read_meta
 from metatemplate.files.problems import Problems, SpecError
-from metatemplate.files.prompter import PROMPTER_FILE, read_prompter
 from metatemplate.files.tools import TOOL_KEYS, check_tools
 from metatemplate.templates.spec import UNKNOWN_SOURCE, FamilyMarkers, SpecProblem, TemplateSpec
 from metatemplate.values.json_values import KeyPath
 from metatemplate.values.words import shown
 
+if TYPE_CHECKING:
+    from metatemplate.chat_templates.folder import Fetch, Names
+
 __all__ = ["SpecError", "parse_spec"]
 
 CHAT_KEYS = ("kind", "description", "stop", "eos_token_id", "examples", *TOOL_KEYS)
 BASE_KEYS = ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples", "markers")
-FILES: Mapping[str, Any] = {
-    "meta": META_FILE,
-    "prompter": PROMPTER_FILE,
-    "jinja": JINJA_FILE,
-    "chat": file_type("chat", CHAT_KEYS, TemplateSpec),
-    "base": file_type("base", BASE_KEYS, TemplateSpec),
+CHAT_FILE = file_type("chat", CHAT_KEYS, TemplateSpec)
+BASE_FILE = file_type("base", BASE_KEYS, TemplateSpec)
+FILES: Mapping[str, str] = {
+    "meta": "metatemplate.files.meta:META_FILE",
+    "prompter": "metatemplate.files.prompter:PROMPTER_FILE",
+    "jinja": "metatemplate.files.jinja:JINJA_FILE",
+    "chat": "metatemplate.files.template:CHAT_FILE",
+    "base": "metatemplate.files.template:BASE_FILE",
 }
-"""Kind of template → the type of its file."""
+"""Kind of template → the type of its file. The module of a kind is imported when a file of this kind is read."""
 FIELDS = frozenset(field.name for field in fields(TemplateSpec)) - {"begin"}
 """The keys that are fields of ``TemplateSpec``. The ``begin`` of a meta template depends on its roles."""
 
@@ -68,32 +70,45 @@ def parse_spec(
     kind = problems.choice(given.get("kind", "meta"), ("kind",), tuple(FILES))
     if problems.found:
         raise SpecError(problems.found)
-    keys = problems.read(FILES[kind], {**given, "kind": kind})
+    keys = problems.read(resolve_name(FILES[kind]), {**given, "kind": kind})
     spec = TemplateSpec(name=name, digest=digest, **{key: keys[key] for key in keys if key in FIELDS})
     if kind == "meta":
+        from metatemplate.files.meta import read_meta
+
         spec = read_meta(keys, spec, problems, generates=generates)
     elif kind == "prompter":
+        from metatemplate.files.prompter import read_prompter
+
         spec = read_prompter(keys, spec, problems)
     elif kind == "jinja":
+        from metatemplate.files.jinja import read_jinja
+
         spec = read_jinja(keys, spec, problems, fetch, names)
-    elif kind == "base" and spec.bos == "text":
-        problems.add(
-            ("bos",),
-            "text is not possible with kind: base, because the prompt has no text of the template: use engine or none",
-        )
-    if kind == "chat" or spec.api:
-        for key in [key for key in (*TOOL_KEYS, "markers") if key in keys]:
-            problems.add((key,), f"has no effect, because this template makes messages; remove {key}")
-    else:
-        check_tools(spec, problems)
+    _check_keys(spec, keys, problems)
     if spec.markers is not None:
         _check_markers(spec.markers, problems)
     _check_examples(spec, problems)
     if kind == "jinja" and not problems.found:
+        from metatemplate.files.jinja import check_rendering
+
         spec = check_rendering(spec, keys, problems)
     if problems.found:
         raise SpecError(problems.found)
     return spec
+
+
+def _check_keys(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems) -> None:
+    """Check the keys that depend on what the template makes: a string, or messages."""
+    if spec.kind == "base" and spec.bos == "text":
+        problems.add(
+            ("bos",),
+            "text is not possible with kind: base, because the prompt has no text of the template: use engine or none",
+        )
+    if spec.kind == "chat" or spec.api:
+        for key in [key for key in (*TOOL_KEYS, "markers") if key in keys]:
+            problems.add((key,), f"has no effect, because this template makes messages; remove {key}")
+    else:
+        check_tools(spec, problems)
 
 
 def _check_markers(markers: FamilyMarkers, problems: Problems) -> None:

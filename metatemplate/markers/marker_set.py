@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
-from metatemplate.prompters.assembly import RESPONSE
-from metatemplate.prompters.instruction import LIST_HEADING, PREAMBLE
 from metatemplate.prompters.tokens import SpecialTokens
 from metatemplate.templates.base import Template
 from metatemplate.templates.spec import RoleSpec
@@ -250,6 +248,9 @@ def texts_of(template: Template) -> TemplateTexts:
     if spec.jinja is not None:
         return _jinja_texts(template, thinking, (*further, *spec.jinja.ends, *spec.stop))
     if spec.prompter is not None:
+        from metatemplate.prompters.assembly import RESPONSE
+        from metatemplate.prompters.instruction import LIST_HEADING, PREAMBLE
+
         tokens = spec.prompter.tokens
         named = {field.name: getattr(tokens, field.name) or "" for field in fields(SpecialTokens)}
         ends = ("eos", "eoh", "eoa", "eoe", "tool_end_token")

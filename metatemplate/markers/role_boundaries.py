@@ -16,11 +16,17 @@ from metatemplate.errors import ForgedMarker
 from metatemplate.markers.made_markers import MadeMarkers
 from metatemplate.markers.marker_rule import MarkerCounts, MarkerRule, refusal, texts_in
 from metatemplate.markers.token_splits import split_ids
-from metatemplate.opencompass.prompt_lists import DATASET_PARAM
 from metatemplate.templates.base import Template
 from metatemplate.templates.chat.passthrough import as_sent
 from metatemplate.tokenizer import MIN_THREADED, Tokenizer
-from metatemplate.values.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages, read_messages
+from metatemplate.values.dialogue import (
+    DATASET_PARAM,
+    DEFAULT_OPTIONS,
+    EMPTY_MAPPING,
+    Dialogue,
+    PlainMessages,
+    read_messages,
+)
 from metatemplate.values.frozen import dataclass
 from metatemplate.values.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment
 

@@ -17,14 +17,14 @@ from metatemplate.errors import InvalidInput
 from metatemplate.meta.renderer import fallback_notice
 from metatemplate.meta.turn_order import NaturalOrder
 from metatemplate.opencompass.parsers import APIParser, ParserMode
-from metatemplate.opencompass.prompt_lists import DATASET_PARAM, dropped_items, origin_of_item, role_errors
+from metatemplate.opencompass.prompt_lists import dropped_items, origin_of_item, role_errors
 from metatemplate.opencompass.renderer import meta_template, prompt_list
 from metatemplate.templates.chat.messages import check_generates, check_open_turn, no_answers
 from metatemplate.templates.chat.passthrough import as_sent
 from metatemplate.templates.roles import API_ROLES, FALLBACK_FIELD, RoleMap, mapping_of, role_names
 from metatemplate.templates.spec import RoleSpec, TemplateSpec
 from metatemplate.templates.stops import prompt_metadata
-from metatemplate.values.dialogue import Dialogue, Message
+from metatemplate.values.dialogue import DATASET_PARAM, Dialogue, Message
 from metatemplate.values.prompt import Notice, Prompt
 
 CONSUMED = frozenset({"role", "content", FALLBACK_FIELD})

@@ -10,9 +10,8 @@ from metatemplate.datasets.prompt_list import is_marker
 from metatemplate.errors import InvalidInput, UnsupportedMedia
 from metatemplate.opencompass.parsers import UndefinedRole
 from metatemplate.templates.chat.messages import text_only
+from metatemplate.values.dialogue import DATASET_PARAM
 from metatemplate.values.prompt import Notice
-
-DATASET_PARAM = "gateway.prompt"
 
 
 def origin_of_item(items: Sequence[Any], position: int) -> str:

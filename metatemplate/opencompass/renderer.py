@@ -15,7 +15,6 @@ from metatemplate.meta.renderer import fallback_notice
 from metatemplate.opencompass.joined import joined_segments
 from metatemplate.opencompass.parsers import LMParser, ParserMode
 from metatemplate.opencompass.prompt_lists import (
-    DATASET_PARAM,
     dropped_items,
     origin_of_item,
     role_errors,
@@ -32,7 +31,7 @@ from metatemplate.templates.chat.messages import (
 from metatemplate.templates.roles import FALLBACKS, SYSTEM, RoleMap, mapping_of, role_names
 from metatemplate.templates.spec import RoleSpec, TemplateSpec
 from metatemplate.templates.stops import prompt_metadata
-from metatemplate.values.dialogue import Dialogue, Message
+from metatemplate.values.dialogue import DATASET_PARAM, Dialogue, Message
 from metatemplate.values.prompt import Notice, Pieces, Prompt, Segment
 
 

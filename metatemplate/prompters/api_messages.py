@@ -9,7 +9,6 @@ The target gets the tools of the request in OpenAI's form, and writes the tokens
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from metatemplate.errors import UnsupportedInput
@@ -31,17 +30,6 @@ from metatemplate.templates.spec import TemplateSpec
 from metatemplate.templates.stops import prompt_metadata
 from metatemplate.values.dialogue import SYSTEM_ROLES, Dialogue
 from metatemplate.values.prompt import Prompt
-
-
-def for_messages(spec: TemplateSpec) -> TemplateSpec:
-    """Return a copy of a prompter's template for targets that accept messages.
-
-    The keys for tools, reasoning and the BOS are removed, because the target itself writes tools, calls, reasoning and
-    the BOS.
-    """
-    assert spec.prompter is not None
-    return replace(spec, tools=None, thinking=None, bos="none", bos_text="",
-                   prompter=replace(spec.prompter, messages=True, get_response=False))  # fmt: skip
 
 
 class ApiPrompterTemplate:

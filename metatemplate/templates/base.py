@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from metatemplate.opencompass.parsers import ParserMode
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.dialogue import Dialogue
 from metatemplate.values.prompt import Prompt
+
+if TYPE_CHECKING:
+    from metatemplate.opencompass.parsers import ParserMode
 
 
 @runtime_checkable

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
 from typing import Any
 
 from metatemplate.errors import MetaTemplateError
-from metatemplate.meta.api_messages import ApiTemplate
-from metatemplate.meta.renderer import MetaTemplate
-from metatemplate.meta.tools import ToolTemplate
-from metatemplate.opencompass.joined import JoinedTemplate
-from metatemplate.opencompass.renderer import OpenCompassTemplate
-from metatemplate.prompters.api_messages import ApiPrompterTemplate, for_messages
-from metatemplate.prompters.template import PrompterTemplate
 from metatemplate.templates.base import PromptListTemplate, Template
-from metatemplate.templates.chat.passthrough import ChatTemplate
 from metatemplate.templates.spec import Example, RoleSpec, SpecProblem, TemplateSpec
 from metatemplate.values.dialogue import Dialogue, read_messages, render_options
 from metatemplate.values.prompt import Prompt
@@ -24,23 +17,37 @@ SHOWN = 40
 """The number of characters that an error shows of the expected and of the rendered text, from the first difference."""
 
 
+RENDERERS: Mapping[str, str] = {
+    "api": "metatemplate.meta.api_messages:ApiTemplate",
+    "base": "metatemplate.opencompass.joined:JoinedTemplate",
+    "chat": "metatemplate.templates.chat.passthrough:ChatTemplate",
+    "jinja": "metatemplate.chat_templates.renderer:JinjaTemplate",  # imports jinja2, which is optional
+    "natural": "metatemplate.meta.renderer:MetaTemplate",
+    "opencompass": "metatemplate.opencompass.renderer:OpenCompassTemplate",
+    "prompter": "metatemplate.prompters.template:PrompterTemplate",
+    "prompter for messages": "metatemplate.prompters.api_messages:ApiPrompterTemplate",
+    "tools": "metatemplate.meta.tools:ToolTemplate",
+}
+"""A kind of template, or for ``kind: meta`` what it makes or its ``turns`` → its renderer, imported when it is made."""
+
+
 def build(spec: TemplateSpec) -> Template:
     """Make the renderer of a checked template file."""
-    if spec.kind == "chat":
-        return ChatTemplate(spec)
-    if spec.kind == "base":
-        return JoinedTemplate(spec)
-    if spec.kind == "prompter":
-        return ApiPrompterTemplate(spec) if spec.makes_messages else PrompterTemplate(spec)
-    if spec.kind == "jinja":
-        from metatemplate.chat_templates.renderer import JinjaTemplate  # imports jinja2, which is optional
+    template: Template = resolve_name(RENDERERS[_renderer(spec)])(spec)
+    return template
 
-        return JinjaTemplate(spec)
+
+def _renderer(spec: TemplateSpec) -> str:
+    """Return the row of ``RENDERERS`` for a template file."""
+    if spec.kind == "prompter" and spec.makes_messages:
+        return "prompter for messages"
+    if spec.kind != "meta":
+        return spec.kind
     if spec.api:
-        return ApiTemplate(spec)
+        return "api"
     if spec.tools is not None:
-        return ToolTemplate(spec)
-    return MetaTemplate(spec) if spec.turns == "natural" else OpenCompassTemplate(spec)
+        return "tools"
+    return spec.turns
 
 
 DEFAULT_API = TemplateSpec(
@@ -57,11 +64,11 @@ DEFAULT_API = TemplateSpec(
 
 def build_for_prompt_lists(spec: TemplateSpec) -> PromptListTemplate:
     """Make the writer of prompt lists. For most kinds it makes messages, which the template then renders."""
-    if spec.kind == "base":
-        return JoinedTemplate(spec)
-    if spec.kind != "meta":
-        return ApiTemplate(DEFAULT_API)
-    return ApiTemplate(spec) if spec.api else OpenCompassTemplate(spec)
+    if spec.kind not in ("base", "meta"):
+        spec = DEFAULT_API
+    kind = spec.kind if spec.kind == "base" else "api" if spec.api else "opencompass"
+    template: PromptListTemplate = resolve_name(RENDERERS[kind])(spec)
+    return template
 
 
 def run_examples(template: Template) -> list[SpecProblem]:
@@ -73,7 +80,7 @@ def run_examples(template: Template) -> list[SpecProblem]:
             if wanted is None:
                 continue
             # The targets of a model decide whether a prompter makes a string or messages.
-            renderer = build(for_messages(spec)) if key == "sent" and spec.kind == "prompter" else template
+            renderer = build(spec.for_messages()) if key == "sent" and spec.kind == "prompter" else template
             try:
                 prompt = renderer.render(dialogue_of(example, whole=spec.scores_only))
                 message = _without_answer(spec, prompt, wanted) or _difference(prompt, wanted)

@@ -6,7 +6,7 @@ OpenCompass's keys keep their names (``docs/spec/opencompass.md`` 1 and 4). The 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from metatemplate.prompters.tokens import SpecialTokens
@@ -258,6 +258,22 @@ class TemplateSpec:
     def makes_messages(self) -> bool:
         """Whether the template makes messages and not a string."""
         return self.kind == "chat" or self.api or (self.prompter is not None and self.prompter.messages)
+
+    @property
+    def parses_answers(self) -> bool:
+        """Whether not all text of an answer is content: it may have reasoning or tool calls, or begin with a marker."""
+        extracts = self.prompter is not None and self.prompter.get_response
+        return self.tools is not None or self.thinking is not None or extracts
+
+    def for_messages(self) -> TemplateSpec:
+        """Return a copy of a prompter's template for targets that accept messages.
+
+        The keys for tools, reasoning and the BOS are removed, because the target itself writes tools, calls, reasoning
+        and the BOS.
+        """
+        assert self.prompter is not None
+        prompter = replace(self.prompter, messages=True, get_response=False)
+        return replace(self, tools=None, thinking=None, bos="none", bos_text="", prompter=prompter)
 
     @property
     def generating(self) -> RoleSpec | None:

@@ -11,6 +11,9 @@ from metatemplate.values import fast_paths
 from metatemplate.values.frozen import EMPTY_MAPPING as EMPTY_MAPPING
 from metatemplate.values.frozen import dataclass
 
+DATASET_PARAM = "gateway.prompt"
+"""The field of a request that names a dataset prompt, for errors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

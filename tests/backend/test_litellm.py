@@ -93,8 +93,10 @@ def test_an_address_is_refused_where_litellm_would_download_it(tmp_path: Path, m
     stack = assemble(load_config(tmp_path / "gateway.yaml", {}), open_shared_resources(Metrics()))
     call = read_chat({"model": "m", "messages": list(seen_image())}, request_id="r")
     assert call.dialogue is not None
+    media = stack.routes["m"].media
+    assert media is not None
     with pytest.raises(MediaNotAllowed, match="data: URI") as refused:
-        stack.routes["m"].media.check(call.dialogue.messages)
+        media.check(call.dialogue.messages)
     assert refused.value.param == "messages[0].content[1].image_url"
 
 

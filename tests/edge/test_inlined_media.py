@@ -16,6 +16,7 @@ import pytest
 from gateway.evaluate.analysis.differences import differences_of
 from gateway.evaluate.analysis.prove import Proof
 from gateway.evaluate.analysis.recordings import RecordingFile, read_recording
+from gateway.policy.admit.media_files import InlineBudget
 from tests.support.serving import Gateway, eventually, gateway, write_files
 from tests.support.upstream.server import FaultyUpstream
 
@@ -53,7 +54,8 @@ class Budgeted:
 
     @property
     def used(self) -> int:
-        return self.served.runtime.resources.inlined.used
+        budget: InlineBudget = self.served.runtime.resources.single("gateway.policy.admit.media_files:InlineBudget")
+        return budget.used
 
     def recorded(self) -> Path:
         """The file of recordings, when all calls are in it."""

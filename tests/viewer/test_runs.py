@@ -177,7 +177,7 @@ def test_a_gateway_without_recordings_says_how_to_record(tmp_path: Path) -> None
         open_recordings(running)
         answer = running.http.get("/viewer/runs")
         assert answer.status_code == 200
-        assert "set recordings.path" in answer.text
+        assert "name a file in gateway.yaml (recordings: {path: recordings.sqlite})" in answer.text
 
 
 def test_a_visitor_who_may_not_read_sees_only_the_reason(served: Gateway) -> None:

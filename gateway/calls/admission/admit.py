@@ -16,7 +16,6 @@ from gateway.core.call import Call
 from gateway.core.caller import Caller
 from gateway.core.errors import GatewayError, InvalidValue
 from gateway.policy.access.limits import Permit
-from gateway.storage.recorder import CallFacts
 from gateway.wire.json import parse_object
 from metatemplate.values.words import quoted
 
@@ -97,6 +96,8 @@ def _record(stack: Stack, route: Route, call: Call, timeline: CallTimeline) -> N
         timeline.run_not_recorded(_not_recorded(stack, policy, caller))
     if recorder is None or not is_recorded:
         return
+    from gateway.storage.recorder import CallFacts
+
     facts = CallFacts(
         policy=policy.name,
         policy_sha256=policy.digest,

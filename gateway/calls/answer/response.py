@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from gateway.calls.answer.answer_check import AnswerCheck
 from gateway.calls.answer.stages import Count, LogprobCheck, TokenCounter
-from gateway.calls.answer.token_data import TokenData
 from gateway.calls.timeline import CallTimeline
 from gateway.core.errors import SEND_AGAIN, UpstreamIncomplete
 from gateway.core.exchange import Events, Exchange, stops_to_cut
 from gateway.core.text_splice import TextSplice, text_source
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
-from metatemplate.answers.output_parser import OutputParser
 from metatemplate.answers.stages import Stage
 from metatemplate.answers.stops.stop_cutter import StopCutter
 from metatemplate.values.events import Choice, Completion, Delta, Document, Event, Finish
+
+if TYPE_CHECKING:
+    from gateway.calls.answer.answer_check import AnswerCheck
+    from gateway.calls.answer.token_data import TokenData
+    from metatemplate.answers.output_parser import OutputParser
 
 
 class ResponseStream:

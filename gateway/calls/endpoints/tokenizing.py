@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.calls.answer.token_data import tokenizes_special
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
@@ -15,6 +14,9 @@ from gateway.core.errors import InvalidValue, UnsupportedParameter
 from metatemplate.tokenizer import MIN_THREADED, Tokenizer, token_ids
 from metatemplate.values.frozen import dataclass
 from metatemplate.values.json_values import changed
+
+if TYPE_CHECKING:
+    from gateway.backend.openai.tokenizer_client import TokenizerClient
 
 INFO = frozenset({
     "add_bos_token", "add_eos_token", "added_tokens_decoder", "additional_special_tokens", "chat_template",

@@ -5,20 +5,23 @@ The rules are in ``docs/spec/opencompass.md``, sections 2 to 6.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gateway.calls.route import Route
 from gateway.core.call import Call, PromptReference
 from gateway.core.errors import InvalidValue, RequestError
 from gateway.wire.requests import read_dataset_messages
-from metatemplate.datasets.prompt import DatasetPrompt
-from metatemplate.datasets.prompt_list import PromptItems
 from metatemplate.errors import InputError
-from metatemplate.opencompass.parsers import ParserMode
-from metatemplate.opencompass.prompt_lists import DATASET_PARAM
 from metatemplate.templates.chat.messages import check_dialogue
-from metatemplate.values.dialogue import DEFAULT_OPTIONS, Dialogue, RenderOptions
+from metatemplate.values.dialogue import DATASET_PARAM, DEFAULT_OPTIONS, Dialogue, RenderOptions
 from metatemplate.values.frozen import dataclass
 from metatemplate.values.prompt import Notice, Prompt
 from metatemplate.values.words import in_ascii, quoted, suggest
+
+if TYPE_CHECKING:
+    from metatemplate.datasets.prompt import DatasetPrompt
+    from metatemplate.datasets.prompt_list import PromptItems
+    from metatemplate.opencompass.parsers import ParserMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ def make_conversation(
     if prompt.makes_messages:
         dialogue = Dialogue(read_dataset_messages(list(items)), options)
     else:
+        assert route.prompt_lists is not None  # the route has dataset prompts
         made = route.prompt_lists.write(items, mode)
         if made.messages is None:
             dialogue = Dialogue((), options)

@@ -6,32 +6,29 @@ import hashlib
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from gateway.calls.answer.answer_check import AnswerRule
-from gateway.calls.answer.token_data import TokenRequest, token_request, tokenizes_special
+from gateway.backend.openai.request.constraint import no_constraint, refusing_target
+from gateway.calls.answer.token_data import token_request, tokenizes_special
 from gateway.calls.preparation.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
-from gateway.calls.preparation.forced_call import with_forced_call
-from gateway.calls.preparation.structured_output import (
-    CHECKED_FIELDS,
-    FIELD,
-    with_answer_rule,
-    with_completion_rule,
-)
 from gateway.calls.route import Route
 from gateway.core.call import Call
 from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError, as_gateway_error
 from gateway.core.exchange import Exchange, stops_to_cut
 from gateway.policy.admit.parameters import EffectiveParameters
-from metatemplate.answers.output_parser import ParserOptions
 from metatemplate.errors import InputError, MetaTemplateError
 from metatemplate.markers.role_boundaries import SafePrompt
 from metatemplate.tokenizer import count
 from metatemplate.values.dialogue import DEFAULT_OPTIONS, EMPTY_MAPPING, Dialogue, PlainMessages
 from metatemplate.values.frozen import dataclass
 from metatemplate.values.prompt import Messages, Notice, Prompt, PromptMetadata
+
+if TYPE_CHECKING:
+    from gateway.calls.answer.answer_check import AnswerRule
+    from gateway.calls.answer.token_data import TokenRequest
+    from metatemplate.answers.output_parser import ParserOptions
 
 RENDERER_ARGUMENTS = frozenset({
     "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length",
@@ -43,6 +40,8 @@ in ``chat_template_kwargs``, because they could replace the template or the mess
 MAX_PROMPT = 2_000_000
 """Maximum number of characters (or token ids) of one prompt. A tokenizer would need seconds for a longer prompt."""
 
+CHECKED_FIELDS = frozenset({"response_format", "tool_choice", "function_call"})
+"""The parameters that can make a rule for the answers of a model."""
 CONTINUE_FINAL = {"continue_final_message": True, "add_generation_prompt": False}
 """The fields that make an engine continue the last message, for engines that render the messages themselves."""
 NO_METADATA = PromptMetadata()
@@ -124,7 +123,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     rule, notices, request = None, () if rendered is None else rendered.notices, None
     notices = call.notices + notices + prompt.metadata.notices + safe.notices + effective.notices
     if dialogue.options.tool_choice is not None or not CHECKED_FIELDS.isdisjoint(params):
-        exchange, rule, changes = await with_answer_rule(route, call, dialogue, exchange, parsing)
+        exchange, rule, changes = await _ruled(route, call, dialogue, exchange, parsing)
         notices += changes
     if whole or call.unknown:
         top = (params.get("top_logprobs") or 0) if params.get("logprobs") and not text else effective.top_logprobs
@@ -149,9 +148,33 @@ def _with_options(route: Route, call: Call, dialogue: Dialogue) -> tuple[Call, D
     if dialogue.options.template_kwargs and route.template.spec.jinja is None:
         _check_template_kwargs(route, dialogue.options.template_kwargs)
         call = replace(call, params={**call.params, "chat_template_kwargs": dialogue.options.template_kwargs})
-    if dialogue.options.tools and route.form == "text":
+    if dialogue.options.tools and route.form == "text" and route.template.spec.tools is not None:
+        from gateway.calls.preparation.forced_call import with_forced_call
+
         call, dialogue = with_forced_call(route, call, dialogue)
     return call, dialogue
+
+
+async def _ruled(
+    route: Route, call: Call, dialogue: Dialogue, exchange: Exchange, parsing: ParserOptions | None
+) -> tuple[Exchange, AnswerRule | None, tuple[Notice, ...]]:
+    """Return what ``with_answer_rule`` returns, which is imported for models with structured output only."""
+    if route.schemas is None:
+        _refuse_format(route, exchange.params)
+        return exchange, None, ()
+    from gateway.calls.preparation.structured_output import with_answer_rule
+
+    return await with_answer_rule(route, call, dialogue, exchange, parsing)
+
+
+def _refuse_format(route: Route, params: Mapping[str, Any]) -> None:
+    """Raise ``UnsupportedParameter`` for a ``response_format`` if no target of the model can constrain an answer."""
+    wanted = params.get("response_format")
+    if wanted is None or (isinstance(wanted, Mapping) and wanted.get("type") == "text"):
+        return
+    target = refusing_target(route.spec.targets)
+    assert target is not None
+    raise no_constraint(target)
 
 
 async def _prepare_completion(route: Route, call: Call) -> Prepared:
@@ -176,7 +199,11 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     if safe is not None and safe.breaks:
         exchange = await _as_token_ids(route, exchange, safe)
     rule, notices, request = None, effective.notices, None
-    if FIELD in effective.params:
+    if route.schemas is None:
+        _refuse_format(route, effective.params)
+    elif "response_format" in effective.params:
+        from gateway.calls.preparation.structured_output import with_completion_rule
+
         exchange, rule = await with_completion_rule(route, call, exchange)
     if rendered is not None and safe is not None:
         notices = rendered.notices + safe.prompt.metadata.notices + safe.notices + notices
@@ -270,15 +297,15 @@ def _render(
 async def _render_with_media(
     route: Route, call: Call, dialogue: Dialogue, rendered: DatasetConversation | None
 ) -> SafePrompt:
-    text = route.form == "text"
+    media, text = route.media, route.form == "text"
     try:
-        if not text and type(dialogue.messages) is not PlainMessages:
-            route.media.check(dialogue.messages, files=call.caller.allow_media_files)
+        if media is not None and type(dialogue.messages) is not PlainMessages:
+            media.check(dialogue.messages, files=call.caller.allow_media_files)
         variables = EMPTY_MAPPING if text else _written_by_target(call)
         prompt, allow = None if rendered is None else rendered.prompt, call.caller.allow_markers
         safe = await route.renderer.render_safely(dialogue, prompt, allow=allow, variables=variables)
-        if route.media.takes_files and safe.prompt.messages:
-            with_files = await route.media.with_files(safe.prompt.messages)
+        if media is not None and media.takes_files and safe.prompt.messages:
+            with_files = await media.with_files(safe.prompt.messages)
             safe = replace(safe, prompt=replace(safe.prompt, source=with_files))
     except (RequestError, InputError) as error:
         if rendered is not None:

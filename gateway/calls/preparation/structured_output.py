@@ -29,8 +29,6 @@ from metatemplate.values.prompt import Notice
 from metatemplate.values.words import printable
 
 FIELD = "response_format"
-CHECKED_FIELDS = frozenset({FIELD, "tool_choice", "function_call"})
-"""The parameters that can make a rule for the answers of a model that reads messages."""
 
 CONSTRAINED = (
     "Check the engine that the target names; if it is vLLM or SGLang, start it without --reasoning-parser, which "
@@ -71,7 +69,7 @@ async def with_answer_rule(
         name = "add_generation_prompt: false" if dialogue.options.whole else "continue_final_message"
         raise InvalidValue(f"{FIELD} is for a new answer, not for {name}; leave out one of them", param=FIELD)
     if parsing is not None and parsing.calls is not None:
-        await route.schemas.check_schema(wanted, call.caller.key)
+        await _check_schema(route, call, wanted)
         fault = "tools may be called, so nothing constrained the answer, and it is not in the"
         rule = AnswerRule(wanted, may_call=True, fault=fault, remedy=FREE_ANSWER)
         exchange = replace(_without_format(exchange), checked_format=wanted)
@@ -125,6 +123,12 @@ def _without_format(exchange: Exchange) -> Exchange:
 async def _check_format(route: Route, call: Call, wanted: AnswerFormat, params: Mapping[str, Any]) -> None:
     """Raise ``RequestError`` if a target cannot constrain its answer, or if the schema is invalid."""
     fields_by_target(route, wanted, params)
+    await _check_schema(route, call, wanted)
+
+
+async def _check_schema(route: Route, call: Call, wanted: AnswerFormat) -> None:
+    """Raise ``InvalidValue`` if the schema is invalid."""
+    assert route.schemas is not None
     await route.schemas.check_schema(wanted, call.caller.key)
 
 
@@ -197,7 +201,7 @@ async def _of_messages(route: Route, call: Call, dialogue: Dialogue, exchange: E
         form = checkable_format(params.get(FIELD), _name(call))
         if form is not None:
             _check_new_answer(dialogue, exchange)
-            await route.schemas.check_schema(form, call.caller.key)
+            await _check_schema(route, call, form)
     except InvalidValue as error:  # the target may know more, so the request is sent
         form, reason = None, printable(error.message.partition(";")[0])[:MAX_REASON]
         notices.append(Notice("answer_unchecked", reason))

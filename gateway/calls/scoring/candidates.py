@@ -174,7 +174,7 @@ async def dataset_candidates(
         dataset = dataset_prompt(route, reference)
         for label, items in dataset.candidates(reference.variables, reference.examples).items():
             made = make_conversation(route, dataset, reference, items, RenderOptions(whole=True), "ppl")
-            if route.form == "messages":
+            if route.media is not None:
                 route.media.check(made.dialogue.messages, files=call.caller.allow_media_files)
             prompt = await _rendered(route, call, made.dialogue, found, made.prompt)
             metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
@@ -190,7 +190,7 @@ async def dataset_candidates(
 async def _rendered(
     route: Route, call: Call, dialogue: Dialogue, found: list[SafePrompt], prompt: Prompt | None = None
 ) -> Prompt:
-    if route.form == "messages":
+    if route.media is not None:
         route.media.check(dialogue.messages, files=call.caller.allow_media_files)
     safe = await route.renderer.render_safely(dialogue, prompt, allow=call.caller.allow_markers)
     if safe.breaks:
@@ -201,7 +201,7 @@ async def _rendered(
 
 async def _with_files(route: Route, call: Call, prompts: dict[str | None, Prompt]) -> dict[str | None, Prompt]:
     """Return the prompts with the final addresses of media files."""
-    if not route.media.takes_files or route.form == "text":
+    if route.media is None or not route.media.takes_files:
         return prompts
     messages = iter(await route.media.with_files([one for prompt in prompts.values() for one in prompt.messages or ()]))
     return {

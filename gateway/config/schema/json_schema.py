@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 from pydantic.json_schema import JsonSchemaValue
@@ -15,7 +16,6 @@ from pydantic.json_schema import JsonSchemaValue
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import KIND
 from gateway.config.schema.settings import GATEWAY, PROMPT, TEMPLATE, adapter
-from metatemplate.datasets.validation import PROMPT_FILE
 from metatemplate.files import file_types, template
 from metatemplate.files.file_types import FileSchema
 from metatemplate.values.json_values import part
@@ -32,6 +32,8 @@ def json_schema(file: str) -> dict[str, Any]:
 
 def _content(file: str) -> dict[str, Any]:
     if file == PROMPT:
+        from metatemplate.datasets.validation import PROMPT_FILE
+
         return file_types.json_schema(PROMPT_FILE)
     if file == TEMPLATE:
         return {"type": "object", "allOf": [_template(kind) for kind in template.FILES]}
@@ -45,7 +47,7 @@ def _content(file: str) -> dict[str, Any]:
 def _template(kind: str) -> dict[str, Any]:
     """Return the condition of a template: a kind, which is ``meta`` if the file names none, has its keys."""
     named = {"properties": {"kind": {"const": kind}}, "required": [] if kind == "meta" else ["kind"]}
-    return {"if": named, "then": file_types.json_schema(template.FILES[kind])}
+    return {"if": named, "then": file_types.json_schema(resolve_name(template.FILES[kind]))}
 
 
 def settings(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

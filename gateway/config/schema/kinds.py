@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticOmit, core_schema
 
-from gateway.wire.redaction import compile_pattern
 from metatemplate.files.yaml import parse_scalar
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.json_values import not_one_of
@@ -370,6 +369,8 @@ def _secret(value: Any) -> SecretReference:
 
 
 def _pattern(value: Any) -> str:
+    from gateway.wire.redaction import compile_pattern
+
     text = _text(value)
     with suppress(ImportError):  # ``config/load.py`` reports the missing package
         compile_pattern(text)

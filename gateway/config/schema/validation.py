@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from pydantic import SecretStr, ValidationError
 
-from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.kinds import INVALID, SecretReference
 from gateway.config.schema.settings import ALIASES, POLICY, adapter
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
@@ -42,6 +41,8 @@ def check(
         return adapter(file).validate_python((document.value,), context=read_secret)[0]
     except ValidationError as error:
         refused = {one["loc"][1:]: one for one in error.errors(include_url=False)}
+    from gateway.config.schema.json_schema import json_schema  # has the kinds of values, for the messages
+
     order = {path: number for number, path in enumerate(document.lines)}
     for path in sorted(refused, key=lambda path: order.get(path, len(order))):
         document.refuse(path, _message(json_schema(file), path, refused[path]))
@@ -111,6 +112,8 @@ def _hint(schema: dict[str, Any], path: KeyPath, value: object) -> str:
                 "; client keys are in a file of their own, as digests: write `keys: {file: keys.yaml}`, and make a new "
                 "key with: gateway keys new NAME --write"
             )
+        from gateway.config.schema.json_schema import json_schema
+
         here, in_policy = _place(schema, key), _place(json_schema(POLICY), key)
         if in_policy and (path[0] == "models" or not here):
             nested = f"{key}: {EXAMPLES.get(key, '…')}"

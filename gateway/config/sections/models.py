@@ -15,7 +15,6 @@ from gateway.config.snapshot import ModelSettings, ModelSpec, PolicySpec, Target
 from metatemplate.files.reader import Files
 from metatemplate.files.template_file import BUILT_IN, output_form
 from metatemplate.files.yaml import YamlDocument
-from metatemplate.prompters.api_messages import for_messages
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.json_values import KeyPath
 from metatemplate.values.words import quoted, suggest
@@ -56,7 +55,7 @@ def _model(
     if template is None or policy is None:
         return None
     if template.kind == "prompter" and any(BACKEND_KINDS[target.speaks].form == "messages" for target in targets):
-        template = for_messages(template)
+        template = template.for_messages()
     return ModelSpec(
         name=name,
         template=template,

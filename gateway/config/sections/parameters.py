@@ -9,7 +9,6 @@ from typing import Any
 from gateway.config.schema.kinds import describe
 from gateway.config.snapshot import ParamsPolicy
 from gateway.core.errors import InvalidValue
-from gateway.stream.json_schema.response_format import read_answer_format
 from gateway.wire.request_fields import FORBIDDEN, NEVER_SENT
 from gateway.wire.validation import CHAT, COMPLETION, EMBEDDING, BodySchema, json_forms, value_problem
 from metatemplate.files.yaml import YamlDocument
@@ -95,6 +94,8 @@ def _problem(name: str, value: Any, *, is_bound: bool) -> str | None:
 
 def _format_problem(value: Any) -> str | None:
     """Return what is wrong with a ``response_format``. An engine may have more forms, which a policy can allow."""
+    from gateway.stream.json_schema.response_format import read_answer_format
+
     try:
         read_answer_format(value)
     except InvalidValue as error:

@@ -14,8 +14,7 @@ from typing import Any
 from gateway.config.schema.kinds import INVALID, VariableText
 from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import check, is_whole
-from gateway.config.sections.tls import read_tls
-from gateway.config.snapshot import ServerSpec
+from gateway.config.snapshot import ServerSpec, TlsSpec
 from gateway.core.errors import Problem
 from metatemplate.files.reader import ENVIRONMENT, Files
 from metatemplate.files.yaml import YamlDocument
@@ -79,7 +78,11 @@ def read_server(
         if server.allowed_hosts == ():
             names = "with the names that clients use for this machine"
             add_problem("host", f"{is_open}; write `allowed_hosts: [NAME]` under server, {names}")
-    tls = read_tls(server.tls, files, add_problem)
+    tls = server.tls
+    if tls != TlsSpec():
+        from gateway.config.sections.tls import read_tls
+
+        tls = read_tls(tls, files, add_problem)
     return replace(server, host=host.strip("[]"), tls=tls) if is_whole(server) else None
 
 

@@ -14,7 +14,6 @@ from pydantic import SecretStr
 
 from gateway.config.schema.aggregators import pin_fields
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.config.schema.json_schema import json_schema
 from gateway.config.schema.kinds import SecretReference
 from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import ReadSecret, is_whole
@@ -75,6 +74,8 @@ class TargetEntry:
                 note = "has no path; most servers accept requests under /v1, so write /v1 at the end of the address"
                 self._files.notes.append(self._document.problem((*self._path, setting), note))
             if not given and setting in kind.required:
+                from gateway.config.schema.json_schema import json_schema
+
                 about = part(json_schema(GATEWAY), (*self._path, setting))["description"]
                 article = "an" if kind.name == "embedded" else "a"
                 self.add_problem(setting, f"is missing; {article} {kind.name} target needs it. {about}")

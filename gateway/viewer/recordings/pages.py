@@ -29,10 +29,6 @@ READ_SECONDS = 5.0
 FILTERS = ("model", "key", "outcome", "notice", "cut", "run")
 CUTS = [one for one in LABEL_VALUES["reason (answers cut)"] if one != "looping"]
 """The reasons that a recording has. Loops are found after the call."""
-OFF = (
-    "Recordings are off. To record calls, name a file in gateway.yaml (recordings: {path: recordings.sqlite}) and set "
-    "record: full or record: metadata in the policy of a model; gateway docs recordings describes both."
-)
 NO_FILE = "No call has been recorded yet: the file recordings.path does not exist. The first recorded call creates it."
 TOO_LONG = f"reading took more than {READ_SECONDS:g} seconds; use other filters"
 
@@ -50,7 +46,7 @@ class RecordingPages:
         path = self._state.stack.snapshot.recordings.path
         template = "recordings/call.html" if name else "recordings/list.html"
         if not visitor.may_read or visitor.caller is None or path is None:
-            return Page(template, {"problem": visitor.problem or OFF})
+            return Page(template, {"problem": visitor.problem})
         try:
             if name:
                 return await self._threads.run(visitor.key, _call_page, path, name, asked)

@@ -15,7 +15,6 @@ from gateway.workshop.importer.python_file import PythonFile, check_plain
 from gateway.workshop.importer.source import Source
 from metatemplate.errors import MetaTemplateError
 from metatemplate.files.template import SpecError, parse_spec
-from metatemplate.prompters.api_messages import for_messages
 from metatemplate.prompters.filler import slots_in
 from metatemplate.prompters.instruction import TOOL_NAMES, slots_of
 from metatemplate.prompters.tokens import family, family_names, family_of_model, online_system
@@ -42,7 +41,7 @@ LOCAL, ONLINE = "TrainableModule", "OnlineChatModule"
 """LazyLLM's model classes. Their method ``prompt`` sets the tokens or the system sentence of a prompter."""
 TARGETS: Mapping[str, Callable[[TemplateSpec], TemplateSpec]] = {
     "models that take a string": lambda spec: spec,
-    "API models": for_messages,
+    "API models": TemplateSpec.for_messages,
 }
 PROBE_TOOLS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "without tools": (),

@@ -24,7 +24,6 @@ from metatemplate.files import yaml
 from metatemplate.files.prompt_file import read_prompt
 from metatemplate.files.reader import AddProblem, Files
 from metatemplate.files.template_file import read_template
-from metatemplate.prompters.api_messages import for_messages
 from metatemplate.prompters.filler import slots_in
 from metatemplate.templates.base import Template
 from metatemplate.templates.registry import build, dialogue_of
@@ -121,7 +120,7 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
     examples: list[dict[str, Any]] = []
     refusals: list[str] = []
     # A prompter makes a string or messages, as its targets need.
-    renderers = [template, build(for_messages(template.spec))] if template.spec.kind == "prompter" else [template]
+    renderers = [template, build(template.spec.for_messages())] if template.spec.kind == "prompter" else [template]
     for messages in CONVERSATIONS:
         if reference is not None and any(one.matches(_dialogue(messages)) for one in reference.excluded):
             continue

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from metatemplate.errors import InputError
 from metatemplate.files.template import SpecError, parse_spec
-from metatemplate.prompters.api_messages import for_messages
 from metatemplate.templates.registry import build, run_examples
 from metatemplate.values.dialogue import Dialogue, RenderOptions
 from tests.metatemplate.templates.samples import dialogue, message
@@ -43,7 +42,7 @@ CALLING = {"tool_calls": [{"id": "c", "type": "function", "function": {"name": "
 
 
 def sent(raw: dict[str, Any], said: Dialogue) -> list[Any]:
-    prompt = build(for_messages(parse_spec(raw, name="sample"))).render(said)
+    prompt = build(parse_spec(raw, name="sample").for_messages()).render(said)
     assert (prompt.text, prompt.segments) == ("", None)
     return list(prompt.messages or ())
 

@@ -11,7 +11,6 @@ from gateway.core.errors import ConfigError
 from gateway.workshop.importer.lazyllm import read_lazyllm
 from metatemplate.errors import UnsupportedInput
 from metatemplate.files.template import parse_spec
-from metatemplate.prompters.api_messages import for_messages
 from metatemplate.prompters.tokens import family
 from metatemplate.templates.registry import build
 from metatemplate.values.dialogue import Dialogue, Message, RenderOptions, plain_messages
@@ -78,7 +77,7 @@ def test_the_tools_of_the_documents_prompter_are_sent_to_an_api_model() -> None:
     """The document's example ends without a model; its ``return_dict`` has the tools."""
     text = "tools = [dict(type='function', function=dict(name='example'))]\np = AlpacaPrompter('{q}', tools=tools)"
     (draft,) = read_lazyllm(source("p.py", text))
-    template = build(for_messages(parse_spec(draft.keys, name="p")))
+    template = build(parse_spec(draft.keys, name="p").for_messages())
     assert template.spec.prompter is not None
     assert [tool["function"]["name"] for tool in template.spec.prompter.default_tools] == ["example"]
     with pytest.raises(UnsupportedInput, match="default_tools, but no marks for tool calls"):
@@ -149,7 +148,7 @@ def test_the_quick_start_of_the_documentation_is_sent_as_by_lazyllm() -> None:
     (draft,) = read_lazyllm(source("p.py", QUICK_START))
     assert draft.keys["input_slot"] == "input"
     assert "input_slot: the user message fills input; gateway.variables fills the other slots: context" in draft.notes
-    template = build(for_messages(parse_spec(draft.keys, name="p")))
+    template = build(parse_spec(draft.keys, name="p").for_messages())
     said = Dialogue((Message("user", "输入"),), RenderOptions(variables={"context": "背景"}))
     task = ("Below is an instruction that describes a task, paired with extra messages such as input that provides "
             "further context if possible. Write a response that appropriately completes the request.")  # fmt: skip
@@ -178,7 +177,7 @@ HISTORY = "ChatPrompter('I', history=[{'role': 'user', 'content': 'u'}, {'role':
 
 def test_a_history_of_messages_is_sent_to_an_api_model() -> None:
     (draft,) = read_lazyllm(source("p.py", f"m = OnlineChatModule('openai').prompt({HISTORY})"))
-    template = build(for_messages(parse_spec(draft.keys, name="p")))
+    template = build(parse_spec(draft.keys, name="p").for_messages())
     assert template.render(Dialogue((Message("user", "q", raw={"role": "user", "content": "q"}),))).messages == (
         {"role": "system", "content": f"{OPENAI}\nI\n\n"},
         {"role": "user", "content": "u"},
