@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -169,6 +170,7 @@ def dataset_prompts(snapshot: Snapshot) -> Mapping[str, DatasetPrompt]:
         return EMPTY_MAPPING
     from metatemplate.datasets.prompt import DatasetPrompt
 
+    import_module("gateway.calls.scoring.candidates")  # explains prompts with labels
     return {name: DatasetPrompt(spec) for name, spec in snapshot.prompts.items()}
 
 
@@ -350,6 +352,7 @@ def _schema_checker(model: ModelSpec, shared: SharedResources) -> SchemaChecker 
     """Return the checker for structured output. None if the model reads strings, and no target constrains an answer."""
     if output_form(model.template) == "text" and model.template.tools is None and refusing_target(model.targets):
         return None
+    import_module("gateway.calls.preparation.structured_output")
     checker: SchemaChecker = shared.single("gateway.stream.json_schema.checker:SchemaChecker")
     return checker
 

@@ -10,7 +10,6 @@ from gateway.calls.answer.token_data import tokenizes_special
 from gateway.calls.preparation.dataset_prompts import dataset_prompt
 from gateway.calls.preparation.prepare import Prepared, make_exchange, prepare
 from gateway.calls.route import Route
-from gateway.calls.scoring.candidates import dataset_candidates
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import prepare_turns
 from gateway.core.call import Call, PromptReference
@@ -85,6 +84,8 @@ async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]
 
 async def _label_rendering(route: Route, call: Call, reference: PromptReference) -> tuple[Prepared, dict[str, Any]]:
     """Return the explanation with the prompts that ``/v1/loglikelihood`` scores for a dataset prompt with labels."""
+    from gateway.calls.scoring.candidates import dataset_candidates
+
     found: list[SafePrompt] = []
     prompts, prompt_id = await dataset_candidates(route, call, reference, found)
     texts = {label: prompt.text or list(prompt.messages or ()) for label, prompt in prompts.items()}

@@ -15,7 +15,7 @@ from gateway.calls.endpoints.answer import send_pending
 from gateway.calls.endpoints.cancellation import ClientGone
 from gateway.calls.endpoints.context import CallContext
 from gateway.calls.endpoints.sink import AnswerSink, KeptAnswer
-from gateway.calls.endpoints.table import BY_PATH, Endpoint
+from gateway.calls.endpoints.table import LoadedEndpoint, load
 from gateway.calls.stack import Stack
 from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
 from gateway.core.errors import (
@@ -77,7 +77,7 @@ class Service:
     def __init__(self, state: GatewayState) -> None:
         self._state = state
 
-    async def answer(self, facts: RequestFacts, endpoint: Endpoint, body: RequestBody, sink: AnswerSink) -> None:
+    async def answer(self, facts: RequestFacts, endpoint: LoadedEndpoint, body: RequestBody, sink: AnswerSink) -> None:
         """Answer a call, and record once how the call ended: with an answer, an error, a disconnect or a shutdown.
 
         Errors are sent to ``sink``. Raises only ``asyncio.CancelledError``, if the task was cancelled from elsewhere.
@@ -124,7 +124,7 @@ class Service:
     async def keep_answer(self, path: str, body: bytes, facts: RequestFacts) -> KeptAnswer:
         """Answer a call from this process. ``path``: the path of an endpoint, such as ``/v1/chat/completions``."""
         answer = KeptAnswer()
-        await self.answer(facts, BY_PATH[path], LocalBody(body), answer)
+        await self.answer(facts, load(path), LocalBody(body), answer)
         return answer
 
     async def _refuse(self, context: CallContext, body: RequestBody) -> NoReturn:

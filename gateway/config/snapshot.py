@@ -46,6 +46,20 @@ class TlsSpec:
     """Serve HTTPS on the admin listener too, with the same certificate."""
 
 
+ENDPOINTS = (
+    "chat",
+    "completions",
+    "embeddings",
+    "responses",
+    "input_tokens",
+    "loglikelihood",
+    "render",
+    "tokenize",
+    "detokenize",
+)
+"""The names of the endpoints (``gateway/calls/endpoints/table.py``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
     """The ``server`` section."""
@@ -84,6 +98,8 @@ class ServerSpec:
     log_format: Annotated[Literal["text", "json"], WORDS] = "text"
     """The form of the log on standard error; `json`: one object for each line."""
     tls: Section[TlsSpec] = TlsSpec()
+    endpoints: Annotated[tuple[str, ...], list_of(choice(*ENDPOINTS))] = ()
+    """The endpoints that are served; an empty list, the default, means all."""
     viewer: Annotated[Literal["on", "off"], WORDS] = "on"
     """Show the pages below `/viewer`: prompts, recordings and runs; `off` removes them."""
     viewer_secret: Annotated[SecretStr, kinds.SECRET] | None = None

@@ -6,12 +6,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from urllib.parse import unquote
 
 from gateway.calls.admission.access import RUN_HEADER, base_url_hint, checked_run
 from gateway.calls.endpoints.cancellation import ClientGone
 from gateway.calls.endpoints.sink import NO_FIELDS, HeaderFields
-from gateway.calls.endpoints.table import ENDPOINTS, Endpoint
+from gateway.calls.endpoints.table import BY_PATH, LoadedEndpoint, load, served
 from gateway.calls.service import GatewayState, Service
 from gateway.calls.timeline import UNKNOWN_MODEL
 from gateway.config.sections.server import is_loopback
@@ -156,6 +157,8 @@ class App:
     def _hint(self, request: HttpRequest) -> str:
         """Return the part of the error message that names the path which was probably meant."""
         path = request.path
+        if path in BY_PATH:
+            return f": server.endpoints does not list {BY_PATH[path].name}"
         is_main = "/v1/models" in self.routes
         if is_main and (api := OTHER_APIS.get(path)) is not None:
             return f": it belongs to {api}'s API, and this gateway has OpenAI's; use /v1/chat/completions"
@@ -178,17 +181,21 @@ def _take_run(request: HttpRequest) -> None:
     request.path = f"/{rest}"
 
 
-def _endpoint_handler(service: Service, endpoint: Endpoint) -> Handler:
+def _endpoint_handler(service: Service, endpoint: LoadedEndpoint) -> Handler:
     return lambda request: service.answer(request, endpoint, request, request)
 
 
 def _public_routes(state: GatewayState) -> Routes:
     server, service = state.stack.snapshot.server, Service(state)
     routes: dict[str, tuple[str, Handler]] = {
-        **{path: ("POST", _endpoint_handler(service, endpoint)) for endpoint in ENDPOINTS for path in endpoint.paths},
+        **{
+            path: ("POST", _endpoint_handler(service, load(endpoint.path)))
+            for endpoint in served(server.endpoints)
+            for path in endpoint.paths
+        },
         **Models(state).routes,
         "/version": ("GET", version),
-        "/openapi.json": ("GET", openapi),
+        "/openapi.json": ("GET", partial(openapi, server.endpoints)),
         **Health(state).routes,
     }
     if server.admin is None and is_loopback(server.host):

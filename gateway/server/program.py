@@ -13,7 +13,7 @@ import orjson
 from gateway.calls.admission.facts import LocalBody, RequestFacts
 from gateway.calls.endpoints.cancellation import ClientGone, ClientStalled
 from gateway.calls.endpoints.sink import HeaderFields, KeptAnswer
-from gateway.calls.endpoints.table import BY_PATH
+from gateway.calls.endpoints.table import load
 from gateway.calls.service import Service
 from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import ServerDraining
@@ -154,7 +154,7 @@ class Gateway:
         if key is not None:
             given[b"authorization"] = f"Bearer {key}".encode()
         facts, answer = RequestFacts(given, ANONYMOUS if key is None else None), AnswerStream()
-        call = self._service.answer(facts, BY_PATH[path], LocalBody(orjson.dumps(body)), answer)
+        call = self._service.answer(facts, load(path), LocalBody(orjson.dumps(body)), answer)
         answer.task = task = asyncio.create_task(call, name="call")
         self._running[task] = answer
         task.add_done_callback(answer.ended)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from gateway.calls.endpoints.table import ENDPOINTS
+from gateway.calls.endpoints.table import served
 from gateway.calls.route import Route
 from gateway.calls.service import GatewayState
 from gateway.edge.about.commands import curl_command, python_command
-from gateway.edge.about.openapi import SUMMARIES
+from gateway.edge.about.openapi import summaries
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 
-PATHS = [
-    *[{"method": "POST", "path": path, "summary": one.summary} for one in ENDPOINTS for path in one.paths],
-    *[{"method": "GET", "path": path, "summary": summary} for path, summary in SUMMARIES.items()],
-]
-"""The rows of the table of paths."""
+
+def _paths(endpoints: Sequence[str]) -> list[dict[str, str]]:
+    """Return the rows of the table of paths."""
+    return [
+        *[{"method": "POST", "path": path, "summary": one.summary} for one in served(endpoints) for path in one.paths],
+        *[{"method": "GET", "path": path, "summary": summary} for path, summary in summaries(endpoints).items()],
+    ]
 
 
 class HomePage:
@@ -45,7 +48,7 @@ class HomePage:
                 "curl": curl_command(asked.base_url, name, has_keys=stack.keyring.needed),
                 "python": python_command(asked.base_url, name, has_keys=stack.keyring.needed),
                 "mount": asked.root.removesuffix("/viewer"),
-                "paths": PATHS,
+                "paths": _paths(stack.snapshot.server.endpoints),
             },
         )
 

@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from gateway.calls.admission.access import base_url
-from gateway.calls.endpoints.table import BY_PATH
+from gateway.calls.endpoints.table import load
 from gateway.calls.service import GatewayState, Service
 from gateway.config.snapshot import Snapshot
 from gateway.core.errors import GatewayError, Overloaded, RouteNotFound, ViewerClosed
@@ -140,7 +140,7 @@ class Viewer:
         """Serve the call of a page's script with the rights and the limits of the person who is signed in."""
         self._access.require_own_call(request)
         request.caller = self._access.visitor(request).caller
-        await self._service.answer(request, BY_PATH["/v1/chat/completions"], request, request)
+        await self._service.answer(request, load("/v1/chat/completions"), request, request)
 
 
 def send_asset(request: HttpRequest, name: str) -> None:

@@ -28,7 +28,8 @@ def body_schemas(bodies: Mapping[str, Any], reference: str) -> tuple[dict[str, A
     schemas, document = TypeAdapter.json_schemas(inputs, ref_template=reference)
     definitions: dict[str, Any] = document["$defs"]
     replaced: dict[str, str] = {}
-    for name, (field, other, keys) in INSTEAD.items():
+    for name in INSTEAD.keys() & definitions.keys():
+        field, other, keys = INSTEAD[name]
         schema, without = definitions[name], f"{name}Without{field.title()}"
         definitions[name] = _requiring(schema, field)
         definitions[without] = {**_requiring(schema, other, keys, leave_out=field), "title": without}

@@ -50,6 +50,9 @@ TokenizeMessages = create_model(
 )  # type: ignore[call-overload]
 
 
+TokenizeRequest = TokenizeText | TokenizeMessages
+
+
 class DetokenizeRequest(_Body):
     """``POST /detokenize``."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.endpoints import turns
@@ -13,7 +14,7 @@ from gateway.calls.fallback import FallbackRun
 from gateway.calls.preparation.prepare import prepare
 from gateway.calls.run import CallRun
 from gateway.core.text_splice import TextSplice
-from gateway.wire.responses import ResponseWriter
+from gateway.wire.responses import ChatWriter, CompletionWriter, ResponseWriter
 from metatemplate.values.events import Completion
 
 
@@ -51,6 +52,11 @@ async def respond(writer_class: type[ResponseWriter] | None, context: CallContex
     else:
         explained = {"gateway": explanation(route, prepared, timeline)} if call.explain else {}
         context.reply({**answer.body, "model": call.model, **explained})
+
+
+respond_chat = partial(respond, ChatWriter)
+respond_completion = partial(respond, CompletionWriter)
+respond_embedding = partial(respond, None)
 
 
 async def send_pending(context: CallContext) -> bytes:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from gateway.calls.endpoints.context import CallContext
 from gateway.calls.endpoints.provenance import provenance
 from gateway.calls.explain import rendering
+from gateway.wire.requests import read_chat
+
+read = partial(read_chat, answered=False)
+"""Turns the body into a ``Call``, which may be a complete conversation."""
 
 
 async def respond(context: CallContext) -> None:

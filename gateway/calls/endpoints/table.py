@@ -1,30 +1,19 @@
-"""The table of endpoints that run or render a call."""
+"""The table of endpoints that run or render a call.
+
+A row names what it needs as ``module:name``. ``load`` imports that before the listeners open, for the endpoints of the
+setting ``server.endpoints`` only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
-from gateway.calls.endpoints import answer, loglikelihood, render, tokenizer
 from gateway.calls.endpoints.context import CallContext
 from gateway.core.call import Call
-from gateway.wire.request_fields import ChatRequest, CompletionRequest, EmbeddingRequest, LoglikelihoodRequest
-from gateway.wire.requests import read_chat, read_completion, read_embedding, read_loglikelihood
-from gateway.wire.responses import ChatWriter, CompletionWriter
-from gateway.wire.responses_api.fields import ResponsesRequest
-from gateway.wire.responses_api.request import read_response
-from gateway.wire.responses_api.writer import ResponsesApiWriter
-from gateway.wire.tokenizer_requests import (
-    DetokenizeRequest,
-    TokenizeMessages,
-    TokenizeText,
-    read_detokenize,
-    read_tokenize,
-)
-
-Respond = Callable[[CallContext], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +21,16 @@ class Endpoint:
     """One endpoint that runs or renders a call."""
 
     name: str
-    """The name of the endpoint in metrics, log lines and call records."""
+    """The name of the endpoint in ``server.endpoints``, metrics, log lines and call records."""
     path: str
-    read: Callable[..., Call]
-    """``read(body, request_id=…, caller=…)`` turns the parsed body into a ``Call``, or raises ``RequestError``."""
-    request: Any
+    read: str
+    """The function that turns the parsed body into a ``Call``."""
+    request: str
     """The type of the request's body, for ``/openapi.json``."""
+    respond: str
+    """The function that prepares the call and sends its answer."""
     summary: str
     """The purpose of the endpoint, in a few words."""
-    respond: Respond
-    """Prepares the call and sends its answer."""
     for_tokenizers: bool = False
     """True: the path also exists without ``/v1``, and a request may leave out the model if there is only one."""
     streams: bool = False
@@ -53,35 +42,117 @@ class Endpoint:
         return (self.path, *([self.path.removeprefix("/v1")] if self.for_tokenizers else []))
 
 
-answer_chat = partial(answer.respond, ChatWriter)
-answer_completion = partial(answer.respond, CompletionWriter)
-answer_embedding = partial(answer.respond, None)
-answer_response = partial(answer.respond, ResponsesApiWriter)
-"""The four ``answer_…`` functions send a backend's answer. Only answers with a completion need a writer."""
+@dataclass(frozen=True, slots=True)
+class LoadedEndpoint:
+    """An endpoint with the functions that serve it."""
 
-# fmt: off
+    name: str
+    read: Callable[..., Call]
+    """``read(body, request_id=…, caller=…)`` turns the parsed body into a ``Call``, or raises ``RequestError``."""
+    respond: Callable[[CallContext], Awaitable[None]]
+    """Prepares the call and sends its answer."""
+    for_tokenizers: bool
+
+
 ENDPOINTS = (
-    Endpoint(name="chat", path="/v1/chat/completions", read=read_chat, respond=answer_chat, streams=True,
-             request=ChatRequest, summary="Continue a conversation"),
-    Endpoint(name="completions", path="/v1/completions", read=read_completion, respond=answer_completion, streams=True,
-             request=CompletionRequest, summary="Continue a prompt, which no template changes"),
-    Endpoint(name="embeddings", path="/v1/embeddings", read=read_embedding, respond=answer_embedding,
-             request=EmbeddingRequest, summary="Embed texts"),
-    Endpoint(name="responses", path="/v1/responses", read=read_response, respond=answer_response, streams=True,
-             request=ResponsesRequest, summary="Answer in the form of OpenAI's Responses API"),
-    Endpoint(name="input_tokens", path="/v1/responses/input_tokens", read=read_response,
-             respond=tokenizer.respond_input_tokens, request=ResponsesRequest,
-             summary="Count the input tokens of a request to /v1/responses, without calling the model"),
-    Endpoint(name="loglikelihood", path="/v1/loglikelihood", read=read_loglikelihood, respond=loglikelihood.respond,
-             request=LoglikelihoodRequest, summary="Score labelled candidates, and name the likeliest"),
-    Endpoint(name="render", path="/v1/render", read=partial(read_chat, answered=False), respond=render.respond,
-             request=ChatRequest, summary="Show the prompt of a chat request, without calling the model"),
-    Endpoint(name="tokenize", path="/v1/tokenize", read=read_tokenize, respond=tokenizer.respond_tokenize,
-             request=TokenizeText | TokenizeMessages, summary="The token ids of a text or of messages",
-             for_tokenizers=True),
-    Endpoint(name="detokenize", path="/v1/detokenize", read=read_detokenize, respond=tokenizer.respond_detokenize,
-             request=DetokenizeRequest, summary="The text of token ids", for_tokenizers=True),
+    Endpoint(
+        name="chat",
+        path="/v1/chat/completions",
+        read="gateway.wire.requests:read_chat",
+        request="gateway.wire.request_fields:ChatRequest",
+        respond="gateway.calls.endpoints.answer:respond_chat",
+        summary="Continue a conversation",
+        streams=True,
+    ),
+    Endpoint(
+        name="completions",
+        path="/v1/completions",
+        read="gateway.wire.requests:read_completion",
+        request="gateway.wire.request_fields:CompletionRequest",
+        respond="gateway.calls.endpoints.answer:respond_completion",
+        summary="Continue a prompt, which no template changes",
+        streams=True,
+    ),
+    Endpoint(
+        name="embeddings",
+        path="/v1/embeddings",
+        read="gateway.wire.requests:read_embedding",
+        request="gateway.wire.request_fields:EmbeddingRequest",
+        respond="gateway.calls.endpoints.answer:respond_embedding",
+        summary="Embed texts",
+    ),
+    Endpoint(
+        name="responses",
+        path="/v1/responses",
+        read="gateway.wire.responses_api.request:read_response",
+        request="gateway.wire.responses_api.fields:ResponsesRequest",
+        respond="gateway.calls.endpoints.responses:respond",
+        summary="Answer in the form of OpenAI's Responses API",
+        streams=True,
+    ),
+    Endpoint(
+        name="input_tokens",
+        path="/v1/responses/input_tokens",
+        read="gateway.wire.responses_api.request:read_response",
+        request="gateway.wire.responses_api.fields:ResponsesRequest",
+        respond="gateway.calls.endpoints.responses:respond_input_tokens",
+        summary="Count the input tokens of a request to /v1/responses, without calling the model",
+    ),
+    Endpoint(
+        name="loglikelihood",
+        path="/v1/loglikelihood",
+        read="gateway.wire.requests:read_loglikelihood",
+        request="gateway.wire.request_fields:LoglikelihoodRequest",
+        respond="gateway.calls.endpoints.loglikelihood:respond",
+        summary="Score labelled candidates, and name the likeliest",
+    ),
+    Endpoint(
+        name="render",
+        path="/v1/render",
+        read="gateway.calls.endpoints.render:read",
+        request="gateway.wire.request_fields:ChatRequest",
+        respond="gateway.calls.endpoints.render:respond",
+        summary="Show the prompt of a chat request, without calling the model",
+    ),
+    Endpoint(
+        name="tokenize",
+        path="/v1/tokenize",
+        read="gateway.wire.tokenizer_requests:read_tokenize",
+        request="gateway.wire.tokenizer_requests:TokenizeRequest",
+        respond="gateway.calls.endpoints.tokenizer:respond_tokenize",
+        summary="The token ids of a text or of messages",
+        for_tokenizers=True,
+    ),
+    Endpoint(
+        name="detokenize",
+        path="/v1/detokenize",
+        read="gateway.wire.tokenizer_requests:read_detokenize",
+        request="gateway.wire.tokenizer_requests:DetokenizeRequest",
+        respond="gateway.calls.endpoints.tokenizer:respond_detokenize",
+        summary="The text of token ids",
+        for_tokenizers=True,
+    ),
 )
-# fmt: on
-
 BY_PATH: Mapping[str, Endpoint] = {endpoint.path: endpoint for endpoint in ENDPOINTS}
+
+
+def served(names: Sequence[str]) -> tuple[Endpoint, ...]:
+    """Return the endpoints with these names, in the order of the table. No names: all endpoints."""
+    return tuple(endpoint for endpoint in ENDPOINTS if not names or endpoint.name in names)
+
+
+def has_tokenizers(names: Sequence[str]) -> bool:
+    """Return whether the endpoints for tokens are served, with which ``/tokenizer_info`` comes."""
+    return not names or "tokenize" in names
+
+
+@cache
+def load(path: str) -> LoadedEndpoint:
+    """Import and return the endpoint with a path, such as ``/v1/chat/completions``."""
+    row = BY_PATH[path]
+    return LoadedEndpoint(row.name, resolve_name(row.read), resolve_name(row.respond), row.for_tokenizers)
+
+
+def request_type(endpoint: Endpoint) -> Any:
+    """Import and return the type of a request's body."""
+    return resolve_name(endpoint.request)

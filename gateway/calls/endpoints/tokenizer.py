@@ -1,7 +1,4 @@
-"""``POST /tokenize`` and ``POST /detokenize``, with answers in the format of vLLM.
-
-Also ``POST /v1/responses/input_tokens``, with answers in OpenAI's format.
-"""
+"""``POST /tokenize`` and ``POST /detokenize``, with answers in the format of vLLM."""
 
 from __future__ import annotations
 
@@ -32,14 +29,6 @@ async def respond_tokenize(context: CallContext) -> None:
         )
     body = {"count": len(tokens.ids), "max_model_len": tokens.max_model_len, "tokens": tokens.ids}
     context.reply({**body, "token_strs": tokens.strs}, headers)
-
-
-async def respond_input_tokens(context: CallContext) -> None:
-    """Send the number of tokens that the model would read for a request to ``/v1/responses``."""
-    prepared = await prepare(context.route, context.call)
-    tokens = await tokenize_prepared(context.route, prepared)
-    body = {"object": "response.input_tokens", "input_tokens": len(tokens.ids)}
-    context.reply(body, provenance(context.route, prepared))
 
 
 async def respond_detokenize(context: CallContext) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import Any
 from urllib.parse import unquote
 
 from gateway.calls.admission.access import authenticate, authorized_route, only_model
-from gateway.calls.endpoints.tokenizing import tokenizer_info
+from gateway.calls.endpoints.table import has_tokenizers
 from gateway.calls.route import Route
 from gateway.calls.service import GatewayState
 from gateway.edge.http_request import HttpRequest
@@ -20,8 +21,10 @@ class Models:
 
     def __init__(self, state: GatewayState) -> None:
         self._state = state
-        tokenizer = dict.fromkeys(("/v1/tokenizer_info", "/tokenizer_info"), ("GET", self.tokenizer))
-        self.routes = {"/v1/models": ("GET", self.list), MODEL_PATH: ("GET", self.retrieve), **tokenizer}
+        self.routes = {"/v1/models": ("GET", self.list), MODEL_PATH: ("GET", self.retrieve)}
+        if has_tokenizers(state.stack.snapshot.server.endpoints):
+            self._tokenizer_info = resolve_name("gateway.calls.endpoints.tokenizing:tokenizer_info")
+            self.routes |= dict.fromkeys(("/v1/tokenizer_info", "/tokenizer_info"), ("GET", self.tokenizer))
 
     async def list(self, request: HttpRequest) -> None:
         """``GET /v1/models``: the models that the client's key allows."""
@@ -45,7 +48,7 @@ class Models:
         stack = self._state.stack
         caller = authenticate(stack, request)
         route = authorized_route(stack, caller, request.model or only_model(stack, caller))
-        request.reply_json(200, await tokenizer_info(route))
+        request.reply_json(200, await self._tokenizer_info(route))
 
     def _card(self, name: str, route: Route) -> dict[str, Any]:
         card: dict[str, Any] = {

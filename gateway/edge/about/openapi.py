@@ -6,13 +6,13 @@ The schema of an answer lists the keys that every answer of a path has; most ans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import orjson
 
-from gateway.calls.endpoints.table import ENDPOINTS, Endpoint
+from gateway.calls.endpoints.table import Endpoint, has_tokenizers, request_type, served
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.wire.body_schemas import body_schemas
 from metatemplate.version import VERSION
@@ -114,12 +114,17 @@ DESCRIPTION = (
 )
 
 
+def summaries(names: Sequence[str]) -> dict[str, str]:
+    """Return GET path → summary for all paths that are served. ``names``: as in ``server.endpoints``."""
+    return {path: summary for path, summary in SUMMARIES.items() if "tokenizer" not in path or has_tokenizers(names)}
+
+
 @cache
-def document() -> dict[str, Any]:
-    """Return the OpenAPI document without the address of the server."""
-    rows = [(path, endpoint) for endpoint in ENDPOINTS for path in endpoint.paths]
-    bodies, schemas = body_schemas({path: row.request for path, row in rows}, "#/components/schemas/{model}")
-    paths: dict[str, Any] = {path: {"get": _get(path, summary)} for path, summary in SUMMARIES.items()}
+def document(names: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the OpenAPI document without the address of the server. ``names``: as in ``server.endpoints``."""
+    rows = [(path, endpoint) for endpoint in served(names) for path in endpoint.paths]
+    bodies, schemas = body_schemas({path: request_type(row) for path, row in rows}, "#/components/schemas/{model}")
+    paths: dict[str, Any] = {path: {"get": _get(path, summary)} for path, summary in summaries(names).items()}
     paths |= {path: {"post": _post(path, endpoint, bodies[path])} for path, endpoint in rows}
     return {
         "openapi": "3.1.0",
@@ -139,10 +144,13 @@ def document() -> dict[str, Any]:
     }
 
 
-async def openapi(request: HttpRequest) -> None:
-    """``GET /openapi.json``. A request needs no key, because the document contains no names of models."""
+async def openapi(names: tuple[str, ...], request: HttpRequest) -> None:
+    """``GET /openapi.json``. A request needs no key, because the document contains no names of models.
+
+    ``names``: as in ``server.endpoints``.
+    """
     servers = [{"url": request.root_path or "/"}]
-    request.reply(200, JSON_HEADER, orjson.dumps({**await asyncio.to_thread(document), "servers": servers}))
+    request.reply(200, JSON_HEADER, orjson.dumps({**await asyncio.to_thread(document, names), "servers": servers}))
 
 
 def _get(path: str, summary: str) -> dict[str, Any]:
