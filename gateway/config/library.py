@@ -16,7 +16,6 @@ from gateway.core.errors import ConfigError
 from metatemplate.datasets.spec import PromptSpec
 from metatemplate.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
 from metatemplate.files.template_file import BUILT_IN, read_template
-from metatemplate.files.template_models import help_for
 from metatemplate.library import presets
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.words import quoted, suggest
@@ -76,7 +75,7 @@ class Library:
         The folder next to ``gateway.yaml`` takes precedence over the shipped folder.
         """
         if not FILE_NAME.fullmatch(name):
-            more = help_for(name, template_files(self.files.home)) if folder == TEMPLATES else ""
+            more = _served_by(name, self.files.home) if folder == TEMPLATES else ""
             add_problem(
                 f"{quoted(name)} is not a valid {NOUN[folder]} name; give the name of a file in {folder}/ "
                 f'without .yaml (only lower-case letters, digits, ".", "_" and "-"){more}'
@@ -93,7 +92,7 @@ class Library:
         known = {path.stem for base in bases for path in base.glob("*.yaml")}
         hint = suggest(name, known | {BUILT_IN.name} if folder == TEMPLATES else known)
         if folder == TEMPLATES and not hint:
-            hint = help_for(name, template_files(self.files.home))
+            hint = _served_by(name, self.files.home)
         add_problem(f"no {NOUN[folder]} {quoted(name)}{hint}")
         return None
 
@@ -129,6 +128,13 @@ class Library:
                 self.files.add_problem(path)(f"this file is not used, because {rule}; rename it")
             elif path.suffix == ".yaml":
                 yield path.stem, self.files.add_problem(path)
+
+
+def _served_by(model: str, home: Path) -> str:
+    """Return which template a model needs, if the name of a model was written in place of a template."""
+    from metatemplate.files.template_models import help_for
+
+    return help_for(model, template_files(home))
 
 
 def template_files(home: Path) -> list[Path]:

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gateway.viewer import charts
 from gateway.viewer.exact_text import exact
 from metatemplate.version import VERSION
 
@@ -25,9 +24,14 @@ def _environment() -> Environment:
         loader=PackageLoader("gateway.viewer"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.globals.update(charts=charts, version=VERSION, build=_build())
+    environment.globals.update(version=VERSION, build=_build())
     environment.filters.update(exact=exact, seconds=seconds, part=lambda text: quote(text, safe=""))
     return environment
+
+
+def provide(**names: Any) -> None:
+    """Give the templates modules or functions, which they use by name."""
+    _environment().globals.update(names)
 
 
 def render(template: str, values: Mapping[str, Any]) -> bytes:

@@ -616,7 +616,7 @@ def test_a_disconnect_with_pipelined_requests_is_detected(served: Served, ahead:
     ends = len(served.ends)
     link = connect(served)
     link.sendall(get(b"/never") * (1 + ahead))
-    assert eventually(lambda: served.said[-1] == "GET /never")
+    assert eventually(lambda: served.said[-1:] == ["GET /never"])
     link.close()
     assert eventually(lambda: served.ends[ends:] == ["ClientGone"])
 

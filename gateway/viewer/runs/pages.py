@@ -17,10 +17,12 @@ from gateway.evaluate.analysis.report import GROUPS
 from gateway.evaluate.analysis.rows import RunAnswer, RunRow
 from gateway.evaluate.analysis.why import explain, first_different_step
 from gateway.storage.recordings import is_interrupted
+from gateway.viewer import charts
 from gateway.viewer.page import Page, PageRequest, redirect
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.findings import HISTOGRAMS, PairFindings, RunFindings, findings_of, pair_findings
 from gateway.viewer.runs.source import RecordedRuns, RunSource
+from gateway.viewer.templating import provide
 from metatemplate.templates.registry import first_difference
 from metatemplate.values.words import excerpts, printable, utc
 
@@ -37,6 +39,7 @@ class RunPages:
     """The pages about the runs of a source."""
 
     def __init__(self, source: RunSource, threads: PageThreads) -> None:
+        provide(charts=charts)
         self._source = source
         self._threads = threads
         self._found: dict[tuple[Any, ...], Any] = {}
