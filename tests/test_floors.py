@@ -1,4 +1,4 @@
-"""The layout of ``gateway``: imports point downward, as the picture in README.md shows, and class names are unique."""
+"""The layout: imports point downward, as the picture in docs/architecture.md shows, and class names are unique."""
 
 from __future__ import annotations
 
@@ -15,21 +15,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FLOORS = (
-    # floor 0 first; packages on one floor do not import each other
-    ("core",),
-    ("stream", "wire", "telemetry"),
-    ("config",),
-    ("storage",),
-    ("backend",),
-    ("policy.access", "policy.admit", "policy.deliver"),
-    ("calls",),
-    ("edge", "assembly"),
-    ("server",),
-    ("cli", "asgi"),
-    ("evaluate", "workshop"),
-    ("viewer",),
-)
+PICTURE = re.compile(r"^ *│ *(\d) +[a-z ]+│ *(.*?) *│", re.MULTILINE)
+"""A row of the picture: the number of a floor, and its packages."""
+
+FLOORS = {
+    int(floor): [step.replace("/", ".").split(" · ") for step in packages.split(" < ")]
+    for floor, packages in PICTURE.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+}
+"""Floor → its steps, from left to right. The packages of one step do not import each other."""
 
 LAZY: dict[str, tuple[str, ...]] = {
     # library: the only places that import it
@@ -51,24 +44,29 @@ LAZY: dict[str, tuple[str, ...]] = {
 }
 
 
-TOOLS = ("viewer", "evaluate", "workshop", "cli")
+TOOLS = {name for step in FLOORS[4] for name in step}
 """The packages that no module which serves a call imports."""
+
+ROW = re.compile(r"(gateway|metatemplate)(\.\w+)+:\w+")
+"""``module:attribute``, which is imported while a configuration that names it is built."""
+
+PAGES = "gateway.viewer.viewer:Viewer"
+"""The one row that names a tool: the server makes the pages, before it accepts connections (``server/runtime.py``)."""
 
 LONGEST_FUNCTION = 50
 """The maximum number of lines of a function, with its docstring."""
 
 
-def place(module: str) -> tuple[int, str]:
-    """(floor, name on it) of ``gateway.x.y``; the package itself is above all floors, and metatemplate below."""
-    if module.split(".")[0] == "metatemplate":
-        return -1, "metatemplate"
+def place(module: str) -> tuple[tuple[int, int], str]:
+    """((floor, step), package) of a module; ``gateway`` itself is above all floors."""
     inner = module.removeprefix("gateway").removeprefix(".")
-    for floor, names in enumerate(FLOORS):
-        for name in names:
-            if inner == name or inner.startswith(f"{name}."):
-                return floor, name
+    for floor, steps in FLOORS.items():
+        for step, names in enumerate(steps):
+            for name in names:
+                if inner == name or inner.startswith(f"{name}."):
+                    return (floor, step), name
     assert inner in ("", "__main__", "policy"), f"{module} is on no floor"
-    return (-1 if inner == "policy" else len(FLOORS)), inner
+    return (0 if inner == "policy" else len(FLOORS), 0), inner
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Source:
     imports: frozenset[str]
     """Every module that the file imports, also inside functions."""
     plain: frozenset[str]
-    """The modules of every ``import module``."""
+    """The modules of every ``import module`` and of every row ``module:attribute``."""
     names: tuple[tuple[str, frozenset[str]], ...]
     """(module, its names) of every ``from module import …``."""
     classes: tuple[str, ...]
@@ -100,6 +98,8 @@ def source(path: Path) -> Source:
         if isinstance(node, ast.ImportFrom) and node.module
     )
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    plain |= {text.partition(":")[0] for text in texts if ROW.fullmatch(text) and text != PAGES}
     return Source(
         imports=frozenset(plain | {module for module, _ in names}),
         plain=frozenset(plain),
@@ -132,15 +132,17 @@ def module_name(path: Path) -> str:
     return name.removesuffix(".__init__")
 
 
-@pytest.mark.parametrize("path", files("gateway"), ids=lambda path: str(path.relative_to(ROOT)))
+MODULES = {module_name(path): path for path in files()}
+"""Module → its file."""
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_downward(path: Path) -> None:
-    floor, name = place(module_name(path))
-    for imported in source(path).imports:
-        if not imported.startswith("gateway."):  # the package itself imports nothing before it is used
-            continue
-        target_floor, target = place(imported)
-        allowed = target_floor < floor or target == name
-        assert allowed, f"{path.relative_to(ROOT)} (floor {floor}) imports {imported} (floor {target_floor})"
+    at, name = place(module_name(path))
+    for imported in imported_modules(path, MODULES):
+        target_at, target = place(imported)
+        allowed = target_at < at or target == name
+        assert allowed, f"{path.relative_to(ROOT)} (floor, step {at}) imports {imported} ({target_at})"
 
 
 @pytest.mark.parametrize("library", LAZY)
@@ -190,8 +192,7 @@ def test_the_run_without_fast_paths_tests_each_package_that_has_one() -> None:
 
 def test_the_modules_have_no_import_cycle() -> None:
     """Imports inside functions and under ``TYPE_CHECKING`` are included."""
-    modules = {module_name(path): path for path in files()}
-    graph = {name: imported_modules(path, modules) - {name} for name, path in modules.items()}
+    graph = {name: imported_modules(path, MODULES) - {name} for name, path in MODULES.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -199,7 +200,10 @@ def test_the_modules_have_no_import_cycle() -> None:
 
 
 def imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
-    """The modules of this package that a file imports; ``from package import module`` means the module."""
+    """The modules that a file imports, without ``gateway`` itself, which imports nothing before it is used.
+
+    ``from package import module`` means the module.
+    """
     read = source(path)
     found = set(read.plain)
     for module, names in read.names:
@@ -207,18 +211,34 @@ def imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
     return (found & modules.keys()) - {"gateway"}
 
 
-@pytest.mark.parametrize("entry", ["gateway.server.lifecycle", "gateway.asgi"])
-def test_what_serves_a_call_imports_no_tool(entry: str) -> None:
-    """Imports inside functions are included. The pages are imported by name (``Runtime.open_pages``)."""
-    modules = {module_name(path): path for path in files()}
+def reached(entry: str, modules: Mapping[str, Path]) -> set[str]:
+    """The modules that are imported with ``entry``. Imports inside functions are included."""
     found, waiting = set[str](), [entry]
     while waiting:
         name = waiting.pop()
         found.add(name)
         packages = {name.rsplit(".", depth)[0] for depth in range(1, name.count("."))}
         waiting += (imported_modules(modules[name], modules) | packages) - found
+    return found
+
+
+@pytest.mark.parametrize("entry", ["gateway.server.lifecycle", "gateway.asgi"])
+def test_what_serves_a_call_imports_no_tool(entry: str) -> None:
+    """The pages (``PAGES``) are left out."""
+    found = reached(entry, MODULES)
     assert len(found) > 100
-    assert {name for name in found if name.split(".")[1] in TOOLS} == set()
+    assert {name for name in found if place(name)[1] in TOOLS} == set()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["    from gateway import {}", "    import gateway.{}", "    row = 'gateway.{}:Name'"]
+)
+@pytest.mark.parametrize("tool", ["evaluate", "workshop", "viewer", "cli"])
+def test_a_tool_that_a_backend_imports_in_a_function_is_found(tool: str, wrong: str, tmp_path: Path) -> None:
+    assert tool in TOOLS
+    backend = tmp_path / "backend.py"
+    backend.write_text("def open():\n" + wrong.format(tool), encoding="utf-8")
+    assert f"gateway.{tool}" in reached("gateway.backend.wrong", {**MODULES, "gateway.backend.wrong": backend})
 
 
 def test_a_docstring_that_lists_a_folder_lists_all_of_it() -> None:
@@ -247,9 +267,8 @@ def test_no_two_classes_or_type_aliases_share_a_name() -> None:
 
 
 def test_no_two_constants_that_other_modules_import_share_a_name() -> None:
-    modules = {module_name(path): path for path in files()}
     imported = {(module, name) for path in files() for module, names in source(path).names for name in names}
-    shared = [name for module, name in imported if module in modules and name in source(modules[module]).constants]
+    shared = [name for module, name in imported if module in MODULES and name in source(MODULES[module]).constants]
     assert sorted(name for name, count in Counter(shared).items() if count > 1) == []
 
 
@@ -258,14 +277,13 @@ def test_no_function_has_more_than_fifty_lines() -> None:
     assert long == {}
 
 
-def test_the_picture_in_the_readme_shows_these_floors() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    drawn = {int(floor): set(re.split(r"[\s·]+", names.strip())) for floor, names in PICTURE.findall(readme)}
-    shown = {floor: {name.replace(".", "/") for name in names} for floor, names in enumerate(FLOORS)}
-    assert drawn == shown
-
-
-PICTURE = re.compile(r"^ *│ *(\d+) +((?:[a-z/]+(?: +· +)?)+) *│", re.MULTILINE)
+def test_the_picture_shows_each_package_once_on_five_floors() -> None:
+    shown = sorted(name for steps in FLOORS.values() for step in steps for name in step)
+    folders = {module_name(path) for path in (ROOT / "gateway").glob("*/__init__.py")} - {"gateway.policy"}
+    rules = {module_name(path) for path in (ROOT / "gateway" / "policy").glob("*/__init__.py")}
+    programs = {module_name(path) for path in (ROOT / "gateway").glob("[!_]*.py")}
+    assert shown == sorted({"metatemplate"} | {name.removeprefix("gateway.") for name in folders | rules | programs})
+    assert set(FLOORS) == {0, 1, 2, 3, 4}
 
 
 def test_the_code_names_no_model() -> None:
