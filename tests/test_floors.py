@@ -251,15 +251,6 @@ def test_a_docstring_that_lists_a_folder_lists_all_of_it() -> None:
         assert not listed or listed == entries, f"{path.relative_to(ROOT)} does not list {sorted(entries - listed)}"
 
 
-def test_a_folder_has_at_most_fourteen_entries_and_a_package_twenty() -> None:
-    for folder in {path.parent for path in files()}:
-        names = [path.name for path in folder.iterdir() if not path.name.startswith("__")]
-        entries = [name for name in names if name not in ("py.typed", "pyproject.toml")]
-        assert len(entries) <= (20 if folder.parent == ROOT else 14), (
-            f"{folder.relative_to(ROOT)} has {len(entries)} entries: {sorted(entries)}"
-        )
-
-
 def test_no_two_classes_or_type_aliases_share_a_name() -> None:
     aliases = [name for path in files() for name in source(path).constants if re.match("[A-Z][a-z]", name)]
     classes = [name for path in files() for name in source(path).classes]
