@@ -198,6 +198,8 @@ NOT_RUN: dict[str, str] = {
     "GATEWAY_SERVER__": "serves until it is stopped; tests/config/test_settings.py reads the variables",
     "GATEWAY_CONFIG=": "serves until it is stopped; tests/edge/test_asgi.py runs the application",
     "tests/": "installs clients or engines from a package index",
+    "python run_sums.py": "needs lm-eval; tests/metatemplate/harness runs it",
+    "python tests/support/engines/numpy_server.py": "serves until it is stopped; tests/engines runs it",
     "pip install": "installs from a package index",
     "npm install": "installs from a package index",
     "docker": "needs containers; tests/deploy reads the file",
