@@ -3,6 +3,7 @@
 application          the gateway as a Starlette application, for other ASGI servers
 greeting             the lines printed when the gateway is ready
 lifecycle            runs one serving process, from binding sockets to draining
+memory               settings of the garbage collector and of malloc
 metrics_aggregation  adds up the metrics of several workers
 processes            several worker processes
 program              the gateway inside a Python program

@@ -18,7 +18,7 @@ from gateway.config.snapshot import Snapshot
 from gateway.edge.app import App
 from gateway.edge.http1.server import BACKLOG, HttpServer
 from gateway.server.greeting import announce
-from gateway.server.processes.memory import tune_memory
+from gateway.server.memory import tune_memory
 from gateway.server.runtime import Runtime
 from gateway.server.signals import handle_signals
 from gateway.server.sockets import bind, bind_admin

@@ -16,7 +16,7 @@ from gateway.calls.scoring.loglikelihood import AT_ONCE
 from gateway.edge.http1.connection import MAX_FIELDS as MAX_HEAD_FIELDS
 from gateway.edge.http1.connection import MAX_HEAD
 from gateway.edge.http1.state import ConnectionTimeouts
-from gateway.server.processes.memory import KEPT
+from gateway.server.memory import KEPT
 from gateway.server.processes.supervisor import PAUSES
 from gateway.telemetry import log_writer
 from gateway.wire.json import MAX_FIELDS, MAX_ITEMS, MAX_NODES

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from gateway.server.processes.memory import MALLOC_VARIABLES
+from gateway.server.memory import MALLOC_VARIABLES
 from tests.journeys.process import environment
 
 PROBE = """
 import ctypes
-from gateway.server.processes.memory import tune_memory
+from gateway.server.memory import tune_memory
 
 libc = ctypes.CDLL(None)
 if not hasattr(libc, "mallopt"):
