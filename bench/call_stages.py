@@ -24,7 +24,6 @@ import orjson
 
 from bench.rendering.render_gateway import load_template_spec
 from gateway.assembly import bare_route
-from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.openai.answer.events import COMPLETIONS_FORMAT, ChunkReader
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
@@ -101,7 +100,7 @@ def chatml_route(params: ParamsPolicy) -> Route:
     """ChatML and a completions target, with a parameter policy."""
     target = TargetSpec("m/0", "completions", "http://127.0.0.1:1/v1", "m")
     model = ModelSpec("m", load_template_spec("chatml"), PolicySpec("p", params=params), (target,))
-    return bare_route(model, EngineCache())
+    return bare_route(model)
 
 
 def measure_request(request: dict[str, Any]) -> None:

@@ -34,10 +34,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import EngineCapabilities, declared_capabilities, prompt_logprobs_of
 from gateway.backend.http_client.client import HttpClient
-from gateway.backend.kinds import BACKEND_FACTORIES
+from gateway.backend.kinds import BACKEND_FACTORIES, LoadEngine
 from gateway.backend.openai.error_mapping import address_without_secrets
 from gateway.backend.openai.request.constraint import refusing_target
 from gateway.calls.route import Route, answer_headers
@@ -72,6 +71,7 @@ from metatemplate.tokenizer import Tokenizer
 from metatemplate.values.dialogue import EMPTY_MAPPING
 
 if TYPE_CHECKING:
+    from gateway.backend.embedded.engine import EmbeddedEngine
     from gateway.backend.openai.engine_tokenizer import EngineTokenizer
     from gateway.backend.openai.tokenizer_client import TokenizerClient
     from gateway.policy.admit.media import MediaRule
@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from metatemplate.datasets.prompt import DatasetPrompt
 
 LOG = logging.getLogger("gateway.assembly")
+ENGINE_CACHE = "gateway.backend.embedded.cache:EngineCache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,6 @@ class SharedResources:
     """Owns all state that survives a reload of the configuration: connections, loaded engines, metrics."""
 
     client: HttpClient
-    engines: EngineCache
     metrics: Metrics
     breakers: CircuitBreakers
     caches: CacheStores
@@ -102,6 +102,11 @@ class SharedResources:
     recorders: dict[Path, Recorder] = field(default_factory=dict)
     """The recorders of the files that configurations have named so far."""
     _single: dict[str, Any] = field(default_factory=dict)
+
+    def load_engine(self, target: TargetSpec) -> EmbeddedEngine:
+        """Return the engine of an embedded target. Blocks. Raises ``ConfigError``."""
+        engine: EmbeddedEngine = self.single(ENGINE_CACHE).get(target)
+        return engine
 
     def single(self, class_name: str) -> Any:
         """Return the only object of a class, such as ``gateway.policy.admit.media_files:InlineBudget``.
@@ -117,7 +122,6 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
     """Create the shared resources of one process. ``rates``: None if the gateway has only this process."""
     return SharedResources(
         client=HttpClient(),
-        engines=EngineCache(),
         metrics=metrics,
         breakers=CircuitBreakers(metrics.circuit),
         caches=CacheStores(),
@@ -131,6 +135,8 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
 
     Raises ``ConfigError`` with the problems of all models, such as an engine that cannot be loaded.
     """
+    if snapshot.server.cors.origins:
+        import_module("gateway.edge.cors")
     problems, redactor = _Problems(), _redactor(snapshot)
     prompts = dataset_prompts(snapshot)
     routes = {
@@ -197,9 +203,16 @@ class _Problems:
             raise ConfigError(tuple(self._found))
 
 
-def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, DatasetPrompt] = EMPTY_MAPPING) -> Route:
+def _load_engine(target: TargetSpec) -> EmbeddedEngine:
+    engine: EmbeddedEngine = resolve_name(ENGINE_CACHE)().get(target)
+    return engine
+
+
+def bare_route(
+    model: ModelSpec, prompts: Mapping[str, DatasetPrompt] = EMPTY_MAPPING, load_engine: LoadEngine = _load_engine
+) -> Route:
     """Return the route of a model without a backend, for commands that only render prompts."""
-    tokens, form = _tokens(model, engines), output_form(model.template)
+    tokens, form = _tokens(model, load_engine), output_form(model.template)
     defaults = declared_capabilities(model.targets[0]).explicit
     template, prompter = build(model.template), model.template.prompter
     texts, added = texts_of(template), dict(tokens.added_tokens()) if tokens is not None else {}
@@ -232,7 +245,7 @@ def bare_route(model: ModelSpec, engines: EngineCache, prompts: Mapping[str, Dat
         raw_headers=answer_headers(model, "none"),
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
-        max_model_len=_length(model, engines),
+        max_model_len=_length(model, load_engine),
         passes_template_kwargs=all(
             BACKEND_KINDS[target.speaks].form == "messages" and declared_capabilities(target).renders
             for target in model.targets
@@ -273,7 +286,7 @@ def _route(
     if not all(row.media_addresses for row in rows):
         media = replace(media, https="refuse", file="refuse" if media.file == "pass" else media.file)
     with problems.of(model):  # may load the first target's engine, which then also counts tokens
-        route = bare_route(model, shared.engines, prompts)
+        route = bare_route(model, prompts, shared.load_engine)
         rule = route.renderer.rule
         if rule is not None and (short := rule.markers.dropped):
             LOG.warning(
@@ -300,7 +313,9 @@ def _delivery(
     urls: dict[str, str] = {}
     for position, target in enumerate(model.targets):
         with problems.of(model, position):
-            backend = BACKEND_FACTORIES[target.speaks](target, shared.client, shared.engines, delivery.timeout.connect)
+            backend = BACKEND_FACTORIES[target.speaks](
+                target, shared.client, shared.load_engine, delivery.timeout.connect
+            )
             replicas.append(
                 Replica(
                     label=target.label,
@@ -458,11 +473,11 @@ def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | Non
     return policy
 
 
-def _tokens(model: ModelSpec, engines: EngineCache) -> Tokenizer | None:
+def _tokens(model: ModelSpec, load_engine: LoadEngine) -> Tokenizer | None:
     if model.tokenizer is not None:
         return Tokenizer(model.tokenizer)
     first = model.targets[0]
-    return engines.get(first).vocabulary if BACKEND_KINDS[first.speaks].in_process else None
+    return load_engine(first).vocabulary if BACKEND_KINDS[first.speaks].in_process else None
 
 
 def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:
@@ -496,9 +511,9 @@ def _tokenizer_client(model: ModelSpec, shared: SharedResources) -> TokenizerCli
     return TokenizerClient(first, shared.client, model.policy.delivery.timeout.connect)
 
 
-def _length(model: ModelSpec, engines: EngineCache) -> int | None:
+def _length(model: ModelSpec, load_engine: LoadEngine) -> int | None:
     """Return the context length in tokens from the configuration, or else from the embedded engine."""
     first = model.targets[0]
     if model.max_model_len is None and BACKEND_KINDS[first.speaks].in_process:
-        return engines.get(first).max_model_len
+        return load_engine(first).max_model_len
     return model.max_model_len

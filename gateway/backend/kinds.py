@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from gateway.backend.embedded.cache import EngineCache
 from gateway.backend.engines import EngineCapabilities
 from gateway.backend.http_client.client import HttpClient
 from gateway.config.snapshot import TargetSpec
 from gateway.core.exchange import Backend
+
+if TYPE_CHECKING:
+    from gateway.backend.embedded.engine import EmbeddedEngine
 
 
 class TargetBackend(Backend, Protocol):
@@ -25,20 +27,22 @@ class TargetBackend(Backend, Protocol):
     """The capabilities of the target's engine."""
 
 
-BackendFactory = Callable[[TargetSpec, HttpClient, EngineCache, float], TargetBackend]
-"""(target, HTTP client, loaded models, connect timeout in seconds) → backend. Raises ``ConfigError``."""
+LoadEngine = Callable[[TargetSpec], "EmbeddedEngine"]
+"""Loads the engine of a target that is computed in this process."""
+BackendFactory = Callable[[TargetSpec, HttpClient, LoadEngine, float], TargetBackend]
+"""(target, HTTP client, loader of engines, connect timeout in seconds) → backend. Raises ``ConfigError``."""
 
 
 def _of_server(backend: str) -> BackendFactory:
-    return lambda target, client, engines, timeout: resolve_name(backend)(target, client, timeout)
+    return lambda target, client, load, timeout: resolve_name(backend)(target, client, timeout)
 
 
 def _of_target(backend: str) -> BackendFactory:
-    return lambda target, client, engines, timeout: resolve_name(backend)(target)
+    return lambda target, client, load, timeout: resolve_name(backend)(target)
 
 
 def _of_engine(backend: str) -> BackendFactory:
-    return lambda target, client, engines, timeout: resolve_name(backend)(target, engines.get(target))
+    return lambda target, client, load, timeout: resolve_name(backend)(target, load(target))
 
 
 BACKEND_FACTORIES: Mapping[str, BackendFactory] = MappingProxyType(

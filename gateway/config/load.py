@@ -14,7 +14,6 @@ from gateway.config.library import Library
 from gateway.config.schema.kinds import INVALID, SIZE
 from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import check, is_whole
-from gateway.config.sections.keys import read_keys
 from gateway.config.sections.models import read_models
 from gateway.config.sections.server import read_server
 from gateway.config.sections.targets import secret_reader
@@ -86,6 +85,8 @@ def configured_keys(path: Path) -> tuple[Path, tuple[KeySpec, ...]]:
     file = files.home / name
     content = files.document(file, files.add_problem(file)) if file.exists() else None
     if content is not None and content.value:
+        from gateway.config.sections.keys import read_keys
+
         keys = read_keys(files, file, list(settings.models or ()), files.add_problem(file))
     if files.problems:
         raise ConfigError(files.in_order())
@@ -137,6 +138,8 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
 
         def add_problem(message: str) -> None:
             document.refuse(("keys", "file"), message + hint)
+
+        from gateway.config.sections.keys import read_keys
 
         keys = read_keys(files, files.home / key_file, list(settings.models or ()), add_problem)
     server = read_server(document, settings.server, files, env, has_keys=key_file is not None)

@@ -21,7 +21,6 @@ from gateway.edge.about.models import MODEL_PATH, Models
 from gateway.edge.about.monitoring import HEALTH_PATHS, Health, Monitoring
 from gateway.edge.about.openapi import openapi
 from gateway.edge.about.version import ICON_ROUTES, version
-from gateway.edge.cors import add_extra_headers
 from gateway.edge.host_header import HostGuard
 from gateway.edge.http_request import HttpRequest
 from gateway.telemetry.call_log import log_call
@@ -80,8 +79,11 @@ class App:
         try:
             if request.headers.get(b"host") not in self._host_guard.accepted and request.path not in HEALTH_PATHS:
                 self._host_guard.check(request)
-            if b"origin" in request.headers and add_extra_headers(request, self._state.stack.snapshot.server):
-                return
+            if b"origin" in request.headers and self._state.stack.snapshot.server.cors.origins:
+                from gateway.edge.cors import add_extra_headers  # imported with the configuration
+
+                if add_extra_headers(request, self._state.stack.snapshot.server):
+                    return
             method, handler = self.routes.get(request.path) or self._find(request)
             if request.method == method or (request.method == "HEAD" and method == "GET"):
                 await handler(request)

@@ -17,8 +17,9 @@ FIELD_NAMES = re.compile(rb"[A-Za-z0-9_, -]{1,4096}")
 
 
 def add_extra_headers(request: HttpRequest, server: ServerSpec) -> bool:
-    """Set ``request.extra_headers``, and answer a preflight request. Return True if the request was answered.
+    """Set ``request.extra_headers`` for the configured origins, and answer a preflight request.
 
+    Return True if the request was answered.
     Cookies are not enabled, because clients send keys in ``authorization``.
     """
     headers, origins = request.headers, server.cors.origins
@@ -31,8 +32,8 @@ def add_extra_headers(request: HttpRequest, server: ServerSpec) -> bool:
             b"access-control-allow-origin: %b\r\naccess-control-expose-headers: *\r\nvary: origin\r\n" % origin
         )
     else:
-        request.extra_headers = b"vary: origin\r\n" if origins else b""
-        if is_preflight and origins:
+        request.extra_headers = b"vary: origin\r\n"
+        if is_preflight:
             raise RequestError("this origin is not listed in server.cors.origins; the operator can add it")
         return False
     if is_preflight:

@@ -20,7 +20,6 @@ from typing import Any
 
 from gateway.config.files.watcher import FileWatcher, file_state
 from gateway.config.load import read_configuration
-from gateway.config.sections.keys import expiry_notes
 from gateway.config.sections.server import is_loopback
 from gateway.config.snapshot import ServerSpec, Snapshot
 from gateway.core.errors import ConfigError, GatewayError, Problem
@@ -230,6 +229,10 @@ class ConfigReloader(ABC):
 
     def _log_expiring_keys(self) -> None:
         """Log once that a client key expires soon, and once that it has expired."""
+        if not self._active.keys:
+            return
+        from gateway.config.sections.keys import expiry_notes
+
         notes = dict.fromkeys(expiry_notes(self._active.keys, time.time()))
         for note in notes:
             if note not in self._expiry_notes:

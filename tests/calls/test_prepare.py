@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from gateway.assembly import bare_route
-from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.config.snapshot import ModelSpec, ParamsPolicy, PolicySpec, TargetSpec
 from gateway.core.errors import ForbiddenParameter, RequestError, RoleNotSupported, UnsupportedParameter
@@ -29,7 +28,7 @@ def prepared(template: TemplateSpec, policy: ParamsPolicy | None = None, **field
     spec = ModelSpec("m", template, PolicySpec("p", params=policy or ParamsPolicy()), (target,))
     read = read_completion if "prompt" in fields else read_chat
     body = {"model": "m", **({} if "prompt" in fields else {"messages": [QUESTION]}), **fields}
-    return asyncio.run(prepare(bare_route(spec, EngineCache()), read(body, request_id="r")))
+    return asyncio.run(prepare(bare_route(spec), read(body, request_id="r")))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {  # invalid fields; the error that is raised

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gateway.assembly import bare_route
-from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.endpoints.provenance import provenance
 from gateway.calls.endpoints.sink import HeaderFields, header_layout
 from gateway.calls.preparation.prepare import Prepared, prepare
@@ -37,7 +36,7 @@ CASES: dict[str, tuple[TemplateSpec, dict[str, Any], str]] = {  # template, fiel
 
 
 def prepared(template: TemplateSpec, fields: dict[str, Any]) -> tuple[Route, Prepared]:
-    route = bare_route(ModelSpec("m", template, PolicySpec("p"), (TargetSpec("m/0", "scripted"),)), EngineCache())
+    route = bare_route(ModelSpec("m", template, PolicySpec("p"), (TargetSpec("m/0", "scripted"),)))
     read = read_completion if "prompt" in fields else read_chat
     call = read({"model": "m", "max_tokens": 5, **fields}, request_id="r")
     return route, asyncio.run(prepare(route, call))

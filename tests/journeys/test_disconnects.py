@@ -76,4 +76,4 @@ async def visit(client: httpx.AsyncClient, served: Gateway, rng: random.Random, 
 
 def busy(served: Gateway) -> int:
     runtime = served.runtime
-    return runtime.resources.engines.get(runtime.state.stack.snapshot.models["slow"].targets[0]).active
+    return runtime.resources.load_engine(runtime.state.stack.snapshot.models["slow"].targets[0]).active

@@ -373,7 +373,7 @@ def test_a_wrong_key_is_an_authentication_error(tmp_path: Path) -> None:
 def busy(served: Gateway) -> int:
     """Running choices in the demo's engine, which all its models share."""
     runtime = served.runtime
-    return runtime.resources.engines.get(runtime.state.stack.snapshot.models["slow"].targets[0]).active
+    return runtime.resources.load_engine(runtime.state.stack.snapshot.models["slow"].targets[0]).active
 
 
 def test_closing_a_stream_early_frees_the_engine(client: OpenAI, served: Gateway) -> None:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.assembly import bare_route
-from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.route import Route
 from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.wire.requests import read_chat
@@ -57,7 +56,7 @@ ACTIONS: tuple[MarkerAction, ...] = ("escape", "strip", "reject")
 def route_of(spec: TemplateSpec, token_like: MarkerAction, text_like: MarkerAction) -> Route:
     """The route of a model with this template and these actions."""
     policy = PolicySpec("p", markers=MarkersPolicy(token_like, text_like))
-    return bare_route(ModelSpec("m", spec, policy, (TargetSpec("m/0", "scripted"),)), EngineCache())
+    return bare_route(ModelSpec("m", spec, policy, (TargetSpec("m/0", "scripted"),)))
 
 
 def adversarial_texts(markers: Sequence[str], rng: random.Random, number: int) -> list[str]:

@@ -19,7 +19,6 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from gateway.assembly import bare_route
-from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.route import Route
 from gateway.config.snapshot import MarkersPolicy, ModelSpec, PolicySpec, TargetSpec
 from gateway.wire.requests import read_chat
@@ -208,7 +207,7 @@ def route_of(spec: TemplateSpec, action: MarkerAction, tokenizer: Path | None) -
     """Return the route of a model with one action for all markers. ``tokenizer``: None if the gateway has none."""
     policy = PolicySpec("p", markers=MarkersPolicy(action, action))
     target = TargetSpec("m/0", "completions", url="http://127.0.0.1:1/v1", engine="vllm")
-    return bare_route(ModelSpec("m", spec, policy, (target,), tokenizer=tokenizer), EngineCache())
+    return bare_route(ModelSpec("m", spec, policy, (target,), tokenizer=tokenizer))
 
 
 async def verdict(route: Route, body: Mapping[str, Any], form: int) -> str | None:

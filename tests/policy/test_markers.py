@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from gateway.assembly import bare_route
-from gateway.backend.embedded.cache import EngineCache
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.config.library import find_template, shipped_folder
@@ -62,7 +61,7 @@ def model(
 ) -> Route:
     policy = PolicySpec("p", markers=MarkersPolicy(token_like, text_like))
     target = TargetSpec("m/0", "completions", url="http://127.0.0.1:1/v1", engine="vllm")
-    return bare_route(ModelSpec("m", spec, policy, (target,), **keys), EngineCache())
+    return bare_route(ModelSpec("m", spec, policy, (target,), **keys))
 
 
 def prepared(route: Route, *texts: str, **fields: Any) -> Prepared:
@@ -542,7 +541,7 @@ def test_forms_that_a_normalizing_tokenizer_reads_as_a_marker_are_markers(
 def normalizing(spec: TemplateSpec, token_like: MarkerAction, text_like: MarkerAction) -> Route:
     policy = PolicySpec("p", markers=MarkersPolicy(token_like, text_like, normalize="nfkc"))
     target = TargetSpec("m/0", "completions", url="http://127.0.0.1:1/v1", engine="vllm")
-    return bare_route(ModelSpec("m", spec, policy, (target,)), EngineCache())
+    return bare_route(ModelSpec("m", spec, policy, (target,)))
 
 
 FOLDED: dict[str, tuple[TemplateSpec, tuple[str, ...]]] = {

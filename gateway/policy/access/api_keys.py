@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from gateway.config.sections.keys import expiry_note
 from gateway.config.snapshot import KeySpec
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import InvalidApiKey
@@ -65,6 +64,8 @@ class Keyring:
         key, caller = found
         if key.expires is not None and key.expires <= self._now():
             error = InvalidApiKey("this client key has expired; ask the operator for a new one")
+            from gateway.config.sections.keys import expiry_note  # imported with the configuration that has keys
+
             error.log_message = expiry_note(key, "expired")
             raise error
         return caller
