@@ -54,7 +54,6 @@ LABEL_VALUES = {
         "system_folded",
         "template_variant",
         "tool_result_printed",
-        "tool_result_unread",
         "undefined_variable",
     ),
     "parser": get_args(ToolParser),

@@ -236,26 +236,18 @@ def _paired(text: str) -> str:
 
 # ---------------------------------------------------------------- results of tools
 
-NOT_IN_JSON5 = ("\u2028", "\u2029", "\\ud", "\\uD")
-"""Texts that JSON allows in strings and LazyLLM's JSON5 reader refuses."""
+LINE_SEPARATORS = ("\u2028", "\u2029")
+"""Characters that JSON allows in strings and LazyLLM's JSON5 reader refuses."""
 
 
 def printed_result(content: str) -> str:
-    """Return a tool's result as LazyLLM prints it: ``str()`` of the JSON5 value, or the unchanged text."""
-    printed = printed_json(content)
-    if printed is not None:
-        return printed
-    try:
-        return str(read_json5(content.strip()))
-    except ValueError:  # not JSON5, or a number with too many digits to print
+    """Return a tool's result that is JSON as LazyLLM prints it: ``str()`` of the value. Other texts are unchanged."""
+    text = content.strip()
+    if any(character in text for character in LINE_SEPARATORS):
         return content
-
-
-def printed_json(content: str) -> str | None:
-    """Return ``printed_result(content)`` for plain JSON, a hundred times as fast; None for any other text."""
-    if any(text in content for text in NOT_IN_JSON5):
-        return None
     try:
-        return str(json.loads(content))
-    except (ValueError, RecursionError):
-        return None
+        printed = str(json.loads(text))
+        printed.encode()
+    except (ValueError, RecursionError):  # not JSON, too many digits or levels, or half of a surrogate pair
+        return content
+    return printed

@@ -7,7 +7,6 @@ history. System messages, which LazyLLM's text prompts leave out, are written in
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from metatemplate.errors import InvalidInput, UnknownRole, UnsupportedInput
 from metatemplate.prompters.assembly import Turn
 from metatemplate.prompters.dialects import DIALECTS
-from metatemplate.prompters.json5 import printed_json, printed_result
+from metatemplate.prompters.json5 import printed_result
 from metatemplate.templates.chat.messages import check_open_turn, content_of, unread_fields
 from metatemplate.templates.spec import PrompterSpec
 from metatemplate.templates.tools import calls_of
@@ -24,9 +23,6 @@ from metatemplate.values.frozen import dataclass
 from metatemplate.values.prompt import Notice, Segment
 from metatemplate.values.words import in_ascii
 
-MAX_JSON5 = 32 * 1024
-"""The largest number of characters of tool results in one request that are read as JSON5 (about 50 ms)."""
-MAYBE_JSON5 = re.compile(r"""\s*["'\[{0-9+\-./tfnIN]""")
 WRITTEN_FIELDS = frozenset({"tool_calls", "tool_call_id"})
 """The fields of a message that get no notice in a prompter with tools."""
 PARAM = "gateway.variables"
@@ -169,18 +165,10 @@ def current_from(roles: Sequence[str]) -> int:
 def _with_printed_results(turns: Sequence[Turn], notices: list[Notice]) -> tuple[Turn, ...]:
     """Return the turns with tool results as LazyLLM prints the results. Add a notice for each changed result."""
     found: list[Turn] = []
-    left = MAX_JSON5
     for turn in turns:
-        if turn.role == "tool":
-            printed = printed_json(turn.content)
-            if printed is None and MAYBE_JSON5.match(turn.content) and len(turn.content) > left:
-                notices.append(Notice("tool_result_unread", f"{turn.origin}: too long to be read as JSON5"))
-            elif printed is None and MAYBE_JSON5.match(turn.content):
-                left -= len(turn.content)
-                printed = printed_result(turn.content)
-            if printed is not None and printed != turn.content:
-                notices.append(Notice("tool_result_printed", f"{turn.origin}: JSON shown as Python prints it"))
-                turn = replace(turn, content=printed)
+        if turn.role == "tool" and (printed := printed_result(turn.content)) != turn.content:
+            notices.append(Notice("tool_result_printed", f"{turn.origin}: JSON shown as Python prints it"))
+            turn = replace(turn, content=printed)
         found.append(turn)
     return tuple(found)
 

@@ -606,8 +606,11 @@ def test_calls_without_a_content_are_calls(raw: dict[str, Any]) -> None:
 LONG = "0," * 20_000
 RESULTS = {  # name: (a tool's result, how it is printed, the notice)
     "a long list": (f"[{LONG}0]", "[" + "0, " * 20_000 + "0]", ["tool_result_printed"]),
-    "a short list of JSON5": ("[0,]", "[0]", ["tool_result_printed"]),
-    "a long list of JSON5": (f"[{LONG}]", f"[{LONG}]", ["tool_result_unread"]),
+    "blanks around JSON": ("\u00a0[0]\n", "[0]", ["tool_result_printed"]),
+    "JSON5 that is not JSON": ("{a: [0,]}", "{a: [0,]}", []),
+    "a separator that JSON5 refuses in strings": ('"a\u2028"', '"a\u2028"', []),
+    "a half of a pair": ('"\\ud83d"', '"\\ud83d"', []),
+    "a half of a pair in a list": ('["\\ud83d"]', "['\\ud83d']", ["tool_result_printed"]),
     "a long text": ("said " * 20_000, "said " * 20_000, []),
     "a number with too many digits": ("0x" + "f" * 4000, "0x" + "f" * 4000, []),
     "brackets all the way down": ("[" * 5000, "[" * 5000, []),
@@ -623,14 +626,6 @@ def test_a_result_is_printed_while_that_is_no_work(name: str) -> None:
     assert f"environment\n{printed}<|im_end|>" in prompt.text
     assert [notice.rule for notice in prompt.metadata.notices] == notices
     assert time.process_time() - began < 4  # 10 s it was, for a list of JSON that fits into a request
-
-
-def test_many_results_share_one_allowance() -> None:
-    said = [message(T, f"[{'0,' * 5_000}]", tool_call_id="1") for _ in range(20)]
-    prompt = template(TOOLS).render(Dialogue((message(U, "q"), *said, message(U, "r"))))
-    assert [notice.rule for notice in prompt.metadata.notices] == ["tool_result_printed"] * 3 + [
-        "tool_result_unread"
-    ] * 17
 
 
 def test_tools_are_shared_by_conversations_of_all_lengths() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from metatemplate.prompters.assembly import Turn, pair_segments, turn_segments
 from metatemplate.prompters.dialects import PrompterDialect, PrompterError
 from metatemplate.prompters.instruction import TASK, USER_BEGINS, Instruction
-from metatemplate.prompters.json5 import printed_result
+from metatemplate.prompters.json5 import read_json5
 from metatemplate.prompters.segments import template_text
 from metatemplate.prompters.tokens import SpecialTokens
 from metatemplate.values.prompt import Segment
@@ -98,6 +98,14 @@ def _pair(item: Any) -> tuple[str, str]:
     return str(user), str(assistant)
 
 
+def _printed(content: str) -> str:
+    """A tool's result as Python prints its JSON5 value; other text as it is."""
+    try:
+        return str(read_json5(content.strip()))
+    except ValueError:  # not JSON5, or a number with too many digits to print
+        return content
+
+
 _NO_KEYS: Mapping[type, str] = {
     str: "string indices must be integers, not 'str'",
     list: "list indices must be integers or slices, not str",
@@ -115,7 +123,7 @@ def _turn(item: Any, number: int, tokens: SpecialTokens) -> Turn | None:
         return Turn(number, role, str(need(item, "content")))
     if role == "tool":
         content = need(item, "content")
-        return Turn(number, role, printed_result(content) if isinstance(content, str) else str(content))
+        return Turn(number, role, _printed(content) if isinstance(content, str) else str(content))
     if role != "assistant":
         return None
     calls = item.get("tool_calls", ())
