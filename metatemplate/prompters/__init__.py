@@ -10,7 +10,7 @@
 - ``assembly``      writes earlier turns, and puts the parts of a prompt in order
 - ``fast_layouts``  fast path: the text around the messages, stored for each order of roles
 - ``segments``      text operations on segments
-- ``json5``         reads and writes JSON5 as LazyLLM's library does
+- ``json5``         writes JSON5 as LazyLLM's library does, and prints results of tools
 - ``tokens``        special tokens, and the table of model families in ``families.json``
 - ``dialects``      the differences between releases of LazyLLM, and the errors of LazyLLM
 """

@@ -19,9 +19,9 @@ from metatemplate.answers.tool_calls.format import ParsedCall, UnparsedCall
 from metatemplate.answers.tool_calls.registry import FORMATS
 from metatemplate.answers.tool_calls.scanner import Scanner
 from metatemplate.prompters.dialects import PrompterError
-from metatemplate.prompters.json5 import NotJson5, read_json5
 from metatemplate.values.answer_markers import ToolTokens
 from tests.stream.slicing import sliced
+from tests.support.reference.lazyllm.json5 import NotJson5, read_json5
 from tests.support.reference.lazyllm.tool_calls import ToolTokens as ReferenceTokens
 from tests.support.reference.lazyllm.tool_calls import extract_calls
 

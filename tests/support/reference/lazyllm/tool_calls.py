@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metatemplate.prompters.dialects import PrompterError
-from metatemplate.prompters.json5 import NotJson5, read_json5
+from tests.support.reference.lazyllm.json5 import NotJson5, read_json5
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metatemplate.prompters.json5 import NotJson5, read_json5, write_json5
+from metatemplate.prompters.json5 import write_json5
 from tests.support.growth import assert_linear
+from tests.support.reference.lazyllm.json5 import NotJson5, read_json5
 
 # LazyLLM's library writes a NUL as \0 even before a digit, which then reads as an octal escape, and it reads no bare
 # line separator inside a string.
