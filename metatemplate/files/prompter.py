@@ -38,9 +38,9 @@ PROMPTER_KEYS = (
 PROMPTER_FILE = file_type(
     "prompter", PROMPTER_KEYS, PrompterSpec, TemplateSpec,
     **{"class": Literal["alpaca", "chat", "empty"]}, marks_of=str, marks=file_type("marks", TOKEN_NAMES, SpecialTokens),
-    dialect=Any, instruction=str | file_type("instruction", PARTS, **dict.fromkeys(PARTS, str)),
+    dialect=Any, exact=Any, instruction=str | file_type("instruction", PARTS, **dict.fromkeys(PARTS, str)),
 )  # fmt: skip
-OWN = ("extra_keys", "input_slot", "history", "history_messages", "exact", "get_response", "default_tools")
+OWN = ("extra_keys", "input_slot", "history", "history_messages", "get_response", "default_tools")
 """The keys that are fields of ``PrompterSpec``."""
 WITHOUT_EFFECT = {
     "alpaca": dict.fromkeys(("history", "history_messages"), "a prompt of this class has only one turn"),
@@ -70,6 +70,8 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
     for key, reason in WITHOUT_EFFECT.get(form, {}).items():
         if key in keys:
             problems.add((key,), f"has no effect with class {form}: {reason}; remove this key")
+    if "exact" in keys:
+        problems.add(("exact",), "was removed: slots are found in the template alone, in one pass; remove this key")
     dialect = DIALECTS[problems.choice(str(keys.get("dialect", "1.4")), ("dialect",), tuple(DIALECTS))]
     tokens, stop_words = _tokens(keys, dialect, problems)
     spec = PrompterSpec(
@@ -100,8 +102,6 @@ def _prompter(keys: Mapping[str, Any], problems: Problems) -> PrompterSpec:
         problems.add(
             ("get_response",), f"needs the mark soa: with dialect {dialect.name} LazyLLM fails if soa is empty"
         )
-    if not dialect.modern and not spec.exact:
-        problems.add(("dialect",), f"dialect {dialect.name} needs exact: true")
     return spec
 
 

@@ -68,27 +68,26 @@ class ApiPrompterTemplate:
                 content_of(dialogue.messages[first], first, None)  # refuses media, which a slot cannot have
                 sent[first] = {**sent[first], "content": ""}
             if user:
-                sent[last] = self._after(text_of(user), sent[last])
+                sent[last] = _after(text_of(user), sent[last])
         except PrompterError as error:
             raise as_refusal(error) from error
         return Prompt("", self._metadata, (*self._system(text_of(system)), *self._history, *sent))
 
     def _system(self, instruction: str) -> list[dict[str, Any]]:
-        """Return a list with the system message; empty if the message has no text and the template is not exact."""
+        """Return a list with the system message; empty if the message has no text."""
         texts = [self._prompter.tokens.system, instruction]
         if self._filler.dialect.modern or not instruction:
             texts = [text for text in texts if text]
         content = "\n".join(texts)
-        return [{"role": "system", "content": content}] if content or self._prompter.exact else []
+        return [{"role": "system", "content": content}] if content else []
 
-    def _after(self, text: str, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the message with ``text`` before the content. Raises PrompterError if LazyLLM cannot do this."""
-        content = message.get("content") or ""
-        if isinstance(content, str):
-            return {**message, "content": text + content}
-        if self._prompter.exact:
-            raise PrompterError("TypeError", 'can only concatenate str (not "list") to str')
-        return {**message, "content": [{"type": "text", "text": text}, *content]}
+
+def _after(text: str, message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the message with ``text`` before the content."""
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return {**message, "content": text + content}
+    return {**message, "content": [{"type": "text", "text": text}, *content]}
 
 
 def _sorted(dialogue: Dialogue) -> PrompterInput:

@@ -1,7 +1,4 @@
-"""Fills the instruction template of a prompter with the slot values of a request.
-
-If the template file has ``exact: true``, ``exact_fill`` fills the slots, else ``safe_fill``.
-"""
+"""Fills the instruction template of a prompter with the slot values of a request."""
 
 from __future__ import annotations
 
@@ -11,23 +8,18 @@ from typing import Any
 from metatemplate.errors import InvalidInput
 from metatemplate.prompters.assembly import Turn
 from metatemplate.prompters.dialects import DIALECTS, PrompterError
-from metatemplate.prompters.exact_fill import fill, fold, prepared, split_parts, with_folded_place
 from metatemplate.prompters.instruction import (
     TOOL_NAMES,
     alpaca_instruction,
     chat_instruction,
-    slots_of,
     tool_names,
 )
 from metatemplate.prompters.request import SlotValues
 from metatemplate.prompters.safe_fill import SafeInstruction
-from metatemplate.prompters.segments import TOOLS, text_of
+from metatemplate.prompters.segments import TOOLS
 from metatemplate.templates.spec import PrompterSpec
 from metatemplate.values.prompt import Segment, Segments
 from metatemplate.values.words import in_ascii
-
-REST = "the input"
-"""The key of the current turn among the slot values. No slot can have this name, because the name contains a space."""
 
 Filled = tuple[Segments, Segments, Segments]
 """(system part, user part, texts of the current turn; no texts if the user message fills a slot)."""
@@ -44,10 +36,7 @@ def instruction_of(spec: PrompterSpec) -> str:
 
 def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
     """Return the names of the slots that a request may fill."""
-    instruction = instruction_of(spec)
-    if spec.exact:
-        return slots_of(text_of(prepared(instruction, spec.tokens, DIALECTS[spec.dialect], (), preamble=False)))
-    return SafeInstruction.compiled(instruction, spec.tokens, tools=False).slots
+    return SafeInstruction.compiled(instruction_of(spec), spec.tokens, tools=False).slots
 
 
 def as_refusal(error: PrompterError) -> InvalidInput:
@@ -63,9 +52,10 @@ class InstructionFiller:
         self._spec = spec
         self.dialect = DIALECTS[spec.dialect]
         self._instruction = instruction_of(spec)
+        has_preamble = self.dialect.modern and not spec.messages
         self._safe = {
             tools: SafeInstruction.compiled(
-                self._instruction, spec.tokens, tools=tools, preamble=tools and not spec.messages
+                self._instruction, spec.tokens, tools=tools, preamble=tools and has_preamble
             )
             for tools in (False, True)
         }
@@ -77,25 +67,6 @@ class InstructionFiller:
 
         Raises PrompterError if LazyLLM raises an exception for this request.
         """
-        return (self._exact_fill if self._spec.exact else self._safe_fill)(values, tools, folded)
-
-    def _safe_fill(self, values: SlotValues, tools: list[Any], folded: Sequence[Turn]) -> Filled:
         is_named = tools and (not self._spec.messages or f"{{{TOOL_NAMES}}}" in self._instruction)
         names = {TOOL_NAMES: Segment(tool_names(tools), *TOOLS)} if is_named else {}
         return (*self._safe[bool(tools)].fill({**values.segments, **names}, folded), values.current)
-
-    def _exact_fill(self, values: SlotValues, tools: list[Any], folded: Sequence[Turn]) -> Filled:
-        dialect = self.dialect
-        texts: dict[str, Any] = {name: segment.text for name, segment in values.segments.items()}
-        given: Any = {**texts, **({REST: values.current} if values.current else {})}
-        if values.only_slot:
-            given = texts[values.only_slot]
-        elif not self.slots and len(values.current) == 1 and values.current[0].role == "user":
-            given = values.current[0].text
-        labels = {name: (segment.role, segment.origin, False) for name, segment in values.segments.items()}
-        own = with_folded_place(self._instruction) if folded else self._instruction
-        preamble = bool(tools) and not self._spec.messages
-        instruction = prepared(own, self._spec.tokens, dialect, tools, preamble=preamble)
-        filled, rest = fill(instruction, given, labels, dialect)
-        system, user = split_parts(filled, dialect.parts)
-        return fold(system, folded) if folded else system, user, values.current if rest else ()

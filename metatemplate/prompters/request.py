@@ -200,9 +200,6 @@ class SlotValues:
     segments: Mapping[str, Segment]
     current: tuple[Segment, ...]
     """The texts of the current turn; empty if the user message fills a slot."""
-    only_slot: str = ""
-    """The only slot of the template, if only the user message fills this slot; else empty. LazyLLM handles this case
-    separately."""
 
 
 def slot_values(
@@ -216,8 +213,9 @@ def slot_values(
         if not isinstance(value, str):
             raise InvalidInput(f"{PARAM}.{name} must be text", param=f"{PARAM}.{name}")
         segments[name] = Segment(value, "system", f"variables.{name}", False)
-    only_slot = slots[0] if len(slots) == 1 and not variables and not spec.input_slot else ""
-    input_slot = only_slot or spec.input_slot
+    input_slot = spec.input_slot
+    if len(slots) == 1 and not variables:
+        input_slot = slots[0]
     if not input_slot:
         _check_complete(segments, slots)
         if spec.form == "alpaca":
@@ -237,7 +235,7 @@ def slot_values(
         )
     segments[input_slot] = found.current[0].text
     _check_complete(segments, slots)
-    return SlotValues(segments, (), only_slot)
+    return SlotValues(segments, ())
 
 
 def _check_complete(segments: Mapping[str, Segment], slots: tuple[str, ...]) -> None:

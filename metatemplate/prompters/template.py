@@ -30,9 +30,9 @@ class PrompterTemplate:
         self._filler = InstructionFiller(spec.prompter)
         self._metadata = prompt_metadata(spec, lambda dialogue: self._render_general(dialogue).segments or ())
         self._fast: FastLayouts | None = None
-        slots = self._filler.slots
-        if fast_paths.ENABLED and not (spec.prompter.exact and slots):  # exact filling searches the texts
-            self._fast = FastLayouts(self._render_general, [s for s in slots if s != spec.prompter.input_slot])
+        if fast_paths.ENABLED:
+            slots = [slot for slot in self._filler.slots if slot != spec.prompter.input_slot]
+            self._fast = FastLayouts(self._render_general, slots)
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``."""
@@ -58,8 +58,6 @@ class PrompterTemplate:
         opened = forced(self.spec.tools, dialogue, choice, "assistant") if self.spec.tools else ()
         segments = tuple([segment for segment in (*segments, *opened) if segment.text])
         metadata = replace(self._metadata, notices=found.notices, opened=text_of(opened))
-        if tools and self._prompter.exact and self._prompter.tokens.tool_end_token:
-            metadata = replace(metadata, stops=(*metadata.stops, self._prompter.tokens.tool_end_token))
         return Prompt.of(segments, metadata)
 
     def _assembled(self, found: PrompterInput, values: SlotValues, tools: list[Any]) -> Segments:

@@ -125,8 +125,6 @@ class PrompterSpec:
     stop_words: tuple[str, ...] = ()
     """The stop words of the model family."""
     dialect: str = "1.4"
-    exact: bool = False
-    """Whether the prompter does exactly what LazyLLM does, even where LazyLLM has a bug or refuses the request."""
     get_response: bool = False
     """Whether everything up to a repeated prompt, or up to the last mark of an answer, is removed from the answer."""
     messages: bool = False

@@ -5,7 +5,7 @@ The source is JSON or YAML with the class and its arguments, or Python with call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +13,8 @@ from gateway.workshop.importer.draft import Draft
 from gateway.workshop.importer.python.values import CallExpression
 from gateway.workshop.importer.python_file import PythonFile, check_plain
 from gateway.workshop.importer.source import Source
-from metatemplate.errors import MetaTemplateError
-from metatemplate.files.template import SpecError, parse_spec
-from metatemplate.prompters.filler import slots_in
 from metatemplate.prompters.instruction import TOOL_NAMES, slots_of
 from metatemplate.prompters.tokens import family, family_names, family_of_model, online_system
-from metatemplate.templates.registry import build, dialogue_of
-from metatemplate.templates.spec import Example, TemplateSpec
 
 LAZYLLM_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AlpacaPrompter": ("alpaca", ("instruction", "extra_keys", "show", "tools")),
@@ -39,15 +34,6 @@ INPUT = "input"
 """The name that LazyLLM's examples give to the slot for the user's text."""
 LOCAL, ONLINE = "TrainableModule", "OnlineChatModule"
 """LazyLLM's model classes. Their method ``prompt`` sets the tokens or the system sentence of a prompter."""
-TARGETS: Mapping[str, Callable[[TemplateSpec], TemplateSpec]] = {
-    "models that take a string": lambda spec: spec,
-    "API models": TemplateSpec.for_messages,
-}
-PROBE_TOOLS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
-    "without tools": (),
-    "with tools": ({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},),
-}
-"""The requests in which a template is compared with LazyLLM's exact prompts."""
 MISSPELT = {"extro_keys": "extra_keys"}
 """Misspelt argument name of early LazyLLM releases → correct name."""
 
@@ -153,7 +139,6 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, model: _M
         notes.append("history: only API models get these messages; models that take a string are refused")
     _add_tools(arguments.get("tools"), keys, model, notes)
     _add_input_slot(keys, notes)
-    _compare_with_exact(keys, notes)
     if not model.marks_of and not model.online and word != "empty":
         notes.append("special tokens are missing; give the model's family with --marks-of, or write them under marks")
     return Draft(
@@ -215,40 +200,3 @@ def _add_input_slot(keys: dict[str, Any], notes: list[str]) -> None:
         notes.append(
             f"input_slot: the user message fills {slot}; gateway.variables fills the other slots: {', '.join(others)}"
         )
-
-
-def _compare_with_exact(keys: Mapping[str, Any], notes: list[str]) -> None:
-    """Add a note if LazyLLM writes other prompts, as the template does with ``exact: true``."""
-    try:
-        own, exact = (parse_spec({**keys, "exact": value}, name="import") for value in (False, True))
-    except SpecError:
-        return  # the problems are reported when the file is checked
-    different: list[str] = []
-    for target, form in TARGETS.items():
-        found = [
-            words
-            for words, tools in PROBE_TOOLS.items()
-            if _probe_prompts(form(own), tools) != _probe_prompts(form(exact), tools)
-        ]
-        if found:
-            different.append(f"{target} (requests {' and '.join(found)})")
-    if different:
-        notes.append(
-            f"LazyLLM's prompts are different from those of this file for {', '.join(different)}; write `exact: true` "
-            "for LazyLLM's bytes (gateway docs prompters, Safe and exact)"
-        )
-
-
-def _probe_prompts(spec: TemplateSpec, tools: tuple[Mapping[str, Any], ...]) -> list[Any]:
-    """Return the prompt of a question without and with variables; None for a refused request."""
-    assert spec.prompter is not None
-    named = {slot: f"(the {slot})" for slot in slots_in(spec.prompter) if slot != spec.prompter.input_slot}
-    found: list[Any] = []
-    for variables in ({}, named):
-        question = Example(({"role": "user", "content": "1+1=?"},), tools=tools, variables=variables)
-        try:
-            prompt = build(spec).render(dialogue_of(question))
-            found.append((prompt.text, prompt.messages))
-        except MetaTemplateError:
-            found.append(None)
-    return found

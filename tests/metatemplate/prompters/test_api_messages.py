@@ -63,7 +63,7 @@ MESSAGES: dict[str, tuple[dict[str, Any], Dialogue, list[dict[str, Any]]]] = {  
         talk((S, f"{OWN}\n{TASK}\n\n### Instruction:\n{FILLED}\n\n"), (U, "")),
     ),
     "the quick start, as the document prints it": (
-        {**ALPACA, "instruction": QUESTION, "input_slot": "input", "dialect": "0.1", "exact": True},
+        {**ALPACA, "instruction": QUESTION, "input_slot": "input", "dialect": "0.1"},
         dialogue((U, "输入"), variables={"context": "背景"}),
         talk((S, f"{OWN}\n{TASK}\n\n ### Instruction:\n{FILLED}\n\n"), (U, "")),
     ),
@@ -102,9 +102,6 @@ MESSAGES: dict[str, tuple[dict[str, Any], Dialogue, list[dict[str, Any]]]] = {  
         talk((S, f"{OWN}\nI\n\n"), (S, "one"), (U, "q"), (S, "two")),
     ),
     "no system message without any text": ({**CHAT, "marks": {"system": ""}}, dialogue((U, "q")), talk((U, "q"))),
-    "an empty system message, as in LazyLLM": (
-        {**CHAT, "marks": {"system": ""}, "exact": True}, dialogue((U, "q")), talk((S, ""), (U, "q")),
-    ),
     "an answer to continue": (
         {**CHAT, "instruction": {"system": "s", "user": "u:"}},
         dialogue((U, "q"), (A, "So"), continue_final=True),
@@ -142,15 +139,13 @@ TALK = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["{a
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(TALK, TALK), max_size=2), TALK, TALK, st.booleans())
-def test_random_requests_are_sent_as_by_the_reference(
-    pairs: list[tuple[str, str]], question: str, value: str, exact: bool
-) -> None:
+@given(st.lists(st.tuples(TALK, TALK), max_size=2), TALK, TALK)
+def test_random_requests_are_sent_as_by_the_reference(pairs: list[tuple[str, str]], question: str, value: str) -> None:
     said = dialogue(*[turn for h, a in pairs for turn in ((U, h), (A, a))], (U, question), variables={"x": value})
     reference = chat({"system": "As {x}.", "user": "U"})
-    if not exact and "lazyllm-spliter" in value:
-        return  # LazyLLM moves text between roles, and the safe form does not
-    raw = {**CHAT, "instruction": {"system": "As {x}.", "user": "U"}, "exact": exact}
+    if "lazyllm-spliter" in value:
+        return  # LazyLLM moves text between roles
+    raw = {**CHAT, "instruction": {"system": "As {x}.", "user": "U"}}
     asked = {"x": value, "input": question}
     expected = reference.generate_prompt(asked, history=[list(pair) for pair in pairs], format="openai")
     assert sent(raw, said) == expected["messages"]
@@ -160,7 +155,7 @@ def test_random_requests_are_sent_as_by_the_reference(
 @given(TALK, st.sampled_from(["openai", None]))
 def test_random_single_turns_are_sent_as_by_the_reference(question: str, form: str | None) -> None:
     reference = alpaca("Add {sum}").generate_prompt(question, return_dict=True, format=form)
-    assert sent({**ALPACA, "instruction": "Add {sum}", "exact": True}, dialogue((U, question))) == reference["messages"]
+    assert sent({**ALPACA, "instruction": "Add {sum}"}, dialogue((U, question))) == reference["messages"]
 
 
 REFUSED = {  # name: (file, dialogue, param, words of the error)
@@ -171,9 +166,6 @@ REFUSED = {  # name: (file, dialogue, param, words of the error)
                            "gateway.variables", "missing: b"),
     "a picture for a slot": ({**CHAT, "instruction": "{a}"}, Dialogue((message(U, [IMAGE]),)),
                              "messages[0].content[0]", "accepts only text"),
-    "a picture after a user part, as in LazyLLM": (
-        {**CHAT, "instruction": {"user": "u"}, "exact": True}, Dialogue((message(U, [IMAGE]),)), "messages",
-        'TypeError: can only concatenate str (not "list") to str'),
     "tools for the class empty": (EMPTY, dialogue((U, "q"), tools=(TOOL,)), "tools", "does not support tools"),
     "the name of a tool without one": ({**CHAT, "instruction": "{tool_names}"},
                                        dialogue((U, "q"), tools=({"type": "web_search"},)), "messages", "KeyError"),
@@ -216,6 +208,7 @@ CLASSES = {"AlpacaPrompter": "alpaca", "ChatPrompter": "chat", "EmptyPrompter": 
 NOT_A_REQUEST = {
     "lz-alpaca-label-dict": "a label, which the package ignores",
     "lz-anthropic": "another form of messages",
+    "lz-disable-system-prompt-all-empty": "a system message without text, which the gateway leaves out",
     "lz-enable-system-off": "an option that a template does not have",
     "lz-r20241-011": "tools of its own with names that OpenAI's API does not allow",
     "lz-r20241-026": "tools of its own with names that OpenAI's API does not allow",
@@ -231,7 +224,7 @@ RECORDED = {
 def as_request(given: dict[str, Any]) -> tuple[dict[str, Any], Dialogue]:
     """The file and the request that are a recorded call."""
     init, called = given.get("init") or {}, given["call"]
-    raw = {"kind": "prompter", "class": CLASSES[given["cls"]], "exact": True}
+    raw: dict[str, Any] = {"kind": "prompter", "class": CLASSES[given["cls"]]}
     raw |= {key: init[key] for key in ("instruction", "extra_keys", "history") if init.get(key) is not None}
     raw |= {key: given[name] for key, name in (("marks_of", "model"), ("marks", "model_configs")) if name in given}
     raw |= {"default_tools": init["tools"]} if "tools" in init else {}

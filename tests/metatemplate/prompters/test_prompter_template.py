@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.errors import as_gateway_error
 from metatemplate.errors import InputError, InvalidInput, UnknownRole, UnsupportedInput, UnsupportedMedia
 from metatemplate.files.template import SpecError, parse_spec
 from metatemplate.opencompass.renderer import full_segments
@@ -105,11 +104,10 @@ SAME: dict[str, tuple[dict[str, Any], Dialogue, str]] = {  # name: (file, dialog
 }
 
 
-@pytest.mark.parametrize("exact", [False, True], ids=["safe", "exact"])
 @pytest.mark.parametrize("name", SAME)
-def test_the_prompt_is_that_of_the_reference(name: str, exact: bool) -> None:
+def test_the_prompt_is_that_of_the_reference(name: str) -> None:
     raw, said, expected = SAME[name]
-    assert template(raw, exact=exact).render(said).text == expected
+    assert template(raw).render(said).text == expected
 
 
 TALK = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
@@ -212,47 +210,28 @@ def told(prompt: Prompt) -> list[tuple[str, bool, str]]:
 HARMLESS = st.text(st.characters(codec="utf-8", exclude_characters="{}<>"), max_size=12)
 
 
-@settings(max_examples=25, deadline=None)
-@given(who=HARMLESS, question=HARMLESS, human=HARMLESS, answer=HARMLESS)
-def test_safe_and_exact_write_the_same_where_nothing_is_odd(who: str, question: str, human: str, answer: str) -> None:
-    said = dialogue((S, "CompletionBuilder."), (U, human), (A, answer), (U, question), variables={"who": who})
-    safe, exact = template(TWO).render(said), template(TWO, exact=True).render(said)
-    assert safe.text == exact.text
-    assert told(safe) == told(exact)
+# ---------------------------------------------------------------- where LazyLLM writes something else
 
 
-# ---------------------------------------------------------------- safe and exact, where they part
-
-
-def test_tags_in_a_message_move_text_with_exact_only() -> None:
+def test_tags_in_a_message_stay_text() -> None:
     injected = "p<!lazyllm-spliter!>q</!lazyllm-spliter!>r"
-    slot = {**CHAT, "instruction": "x {a}"}
-    assert injected in rendered(slot, (U, injected)).text
-    exact = rendered({**slot, "exact": True}, (U, injected)).text
-    assert exact == chat("x {a}").bound(QWEN).generate_prompt(injected)
-    assert "spliter" not in exact
+    assert injected in rendered({**CHAT, "instruction": "x {a}"}, (U, injected)).text
+    assert "spliter" not in chat("x {a}").bound(QWEN).generate_prompt(injected)
 
 
-def test_a_value_that_holds_a_slot_is_searched_with_exact_only() -> None:
-    raw = {**CHAT, "instruction": "{a}|{b}"}
+def test_a_value_that_holds_a_slot_is_not_searched() -> None:
     said = dialogue((U, "q"), variables={"a": "{b}", "b": "B"})
-    assert "{b}|B" in template(raw).render(said).text
-    assert "B|B" in template(raw, exact=True).render(said).text
+    assert "{b}|B" in template({**CHAT, "instruction": "{a}|{b}"}).render(said).text
 
 
-def test_json_in_an_instruction_is_text_and_a_400_with_exact() -> None:
+def test_json_in_an_instruction_is_text() -> None:
     raw = {**CHAT, "instruction": 'Return {"k": 1} for {a}'}
     assert 'Return {"k": 1} for v' in rendered(raw, (U, "v")).text
-    error = refused({**raw, "exact": True}, dialogue((U, "v")))
-    assert as_gateway_error(error).code == "invalid_value"
-    assert "as LazyLLM does: KeyError" in error.message
 
 
-def test_the_explanation_of_calls_survives_two_parts_without_exact_only() -> None:
+def test_the_explanation_of_calls_survives_two_parts() -> None:
     raw = {**TOOLS, "instruction": {"system": "S", "user": "U"}}
-    said = dialogue((U, "q"), tools=(TOOL,))
-    assert "tool name (one of" in template(raw).render(said).text
-    assert "tool name (one of" not in template(raw, exact=True).render(said).text
+    assert "tool name (one of" in template(raw).render(dialogue((U, "q"), tools=(TOOL,))).text
 
 
 # ---------------------------------------------------------------- who said what
@@ -278,12 +257,6 @@ def test_every_piece_knows_where_it_came_from() -> None:
         ("messages[3]", True, "\n<|im_end|>\n"),
         ("generate", True, "<|im_start|>assistant\n\n"),
     ]
-
-
-def test_a_field_with_a_conversion_is_filled_by_the_message_too() -> None:
-    prompt = rendered({**CHAT, "instruction": "{a} {a!r} {a[0]}", "exact": True}, (U, "vw"))
-    assert [text for origin, scaffold, text in told(prompt) if not scaffold] == ["vw", "'vw'", "v"]
-    assert {origin for origin, scaffold, _ in told(prompt) if not scaffold} == {"messages[0]"}
 
 
 def test_tools_and_their_results_are_content() -> None:
@@ -485,21 +458,20 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "a tool without a name": ({**TOOLS, "default_tools": [{"type": "function"}]}, ("default_tools",),
                               "default_tools[0].function.name is missing"),
     "tools for the class empty": ({**EMPTY, "default_tools": [TOOL]}, ("default_tools",), "has no effect"),
-    "an old dialect": ({**CHAT, "dialect": "0.1"}, ("dialect",), "needs exact: true"),
     "an answer after a mark that is missing": (
-        {**CHAT, "dialect": "0.1", "exact": True, "marks_of": "chatglm3", "marks": {"soa": ""}, "get_response": True},
+        {**CHAT, "dialect": "0.1", "marks_of": "chatglm3", "marks": {"soa": ""}, "get_response": True},
         ("get_response",),
         "needs the mark soa",
     ),
     "an unknown dialect": ({**CHAT, "dialect": "2"}, ("dialect",), "must be one of 1.4, 0.1.2, 0.1"),
     "parts before their time": (
-        {"kind": "prompter", "class": "chat", "dialect": "0.1", "exact": True, "instruction": {"user": "x"}},
+        {"kind": "prompter", "class": "chat", "dialect": "0.1", "instruction": {"user": "x"}},
         ("instruction",), "write one text",
     ),
     "a BOS that is not there": ({**CHAT, "bos": "text", "bos_text": "<s>"}, ("bos_text",), "the start of `sos`"),
     "a BOS without a text": ({**CHAT, "bos": "text"}, ("bos",), "needs bos_text"),
     "a text without a BOS": ({**CHAT, "bos_text": "<s>"}, ("bos_text",), "applies only to bos: text"),
-    "exact as a word": ({**CHAT, "exact": "yes"}, ("exact",), "must be true or false"),
+    "exact": ({**CHAT, "exact": True}, ("exact",), "was removed: slots are found in the template alone"),
     "an example without variables": (
         {**RAG, "examples": [{"messages": [{"role": "user", "content": "q"}], "variables": [], "prompt": "x"}]},
         ("examples", 0, "variables"), "must be a mapping",
@@ -559,7 +531,7 @@ def test_an_old_dialect_takes_tools_from_one_source_only() -> None:
     assert (error.param, "has default tools" in error.message) == ("tools", True)
 
 
-OLD: dict[str, Any] = {"kind": "prompter", "class": "chat", "dialect": "0.1", "exact": True}
+OLD: dict[str, Any] = {"kind": "prompter", "class": "chat", "dialect": "0.1"}
 
 
 @pytest.mark.parametrize("dialect", ["0.1", "0.1.2"])

@@ -196,49 +196,6 @@ def test_a_history_of_messages_is_refused_for_a_model_that_takes_a_string(text: 
         read_lazyllm(source("p.py", text), marks_of=marks_of)
 
 
-EXACT = "LazyLLM's prompts are different from those of this file for {}; write `exact: true`"
-PARTS = "{'system': 'S', 'user': 'Answer. {context}'}"
-STRING, API = "models that take a string", "API models"
-BOTH = "(requests without tools and with tools)"
-DIFFERENT = {  # name: (arguments, models and requests whose prompts differ)
-    "tools and two parts": (f"{PARTS}, tools=[{TOOL}]", f"{STRING} {BOTH}"),
-    "tools of a function and two parts": (f"{PARTS}, tools=make", f"{STRING} (requests with tools)"),
-    "tools and one part": ("{'user': 'Answer.'}, tools=make", f"{STRING} (requests with tools)"),
-    "tools and a text": (f"'Answer.', tools=[{TOOL}]", ""),
-    "tools and a text with slots": (f"'Answer {{q}}. {{context}}', tools=[{TOOL}]", ""),
-    "tools and the braces of their explanation": (
-        f"'Answer. {{context}}', tools=[{TOOL}]", f"{STRING} {BOTH}",
-    ),
-    "tools and a place for their explanation": (
-        "{'system': 'S <!lazyllm-fc-prompt!>', 'user': 'Answer.'}, tools=make", "",
-    ),
-    "two parts": (PARTS, ""),
-    "braces that LazyLLM reads": (
-        "'{{ }} {q}'", f"{STRING} (requests without tools), {API} {BOTH}",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("arguments", "requests"), DIFFERENT.values(), ids=DIFFERENT)
-def test_a_prompter_that_differs_from_lazyllm_has_a_note(arguments: str, requests: str) -> None:
-    (draft,) = read_lazyllm(source("p.py", f"p = ChatPrompter({arguments})"), marks_of="qwen")
-    notes = [note.partition(" for LazyLLM's bytes")[0] for note in draft.notes if "exact: true" in note]
-    assert notes == ([EXACT.format(requests)] if requests else [])
-
-
-def test_the_key_that_the_note_names_gives_the_bytes_of_lazyllm() -> None:
-    (draft,) = read_lazyllm(source("p.py", f"p = ChatPrompter({PARTS}, tools=[{TOOL}])"), marks_of="qwen")
-    marks = {key: text for key, text in family("qwen").items() if isinstance(text, str)}
-    wanted = chat({"system": "S", "user": "Answer. {context}"}, tools=[TOOL]).bound(marks).generate_prompt("q")
-    texts = {
-        exact: build(parse_spec({**draft.keys, "exact": exact}, name="p"))
-        .render(Dialogue((Message("user", "q"),)))
-        .text
-        for exact in (True, False)
-    }
-    assert texts[True] == wanted != texts[False]
-
-
 def test_what_is_not_carried_over_is_told() -> None:
     (draft,) = read_lazyllm(source("p.py", "p = ChatPrompter('I', None, True, None, 'skill', enable_system=True)"))
     told = "\n".join(draft.notes)
