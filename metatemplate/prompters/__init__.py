@@ -4,9 +4,8 @@
 - ``api_messages``  renders a dialogue as messages, for API models
 - ``request``       sorts a dialogue into history, current turn, system messages and slot values
 - ``instruction``   the texts of LazyLLM: the instruction template of each class, and the description of tools
-- ``filler``        fills the instruction template for a request, with one of the next two modules
-- ``safe_fill``     fills the slots in one pass over the instruction template (the default)
-- ``exact_fill``    fills the slots as LazyLLM does, by searching the filled text (``exact: true``)
+- ``filler``        fills the instruction template for a request
+- ``safe_fill``     fills the slots in one pass over the instruction template
 - ``assembly``      writes earlier turns, and puts the parts of a prompt in order
 - ``fast_layouts``  fast path: the text around the messages, stored for each order of roles
 - ``segments``      text operations on segments

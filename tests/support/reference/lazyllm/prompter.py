@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from metatemplate.prompters.assembly import assemble
 from metatemplate.prompters.dialects import CURRENT, PrompterDialect, PrompterError
-from metatemplate.prompters.exact_fill import fill, prepared, split_parts
 from metatemplate.prompters.instruction import alpaca_instruction, chat_instruction, slots_of, write_tools
 from metatemplate.prompters.segments import template_text, text_of
 from metatemplate.prompters.tokens import TOKEN_NAMES, TOOL_TOKENS, SpecialTokens, default_tokens
@@ -26,6 +25,7 @@ from tests.support.reference.lazyllm.checks import (
     history_segments,
     instruction_of,
 )
+from tests.support.reference.lazyllm.exact_fill import fill, prepared, split_parts
 from tests.support.reference.lazyllm.messages import anthropic_messages, history_messages, openai_messages
 
 Form = Literal["alpaca", "chat", "empty"]

@@ -1,4 +1,4 @@
-"""Fills slots as LazyLLM does, by searching the filled text (``exact: true``; ``docs/spec/lazyllm.md`` 4, 5)."""
+"""Fills slots as LazyLLM does, by searching the filled text (``docs/spec/lazyllm.md`` 4, 5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from metatemplate.prompters.assembly import Turn
 from metatemplate.prompters.dialects import PrompterDialect, PrompterError
 from metatemplate.prompters.instruction import (
     PREAMBLE,
@@ -19,13 +18,9 @@ from metatemplate.prompters.instruction import (
     tool_names,
     with_preamble,
 )
-from metatemplate.prompters.safe_fill import folded_segments
 from metatemplate.prompters.segments import TOOLS, cut, replace_all, template_text, text_of
 from metatemplate.prompters.tokens import SpecialTokens
 from metatemplate.values.prompt import Segment, SegmentLabel, Segments
-
-FOLDED_PLACE = "<!gateway-system!>"
-"""A placeholder for the request's system messages, until the instruction is filled and split."""
 
 SlotLabels = Mapping[str, SegmentLabel]
 """Name of a slot → label of the value."""
@@ -49,24 +44,6 @@ def prepared(
     if TOOL_NAMES not in text:
         return segments
     return replace_all(segments, f"{{{TOOL_NAMES}}}", Segment(tool_names(tools), *TOOLS))
-
-
-def with_folded_place(instruction: str) -> str:
-    """Return the instruction with ``FOLDED_PLACE`` at the end of the system part."""
-    system, tag, user = instruction.partition(USER_BEGINS)
-    return system + FOLDED_PLACE + tag + user
-
-
-def fold(system: Segments, turns: Sequence[Turn]) -> Segments:
-    """Replace ``FOLDED_PLACE`` in the template's text with the request's system messages."""
-    found: list[Segment] = []
-    for segment in system:
-        before, place, after = segment.text.partition(FOLDED_PLACE) if segment.scaffold else (segment.text, "", "")
-        label = (segment.role, segment.origin, segment.scaffold)
-        found.append(Segment(before, *label))
-        if place:
-            found += (*folded_segments(turns, text_of(found)), Segment(after, *label))
-    return tuple(found)
 
 
 def fill(instruction: Segments, given: Any, labels: SlotLabels, dialect: PrompterDialect) -> tuple[Segments, Any]:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from metatemplate.prompters.exact_fill import user_part
 from metatemplate.prompters.instruction import USER_BEGINS, USER_ENDS
+from tests.support.reference.lazyllm.exact_fill import user_part
 
 REFERENCE = {
     "all": re.compile(f"{USER_BEGINS}(.*){USER_ENDS}", re.DOTALL),
