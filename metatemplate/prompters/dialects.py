@@ -25,8 +25,6 @@ class PrompterDialect:
     parts: Literal["all", "line", "none"] = "all"
     """Where an instruction with system and user parts is split: across lines (``all``), in one line (``line``), nowhere
     (``none``)."""
-    formats_mappings: bool = False
-    """Whether ``str.format`` also fills a dictionary of slot values. Then JSON in an instruction is an error."""
     modern: bool = True
     """Whether the release is at least 0.2: JSON5, a preamble for tools, tool messages in histories, no leading line
     breaks."""
@@ -35,9 +33,7 @@ class PrompterDialect:
 DIALECTS: Mapping[str, PrompterDialect] = {
     "1.4": PrompterDialect(name="1.4"),
     "0.1.2": PrompterDialect(name="0.1.2", heading="\n\n ### Instruction:\n", parts="line", modern=False),
-    "0.1": PrompterDialect(
-        name="0.1", heading="\n\n ### Instruction:\n", tail="", parts="none", formats_mappings=True, modern=False
-    ),
+    "0.1": PrompterDialect(name="0.1", heading="\n\n ### Instruction:\n", tail="", parts="none", modern=False),
 }
 CURRENT = DIALECTS["1.4"]
 

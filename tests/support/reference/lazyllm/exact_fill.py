@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from string import Formatter
+from collections.abc import Sequence
 from typing import Any
 
 from metatemplate.prompters.dialects import PrompterDialect, PrompterError
@@ -18,47 +16,37 @@ from metatemplate.prompters.instruction import (
     tool_names,
     with_preamble,
 )
-from metatemplate.prompters.segments import TOOLS, cut, replace_all, template_text, text_of
 from metatemplate.prompters.tokens import SpecialTokens
-from metatemplate.values.prompt import Segment, SegmentLabel, Segments
-
-SlotLabels = Mapping[str, SegmentLabel]
-"""Name of a slot → label of the value."""
-
-_FIELD_NAME_END = re.compile(r"[.\[]")
 
 
 def prepared(
     instruction: str, tokens: SpecialTokens, dialect: PrompterDialect, tools: Sequence[Any], *, preamble: bool
-) -> Segments:
+) -> str:
     """Return the instruction with the preamble, the tool tokens and the names of the tools. Other slots stay open.
 
     Raises PrompterError for a tool without a name.
     """
     if not dialect.modern:
-        return (template_text(instruction),)
+        return instruction
     if preamble and PREAMBLE_PLACE not in instruction:
         instruction += "\n\n" + PREAMBLE
     text = with_preamble(instruction, tokens, preamble=preamble)
-    segments = (template_text(text),)
-    if TOOL_NAMES not in text:
-        return segments
-    return replace_all(segments, f"{{{TOOL_NAMES}}}", Segment(tool_names(tools), *TOOLS))
+    return text.replace(f"{{{TOOL_NAMES}}}", tool_names(tools)) if TOOL_NAMES in text else text
 
 
-def fill(instruction: Segments, given: Any, labels: SlotLabels, dialect: PrompterDialect) -> tuple[Segments, Any]:
+def fill(instruction: str, given: Any, dialect: PrompterDialect) -> tuple[str, Any]:
     """Return the instruction with filled slots, and the value that fills no slot; ``""`` if every value fills a slot.
 
     ``given``: a text for the only slot, or values by slot name. Raises PrompterError with LazyLLM's error text. If
     LazyLLM's choice of a slot depends on the order of a set, the first slot in the text is used.
     """
-    names = slots_of(text_of(instruction))
+    names = slots_of(instruction)
     if not isinstance(given, dict):
         if not names:
             return instruction, given
         if len(names) > 1:
             raise PrompterError("AssertionError")
-        return formatted(instruction, {names[0]: given}, labels), ""
+        return formatted(instruction, {names[0]: given}), ""
     for name in names:
         if name not in given:
             raise PrompterError("KeyError", repr(name))
@@ -67,51 +55,44 @@ def fill(instruction: Segments, given: Any, labels: SlotLabels, dialect: Prompte
     if len(rest) > 1:
         raise PrompterError("AssertionError", f"Unexpected keys found in input: {list(rest)}")
     remaining = next(iter(rest.values()), "")
-    if dialect.formats_mappings and values:
-        return formatted(instruction, values, labels), remaining
+    if dialect.name == "0.1" and values:
+        return formatted(instruction, values), remaining
     for name, value in values.items():
         if not isinstance(value, str):
             kind = "None" if value is None else type(value).__name__
             raise PrompterError("TypeError", f"replace() argument 2 must be str, not {kind}")
-        instruction = replace_all(instruction, f"{{{name}}}", Segment(value, *labels[name]))
+        instruction = instruction.replace(f"{{{name}}}", value)
     return instruction, remaining
 
 
-def formatted(instruction: Segments, values: Mapping[str, Any], labels: SlotLabels) -> Segments:
-    """Apply ``str.format(**values)`` field by field, and label each value. Raises PrompterError if formatting fails."""
-    found: list[Segment] = []
+def formatted(instruction: str, values: dict[str, Any]) -> str:
+    """Apply ``str.format(**values)``. Raises PrompterError if formatting fails."""
     try:
-        for literal, field, spec, conversion in Formatter().parse(text_of(instruction)):
-            if literal:
-                found.append(template_text(literal))
-            if field is not None:
-                written = f"{{{field}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
-                found.append(Segment(written.format(**values), *labels[_FIELD_NAME_END.split(field)[0]]))
+        return instruction.format(**values)
     except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
         raise PrompterError(type(error).__name__, str(error)) from error
-    return tuple(found)
 
 
-def split_parts(instruction: Segments, parts: str) -> tuple[Segments, Segments]:
+def split_parts(text: str, parts: str) -> tuple[str, str]:
     """Return the system part and the user part. As in LazyLLM, tags inside slot values also split the text.
 
     Raises PrompterError if the tags are in an order in which LazyLLM fails.
     """
-    text = text_of(instruction)
     if parts == "none" or USER_BEGINS not in text or USER_ENDS not in text:
-        return instruction, ()
-    user = user_part(text, parts)
-    if user is None:  # the end tag is first, or in 0.1.2 on another line
+        return text, ""
+    found = user_part(text, parts)
+    if found is None:  # the end tag is first, or in 0.1.2 on another line
         raise PrompterError("IndexError", "list index out of range")
-    tag = USER_BEGINS if parts == "all" else f"{USER_BEGINS}{text[slice(*user)]}{USER_ENDS}"
-    return cut(instruction, 0, text.index(tag)), cut(instruction, *user)
+    user = text[slice(*found)]
+    tag = USER_BEGINS if parts == "all" else f"{USER_BEGINS}{user}{USER_ENDS}"
+    return text[: text.index(tag)], user
 
 
 def user_part(text: str, parts: str) -> tuple[int, int] | None:
     """Return the start and the end of the user part in a filled instruction; None if there is no user part.
 
     ``all`` finds the same as ``BEGINS(.*)ENDS`` in the whole text, and ``line`` the same as ``.*BEGINS(.*)ENDS`` in the
-    first line that matches. These expressions take quadratic time on a text from a client. This function is linear.
+    first line that matches. These expressions take quadratic time on a long text. This function is linear.
     """
     if parts == "all":
         begin, end = text.find(USER_BEGINS) + len(USER_BEGINS), text.rfind(USER_ENDS)

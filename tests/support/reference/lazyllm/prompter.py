@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from metatemplate.prompters.assembly import assemble
 from metatemplate.prompters.dialects import CURRENT, PrompterDialect, PrompterError
-from metatemplate.prompters.instruction import alpaca_instruction, chat_instruction, slots_of, write_tools
+from metatemplate.prompters.instruction import alpaca_instruction, chat_instruction, write_tools
 from metatemplate.prompters.segments import template_text, text_of
 from metatemplate.prompters.tokens import TOKEN_NAMES, TOOL_TOKENS, SpecialTokens, default_tokens
 from metatemplate.values.prompt import Segments
@@ -136,7 +136,7 @@ class Prompter:
         current: Segments = ()
         in_environment = False
         if self.form == "chat":
-            system = (*system, template_text(str(skills or "")))
+            system += str(skills or "")
             current, in_environment = current_segments(rest, self.dialect)
         if label:
             check_concatenated(label)
@@ -144,8 +144,8 @@ class Prompter:
             self.form,
             self.tokens,
             self.dialect,
-            system=system,
-            user=user,
+            system=(template_text(system),),
+            user=(template_text(user),),
             tools=listed,
             history=turns,
             current=current,
@@ -163,8 +163,8 @@ class Prompter:
         self._check_alpaca(turns, rest)
         system, user = split_parts(instruction, self.dialect.parts)
         skills = resolved(self.skills, given, history)
-        parts = [self.tokens.system, text_of(system), skills] if self.enable_system else []
-        return openai_messages(parts, text_of(user), rest, turns, tools, modern=self.dialect.modern)
+        parts = [self.tokens.system, system, skills] if self.enable_system else []
+        return openai_messages(parts, user, rest, turns, tools, modern=self.dialect.modern)
 
     def _arguments(self, given: Any, history: Any, tools: Any, label: Any) -> tuple[Any, Any, Any, Any]:
         """The call's arguments after the hook, with the constructor's tools where the call has none."""
@@ -173,11 +173,10 @@ class Prompter:
             given, history, tools, label = self.hook(given, history, tools, label)
         return given, history, resolved(tools or self.tools, given, history), label
 
-    def _filled(self, given: Any, tools: Any, *, preamble: bool) -> tuple[Segments, Any]:
+    def _filled(self, given: Any, tools: Any, *, preamble: bool) -> tuple[str, Any]:
         instruction = prepared(self.instruction, self.tokens, self.dialect, tools, preamble=preamble)
         check_input(given, self.dialect)
-        labels = dict.fromkeys(slots_of(text_of(instruction)), ("", "", False))
-        return fill(instruction, given, labels, self.dialect)
+        return fill(instruction, given, self.dialect)
 
     def _check_alpaca(self, turns: Any, rest: Any) -> None:
         """Turns that come out empty are none."""
