@@ -1,7 +1,7 @@
-"""Stores of complete answers, in memory or in an SQLite file. The store on a Redis server is in ``redis_store``.
+"""A store of complete answers in an SQLite database. The store on a Redis server is in ``redis_store``.
 
-One thread reads and writes a store, so a slow disk never blocks the event loop, and a look-up finds all answers that
-were stored before. If a store fails, the look-up finds nothing, and the call continues.
+One thread reads and writes the store, so a slow disk never blocks the event loop, and a look-up finds all answers that
+were stored before. If the store fails, the look-up finds nothing, and the call continues.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import math
 import sqlite3
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,8 +26,6 @@ LOOK_UP_SECONDS = 2.0
 """The maximum time in seconds that a call waits for a look-up, and at its end until its answer is stored."""
 MAX_VALUE = 16 * 1024 * 1024
 """The maximum size of a stored answer in bytes. The thread that reads a larger one would delay other calls."""
-ENTRY_BYTES = 400
-"""The memory that an answer in ``MemoryStore`` takes beside its JSON: the key, the time, and the objects around."""
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 1.0
 """The maximum time in seconds to wait while another process writes to the file."""
@@ -83,11 +80,17 @@ class CacheStore(ABC):
         """Write the waiting answers, and release connections and files."""
 
 
-class ThreadStore(CacheStore):
-    """A store of at most ``max_size`` bytes, which one thread reads and writes."""
+class SqliteStore(CacheStore):
+    """A store of at most ``max_size`` bytes in an SQLite database, which one thread reads and writes.
 
-    def __init__(self, max_size: int) -> None:
+    All processes of this machine can share the database of a file. The oldest answers are removed first.
+    """
+
+    def __init__(self, path: Path | None, max_size: int) -> None:
+        """``path``: None for a database in the memory of this process."""
         self.max_size = max_size
+        self._path = path
+        self._database: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cache")
         self._given = 0
         """The number of answers given to the thread. Only ``put`` changes this number."""
@@ -142,64 +145,18 @@ class ThreadStore(CacheStore):
             LOG.warning("the cache cannot be read or written: %s", error or type(error).__name__)
         self._failing = True
 
-    @abstractmethod
     def _read(self, key: bytes) -> tuple[float, bytes] | None:
         """Return the time and the bytes of an answer, or None if the store does not have the key."""
-
-    @abstractmethod
-    def _write(self, key: bytes, created: float, data: bytes, oldest: float) -> None:
-        """Store an answer, unless the store has one for the key that was made at ``oldest`` or later.
-
-        Other answers are removed while the store is too large.
-        """
-
-    @abstractmethod
-    def _release(self) -> None:
-        """Release the memory or close the file."""
-
-
-class MemoryStore(ThreadStore):
-    """A store in the memory of one process. The answer that was not used for the longest time is removed first."""
-
-    def __init__(self, max_size: int) -> None:
-        super().__init__(max_size)
-        self._answers: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
-        self._size = 0
-
-    def _read(self, key: bytes) -> tuple[float, bytes] | None:
-        if key in self._answers:
-            self._answers.move_to_end(key)
-        return self._answers.get(key)
-
-    def _write(self, key: bytes, created: float, data: bytes, oldest: float) -> None:
-        if key in self._answers:
-            if self._answers[key][0] >= oldest:
-                return
-            self._size -= ENTRY_BYTES + len(self._answers.pop(key)[1])
-        self._answers[key] = created, data
-        self._size += ENTRY_BYTES + len(data)
-        while self._size > self.max_size:
-            self._size -= ENTRY_BYTES + len(self._answers.popitem(last=False)[1][1])
-
-    def _release(self) -> None:
-        self._answers.clear()
-
-
-class SqliteStore(ThreadStore):
-    """A store in an SQLite file that all processes of this machine can share. The oldest answers are removed first."""
-
-    def __init__(self, path: Path, max_size: int) -> None:
-        super().__init__(max_size)
-        self._path = path
-        self._database: sqlite3.Connection | None = None
-
-    def _read(self, key: bytes) -> tuple[float, bytes] | None:
         # SQLite stores a value of any type in any column; the casts give the types of the answer.
         query = "SELECT CAST(created AS REAL), CAST(events AS BLOB) FROM answers WHERE key = ?"
         found: tuple[float, bytes] | None = self._open().execute(query, (key,)).fetchone()
         return found
 
     def _write(self, key: bytes, created: float, data: bytes, oldest: float) -> None:
+        """Store an answer, unless the store has one for the key that was made at ``oldest`` or later.
+
+        The oldest answers are removed while the store is too large.
+        """
         database = self._open()
         with database:
             # An infinite time, which no gateway writes, is replaced too.

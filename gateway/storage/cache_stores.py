@@ -28,9 +28,9 @@ class CacheStores:
         """Apply the size of the configuration that becomes active."""
         if (store := self._stores.get(spec.path)) is None:
             return
-        from gateway.storage.cache_store import ThreadStore
+        from gateway.storage.cache_store import SqliteStore
 
-        if isinstance(store, ThreadStore):
+        if isinstance(store, SqliteStore):
             store.max_size = spec.max_size
 
     async def aclose(self) -> None:
@@ -44,6 +44,6 @@ def _open(spec: CacheSpec, server: StoreSpec) -> CacheStore:
         from gateway.storage.redis_store import RedisStore
 
         return RedisStore(server)
-    from gateway.storage.cache_store import MemoryStore, SqliteStore
+    from gateway.storage.cache_store import SqliteStore
 
-    return MemoryStore(spec.max_size) if spec.path is None else SqliteStore(spec.path, spec.max_size)
+    return SqliteStore(spec.path, spec.max_size)

@@ -12,16 +12,18 @@ NO_UPGRADES: Mapping[int, str] = {}
 
 
 def open_database(
-    path: Path, schema: str, version: int, busy_seconds: float, upgrades: Mapping[int, str] = NO_UPGRADES
+    path: Path | None, schema: str, version: int, busy_seconds: float, upgrades: Mapping[int, str] = NO_UPGRADES
 ) -> sqlite3.Connection:
     """Open or create a file that only this user may read (mode 0600), in WAL mode, and create its tables.
 
-    ``version``: the version of the tables. ``busy_seconds``: how long a write waits for the writes of other processes.
-    ``upgrades``: an older version → the statements that change its tables into those of ``version``.
+    ``path``: None for a database in memory. ``version``: the version of the tables. ``busy_seconds``: how long a write
+    waits for the writes of other processes. ``upgrades``: an older version → the statements that change its tables into
+    those of ``version``.
     Raises ``OSError`` or ``sqlite3.Error`` if the file cannot be opened or has tables of another version.
     """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its other files the mode of this one
-    database = sqlite3.connect(path, timeout=busy_seconds)
+    if path is not None:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its other files the mode of this one
+    database = sqlite3.connect(path or ":memory:", timeout=busy_seconds)
     try:
         _use_wal(database, busy_seconds)
         database.execute("PRAGMA synchronous = NORMAL")

@@ -16,7 +16,7 @@ from gateway.core.errors import GatewayError, UpstreamIgnoredParameter
 from gateway.core.exchange import Events, Exchange
 from gateway.policy.deliver.cache import MAX_ANSWER, Cache
 from gateway.policy.deliver.coalescing import Coalescing
-from gateway.storage.cache_store import MemoryStore
+from gateway.storage.cache_store import SqliteStore
 from metatemplate.values.events import Delta
 from tests.policy.responses import Response, exchange, read_response_async
 from tests.policy.test_cache import HELLO, model
@@ -52,7 +52,7 @@ def test_a_hundred_equal_requests_make_one_call_and_get_one_answer(stream: bool)
 
 
 async def test_a_request_after_the_call_is_a_hit_of_the_cache() -> None:
-    store = MemoryStore(1024 * 1024)
+    store = SqliteStore(None, 1024 * 1024)
     layer = Coalescing(Cache(RecordingBackend(HELLO), store, model()), model())
     requests = [request() for _ in range(3)]
     await together(layer, requests[:2])
@@ -201,7 +201,7 @@ async def test_an_answer_that_is_too_large_is_read_only_as_fast_as_its_first_req
 
 async def test_an_answer_that_its_only_request_refuses_is_not_kept() -> None:
     """It may lack what the request needs, such as log probabilities."""
-    store = MemoryStore(1024 * 1024)
+    store = SqliteStore(None, 1024 * 1024)
     layer = Coalescing(Cache(RecordingBackend(HELLO), store, model()), model())
 
     async def refuse() -> None:
