@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from gateway.core.exchange import Backend, Events, Exchange
 from gateway.policy.deliver.layer import Layer
-from gateway.policy.deliver.shared_limits import SharedLimits
+from gateway.policy.deliver.shared_limits import with_deadline
 from gateway.stream.batches import IteratorEvents
 from metatemplate.answers.stops.stop_search import StopScanner
 from metatemplate.values.answer_markers import Thinking
@@ -46,8 +46,7 @@ class ReasoningFirst(Layer):
 
     @asynccontextmanager
     async def _open_both(self, exchange: Exchange, thinking: Thinking) -> AsyncIterator[Events]:
-        if exchange.deadline is None:
-            exchange = SharedLimits(exchange.attempts, self._total).apply(exchange, exchange.max_attempts)
+        exchange = with_deadline(exchange, self._total)
         async with AsyncExitStack() as first_call:
             events = await first_call.enter_async_context(self._inner.open(_free(exchange, thinking)))
             async with aclosing(self._answer(exchange, thinking, first_call, events)) as answer:

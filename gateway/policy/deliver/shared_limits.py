@@ -26,3 +26,10 @@ class SharedLimits:
         return replace(
             exchange, attempts=self.attempts, total=self.total, deadline=self.deadline, max_attempts=max_attempts
         )
+
+
+def with_deadline(exchange: Exchange, total: float) -> Exchange:
+    """Return the exchange with a deadline for all exchanges that are made of it, unless it has one already."""
+    if exchange.deadline is not None:
+        return exchange
+    return SharedLimits(exchange.attempts, total).apply(exchange, exchange.max_attempts)

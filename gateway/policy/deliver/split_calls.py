@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from gateway.core.errors import UpstreamError, UpstreamRejectedRequest, drop_tracebacks
 from gateway.core.exchange import Backend, Events, Exchange, stops_to_cut
 from gateway.policy.deliver.layer import Layer
-from gateway.policy.deliver.shared_limits import SharedLimits
+from gateway.policy.deliver.shared_limits import with_deadline
 from gateway.stream.batches import IteratorEvents
 from metatemplate.answers.stops.stop_cutter import StopCutter
 from metatemplate.values.events import Begun, Delta, Event, Finish, Usage, total_usage
@@ -59,8 +59,7 @@ class SplitCalls(Layer):
 
     @asynccontextmanager
     async def _open_many(self, exchange: Exchange) -> AsyncIterator[Events]:
-        if exchange.deadline is None:
-            exchange = SharedLimits(exchange.attempts, self._total).apply(exchange, exchange.max_attempts)
+        exchange = with_deadline(exchange, self._total)
         async with AsyncExitStack() as first_call:
             events = await self._open_whole(first_call, exchange)
             split = events is None
@@ -125,20 +124,19 @@ class SplitCalls(Layer):
                     if isinstance(event, Delta | Finish):
                         yield replace(event, index=index)
             seen.end_call()
-        if seen.complete_usage and seen.usage is not None:
-            yield seen.usage
+        if (usage := seen.usage()) is not None:
+            yield usage
 
 
 class _SeenChoices:
-    """The choices that have appeared so far, and the sum of the token counts of all calls."""
+    """The choices that have appeared so far, and the token counts of all calls."""
 
     def __init__(self, total: int) -> None:
         self.total = total
-        self.usage: Usage | None = None
-        self.complete_usage = True
-        """False if a call has ended without token counts. Then no sum is sent, because the sum would be too small."""
         self._indexes: set[int] = set()
         self._count: Usage | None = None
+        self._counts: list[Usage | None] = []
+        """The token counts of the calls that have ended."""
 
     def add(self, event: Event) -> None:
         if isinstance(event, Delta | Finish):
@@ -147,11 +145,12 @@ class _SeenChoices:
             self._count = event
 
     def end_call(self) -> None:
-        if self._count is None:
-            self.complete_usage = False
-        else:
-            self.usage = self._count if self.usage is None else total_usage([self.usage, self._count])
+        self._counts.append(self._count)
         self._count = None
+
+    def usage(self) -> Usage | None:
+        """Return the token counts of all calls; None if a call has ended without token counts."""
+        return self._counts[0] if len(self._counts) == 1 else total_usage(self._counts)
 
     def missing(self) -> list[int]:
         return [index for index in range(self.total) if index not in self._indexes]
