@@ -13,14 +13,11 @@ from typing import Any
 
 from metatemplate.errors import UnsupportedInput
 from metatemplate.prompters.assembly import Turn
-from metatemplate.prompters.dialects import PrompterError
-from metatemplate.prompters.filler import InstructionFiller, as_refusal
+from metatemplate.prompters.filler import InstructionFiller
 from metatemplate.prompters.request import (
-    PrompterInput,
     check_class,
-    current_from,
     slot_values,
-    take_answer,
+    sort_turns,
     with_default_tools,
 )
 from metatemplate.prompters.segments import text_of
@@ -28,7 +25,7 @@ from metatemplate.templates.chat.messages import content_of
 from metatemplate.templates.chat.passthrough import as_sent
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.templates.stops import prompt_metadata
-from metatemplate.values.dialogue import SYSTEM_ROLES, Dialogue
+from metatemplate.values.dialogue import Dialogue
 from metatemplate.values.prompt import Prompt
 
 
@@ -51,7 +48,8 @@ class ApiPrompterTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``. The caller sends the tools."""
         dialogue = with_default_tools(dialogue, self._prompter)
-        found = _sorted(dialogue)
+        turns = [Turn(number, message.role, message.text) for number, message in enumerate(dialogue.messages)]
+        found = sort_turns(dialogue, turns)
         check_class(found, self._prompter)
         sent = [as_sent(message) for message in dialogue.messages]
         values = slot_values(found, dialogue.options.variables, self._filler.slots, self._prompter)
@@ -61,16 +59,13 @@ class ApiPrompterTemplate:
                     "a prompter of class empty does not support tools; leave `tools` out", param="tools"
                 )
             return Prompt("", self._metadata, tuple(sent))
-        try:
-            system, user, rest = self._filler.fill(values, list(dialogue.options.tools))
-            first, last = found.current[0].number, found.current[-1].number
-            if not rest and (found.current[0].content or not values.current):  # a slot has the text
-                content_of(dialogue.messages[first], first, None)  # refuses media, which a slot cannot have
-                sent[first] = {**sent[first], "content": ""}
-            if user:
-                sent[last] = _after(text_of(user), sent[last])
-        except PrompterError as error:
-            raise as_refusal(error) from error
+        system, user = self._filler.fill(values, list(dialogue.options.tools))
+        first, last = found.current[0].number, found.current[-1].number
+        if not values.current:  # a slot has the text
+            content_of(dialogue.messages[first], first, None)  # refuses media, which a slot cannot have
+            sent[first] = {**sent[first], "content": ""}
+        if user:
+            sent[last] = _after(text_of(user), sent[last])
         return Prompt("", self._metadata, (*self._system(text_of(system)), *self._history, *sent))
 
     def _system(self, instruction: str) -> list[dict[str, Any]]:
@@ -88,13 +83,3 @@ def _after(text: str, message: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(content, str):
         return {**message, "content": text + content}
     return {**message, "content": [{"type": "text", "text": text}, *content]}
-
-
-def _sorted(dialogue: Dialogue) -> PrompterInput:
-    """Sort the messages into history, current turn, system messages and answer. Raises InvalidInput."""
-    turns = [Turn(number, message.role, message.text) for number, message in enumerate(dialogue.messages)]
-    system = tuple([turn for turn in turns if turn.role in SYSTEM_ROLES])
-    others = [turn for turn in turns if turn.role not in SYSTEM_ROLES]
-    answer = take_answer(dialogue, others)
-    at = current_from([turn.role for turn in others])
-    return PrompterInput(tuple(others[:at]), tuple(others[at:]), system, answer, ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from metatemplate.prompters.dialects import DIALECTS, PrompterDialect, PrompterError
+from metatemplate.prompters.dialects import DIALECTS, PrompterDialect, refusal
 from metatemplate.prompters.json5 import write_json5
 from metatemplate.prompters.segments import TOOLS, strip_leading, template_text
 from metatemplate.prompters.tokens import SpecialTokens
@@ -60,14 +60,14 @@ def pair_segments(pairs: Iterable[tuple[str, str]], tokens: SpecialTokens) -> It
 
 
 def turn_segments(turns: Sequence[Turn], tokens: SpecialTokens, dialect: PrompterDialect) -> Iterator[Segment]:
-    """Yield segments for the earlier turns of the request. Raises PrompterError.
+    """Yield segments for the earlier turns of the request. Raises InvalidInput.
 
     Releases of LazyLLM before 0.2 accept only pairs of a user message and an assistant message. The bytes are the same
     in all releases.
     """
     roles = [turn.role for turn in turns]
     if not dialect.modern and (roles != ["user", "assistant"] * (len(turns) // 2) or any(t.calls for t in turns)):
-        raise PrompterError("NotImplementedError", "earlier turns must be pairs of user and assistant")
+        raise refusal("NotImplementedError", "earlier turns must be pairs of user and assistant")
     around = {
         "user": (tokens.soh, tokens.eoh),
         "assistant": (tokens.soa, tokens.eoa),

@@ -1,4 +1,4 @@
-"""The differences between releases of LazyLLM (``docs/spec/lazyllm.md`` 12), and the errors of LazyLLM.
+"""The differences between releases of LazyLLM (``docs/spec/lazyllm.md`` 12), and the requests that it refuses.
 
 ``1.4`` is the current behaviour. ``0.1`` is release 0.1.1, which wrote the prompts in LazyLLM's documentation.
 ``0.1.2`` is a release between these two, which added ``{system, user}`` instructions.
@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from metatemplate.errors import TemplateFailure
+from metatemplate.errors import InvalidInput
+from metatemplate.values.words import in_ascii
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +39,7 @@ DIALECTS: Mapping[str, PrompterDialect] = {
 CURRENT = DIALECTS["1.4"]
 
 
-class PrompterError(TemplateFailure):
-    """A case in which LazyLLM raises an exception. The message contains the class and the text of the exception."""
-
-    def __init__(self, exception: str, text: str = "") -> None:
-        super().__init__(f"{exception}: {text}")
+def refusal(exception: str, text: str) -> InvalidInput:
+    """Return the error for a request that LazyLLM refuses too, with the class and the text of its exception."""
+    shown = in_ascii(f"{exception}: {text}", 80)
+    return InvalidInput(f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages")

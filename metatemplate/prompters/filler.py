@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from metatemplate.errors import InvalidInput
 from metatemplate.prompters.assembly import Turn
-from metatemplate.prompters.dialects import DIALECTS, PrompterError
+from metatemplate.prompters.dialects import DIALECTS
 from metatemplate.prompters.instruction import (
     TOOL_NAMES,
     alpaca_instruction,
@@ -19,10 +18,6 @@ from metatemplate.prompters.safe_fill import SafeInstruction
 from metatemplate.prompters.segments import TOOLS
 from metatemplate.templates.spec import PrompterSpec
 from metatemplate.values.prompt import Segment, Segments
-from metatemplate.values.words import in_ascii
-
-Filled = tuple[Segments, Segments, Segments]
-"""(system part, user part, texts of the current turn; no texts if the user message fills a slot)."""
 
 
 def instruction_of(spec: PrompterSpec) -> str:
@@ -37,12 +32,6 @@ def instruction_of(spec: PrompterSpec) -> str:
 def slots_in(spec: PrompterSpec) -> tuple[str, ...]:
     """Return the names of the slots that a request may fill."""
     return SafeInstruction.compiled(instruction_of(spec), spec.tokens, tools=False).slots
-
-
-def as_refusal(error: PrompterError) -> InvalidInput:
-    """Return the client's error for a request that LazyLLM also refuses."""
-    shown = in_ascii(error.message, 80)
-    return InvalidInput(f"the prompter of this model refuses the request, as LazyLLM does: {shown}", param="messages")
 
 
 class InstructionFiller:
@@ -62,11 +51,12 @@ class InstructionFiller:
         self.slots = slots_in(spec)
         """The names of the slots that a request may fill."""
 
-    def fill(self, values: SlotValues, tools: list[Any], folded: Sequence[Turn] = ()) -> Filled:
-        """Return the filled instruction. ``folded``: the request's system messages, which are added to the system part.
+    def fill(self, values: SlotValues, tools: list[Any], folded: Sequence[Turn] = ()) -> tuple[Segments, Segments]:
+        """Return the filled system part and user part.
 
-        Raises PrompterError if LazyLLM raises an exception for this request.
+        ``folded``: the request's system messages, which are added to the system part. Raises InvalidInput for a tool
+        without a name.
         """
         is_named = tools and (not self._spec.messages or f"{{{TOOL_NAMES}}}" in self._instruction)
         names = {TOOL_NAMES: Segment(tool_names(tools), *TOOLS)} if is_named else {}
-        return (*self._safe[bool(tools)].fill({**values.segments, **names}, folded), values.current)
+        return self._safe[bool(tools)].fill({**values.segments, **names}, folded)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from metatemplate.prompters.dialects import PrompterDialect, PrompterError
+from metatemplate.prompters.dialects import PrompterDialect, refusal
 from metatemplate.prompters.json5 import write_json5
 from metatemplate.prompters.tokens import SpecialTokens
 
@@ -97,11 +97,11 @@ def write_tools(tools: Sequence[Any], dialect: PrompterDialect) -> str:
 
 
 def tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
-    """Return the names of the tools as JSON5; empty without tools. Raises PrompterError for a tool without a name."""
+    """Return the names of the tools as JSON5; empty without tools. Raises InvalidInput for a tool without a name."""
     try:
         return write_json5([tool["function"]["name"] for tool in tools]) if tools else ""
     except (KeyError, TypeError) as error:
-        raise PrompterError(type(error).__name__, str(error)) from error
+        raise refusal(type(error).__name__, str(error)) from error
 
 
 def with_preamble(text: str, tokens: SpecialTokens, *, preamble: bool) -> str:

@@ -10,8 +10,6 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from metatemplate.prompters.dialects import PrompterError
-
 RESERVED_WORDS = frozenset({
     "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do", "else", "enum",
     "export", "extends", "false", "finally", "for", "function", "if", "import", "in", "instanceof", "new", "null",
@@ -32,7 +30,7 @@ WRITTEN_ESCAPES = str.maketrans(
 
 
 def write_json5(value: Any) -> str:
-    """Return the value as JSON5 on one line. Raises PrompterError for a value that JSON5 cannot express."""
+    """Return the value as JSON5 on one line. Raises TypeError for a value that JSON cannot express."""
     if isinstance(value, str):
         return f'"{value.translate(WRITTEN_ESCAPES)}"'
     if value is None or isinstance(value, (int, float)):
@@ -41,7 +39,7 @@ def write_json5(value: Any) -> str:
         return "{" + ", ".join([f"{_written_key(key)}: {write_json5(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join([write_json5(item) for item in value]) + "]"
-    raise PrompterError("TypeError", f"{value!r} is not JSON serializable")
+    raise TypeError(f"{value!r} is not JSON serializable")
 
 
 def _written_key(key: Any) -> str:

@@ -38,7 +38,7 @@ class PrompterInput:
     system: tuple[Turn, ...]
     answer: Turn | None
     """The assistant message that the model continues, or that ends a complete conversation."""
-    notices: tuple[Notice, ...]
+    notices: tuple[Notice, ...] = ()
 
     @property
     def in_environment(self) -> bool:
@@ -86,23 +86,29 @@ def read_dialogue(dialogue: Dialogue, spec: PrompterSpec) -> PrompterInput:
             "this model's template does not support tools: it has no key `tools`. Leave tools out of the request.",
             param="tools",
         )
-    system: list[Turn] = []
     turns: list[Turn] = []
     notices: list[Notice] = []
     for number, message in enumerate(dialogue.messages):
-        (system if message.role in SYSTEM_ROLES else turns).append(_turn(message, number, spec))
+        turns.append(_turn(message, number, spec))
         notices += [
             notice
             for notice in unread_fields(message, number)
             if not (spec.tools and notice.detail.rpartition(".")[2] in WRITTEN_FIELDS)
         ]
-    notices += [Notice("system_folded", f"{turn.origin}: written into the instruction") for turn in system]
-    answer = take_answer(dialogue, turns)
-    at = current_from([turn.role for turn in turns])
-    history = _with_printed_results(turns[:at], notices)
-    found = PrompterInput(history, tuple(turns[at:]), tuple(system), answer, tuple(notices))
+    found = sort_turns(dialogue, turns)
+    notices += [Notice("system_folded", f"{turn.origin}: written into the instruction") for turn in found.system]
+    history = _with_printed_results(found.history, notices)
     check_class(found, spec)
-    return found
+    return replace(found, history=history, notices=tuple(notices))
+
+
+def sort_turns(dialogue: Dialogue, turns: Sequence[Turn]) -> PrompterInput:
+    """Sort all turns of a dialogue into history, current turn, system messages and answer. Raises InvalidInput."""
+    system = tuple([turn for turn in turns if turn.role in SYSTEM_ROLES])
+    others = [turn for turn in turns if turn.role not in SYSTEM_ROLES]
+    answer = _take_answer(dialogue, others)
+    at = _current_from([turn.role for turn in others])
+    return PrompterInput(tuple(others[:at]), tuple(others[at:]), system, answer)
 
 
 def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
@@ -121,7 +127,7 @@ def _turn(message: Message, number: int, spec: PrompterSpec) -> Turn:
     return Turn(number, message.role, content_of(without_calls, number, None), functions)
 
 
-def take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
+def _take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     """Remove the answer at the end of ``turns`` and return this answer; None if the model writes the whole answer."""
     options = dialogue.options
     if options.whole and (not turns or dialogue.messages[-1].role != "assistant" or turns[-1].calls):
@@ -142,7 +148,7 @@ def take_answer(dialogue: Dialogue, turns: list[Turn]) -> Turn | None:
     return answer
 
 
-def current_from(roles: Sequence[str]) -> int:
+def _current_from(roles: Sequence[str]) -> int:
     """Return the index of the first message of the current turn.
 
     ``roles``: the roles of all messages except system messages. Raises InvalidInput if the last message is neither a

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from metatemplate.prompters.assembly import assemble, pair_segments, turn_segments
-from metatemplate.prompters.dialects import PrompterError
 from metatemplate.prompters.fast_layouts import FastLayouts
-from metatemplate.prompters.filler import InstructionFiller, as_refusal
+from metatemplate.prompters.filler import InstructionFiller
 from metatemplate.prompters.instruction import write_tools
 from metatemplate.prompters.request import PrompterInput, SlotValues, read_dialogue, slot_values, with_default_tools
 from metatemplate.prompters.segments import text_of
@@ -49,10 +48,7 @@ class PrompterTemplate:
         values = slot_values(found, dialogue.options.variables, self._filler.slots, self._prompter)
         segments: Segments = values.current
         if self._prompter.form != "empty":
-            try:
-                segments = self._assembled(found, values, tools)
-            except PrompterError as error:
-                raise as_refusal(error) from error
+            segments = self._assembled(found, values, tools)
         if dialogue.options.whole and found.answer is not None:  # the mark at which an answer ends
             segments = (*segments, Segment(self._prompter.tokens.eoa, "assistant", found.answer.origin, True))
         opened = forced(self.spec.tools, dialogue, choice, "assistant") if self.spec.tools else ()
@@ -62,7 +58,7 @@ class PrompterTemplate:
 
     def _assembled(self, found: PrompterInput, values: SlotValues, tools: list[Any]) -> Segments:
         tokens, dialect, current = self._prompter.tokens, self._filler.dialect, found.current[0]
-        system, user, texts = self._filler.fill(values, tools, found.system)
+        system, user = self._filler.fill(values, tools, found.system)
         return assemble(
             self._prompter.form,
             tokens,
@@ -71,7 +67,7 @@ class PrompterTemplate:
             user=user,
             tools=write_tools(tools, dialect),
             history=(*pair_segments(self._prompter.history, tokens), *turn_segments(found.history, tokens, dialect)),
-            current=texts,
+            current=values.current,
             label=(current.role, current.origin, True),
             in_environment=found.in_environment and dialect.modern,
             answer=found.answer.text if found.answer is not None else None,

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from metatemplate.prompters.dialects import CURRENT, DIALECTS, PrompterDialect, PrompterError
+from metatemplate.prompters.dialects import CURRENT, DIALECTS, PrompterDialect
 from metatemplate.prompters.instruction import write_tools
+from tests.support.reference.lazyllm.errors import PrompterError
 from tests.support.reference.lazyllm.legacy_prompter import LegacyPrompter
 from tests.support.reference.lazyllm.modules import local_prompter
 from tests.support.reference.lazyllm.names import tokens_for

@@ -18,9 +18,9 @@ import pytest
 from metatemplate.answers.tool_calls.format import ParsedCall, UnparsedCall
 from metatemplate.answers.tool_calls.registry import FORMATS
 from metatemplate.answers.tool_calls.scanner import Scanner
-from metatemplate.prompters.dialects import PrompterError
 from metatemplate.values.answer_markers import ToolTokens
 from tests.stream.slicing import sliced
+from tests.support.reference.lazyllm.errors import PrompterError
 from tests.support.reference.lazyllm.json5 import NotJson5, read_json5
 from tests.support.reference.lazyllm.tool_calls import ToolTokens as ReferenceTokens
 from tests.support.reference.lazyllm.tool_calls import extract_calls

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from metatemplate.prompters.dialects import PrompterDialect, PrompterError
+from metatemplate.errors import InvalidInput
+from metatemplate.prompters.dialects import PrompterDialect
 from metatemplate.prompters.instruction import (
     PREAMBLE,
     PREAMBLE_PLACE,
@@ -17,6 +18,7 @@ from metatemplate.prompters.instruction import (
     with_preamble,
 )
 from metatemplate.prompters.tokens import SpecialTokens
+from tests.support.reference.lazyllm.errors import PrompterError
 
 
 def prepared(
@@ -31,7 +33,14 @@ def prepared(
     if preamble and PREAMBLE_PLACE not in instruction:
         instruction += "\n\n" + PREAMBLE
     text = with_preamble(instruction, tokens, preamble=preamble)
-    return text.replace(f"{{{TOOL_NAMES}}}", tool_names(tools)) if TOOL_NAMES in text else text
+    if TOOL_NAMES not in text:
+        return text
+    try:
+        names = tool_names(tools)
+    except InvalidInput as error:  # a tool without a name
+        exception, _, reason = error.message.partition("as LazyLLM does: ")[2].partition(": ")
+        raise PrompterError(exception, reason) from error
+    return text.replace(f"{{{TOOL_NAMES}}}", names)
 
 
 def fill(instruction: str, given: Any, dialect: PrompterDialect) -> tuple[str, Any]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from metatemplate.prompters.dialects import PrompterError
 from metatemplate.prompters.instruction import slots_of
+from tests.support.reference.lazyllm.errors import PrompterError
 from tests.support.reference.lazyllm.names import TABLE
 
 

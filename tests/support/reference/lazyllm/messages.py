@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from metatemplate.prompters.dialects import PrompterError
 from tests.support.reference.lazyllm.checks import check_concatenated, check_joinable, need
+from tests.support.reference.lazyllm.errors import PrompterError
 
 
 def history_messages(own: Any, called: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from metatemplate.prompters.dialects import PrompterError
+from tests.support.reference.lazyllm.errors import PrompterError
 from tests.support.reference.lazyllm.names import tokens_for
 from tests.support.reference.lazyllm.prompter import Prompter, chat, empty
 

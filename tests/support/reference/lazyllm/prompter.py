@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from metatemplate.prompters.assembly import assemble
-from metatemplate.prompters.dialects import CURRENT, PrompterDialect, PrompterError
+from metatemplate.prompters.dialects import CURRENT, PrompterDialect
 from metatemplate.prompters.instruction import alpaca_instruction, chat_instruction, write_tools
 from metatemplate.prompters.segments import template_text, text_of
 from metatemplate.prompters.tokens import TOKEN_NAMES, TOOL_TOKENS, SpecialTokens, default_tokens
@@ -25,6 +25,7 @@ from tests.support.reference.lazyllm.checks import (
     history_segments,
     instruction_of,
 )
+from tests.support.reference.lazyllm.errors import PrompterError
 from tests.support.reference.lazyllm.exact_fill import fill, prepared, split_parts
 from tests.support.reference.lazyllm.messages import anthropic_messages, history_messages, openai_messages
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from metatemplate.prompters.dialects import PrompterError
 from metatemplate.prompters.tokens import family, family_names
+from tests.support.reference.lazyllm.errors import PrompterError
 from tests.support.reference.lazyllm.legacy_prompter import LegacyPrompter
 from tests.support.reference.lazyllm.modules import prompter_of
 from tests.support.reference.lazyllm.names import tokens_for

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from metatemplate.prompters.dialects import PrompterError
+from tests.support.reference.lazyllm.errors import PrompterError
 from tests.support.reference.lazyllm.json5 import NotJson5, read_json5
 
 
