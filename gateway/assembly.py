@@ -43,7 +43,7 @@ from gateway.calls.route import Route, answer_headers
 from gateway.calls.stack import Stack
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
-from gateway.config.snapshot import MarkersPolicy, MediaPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
+from gateway.config.snapshot import CacheSpec, MarkersPolicy, MediaPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.access.api_keys import Keyring
@@ -57,7 +57,6 @@ from gateway.policy.deliver.targets.load_balancer import BALANCERS, Replica
 from gateway.policy.deliver.targets.retry import RetryPolicy
 from gateway.policy.deliver.targets.retry_budget import RetryBudget
 from gateway.policy.deliver.timeouts import Timeouts
-from gateway.storage.cache_stores import CacheStores
 from gateway.telemetry.attempts import AttemptObserver
 from gateway.telemetry.metrics import Metrics
 from metatemplate.errors import InvalidFile
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from gateway.backend.openai.tokenizer_client import TokenizerClient
     from gateway.policy.admit.media import MediaRule
     from gateway.policy.deliver.targets.health_check import HealthCheck
+    from gateway.storage.cache_store import CacheStore
     from gateway.storage.recorder import Recorder
     from gateway.stream.json_schema.checker import SchemaChecker
     from gateway.wire.redaction import Redactor
@@ -93,10 +93,11 @@ class SharedResources:
     client: HttpClient
     metrics: Metrics
     breakers: CircuitBreakers
-    caches: CacheStores
     rates: RateStore
     """The request and token rates that all workers of this gateway share. Not used if the configuration has a store."""
     concurrency: Concurrency
+    caches: dict[Path | StoreSpec | None, CacheStore] = field(default_factory=dict)
+    """The cache stores that configurations have named so far; None: in memory."""
     stores: dict[StoreSpec, RateStore] = field(default_factory=dict)
     """The rate stores that configurations have named so far."""
     recorders: dict[Path, Recorder] = field(default_factory=dict)
@@ -124,7 +125,6 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
         client=HttpClient(),
         metrics=metrics,
         breakers=CircuitBreakers(metrics.circuit),
-        caches=CacheStores(),
         rates=rates or MemoryRates(),
         concurrency=Concurrency(metrics.queue_length),
     )
@@ -269,7 +269,7 @@ def _route(
         from gateway.policy.deliver.cache import Cache
 
         observe = partial(shared.metrics.count, "gateway_cache_requests_total", model.name)
-        backend = Cache(backend, shared.caches.get(snapshot.cache, snapshot.store), model, observe)
+        backend = Cache(backend, cache_store(snapshot.cache, snapshot.store, shared.caches), model, observe)
         if model.policy.cache.coalesce:
             from gateway.policy.deliver.coalescing import Coalescing
 
@@ -395,6 +395,23 @@ def _recorder(path: Path | None, shared: SharedResources) -> Recorder | None:
             looping=lambda model: count("gateway_answers_cut_total", model, "looping"),
         )
     return shared.recorders[path]
+
+
+def cache_store(spec: CacheSpec, server: StoreSpec, stores: dict[Path | StoreSpec | None, CacheStore]) -> CacheStore:
+    """Return the store of a configuration. If only the size changes, the store and its answers stay the same.
+
+    ``stores``: those of earlier configurations, to which the store is added.
+    """
+    place = server if spec.shared else spec.path
+    if place not in stores and spec.shared:
+        from gateway.storage.redis_store import RedisStore
+
+        stores[place] = RedisStore(server)
+    elif place not in stores:
+        from gateway.storage.cache_store import SqliteStore
+
+        stores[place] = SqliteStore(spec.path, spec.max_size)
+    return stores[place]
 
 
 def _rate_store(snapshot: Snapshot, shared: SharedResources) -> RateStore:

@@ -115,7 +115,8 @@ class Runtime(ConfigReloader):
         for store in self.resources.stores.values():
             await store.aclose()
         await self.resources.client.aclose()
-        await self.resources.caches.aclose()
+        for cache in self.resources.caches.values():
+            await cache.aclose()
         for pages in self.pages:
             pages.close()
         for recorder in self.resources.recorders.values():
@@ -136,7 +137,8 @@ class Runtime(ConfigReloader):
         assert self._prepared is not None
         self.state.stack, self._prepared = self._prepared, None
         self.state.stack.limiter.activate()
-        self.resources.caches.activate(snapshot.cache)
+        if (cache := self.resources.caches.get(snapshot.cache.path)) is not None:
+            cache.resize(snapshot.cache.max_size)
         if self.certificate is not None and self._prepared_tls is not None:
             self.certificate.replace(self._prepared_tls)
             self.metrics.certificate_expires(self.certificate.expires)

@@ -1,7 +1,6 @@
 """What outlives a call: cached answers, recordings, and values that several gateways share.
 
 ``cache_store``   cached answers in an SQLite database, in memory or in a file
-``cache_stores``  the cache stores of one process
 ``redis_store``   cached answers on a Redis server
 ``redis_server``  the server that several gateways share
 ``recorder``      the thread that writes recordings

@@ -76,6 +76,10 @@ class CacheStore(ABC):
         """
 
     @abstractmethod
+    def resize(self, max_size: int) -> None:
+        """Use another limit of the size in bytes, if this store has one."""
+
+    @abstractmethod
     async def aclose(self) -> None:
         """Write the waiting answers, and release connections and files."""
 
@@ -118,6 +122,10 @@ class SqliteStore(CacheStore):
             return
         self._given += 1
         await asyncio.wait([written], timeout=LOOK_UP_SECONDS)
+
+    def resize(self, max_size: int) -> None:
+        """Use another limit from the next answer on."""
+        self.max_size = max_size
 
     async def aclose(self) -> None:
         """Write the waiting answers, and close the store. See ``CacheStore.aclose``."""

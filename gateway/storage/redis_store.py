@@ -77,6 +77,9 @@ class RedisStore(CacheStore):
             task.add_done_callback(self._writing.discard)
             await asyncio.wait([task], timeout=self._seconds)
 
+    def resize(self, max_size: int) -> None:
+        """Change nothing: the server has its own limit."""
+
     async def aclose(self) -> None:
         """Write the waiting answers, and close the connections. See ``CacheStore.aclose``."""
         await asyncio.gather(*self._writing)

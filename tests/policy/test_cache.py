@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gateway.assembly import cache_store
 from gateway.backend.scripted import Script
 from gateway.config.snapshot import CachePolicy, CacheSpec, Engine, ModelSpec, PolicySpec, StoreSpec, TargetSpec
 from gateway.core.caller import Caller
@@ -22,7 +23,6 @@ from gateway.storage.cache_store import (
     SqliteStore,
     StoredAnswer,
 )
-from gateway.storage.cache_stores import CacheStores
 from gateway.wire.stored_events import dump_json, load_events, named_events
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
@@ -55,9 +55,9 @@ class Clock:
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CacheStore]:
     spec = CacheSpec(path=tmp_path / "answers.sqlite" if request.param == "sqlite" else None, max_size=1024 * 1024)
-    stores = CacheStores()
-    yield stores.get(spec, StoreSpec())
-    asyncio.run(stores.aclose())
+    store = cache_store(spec, StoreSpec(), {})
+    yield store
+    asyncio.run(store.aclose())
 
 
 async def asked(cache: Cache, request: Exchange | None = None) -> tuple[str, Response]:
@@ -232,18 +232,18 @@ def test_events_are_read_as_they_were_written() -> None:
 
 
 async def test_the_size_of_a_store_changes_when_a_configuration_becomes_active() -> None:
-    stores, smaller = CacheStores(), CacheSpec(max_size=1)
-    store = stores.get(CacheSpec(max_size=1024 * 1024), StoreSpec())
+    stores: dict[Path | StoreSpec | None, CacheStore] = {}
+    store = cache_store(CacheSpec(max_size=1024 * 1024), StoreSpec(), stores)
 
     async def is_kept(key: bytes) -> bool:
         await store.put(key, StoredAnswer(0.0, [Delta(0, "x")]), DAY)
         return await store.get(key) is not None
 
-    assert stores.get(smaller, StoreSpec()) is store
+    assert cache_store(CacheSpec(max_size=1), StoreSpec(), stores) is store
     assert await is_kept(b"a")
-    stores.activate(smaller)
+    store.resize(1)
     assert not await is_kept(b"b")
-    await stores.aclose()
+    await store.aclose()
 
 
 async def test_memory_removes_the_oldest_answers_and_takes_at_most_max_size() -> None:

