@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import io
 import json
-import runpy
 import sys
 import tokenize
 from collections.abc import Mapping
 from importlib.abc import MetaPathFinder
 from pathlib import Path
+from pkgutil import resolve_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("gateway", "metatemplate")
@@ -118,4 +118,4 @@ class ImportNotes(MetaPathFinder):
 if __name__ == "__main__":
     sys.meta_path.insert(0, ImportNotes(Path(sys.argv[1])))
     sys.argv = ["gateway", "serve"]
-    runpy.run_module("gateway", run_name="__main__", alter_sys=True)
+    resolve_name("gateway.cli:main")()
