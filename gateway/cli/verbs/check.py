@@ -1,8 +1,7 @@
 """Read the configuration and all templates and policies next to it, and run the examples in the templates.
 
 Then load embedded models, scripts and tokenizers, as gateway serve does. Requests are sent only with --live: every
-target is asked which models it serves, and whether its engine adds a BOS; the store is asked, and the end of the
-certificate and the names of the hosts are checked.
+target is asked which models it serves, and whether its engine adds a BOS, and the store is asked.
 
 Exit code 0: there are no problems. 1: there are problems, and standard error lists them, one on each line.
 3: the configuration file does not exist.
@@ -43,7 +42,7 @@ EXAMPLES = """Examples:
 @click.option(
     "--live",
     is_flag=True,
-    help="ask every target whether it accepts its key and serves its model; check the store, certificate and hosts",
+    help="ask every target whether it accepts its key and serves its model, and ask the store",
 )
 @click.option("--json", "as_json", is_flag=True, help="print problems and notes as JSON, also without any")
 def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
@@ -84,7 +83,7 @@ def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
 
 
 def _ask_live(snapshot: Snapshot, config: Path) -> Sequence[LiveResult]:
-    """Ask every target, the store, the certificate and the hosts."""
+    """Ask every target and the store."""
     from gateway.cli.connecting.live_check import check_live
     from metatemplate.files.yaml import parse
 
