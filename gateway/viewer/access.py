@@ -1,11 +1,9 @@
-"""Who may look at the pages: sign-in with a client key, or with the token that ``gateway serve`` prints.
+"""Who may look at the pages: sign-in with a client key, or with the token that ``gateway serve`` and ``view`` print.
 
 - With client keys, a visitor signs in with a key, and sees what this key may see.
 - Without client keys, on a loopback listener, pages that render are open; recorded prompts and answers need the token.
   A Host header that is not a loopback name, and headers of a proxy, mean that the visitor may be on another machine:
   the viewer is closed then.
-
-``gateway view`` has the same cookie and the same kind of token; its token signs in one browser only.
 """
 
 from __future__ import annotations
@@ -41,10 +39,11 @@ PROXY_HEADERS = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forw
 class Access:
     """Identifies the visitor of a page, and answers the pages for signing in and out."""
 
-    def __init__(self, state: GatewayState, now: Callable[[], float] = time.time) -> None:
-        """``now``: returns Unix time in seconds."""
+    def __init__(self, state: GatewayState, now: Callable[[], float] = time.time, *, once: bool = False) -> None:
+        """``now``: returns Unix time in seconds. ``once``: the printed token signs in one browser only."""
         self._state = state
         self._now = now
+        self._once, self._token_used = once, False
         self._loopback = HostGuard(replace(state.stack.snapshot.server, allowed_hosts=()))
 
     def visitor(self, request: HttpRequest) -> Visitor:
@@ -56,20 +55,21 @@ class Access:
         if stack.keyring.needed:
             return self._with_keys(stack, request)
         self._require_this_machine(stack, request)
-        signer, cookie = self._signer(), session_cookie(request)
+        signer, cookie = self._signer(), _session_cookie(request)
         form_token = signer.token(FORM, cookie)
         if signer.subject(cookie, self._now()) == OPERATOR:
             return Visitor(form_token=form_token)
         problem = (
             "Recorded prompts and answers are shown to the person who has started the gateway: open the address that "
-            "gateway serve has printed, which contains a token."
+            "gateway serve or gateway view has printed, which contains a token. That of gateway view works in one "
+            "browser."
         )
         return Visitor(may_read=False, problem=problem, form_token=form_token)
 
     def _with_keys(self, stack: Stack, request: HttpRequest) -> Visitor:
         if b"authorization" in request.headers:
             return Visitor(authenticate(stack, request), has_keys=True)
-        signer, cookie = self._signer(), session_cookie(request)
+        signer, cookie = self._signer(), _session_cookie(request)
         form_token = signer.token(FORM, cookie)
         subject, problem = signer.subject(cookie, self._now()), "Sign in with a client key to see this page."
         if subject is not None:
@@ -102,8 +102,11 @@ class Access:
     def entrance(self, request: HttpRequest, asked: PageRequest) -> Page | None:
         """Return the redirect that follows the printed token in an address. None if the address has no valid token."""
         given = asked.query.get(TOKEN)
-        if given is None or asked.form is not None or not Signer(self._state.viewer_secret).is_token(given, TOKEN):
+        if given is None or request.method != "GET" or (self._once and self._token_used):
             return None
+        if not Signer(self._state.viewer_secret).is_token(given, TOKEN):
+            return None
+        self._token_used = True
         query = urlencode({name: value for name, value in asked.query.items() if name != TOKEN})
         return redirect(
             asked.root + asked.path + (f"?{query}" if query else ""),
@@ -146,7 +149,7 @@ class Access:
         """Raise ``ViewerClosed`` if a form was not posted by a page of this viewer to this visitor."""
         if asked.form is None or self._has_key(request):
             return
-        if not self._signer().is_token(asked.form.get(FORM, ""), FORM, session_cookie(request)):
+        if not self._signer().is_token(asked.form.get(FORM, ""), FORM, _session_cookie(request)):
             raise ViewerClosed("the form is older than the session; load the page again, and send it once more")
 
     def require_own_page(self, request: HttpRequest) -> None:
@@ -176,21 +179,16 @@ class Access:
         return self._state.stack.keyring.needed and b"authorization" in request.headers
 
     def _set_cookie(self, request: HttpRequest, value: str, seconds: int = SESSION_SECONDS) -> bytes:
-        return session_header(request, value, seconds, self._state.stack.snapshot.server.scheme)
+        """Return the header that sets the cookie of a session. ``value``: see ``Signer.session``."""
+        is_secure = "https" in (self._state.stack.snapshot.server.scheme, request.header("x-forwarded-proto"))
+        return (
+            f"set-cookie: {_cookie_name(request)}={value}; Path={request.root_path or '/'}; Max-Age={seconds}; "
+            f"HttpOnly; SameSite=Strict{'; Secure' if is_secure else ''}\r\n"
+        ).encode("latin-1")
 
 
-def session_header(request: HttpRequest, value: str, seconds: int = SESSION_SECONDS, scheme: str = "http") -> bytes:
-    """Return the header that sets the cookie of a session. ``value``: see ``Signer.session``."""
-    secure = "; Secure" if "https" in (scheme, request.header("x-forwarded-proto")) else ""
-    path = request.root_path or "/"
-    return (
-        f"set-cookie: {_cookie_name(request)}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict"
-        f"{secure}\r\n"
-    ).encode("latin-1")
-
-
-def session_cookie(request: HttpRequest) -> str:
-    """Return the value of the cookie that ``session_header`` has set; empty if there is none."""
+def _session_cookie(request: HttpRequest) -> str:
+    """Return the value of the cookie of a session; empty if there is none."""
     return cookie_value(request.header("cookie"), _cookie_name(request))
 
 

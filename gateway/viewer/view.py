@@ -13,6 +13,7 @@ import socket
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import click
 
@@ -20,7 +21,7 @@ from gateway.cli.options import FILE_PATH, CommandError, config_option, verb
 from gateway.core.errors import CONFIG_FAILED
 
 if TYPE_CHECKING:
-    from gateway.viewer.runs.view_server import ViewServer
+    from gateway.viewer.runs.files import RunFiles
 
 CLOSE_SECONDS = 1.0
 """Seconds to wait at the end for answers that are being sent."""
@@ -56,7 +57,7 @@ def command(
     from gateway.evaluate.reporting.report import row_score
     from gateway.evaluate.reporting.source import read_run, reading
     from gateway.server.sockets import PortBusy, bind
-    from gateway.viewer.runs.view_server import RunFiles, ViewServer
+    from gateway.viewer.runs.files import RunFiles
 
     if scores is not None and (score is not None or b is not None):
         raise CommandError("--scores cannot be used with --score or with a second run; remove one of them")
@@ -73,26 +74,41 @@ def command(
     except PortBusy as error:
         raise CommandError(str(error), CONFIG_FAILED) from None
     with bound:
-        source = RunFiles(runs, config, row_value)
-        asyncio.run(_serve(ViewServer(source, bound.getsockname()[1]), bound, not no_browser))
+        asyncio.run(_serve(RunFiles(runs, config, row_value), bound, not no_browser))
     return 0
 
 
-async def _serve(pages: ViewServer, bound: socket.socket, browser: bool) -> None:
-    """Print the address, open a browser, and serve until SIGINT or SIGTERM."""
+async def _serve(source: RunFiles, bound: socket.socket, browser: bool) -> None:
+    """Print the address, open a browser, and serve until SIGINT or SIGTERM: a gateway without models, with one viewer.
+
+    The address is that of the report of the run, or of the comparison of two.
+    """
+    from gateway.config.snapshot import ServerSpec, Snapshot
+    from gateway.edge.app import App
     from gateway.edge.http1.server import HttpServer
+    from gateway.edge.session import TOKEN, Signer
+    from gateway.server.reload import ConfigLoader
+    from gateway.server.runtime import Runtime
+    from gateway.viewer.viewer import ROOT, Viewer
 
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    server = HttpServer(pages)
+    runtime = Runtime(ConfigLoader(Path()))
+    runtime.open(Snapshot(ServerSpec(), {}))
+    viewer = Viewer(runtime.state, runs=source)
+    runtime.pages.append(viewer)
+    server = HttpServer(App(runtime.state, viewer=viewer))
     await server.open([bound])
+    page, names = ("report", ["run"]) if len(source.names) == 1 else ("why", ["a", "b"])
+    query = {**dict(zip(names, source.names, strict=True)), TOKEN: Signer(runtime.viewer_secret).token(TOKEN)}
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}{ROOT}/runs/{page}?{urlencode(query)}"
     try:
-        click.echo(f"the pages are at {pages.url}  (Ctrl-C ends)", err=True)
+        click.echo(f"the pages are at {url}  (Ctrl-C ends)", err=True)
         if browser:
-            await asyncio.to_thread(webbrowser.open, pages.url)
+            await asyncio.to_thread(webbrowser.open, url)
         await ended.wait()
     finally:
         server.drain()
         await server.wait_closed(CLOSE_SECONDS)
-        pages.threads.close()
+        await runtime.stop()

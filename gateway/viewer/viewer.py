@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.calls.admission.access import base_url
 from gateway.calls.endpoints.table import load
@@ -18,6 +18,9 @@ from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
 from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, answer_page, send_page
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.templating import asset
+
+if TYPE_CHECKING:
+    from gateway.viewer.runs.source import RunSource
 
 ROOT = "/viewer"
 ASSETS = "/assets/"
@@ -51,8 +54,11 @@ RECORDINGS_OFF = (
 class Viewer:
     """The handler of all pages."""
 
-    def __init__(self, state: GatewayState, *, admin: bool = False) -> None:
-        """``admin``: True for the second listener, which has no keys and shows only the models and their state."""
+    def __init__(self, state: GatewayState, *, admin: bool = False, runs: RunSource | None = None) -> None:
+        """``admin``: True for the second listener, which has no keys and shows only the models and their state.
+
+        ``runs``: the runs of ``gateway view``, whose pages are then the only ones.
+        """
         self._state = state
         self.threads = PageThreads()
         """Make the pages of this listener. The default threads of the event loop are left to calls."""
@@ -60,8 +66,12 @@ class Viewer:
         self._service = Service(state)
         self._pages: dict[str, Any] = {}
         """The first part of a path → its pages. ``load`` adds them."""
-        self._access = Access(state)
-        self.load(state.stack.snapshot)
+        self._access = Access(state, once=runs is not None)
+        self._has_only_runs = runs is not None
+        if runs is None:
+            self.load(state.stack.snapshot)
+        else:
+            self._pages["runs"] = resolve_name("gateway.viewer.runs.pages:RunPages")(runs, self.threads)
 
     def load(self, snapshot: Snapshot) -> None:
         """Import and make the pages that a configuration shows: all of them, or only the list of the models."""
@@ -79,7 +89,7 @@ class Viewer:
         """Answer one request."""
         below = request.path.removeprefix(ROOT) if request.path != "/" else ""
         if below.startswith(ASSETS):
-            send_asset(request, below.removeprefix(ASSETS))
+            _send_asset(request, below.removeprefix(ASSETS))
             return
         if request.path != "/" and (self._admin or self._state.stack.snapshot.server.viewer == "off"):
             raise RouteNotFound("the viewer is off (server.viewer)" if not self._admin else "unknown path")
@@ -116,7 +126,9 @@ class Viewer:
             raise
 
     def _navigation(self, visitor: Visitor) -> Mapping[str, str]:
-        return NAVIGATION if self._state.stack.snapshot.server.viewer == "on" and visitor not in (OPEN, NOBODY) else {}
+        if self._state.stack.snapshot.server.viewer == "off" or visitor in (OPEN, NOBODY):
+            return {}
+        return {"/runs": NAVIGATION["/runs"]} if self._has_only_runs else NAVIGATION
 
     async def _page(self, request: HttpRequest, asked: PageRequest) -> Page:
         name = asked.path.lstrip("/").partition("/")[0]
@@ -129,7 +141,8 @@ class Viewer:
                 return access.sign_in(request, asked) if asked.path == SIGN_IN else access.sign_out(request, asked)
             if asked.visitor.caller is None and name in PAGES and name not in OPEN_PAGES:
                 return access.sign_in_page(asked)
-        if name in RECORDED_PAGES and self._state.stack.snapshot.recordings.path is None:
+        has_recordings = self._has_only_runs or self._state.stack.snapshot.recordings.path is not None
+        if name in RECORDED_PAGES and not has_recordings:
             return Page(RECORDED_PAGES[name], {"problem": asked.visitor.problem or RECORDINGS_OFF})
         if name not in self._pages:
             raise RouteNotFound("unknown page; GET /viewer leads to all pages")
@@ -143,7 +156,7 @@ class Viewer:
         await self._service.answer(request, load("/v1/chat/completions"), request, request)
 
 
-def send_asset(request: HttpRequest, name: str) -> None:
+def _send_asset(request: HttpRequest, name: str) -> None:
     """Send a style sheet or a script. Their addresses change with their content, so browsers may keep them."""
     found = asset(name)
     if found is None:

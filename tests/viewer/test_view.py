@@ -65,7 +65,9 @@ def viewing(folder: Path, *arguments: str, browser: str = "") -> Iterator[tuple[
 
 
 def client(url: str, **headers: str) -> httpx.Client:
-    return httpx.Client(base_url=url.partition("/?")[0], headers=headers, timeout=60, trust_env=False, verify=False)
+    return httpx.Client(
+        base_url=url.partition("/viewer")[0], headers=headers, timeout=60, trust_env=False, verify=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -84,28 +86,37 @@ def two(folder: Path) -> Iterator[httpx.Client]:
 
 
 def links(page: str) -> Sequence[str]:
-    return re.findall(r'href="(/runs[^"]*)"', page.replace("&amp;", "&"))
+    return re.findall(r'href="(/viewer/runs[^"]*)"', page.replace("&amp;", "&"))
 
 
-def test_the_token_signs_in_one_browser_and_is_then_refused(folder: Path) -> None:
+def test_the_token_in_the_address_signs_in_one_browser(folder: Path) -> None:
     with viewing(folder, RUN_A) as (_, url), client(url) as browser, client(url) as stranger:
-        assert stranger.get("/runs").status_code == 403
-        assert stranger.get("/?token=guessed").status_code == 403
-        assert browser.head(url).status_code == 403  # what previews links does not use up the token
+        for address in (url.partition("?")[0], re.sub("token=.*", "token=guessed", url), "/viewer/runs"):
+            refused = stranger.get(address)
+            assert "open the address that gateway serve or gateway view has printed" in refused.text
+            assert RUN_A not in refused.text.replace("&lt;", "<")
+        assert "set-cookie" not in browser.head(url).headers, "what previews links does not use up the token"
         first = browser.get(url)
         assert first.status_code == 303
-        assert first.headers["location"].startswith("/runs/report?run=")
+        assert first.headers["location"] == re.sub("&token=.*", "", url.removeprefix(str(browser.base_url).rstrip("/")))
         assert re.fullmatch(
             r"gateway-session-127-0-0-1-\d+=[\w-]{96}; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict",
             first.headers["set-cookie"],
         )
         assert browser.get(first.headers["location"]).status_code == 200
-        assert browser.get(url).status_code == 303, "a browser with the cookie may open the address again"
-        refused = stranger.get(url)
-        assert (refused.status_code, refused.headers["content-type"]) == (403, "text/plain; charset=utf-8")
-        assert "works in one browser" in refused.text
+        assert browser.get("/viewer/runs").text.count("/viewer/runs/report?run=") == 1
+        assert browser.get(url).status_code == 200, "a browser with the cookie may open the address again"
+        assert "works in one browser" in stranger.get(url).text
         name = first.headers["set-cookie"].partition("=")[0]
-        assert stranger.get("/runs", headers={"cookie": f"{name}=guessed"}).status_code == 403
+        guessed = stranger.get("/viewer/runs", headers={"cookie": f"{name}=.9999999999.{'a' * 32}"})
+        assert "works in one browser" in guessed.text
+
+
+def test_only_the_pages_of_the_runs_exist(two: httpx.Client) -> None:
+    assert re.findall("<nav.*?</nav>", two.get("/viewer/runs").text, re.DOTALL)[0].count("href=") == 1
+    for path in ("/", "/viewer", "/viewer/recordings", "/viewer/prompt"):
+        assert two.get(path).status_code == 404, path
+    assert two.get("/v1/models").json()["data"] == []
 
 
 def test_a_browser_opens_the_printed_address(folder: Path, tmp_path: Path) -> None:
@@ -118,19 +129,12 @@ def test_a_browser_opens_the_printed_address(folder: Path, tmp_path: Path) -> No
         assert opened.read_text() == url
 
 
-def test_another_host_or_port_is_refused_even_with_the_cookie(two: httpx.Client) -> None:
-    port = int(two.base_url.port or 0)
+def test_another_host_is_refused_even_with_the_cookie(two: httpx.Client) -> None:
     [session] = two.cookies.values()
-
-    def status(host: str) -> int:
-        """The status for a browser that has the session's cookie, whose name contains the host, for this host."""
-        name = "gateway-session-" + re.sub("[.:]", "-", host)
-        return two.get("/runs", headers={"host": host, "cookie": f"{name}={session}"}).status_code
-
-    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}"):
-        assert status(host) == 403, host
-    for host in (f"127.0.0.1:{port}", f"LOCALHOST:{port}"):
-        assert status(host) == 200, host
+    for host, status in (("evil.example", 400), ("LOCALHOST:1", 200)):
+        name = "gateway-session-" + re.sub("[.:]", "-", host)  # the name of the cookie contains the host
+        headers = {"host": host, "cookie": f"{name}={session}"}
+        assert two.get("/viewer/runs", headers=headers).status_code == status, host
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -143,26 +147,29 @@ def test_a_signal_ends_it_with_exit_code_0(folder: Path, number: int) -> None:
 
 
 def test_every_page_is_reached_and_escapes_hostile_texts(two: httpx.Client) -> None:
-    why = two.get("/runs/why.json", params={"a": RUN_A, "b": RUN_B}).json()
+    why = two.get("/viewer/runs/why.json", params={"a": RUN_A, "b": RUN_B}).json()
     row = two.get(why["rows"].replace("?", ".json?", 1)).json()["rows"][0]["link"]
-    seen, waiting = dict[str, str](), ["/runs", f"/runs/why?{httpx.QueryParams({'a': RUN_A, 'b': RUN_B})}", row]
+    seen, waiting = (
+        dict[str, str](),
+        ["/viewer/runs", f"/viewer/runs/why?{httpx.QueryParams({'a': RUN_A, 'b': RUN_B})}", row],
+    )
     while waiting and len(seen) < 60:
         path = waiting.pop(0)
         answer = two.get(path)
         assert answer.status_code == 200, path
         assert "<script>" not in answer.text
         assert not re.search(r"\son\w+=|\sstyle=|javascript:", answer.text), path
-        assert answer.text.count('<tr><td><a href="/runs/row?') <= 50
+        assert answer.text.count('<tr><td><a href="/viewer/runs/row?') <= 50
         seen[path] = answer.text
         waiting += [link for link in dict.fromkeys(links(answer.text)) if link not in seen and link not in waiting]
     assert any("&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;{{7*7}}" in page for page in seen.values())
     kinds = {path.partition("?")[0] for path in seen}
-    assert kinds == {"/runs", "/runs/report", "/runs/why", "/runs/rows", "/runs/row"}
+    assert kinds == {"/viewer/runs", "/viewer/runs/report", "/viewer/runs/why", "/viewer/runs/rows", "/viewer/runs/row"}
 
 
 def test_the_report_has_the_numbers_of_gateway_report(folder: Path, two: httpx.Client) -> None:
     wanted = json.loads(command(folder, "report", RUN_A, "--score", "exact", "--json").stdout)
-    page = two.get("/runs/report.json", params={"run": RUN_A}).json()
+    page = two.get("/viewer/runs/report.json", params={"run": RUN_A}).json()
     assert page["report"] == {name: value for name, value in wanted.items() if name != "by"}
     assert {one["name"]: one["value"] for one in page["classes"]} == {k: n for k, n in wanted["classes"].items() if n}
     for group in page["groups"]:
@@ -174,7 +181,7 @@ def test_the_report_has_the_numbers_of_gateway_report(folder: Path, two: httpx.C
 
 
 def test_every_number_of_the_report_leads_to_as_many_rows(two: httpx.Client) -> None:
-    page = two.get("/runs/report.json", params={"run": RUN_A}).json()
+    page = two.get("/viewer/runs/report.json", params={"run": RUN_A}).json()
     counted = [*page["classes"], *[one for histogram in page["histograms"] for one in histogram["buckets"]]]
     counted += [one for group in page["groups"] for row in group["values"] for one in (row, *row["parts"])]
     for one in counted:
@@ -183,7 +190,7 @@ def test_every_number_of_the_report_leads_to_as_many_rows(two: httpx.Client) -> 
 
 def test_the_comparison_has_the_numbers_of_gateway_why(folder: Path, two: httpx.Client) -> None:
     wanted = json.loads(command(folder, "why", RUN_A, RUN_B, "--score", "exact", "--json").stdout)
-    page = two.get("/runs/why.json", params={"a": RUN_A, "b": RUN_B}).json()
+    page = two.get("/viewer/runs/why.json", params={"a": RUN_A, "b": RUN_B}).json()
     assert page["why"] == {name: value for name, value in wanted.items() if name not in ("found", "causes")}
     assert {one["name"]: {"rows": one["rows"], "score": one["score"]} for one in page["causes"]} == wanted["causes"]
     for one in page["causes"]:
@@ -191,7 +198,7 @@ def test_the_comparison_has_the_numbers_of_gateway_why(folder: Path, two: httpx.
 
 
 def test_rows_have_at_most_fifty_on_a_page_and_every_row_on_one(two: httpx.Client) -> None:
-    address, ids = f"/runs/rows.json?{httpx.QueryParams({'run': RUN_A})}", list[str]()
+    address, ids = f"/viewer/runs/rows.json?{httpx.QueryParams({'run': RUN_A})}", list[str]()
     sizes = []
     while address:
         page: dict[str, Any] = two.get(address).json()
@@ -203,7 +210,7 @@ def test_rows_have_at_most_fifty_on_a_page_and_every_row_on_one(two: httpx.Clien
 
 
 def test_a_row_of_two_runs_marks_the_first_different_character(two: httpx.Client) -> None:
-    page = two.get("/runs/row.json", params={"a": RUN_A, "b": RUN_B, "row": f"row-1{HOSTILE}"}).json()
+    page = two.get("/viewer/runs/row.json", params={"a": RUN_A, "b": RUN_B, "row": f"row-1{HOSTILE}"}).json()
     texts = [column["answers"][0]["text"] for column in page["columns"]]
     assert texts == [
         {"same": HOSTILE, "different": "end of the text", "rest": ""},
@@ -214,12 +221,16 @@ def test_a_row_of_two_runs_marks_the_first_different_character(two: httpx.Client
 
 def test_other_files_and_unknown_rows_are_refused(folder: Path, two: httpx.Client) -> None:
     (folder / "secret.jsonl").write_text((folder / RUN_B).read_text())
-    for address in ("/runs/report?run=secret.jsonl", f"/runs/why?a={RUN_B}&b=secret.jsonl", "/runs/row?run=../x&row=1"):
+    for address in (
+        "/viewer/runs/report?run=secret.jsonl",
+        f"/viewer/runs/why?a={RUN_B}&b=secret.jsonl",
+        "/viewer/runs/row?run=../x&row=1",
+    ):
         answer = two.get(address)
         assert answer.status_code == 404
         assert "shows only the runs that its command line names" in answer.text
-    assert "no such row" in two.get(f"/runs/row?run={RUN_B}&row=nosuch").text
-    for address in ("/runs/nosuch", "/runs/report", f"/runs/rows?run={RUN_B}&duration=x"):
+    assert "no such row" in two.get(f"/viewer/runs/row?run={RUN_B}&row=nosuch").text
+    for address in ("/viewer/runs/nosuch", "/viewer/runs/report", f"/viewer/runs/rows?run={RUN_B}&duration=x"):
         assert two.get(address).status_code == 404
 
 
@@ -228,9 +239,9 @@ def test_a_changed_file_is_read_again(folder: Path, tmp_path: Path) -> None:
     file.write_text(line(0, "42", "m") + "\n")
     with viewing(tmp_path, "c.jsonl") as (_, url), client(url) as browser:
         browser.get(url)
-        assert browser.get("/runs/report.json?run=c.jsonl").json()["report"]["rows"] == 1
+        assert browser.get("/viewer/runs/report.json?run=c.jsonl").json()["report"]["rows"] == 1
         file.write_text(f"{line(0, '42', 'm')}\n{line(1, '42', 'm')}\n")
-        assert browser.get("/runs/report.json?run=c.jsonl").json()["report"]["rows"] == 2
+        assert browser.get("/viewer/runs/report.json?run=c.jsonl").json()["report"]["rows"] == 2
 
 
 def test_wrong_arguments_are_errors_of_the_command_line(folder: Path) -> None:
