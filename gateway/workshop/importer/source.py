@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.core.errors import ConfigError, Problem
+from metatemplate.files import yaml
 
 MAX_SOURCE_BYTES = 1024 * 1024
 """Maximum bytes of a source file."""
 
 ReadFile = Callable[[str], bytes | None]
 """Returns the bytes of a file by its path; None if the file is missing, or is outside the source's folder and roots."""
-ParseYaml = Callable[[bytes, str], Any]
-"""(bytes, name) of a YAML file → parsed value. Raises ``ConfigError`` for invalid YAML. ``config`` has the parser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,6 @@ class Source:
     """The path of the file, as messages show it."""
     data: bytes
     read_file: ReadFile
-    parse_yaml: ParseYaml
     path: str = ""
     """The path of the file, with `/` between folders, from which the paths of other files are made."""
     roots: tuple[str, ...] = ()
@@ -69,7 +67,10 @@ class Source:
         """Return the parsed value of a JSON or YAML file. Raises ``ConfigError`` if the file is not valid."""
         text = self.text()
         if not self.name.endswith(".json"):
-            return self.parse_yaml(self.data, self.name)
+            document = yaml.parse(self.data, self.name)
+            if document.problems:
+                raise ConfigError(tuple(document.problems))
+            return document.value
         try:
             value = json.loads(text)
             json.dumps(value, ensure_ascii=False).encode()

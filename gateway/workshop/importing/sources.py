@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
 
 from gateway.cli.options import CommandError
 from gateway.config.schema.kinds import FILE_NAME
@@ -26,7 +25,6 @@ from gateway.workshop.importer.ollama import read_ollama
 from gateway.workshop.importer.opencompass import read_opencompass
 from gateway.workshop.importer.source import MAX_SOURCE_BYTES, Source
 from gateway.workshop.parity.sides import chat_reference
-from metatemplate.files import yaml
 from metatemplate.files.template_file import BUILT_IN
 from metatemplate.values.words import quoted
 
@@ -202,7 +200,7 @@ def source_of(options: ImportOptions, path: Path) -> Source:
             return None
 
     where = (folder / path.name).as_posix()
-    source = Source(str(path), _read(path), read_file, _parse_yaml, where, tuple([root.as_posix() for root in roots]))
+    source = Source(str(path), _read(path), read_file, where, tuple([root.as_posix() for root in roots]))
     return source if options.python is None else replace(source, loaded=load_config(options.python, source))
 
 
@@ -219,13 +217,6 @@ def _read(path: Path) -> bytes:
             return file.read((64 if path.suffix == ".json" else 1) * MAX_SOURCE_BYTES + 1)
     except OSError as error:
         raise CommandError(f"{path} cannot be read ({error.strerror or error})") from None
-
-
-def _parse_yaml(data: bytes, name: str) -> Any:
-    document = yaml.parse(data, name)
-    if document.problems:
-        raise ConfigError(tuple(document.problems))
-    return document.value
 
 
 # ---------------------------------------------------------------- tokenizer folders

@@ -20,7 +20,6 @@ from gateway.workshop.importer.python.values import PythonExpression
 from gateway.workshop.importer.source import Source
 from tests.support.serving import write_files
 from tests.workshop.importer.environment.stand_in import stand_in, wrapper
-from tests.workshop.importer.files import parse_yaml
 
 REAL = Path(__file__).parents[4] / ".venv-mmengine"
 
@@ -38,13 +37,13 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def config(folder: Path, text: str) -> Source:
     path = folder / "config.py"
     path.write_text(text, encoding="utf-8")
-    return Source("config.py", text.encode(), lambda name: None, parse_yaml, str(path))
+    return Source("config.py", text.encode(), lambda name: None, str(path))
 
 
 def loaded(python: Path, folder: Path, text: str, seconds: float = 60.0) -> Source:
     source = config(folder, text)
     names = load_config(python, source, seconds=seconds)
-    return Source(source.name, source.data, source.read_file, parse_yaml, source.path, loaded=names)
+    return Source(source.name, source.data, source.read_file, source.path, loaded=names)
 
 
 VALUES: dict[str, tuple[str, Any]] = {
