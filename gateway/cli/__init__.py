@@ -51,7 +51,6 @@ VERBS = {
     "status": "show what a running gateway serves, and what it avoids",
     "schema": "print the JSON Schema of a settings file, for editors",
     "docs": "list the pages of the documentation, or print one",
-    "version": "print the version",
 }
 """Verb → summary, in the order of ``gateway --help``."""
 
@@ -86,9 +85,11 @@ class Verbs(Verb, click.Group):
     """All verbs. The module of a verb is imported when the verb is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line. The word ``help`` is read as the option with this name."""
+        """Parse the command line. The words ``help`` and ``version`` are read as the options with these names."""
         if args[:1] == ["help"]:
             args = [*args[1:2], "--help"]
+        elif args == ["version"]:
+            args = ["--version"]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -509,14 +509,6 @@ def test_a_broken_link_among_the_templates_does_not_hide_the_others(tmp_path: Pa
     assert printed == (ROOT / "meta_templates/chatml.yaml").read_bytes()
 
 
-def test_the_version_is_a_verb_with_help_and_json(folder: Path) -> None:
-    from metatemplate.version import VERSION
-
-    printed = json.loads(command(folder, "version", "--json").stdout)
-    assert printed["version"] == VERSION
-    assert command(folder, "version", "--help").stdout.startswith(b"Usage: gateway version [OPTIONS]\n")
-
-
 @pytest.mark.parametrize("word", ["--version", "version"])
 def test_the_version_is_the_packages(folder: Path, word: str) -> None:
     from metatemplate.version import VERSION
