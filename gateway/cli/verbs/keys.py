@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -93,19 +93,20 @@ def _list(config: Path, *, as_json: bool) -> None:
     from metatemplate.values.words import utc
 
     now, keys = time.time(), _read(config)[1]
-    ends = [None if key.expires is None else utc(key.expires) for key in keys]
+    rows: list[dict[str, Any]] = [
+        {
+            "name": key.name,
+            "models": key.models,
+            "expires": None if key.expires is None else utc(key.expires),
+            "state": expiry_state(key, now),
+        }
+        for key in keys
+    ]
     if as_json:
-        rows = [
-            {"name": key.name, "models": key.models, "expires": end, "state": expiry_state(key, now)}
-            for key, end in zip(keys, ends, strict=True)
-        ]
         print(json.dumps(rows, indent=2))
-    else:
-        table = [
-            [key.name, ", ".join(key.models), end or "never", expiry_state(key, now)]
-            for key, end in zip(keys, ends, strict=True)
-        ]
-        print(*format_table([["name", "models", "expires", "state"], *table]), sep="\n")
+        return
+    table = [[row["name"], ", ".join(row["models"]), row["expires"] or "never", row["state"]] for row in rows]
+    print(*format_table([["name", "models", "expires", "state"], *table]), sep="\n")
 
 
 def _revoke(name: str, config: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.core.errors import ConfigError
-from gateway.workshop.importer.draft import Draft
+from gateway.workshop.importer.draft import Draft, policy_default
 from gateway.workshop.importer.python.values import PythonExpression
 from gateway.workshop.importer.python_file import PythonFile, at_line, check_plain
 from gateway.workshop.importer.source import Source
@@ -52,10 +52,10 @@ PLACES: Mapping[str, str] = {
     "reader_cfg.train_split": "this split contains the rows of the few-shot examples",
     "reader_cfg.test_split": ROWS_HINT,
     "reader_cfg.test_range": ROWS_HINT,
-    "inferencer.max_out_len": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`",
+    "inferencer.max_out_len": policy_default("max_tokens"),
     "inferencer.stopping_criteria": "send in the request `stop: {value}`",
     "inferencer.generation_kwargs": "send these parameters in the request, or write them in a policy under params",
-    "inferencer.infer_mode": "send in the request `gateway: {{turns: {{mode: {value}}}}}`",
+    "inferencer.infer_mode": "send in the request `gateway: {turns: {mode: {value}}}`",
     "inferencer.batch_size": "clients decide how many requests they send at once",
     "inferencer.max_seq_len": "set this context length when you start the engine",
 }
@@ -229,7 +229,7 @@ class _Reader:
     def _add_notes(self, prefix: str, owner: Mapping[str, Any], known: Sequence[str]) -> None:
         for key, value in owner.items():
             if key not in known:
-                place = PLACES.get(f"{prefix}{key}", "a prompt file cannot contain it").format(value=shown(value))
+                place = PLACES.get(f"{prefix}{key}", "a prompt file cannot contain it").replace("{value}", shown(value))
                 self.notes.append(f"{prefix}{key} = {shown(value)}: {place}")
 
     def _template(self, key: str, template: Mapping[str, Any]) -> dict[str, Any]:

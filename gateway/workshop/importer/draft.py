@@ -71,6 +71,14 @@ class Draft:
     """True: a dataset's prompt file, whose keys already contain the examples. False: a template file."""
 
 
+def policy_default(name: str, more: str = "") -> str:
+    """Return where to set a parameter of a source in the gateway. In it, ``{value}`` stands for the source's value.
+
+    ``more``: further text of the policy's ``params``.
+    """
+    return "write in a policy `params: {default: {" + name + ": {value}}" + more + "}`"
+
+
 BOS = re.compile(r"<s>|<bos>|<[|｜](?:begin[_▁]of[_▁](?:text|sentence)|startoftext)[|｜]>", re.IGNORECASE)
 """The texts that many tokenizers use as the BOS."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gateway.workshop.importer.draft import STRICT_TURNS, Draft, Reference
+from gateway.workshop.importer.draft import STRICT_TURNS, Draft, Reference, policy_default
 from gateway.workshop.importer.python_file import PythonFile, at_line, check_plain
 from gateway.workshop.importer.source import Source
 from metatemplate.files.meta import SCORES_ONLY
@@ -30,11 +30,14 @@ IGNORED = frozenset({META, "abbr", *STOPS, *[f"{GENERATION_KWARGS}.{name}" for n
 SECRET = re.compile(r"key|secret|password|authorization|^token$|^[as]k$", re.IGNORECASE)
 """Matches the names of settings whose values are secret. Notes do not contain these values."""
 
+DEFAULTS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+ENGINE_DEFAULTS = ("top_k", "min_p", "repetition_penalty")
+"""Parameters that a policy must allow, because OpenAI's API does not have them."""
 PLACES: Mapping[str, str] = {
     "type": "choose `speaks` and `engine` in gateway.yaml instead",
-    "path": "write in gateway.yaml `targets: [{{model: {value}}}]`",
+    "path": "write in gateway.yaml `targets: [{model: {value}}]`",
     "tokenizer_path": "write it in gateway.yaml as tokenizer",
-    "max_out_len": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`",
+    "max_out_len": policy_default("max_tokens"),
     "max_seq_len": "set this context length when you start the engine",
     "batch_size": "clients decide how many requests they send at once",
     "query_per_second": "write in a policy `limits.requests_per_minute`, if the gateway must limit the request rate",
@@ -44,18 +47,12 @@ PLACES: Mapping[str, str] = {
     "model_kwargs": "give these settings to the engine when you start it",
     "tokenizer_kwargs": "the engine has its own tokenizer; check whether it puts a BOS before a prompt",
     "run_cfg": "set this when you start the engine",
-    **{f"{GENERATION_KWARGS}.{name}": "write in a policy `params: {{default: {{" + name + ": {value}}}}}`" for name in (
-        "temperature", "top_p", "seed", "presence_penalty", "frequency_penalty",
-    )},
-    **{f"{GENERATION_KWARGS}.{name}":
-       f"write in a policy `params: {{{{default: {{{{{name}: {{value}}}}}}, allow: [{name}]}}}}`"
-       for name in ("top_k", "min_p", "repetition_penalty")},
-    **{f"{GENERATION_KWARGS}.{name}": "write in a policy `params: {{default: {{max_tokens: {value}}}}}`" for name in (
-        "max_new_tokens", "max_tokens",
-    )},
+    **{f"{GENERATION_KWARGS}.{name}": policy_default(name) for name in DEFAULTS},
+    **{f"{GENERATION_KWARGS}.{name}": policy_default(name, f", allow: [{name}]") for name in ENGINE_DEFAULTS},
+    **{f"{GENERATION_KWARGS}.{name}": policy_default("max_tokens") for name in ("max_new_tokens", "max_tokens")},
     f"{GENERATION_KWARGS}.do_sample": "write in a policy the temperature; 0 is greedy decoding",
     f"{GENERATION_KWARGS}.stop_token_ids": "list the texts of these tokens under stop",
-}  # fmt: skip
+}
 """Key of a model → where to set it in the gateway, for the note about this key."""
 
 
@@ -172,8 +169,8 @@ def _draft(template: Mapping[str, Any], model: Mapping[str, Any], name: str, pla
     for key, value in settings.items():
         if key not in IGNORED:
             short = shown(value) if isinstance(value, list | dict) else value
-            place_here = PLACES.get(key, "not imported, because a template cannot contain it").format(value=short)
-            notes.append(f"{key} = {_without_secrets(key, value)}: {place_here}")
+            place_here = PLACES.get(key, "not imported, because a template cannot contain it")
+            notes.append(f"{key} = {_without_secrets(key, value)}: {place_here.replace('{value}', str(short))}")
     return Draft(
         name=name.lower(),
         origin=f"the OpenCompass config {source.short_name}" + (f", {place}" if place else ""),
