@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import base64
 import hmac
-from binascii import Error as Base64Error
 from dataclasses import dataclass
 
 from gateway.config.snapshot import ServerSpec
 
 SESSION_SECONDS = 12 * 3600
 """Seconds after which a session expires."""
-DIGEST_BYTES = 32
+SESSION = "session"
+"""The purpose of the token in the cookie of a session."""
 TOKEN = "token"
-"""The name of the printed token in an address."""
-OPERATOR = bytes(DIGEST_BYTES)
+"""The name of the printed token in an address, and its purpose."""
+OPERATOR = b""
 """The subject of a session that began with the printed token. No key has this digest."""
 
 
@@ -30,8 +30,8 @@ class Signer:
 
     def token(self, purpose: str, subject: str = "") -> str:
         """Return the token for a purpose, as 32 characters that may stand in an address."""
-        signed = self._signature(b"%b\0%b" % (purpose.encode("ascii"), subject.encode("utf-8", "replace")))
-        return base64.urlsafe_b64encode(signed[:24]).decode("ascii")
+        signed = b"%b\0%b" % (purpose.encode("ascii"), subject.encode("utf-8", "replace"))
+        return base64.urlsafe_b64encode(hmac.digest(self.secret, signed, "sha256")[:24]).decode("ascii")
 
     def is_token(self, text: str, purpose: str, subject: str = "") -> bool:
         """Return whether a text is the token for a purpose. Takes the same time for every text of the same length."""
@@ -42,22 +42,16 @@ class Signer:
 
         ``subject``: the SHA-256 of a client key, or ``OPERATOR``.
         """
-        content = subject + int(now + SESSION_SECONDS).to_bytes(8)
-        return base64.urlsafe_b64encode(content + self._signature(content)).decode("ascii").rstrip("=")
+        content = f"{subject.hex()}.{int(now + SESSION_SECONDS)}"
+        return f"{content}.{self.token(SESSION, content)}"
 
     def subject(self, cookie: str, now: float) -> bytes | None:
         """Return the subject of a session. None if the cookie is invalid, or if the session has expired at ``now``."""
-        try:
-            content = base64.urlsafe_b64decode(cookie.encode("ascii") + b"=" * (-len(cookie) % 4))
-        except (UnicodeEncodeError, Base64Error):
+        content, _, token = cookie.rpartition(".")
+        if not self.is_token(token, SESSION, content):
             return None
-        signed, signature = content[: DIGEST_BYTES + 8], content[DIGEST_BYTES + 8 :]
-        if not hmac.compare_digest(signature, self._signature(signed)):
-            return None
-        return signed[:DIGEST_BYTES] if int.from_bytes(signed[DIGEST_BYTES:]) > now else None
-
-    def _signature(self, content: bytes) -> bytes:
-        return hmac.digest(self.secret, content, "sha256")
+        subject, end = content.split(".")
+        return bytes.fromhex(subject) if int(end) > now else None
 
 
 def cookie_value(header: str | None, name: str) -> str:

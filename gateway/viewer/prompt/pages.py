@@ -14,7 +14,7 @@ from gateway.calls.admission.access import visible_models
 from gateway.calls.admission.facts import RequestFacts
 from gateway.calls.service import GatewayState, Service
 from gateway.core.caller import Caller
-from gateway.core.errors import GatewayError, InvalidJson
+from gateway.core.errors import InvalidJson
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.prompt.differences import differences
@@ -33,13 +33,17 @@ FIELD_OF = {
 """Beginning of the parameter that an error names → the field of the form. Other parameters are in ``parameters``."""
 
 
-class PromptPages:
-    """The page ``/viewer/prompt``: the exact prompt of a conversation."""
+class FormPages:
+    """What the pages with the form of a conversation share."""
 
     def __init__(self, state: GatewayState, threads: PageThreads) -> None:
         self._state = state
         self._threads = threads
         self._service = Service(state)
+
+
+class PromptPages(FormPages):
+    """The page ``/viewer/prompt``: the exact prompt of a conversation."""
 
     async def page(self, asked: PageRequest) -> Page:
         """Return the form, and for a posted form the rendered prompt or the error."""
@@ -55,13 +59,8 @@ class PromptPages:
         return Page("prompt/prompt.html", {**values, "results": results})
 
 
-class ComparePages:
+class ComparePages(FormPages):
     """The page ``/viewer/compare``: the prompts of two models for one conversation."""
-
-    def __init__(self, state: GatewayState, threads: PageThreads) -> None:
-        self._state = state
-        self._threads = threads
-        self._service = Service(state)
 
     async def page(self, asked: PageRequest) -> Page:
         """Return the form, and for a posted form both prompts and their differences, or the error."""
@@ -153,14 +152,9 @@ def _json(typed: Mapping[str, str], name: str) -> Any:
 
 
 def _invalid(field: str, message: str) -> CallRefused:
-    refused = CallRefused(_error(InvalidJson(f"{field}: {message}", param=field)))
+    refused = CallRefused(error_object(InvalidJson(f"{field}: {message}", param=field))["error"])
     refused.values["field"] = field
     return refused
-
-
-def _error(error: GatewayError) -> dict[str, Any]:
-    values: dict[str, Any] = error_object(error)["error"]
-    return values
 
 
 def single_prompt(body: Mapping[str, Any]) -> list[str]:
