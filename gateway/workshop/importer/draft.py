@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from gateway.workshop.parity.sides import Side
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.dialogue import SYSTEM_ROLES, Dialogue
-from metatemplate.values.prompt import Bos
-
-RenderDialogue = Callable[[Dialogue], str]
-"""Returns the prompt that the source makes of a conversation. Raises ``GatewayError`` if the source refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +30,8 @@ class Reference:
 
     name: str
     """The name of the reference in the result of the comparison and in the header of the file."""
-    render: RenderDialogue
-    """Returns the prompt, which ends with the start of the assistant's turn, or a complete conversation."""
-    writes_whole: bool = False
-    """True: the source can write a complete conversation without an open turn (``RenderOptions.whole``)."""
-    bos: Bos = "none"
-    """Where the BOS comes from. With ``engine``, the engine puts the BOS before the texts of the reference."""
+    side: Side
+    """Makes the prompt of a conversation, as the source does."""
     excluded: tuple[Exclusion, ...] = ()
     hint: str = ""
     """Advice for users if template and reference differ; empty if the format has no special advice."""

@@ -98,7 +98,7 @@ def as_meta(
     assert jinja is not None
     bos = jinja.special_tokens.get("bos_token", "") if folder.spec.bos == "text" else ""
     try:
-        turns = infer(reference, bos_text=bos, system="system" not in subset)
+        turns = infer(reference.side, bos_text=bos, system="system" not in subset)
     except NotTurns as error:
         raise error.refuse(source, 0, "", subset, "; to import the chat template itself, remove --as meta") from None
     keys: dict[str, Any] = {"kind": "meta", "description": f"The turns of the chat template of {name}.", **turns.keys()}

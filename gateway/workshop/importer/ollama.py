@@ -14,6 +14,8 @@ from gateway.workshop.importer.draft import EMPTY, STRICT_TURNS, SUBSETS, Draft,
 from gateway.workshop.importer.go_template import GoTemplateError, parse
 from gateway.workshop.importer.source import Source
 from gateway.workshop.importer.turns import NotTurns, infer
+from gateway.workshop.parity.sides import Side
+from metatemplate.values.prompt import Prompt, PromptMetadata
 
 INSTRUCTIONS = (
     "FROM", "PARAMETER", "TEMPLATE", "SYSTEM", "ADAPTER", "LICENSE", "MESSAGE", "REQUIRES", "RENDERER", "PARSER",
@@ -53,7 +55,7 @@ def read_ollama(source: Source, *, subset: tuple[str, ...] = ()) -> Draft:
     except GoTemplateError as error:
         raise source.refuse(template.line + error.line - 1, str(error), "TEMPLATE") from None
     try:
-        turns = infer(reference, system="system" not in subset)
+        turns = infer(reference.side, system="system" not in subset)
     except NotTurns as error:
         raise error.refuse(source, template.line, "TEMPLATE", subset) from None
     keys: dict[str, Any] = {
@@ -75,10 +77,10 @@ def read_ollama(source: Source, *, subset: tuple[str, ...] = ()) -> Draft:
 
 def reference_of(template: str, *, subset: tuple[str, ...] = ()) -> Reference:
     """Return a reference that renders as Ollama does. Raises ``GoTemplateError`` for a template that is not plain."""
+    parsed, metadata = parse(template), PromptMetadata(bos="engine")
     return Reference(
         name="this gateway's reader of Go templates, with Ollama's rules",
-        render=parse(template).render,
-        bos="engine",
+        side=Side(lambda dialogue: Prompt(parsed.render(dialogue), metadata)),
         excluded=(*[SUBSETS[word] for word in subset], EMPTY, *STRICT_TURNS),
     )
 

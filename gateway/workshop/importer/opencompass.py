@@ -14,6 +14,7 @@ from typing import Any
 from gateway.workshop.importer.draft import STRICT_TURNS, Draft, Reference, policy_default
 from gateway.workshop.importer.python_file import PythonFile, at_line, check_plain
 from gateway.workshop.importer.source import Source
+from gateway.workshop.parity.sides import Side
 from metatemplate.files.meta import SCORES_ONLY
 from metatemplate.templates.registry import build
 from metatemplate.templates.spec import TemplateSpec
@@ -201,8 +202,7 @@ def _port(spec: TemplateSpec) -> Reference | None:
     template = build(replace(spec, turns="opencompass"))
     return Reference(
         name="this gateway's port of OpenCompass's parser",
-        render=lambda dialogue: template.render(dialogue).text,
-        bos=spec.bos,
+        side=Side(template.render),
         excluded=STRICT_TURNS,
         hint="OpenCompass writes an empty turn for a role of `round` without a message; use --turns opencompass, "
         "or move the role (such as SYSTEM) from `round` to reserved_roles",

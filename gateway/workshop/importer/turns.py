@@ -17,8 +17,8 @@ from itertools import takewhile
 from typing import Any
 
 from gateway.core.errors import ConfigError, GatewayError, TemplateError
-from gateway.workshop.importer.draft import Reference
 from gateway.workshop.importer.source import Source
+from gateway.workshop.parity.sides import Side
 from metatemplate.errors import MetaTemplateError
 from metatemplate.templates.registry import dialogue_of
 from metatemplate.templates.spec import Example
@@ -73,26 +73,26 @@ class Turns:
         return keys
 
 
-def infer(reference: Reference, *, bos_text: str = "", system: bool = True) -> Turns:
+def infer(side: Side, *, bos_text: str = "", system: bool = True) -> Turns:
     """Return the turns that reproduce the probes. Raises ``NotTurns`` with the reason.
 
     ``bos_text``: the BOS. If the text starts with the BOS, ``begin`` contains the BOS. ``system``: whether probes may
     have a system message.
     """
-    front, last = _pieces(reference, "u")
-    front_again, answer_front, answer_back, last_again = _pieces(reference, "uau")
+    front, last = _pieces(side, "u")
+    front_again, answer_front, answer_back, last_again = _pieces(side, "uau")
     _check_same(front, front_again, "the text before the first user message")
     _check_same(last, last_again, "the text after the last user message")
-    for number, piece in enumerate(_pieces(reference, "uauau")[1:-1]):
+    for number, piece in enumerate(_pieces(side, "uauau")[1:-1]):
         _check_same((answer_front, answer_back)[number % 2], piece, "the text between the turns")
     around = None
     if system:
-        before, after, last_again = _pieces(reference, "su")
+        before, after, last_again = _pieces(side, "su")
         _check_same(last, last_again, "the text after the last user message")
-        _check_same(after, _pieces(reference, "suau")[1], "the text after a system message")
+        _check_same(after, _pieces(side, "suau")[1], "the text after a system message")
         around = (before, after)
-    begin, human_begin = _begins(front, around, answer_back, _end(reference, "ua"), bos_text)
-    human_end = _human_end(_end(reference, "u"), last, answer_front)
+    begin, human_begin = _begins(front, around, answer_back, _end(side, "ua"), bos_text)
+    human_end = _human_end(_end(side, "u"), last, answer_front)
     if around is not None:
         around = (around[0].removeprefix(begin), around[1].removesuffix(human_begin))
     return Turns(
@@ -107,7 +107,7 @@ def infer(reference: Reference, *, bos_text: str = "", system: bool = True) -> T
 # ---------------------------------------------------------------- probing
 
 
-def _pieces(reference: Reference, form: str, *, whole: bool = False) -> list[str]:
+def _pieces(side: Side, form: str, *, whole: bool = False) -> list[str]:
     """Render a probe, and return the texts before, between and after its messages.
 
     ``form``: one letter for the role of each message, such as ``suau``.
@@ -115,7 +115,7 @@ def _pieces(reference: Reference, form: str, *, whole: bool = False) -> list[str
     words = [f"x{secrets.token_hex(12)}x" for _ in form]
     messages = [{"role": ROLES[one], "content": word} for one, word in zip(form, words, strict=True)]
     try:
-        text = reference.render(dialogue_of(Example(tuple(messages)), whole=whole))
+        text = side.render(dialogue_of(Example(tuple(messages)), whole=whole)).text
     except (GatewayError, MetaTemplateError) as error:
         roles = ", ".join([ROLES[one] for one in form])
         raise NotTurns(f"the source refuses a test conversation with the roles {roles}: {error.message}") from None
@@ -132,10 +132,10 @@ def _pieces(reference: Reference, form: str, *, whole: bool = False) -> list[str
     return [*pieces, rest]
 
 
-def _end(reference: Reference, form: str) -> str | None:
+def _end(side: Side, form: str) -> str | None:
     """Return the text after the last message of a complete conversation; None if this text cannot be found."""
     try:
-        return _pieces(reference, form, whole=True)[-1] if reference.writes_whole else None
+        return _pieces(side, form, whole=True)[-1] if side.writes_whole else None
     except NotTurns:
         return None
 

@@ -17,7 +17,6 @@ from gateway.workshop.importer.yaml_writer import write_yaml
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.causes import CAUSES
 from gateway.workshop.parity.compare import CaseResult, compare
-from gateway.workshop.parity.sides import Side
 from metatemplate.datasets.spec import PromptSpec
 from metatemplate.errors import MetaTemplateError
 from metatemplate.files import yaml
@@ -29,7 +28,6 @@ from metatemplate.templates.base import Template
 from metatemplate.templates.registry import build, dialogue_of
 from metatemplate.templates.spec import Example, TemplateSpec
 from metatemplate.values.dialogue import Dialogue
-from metatemplate.values.prompt import Prompt, PromptMetadata
 
 SYSTEM_MESSAGE = {"role": "system", "content": "Answer with a number."}
 EXAMPLE_QUESTION = {"role": "user", "content": "1+1=?"}
@@ -135,7 +133,7 @@ def _examples(template: Template, reference: Reference | None, draft: Draft) -> 
                     if prompt.messages is not None:
                         result["sent"] = [dict(message) for message in prompt.messages]
                     else:
-                        result["prompt"] = prompt.text if reference is None else reference.render(dialogue)
+                        result["prompt"] = prompt.text if reference is None else reference.side.render(dialogue).text
                 except (GatewayError, MetaTemplateError) as error:
                     refusals.append(error.message)
             if not result:
@@ -183,8 +181,6 @@ def _verdict(template: Template, reference: Reference | None, draft: Draft) -> l
     """Return lines about the result of the comparison. Raises ``ConfigError`` that lists the differences, if any."""
     if reference is None:
         return [_not_compared(draft)]
-    metadata = PromptMetadata(bos=reference.bos)
-    side = Side(lambda dialogue: Prompt(reference.render(dialogue), metadata), reference.writes_whole)
     tokens = template.spec.jinja.special_tokens.values() if template.spec.jinja is not None else ()
     cases: list[Case] = []
     left_out: Counter[str] = Counter()
@@ -195,7 +191,7 @@ def _verdict(template: Template, reference: Reference | None, draft: Draft) -> l
         else:
             cases.append(case)
     with progress(f"comparing {draft.name}", cases) as compared:
-        results = compare(template, side, compared)
+        results = compare(template, reference.side, compared)
     open_results = [one for one in results if not one.case.whole]
     wrong = [one for one in open_results if one.verdict in ("differs", "refused by ours")]
     same = sum(one.verdict in ("same", "refused by both") for one in open_results)

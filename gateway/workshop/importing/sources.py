@@ -228,14 +228,7 @@ def _of_folder(source: Source, path: Path, options: ImportOptions) -> Draft:
     read = read_chat_folder(path, variant=options.variant)
     name = options.template_name or _as_name(read.folder.absolute().name)
     template, renderer = chat_template_renderer(read.spec)
-    side = chat_reference(template)
-    reference = Reference(
-        name=f"the chat template ({renderer})",
-        render=lambda dialogue: side.render(dialogue).text,
-        writes_whole=True,
-        bos=read.spec.bos,
-        excluded=(TOOLS_EXCLUDED,),
-    )
+    reference = Reference(f"the chat template ({renderer})", side=chat_reference(template), excluded=(TOOLS_EXCLUDED,))
     if options.form == "meta":
         return huggingface.as_meta(read, source, name, reference, subset=options.without)
     draft = huggingface.as_jinja(read, source, name, alone=options.out == STDOUT)

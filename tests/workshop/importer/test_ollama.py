@@ -22,7 +22,7 @@ TALK = (SYSTEM, USER, ANSWER, AGAIN)
 
 
 def rendered(template: str, *messages: dict[str, str]) -> str:
-    return reference_of(template).render(dialogue_of(Example(messages)))
+    return reference_of(template).side.render(dialogue_of(Example(messages))).text
 
 
 TAGGED = (

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import InvalidValue
-from gateway.workshop.importer.draft import Reference
 from gateway.workshop.importer.turns import NotTurns, Turns
 from gateway.workshop.importer.turns import infer as infer_of
+from gateway.workshop.parity.sides import Side
 from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.prompt import Prompt
 
 Messages = Sequence[Mapping[str, str]]
 Say = Callable[[Messages, bool], str]
@@ -20,11 +21,11 @@ Say = Callable[[Messages, bool], str]
 def infer(say: Say, *, closes: bool = True, **more: Any) -> Turns:
     """The turns of a function of messages; ``closes``: it can leave the assistant's turn out."""
 
-    def render(dialogue: Dialogue) -> str:
+    def render(dialogue: Dialogue) -> Prompt:
         messages = [{"role": one.role, "content": one.text} for one in dialogue.messages]
-        return say(messages, not dialogue.options.whole)
+        return Prompt(say(messages, not dialogue.options.whole))
 
-    return infer_of(Reference("a function", render, closes), **more)
+    return infer_of(Side(render, closes), **more)
 
 
 def tagged(messages: Messages, open_turn: bool) -> str:
