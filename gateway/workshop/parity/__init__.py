@@ -1,7 +1,7 @@
 """Compares two templates by the prompts that both make from the same conversations.
 
 - ``cases``    the fixed conversations, each with a name
-- ``sides``    the two sides, each a template or a function that returns a text
+- ``sides``    the two sides, each a template or what makes prompts in another way
 - ``compare``  compares both sides in all cases: the verdict, the first difference, the tokens
 - ``causes``   known causes of a difference, each with advice
 - ``transformers_reference``  renders a dialogue with ``transformers``, so that the two prompts can be compared

@@ -18,7 +18,6 @@ from gateway.workshop.parity.sides import Side, SideResult, side_of
 from metatemplate.errors import MetaTemplateError
 from metatemplate.templates.base import Template
 from metatemplate.templates.registry import first_difference
-from metatemplate.values.dialogue import Dialogue
 from metatemplate.values.prompt import Prompt
 
 Tokenize = Callable[[str], Sequence[int]]
@@ -69,8 +68,8 @@ class CaseResult:
 
 
 def compare(
-    ours: Side | Template | Callable[[Dialogue], str],
-    reference: Side | Template | Callable[[Dialogue], str],
+    ours: Side | Template,
+    reference: Side | Template,
     cases: Iterable[Case],
     *,
     bos_token: str = "",

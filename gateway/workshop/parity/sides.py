@@ -1,4 +1,4 @@
-"""A side of a comparison: a template of the gateway, a chat template, or a function that makes a text."""
+"""A side of a comparison: a template of the gateway, a chat template, or what makes the prompts of a source."""
 
 from __future__ import annotations
 
@@ -37,18 +37,13 @@ class SideResult:
     """The error code if this side refused the case; else empty."""
 
 
-def side_of(
-    renderer: Side | Template | Callable[[Dialogue], str], *, adds_bos: bool = False, adds_bos_on_request: bool = True
-) -> Side:
-    """Return the side for a renderer. A renderer that is a function must return the text that the model sees.
+def side_of(renderer: Side | Template, *, adds_bos: bool = False, adds_bos_on_request: bool = True) -> Side:
+    """Return the side for a template. A side is returned unchanged.
 
-    The function raises GatewayError to refuse a dialogue. Raises UnsupportedParameter for a template that makes
-    messages, because there is no text to compare.
+    Raises UnsupportedParameter for a template that makes messages, because there is no text to compare.
     """
     if isinstance(renderer, Side):
         return renderer
-    if not isinstance(renderer, Template):
-        return Side(lambda dialogue: Prompt(renderer(dialogue)))
     spec = renderer.spec
     if spec.makes_messages:
         raise UnsupportedParameter(f"the template {spec.name} makes messages, so there is no text to compare")

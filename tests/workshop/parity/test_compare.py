@@ -12,10 +12,11 @@ from gateway.config.library import Library
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.compare import CaseResult, TokenComparison, compare
-from gateway.workshop.parity.sides import side_of
+from gateway.workshop.parity.sides import Side, side_of
 from metatemplate.files.reader import Files
 from metatemplate.templates.registry import build, first_difference
 from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.prompt import Prompt
 from tests.metatemplate.templates.samples import API, template
 from tests.support.serving import ROOT
 from tests.workshop.parity.samples import BOT, HUMAN, SYSTEM, chat, ours
@@ -95,12 +96,13 @@ def test_a_bos_of_unknown_text_has_a_placeholder() -> None:
 
 
 def test_a_function_can_be_the_reference() -> None:
-    def reference(dialogue: Dialogue) -> str:
+    def reference(dialogue: Dialogue) -> Prompt:
         if dialogue.options.continue_final:
             raise InvalidValue("it never goes on", param="continue_final_message")
-        return "<s>" + "".join([f"<|{m.role}|>{m.text}<|end|>\n" for m in dialogue.messages]) + "<|assistant|>"
+        turns = "".join([f"<|{m.role}|>{m.text}<|end|>\n" for m in dialogue.messages])
+        return Prompt(f"<s>{turns}<|assistant|>")
 
-    results = {result.case.name: result for result in compare(ours(), reference, CASES)}
+    results = {result.case.name: result for result in compare(ours(), Side(reference), CASES)}
     assert results["five turns"].verdict == "same"
     assert results["one tool"].verdict == "refused by ours"
     assert results["whole, one turn"].verdict == "not compared"
@@ -130,12 +132,12 @@ TOKENS: dict[str, tuple[str, TokenComparison]] = {
 
 @pytest.mark.parametrize(("begin", "tokens"), TOKENS.values(), ids=TOKENS)
 def test_tokens_are_counted_and_the_first_other_one_is_named(begin: str, tokens: TokenComparison) -> None:
-    result = one(compare(ours(), lambda dialogue: begin + TALK, [ONE], tokenize=letters))
+    result = one(compare(ours(), Side(lambda _: Prompt(begin + TALK)), [ONE], tokenize=letters))
     assert result.tokens == tokens
 
 
 def test_a_text_that_ends_first_has_no_token_there() -> None:
-    result = one(compare(ours(), lambda dialogue: ("<s>" + TALK)[:-1], [ONE], tokenize=letters))
+    result = one(compare(ours(), Side(lambda _: Prompt(f"<s>{TALK}"[:-1])), [ONE], tokenize=letters))
     assert result.tokens == TokenComparison(len(TALK) + 3, len(TALK) + 2, len(TALK) + 2, ord(">"), None)
 
 
