@@ -67,7 +67,7 @@ def test_without_pages_only_the_list_of_the_models_is_imported(tmp_path: Path) -
     assert {name for name in built if name.startswith(("gateway.viewer.", "gateway.evaluate.analysis"))} == {
         f"gateway.viewer.{name}"
         for name in (
-            "access", "charts", "exact_text", "home", "page", "page_threads", "templating", "viewer",
+            "access", "exact_text", "home", "page", "page_threads", "templating", "viewer",
         )
     }  # fmt: skip
     assert added == []
