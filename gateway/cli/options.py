@@ -6,12 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field, fields
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from gateway.cli.completion import complete_model, complete_prompt, complete_template
 from gateway.core.errors import CONFIG_FAILED, Problem
@@ -66,6 +68,61 @@ def verb(doc: str | None, examples: str) -> Callable[[Callable[..., int]], click
     return click.command(cls=Verb, help=doc, epilog=examples)
 
 
+def takes(options: type) -> Decorator:
+    """Return a decorator that adds the parameters of a class of options to the function of a verb.
+
+    The function gets one object of this dataclass. Its fields are made with ``argument``, ``option``, ``choice``,
+    ``flag`` and ``parameter``.
+    """
+
+    def decorate(function: Callable[..., int]) -> Callable[..., int]:
+        def command(**values: Any) -> int:
+            return function(options(**values))
+
+        return combined(*[one.metadata["add"](one.name) for one in reversed(fields(options))])(command)
+
+    return decorate
+
+
+def parameter(add: Decorator) -> Any:
+    """Return a field of a class of options. ``add``: adds the parameter, which has the name of the field."""
+    return field(metadata={"add": lambda name: add})
+
+
+def argument(help: str, **settings: Any) -> Any:
+    """Return a field of a class of options that is an argument. ``settings``: those of ``click.argument``."""
+    return field(metadata={"add": lambda name: click.argument(name, help=help, **settings)})
+
+
+def option(metavar: str | None, help: str, *names: str, **settings: Any) -> Any:
+    """Return a field of a class of options that is an option. ``settings``: those of ``click.option``.
+
+    ``names``: the names of the option. By default it is ``--`` with the name of the field.
+    """
+
+    def add(name: str) -> Decorator:
+        return click.option(*(names or [f"--{name.replace('_', '-')}"]), name, metavar=metavar, help=help, **settings)
+
+    return field(metadata={"add": add})
+
+
+def choice(help: str, *values: str) -> Any:
+    """Return a field of a class of options that has one of the values, by default the first."""
+    return option(None, help, type=click.Choice(values), default=values[0])
+
+
+def flag(help: str, *names: str) -> Any:
+    """Return a field of a class of options that is an option without a value."""
+    return option(None, help, *names, is_flag=True)
+
+
+def is_given(name: str) -> bool:
+    """Return whether the command line has a parameter of the verb. ``name``: of the field, such as ``base_url``."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+SCORES = "exact|contains|choice|regex:PATTERN"
+"""The values of ``--score``."""
 FILE_PATH = click.Path(path_type=Path)
 """The type of an argument or option that is a path. Shells complete its value."""
 
@@ -154,18 +211,30 @@ def read_key(source: str | None) -> str | None:
 
 
 def param_option(help: str) -> Decorator:
-    """Add the option ``--param``, which sets a field of a request. ``help``: the help text of the option."""
-    return click.option("--param", multiple=True, type=_param, metavar="NAME=VALUE", help=help)
+    """Add the option ``--param``, a mapping of fields of a request. ``help``: the help text of the option."""
+    return click.option(
+        "--param", "params", multiple=True, type=_param, callback=_as_dict, metavar="NAME=VALUE", help=help
+    )
 
 
 def _param(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.BadParameter(f'expected NAME=VALUE, such as max_tokens=64, not "{text}"')
+    name, value = _name_and_value(text, "NAME=VALUE, such as max_tokens=64")
     try:
         return name, json.loads(value)
     except ValueError:
         return name, value
+
+
+def _name_and_value(text: str, form: str) -> tuple[str, str]:
+    """Return the two parts of a value of an option. ``form``: how it is written, with an example."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f'expected {form}, not "{text}"')
+    return name, value
+
+
+def _as_dict(context: click.Context, parameter: click.Parameter, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(pairs)
 
 
 def check_one_model(model: str | None, template: str | None) -> None:
@@ -184,10 +253,7 @@ def _message(text: str) -> dict[str, str]:
 
 
 def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.BadParameter(f'expected NAME=TEXT, such as question="1+1=?", not "{text}"')
-    return name, value
+    return _name_and_value(text, 'NAME=TEXT, such as question="1+1=?"')
 
 
 conversation_options = combined(

@@ -11,13 +11,25 @@ import asyncio
 import signal
 import socket
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import click
 
-from gateway.cli.options import FILE_PATH, CommandError, config_option, verb
+from gateway.cli.options import (
+    FILE_PATH,
+    SCORES,
+    CommandError,
+    argument,
+    config_option,
+    flag,
+    option,
+    parameter,
+    takes,
+    verb,
+)
 from gateway.core.errors import CONFIG_FAILED
 
 if TYPE_CHECKING:
@@ -33,48 +45,48 @@ EXAMPLES = """Examples:
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewOptions:
+    """The options of ``gateway view``."""
+
+    a: str = argument("a run", metavar="A")
+    b: str | None = argument("a second run, to compare with A", metavar="[B]", required=False)
+    score: str | None = option(SCORES, "compare answers with a kept column")
+    answer: str = option("COLUMN", "the kept column with the expected text", default="answer")
+    scores: Path | None = option("FILE", "a score for each row of A, as for gateway report", type=FILE_PATH)
+    port: int = option(
+        "PORT", "the port on 127.0.0.1", type=click.IntRange(0, 65535), default=0, show_default="a free port"
+    )
+    no_browser: bool = flag("only print the address")
+    config: Path = parameter(config_option())
+
+
 @verb(__doc__, EXAMPLES)
-@click.argument("a", metavar="A", help="a run")
-@click.argument("b", required=False, metavar="[B]", help="a second run, to compare with A")
-@click.option("--score", metavar="exact|contains|choice|regex:PATTERN", help="compare answers with a kept column")
-@click.option("--answer", metavar="COLUMN", default="answer", help="the kept column with the expected text")
-@click.option("--scores", type=FILE_PATH, metavar="FILE", help="a score for each row of A, as for gateway report")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", show_default="a free port",
-              help="the port on 127.0.0.1")  # fmt: skip
-@click.option("--no-browser", is_flag=True, help="only print the address")
-@config_option()
-def command(
-    a: str,
-    b: str | None,
-    score: str | None,
-    answer: str,
-    scores: Path | None,
-    port: int,
-    no_browser: bool,
-    config: Path,
-) -> int:
+@takes(ViewOptions)
+def command(options: ViewOptions) -> int:
     """Serve the pages until a signal ends the process."""
     from gateway.evaluate.reporting.report import row_score
     from gateway.evaluate.reporting.source import read_run, reading
     from gateway.server.sockets import PortBusy, bind
     from gateway.viewer.runs.files import RunFiles
 
-    if scores is not None and (score is not None or b is not None):
+    if options.scores is not None and (options.score is not None or options.b is not None):
         raise CommandError("--scores cannot be used with --score or with a second run; remove one of them")
-    runs, row_value = [a] if b is None else [a, b], row_score(score, answer, scores)
+    runs = [options.a] if options.b is None else [options.a, options.b]
+    row_value = row_score(options.score, options.answer, options.scores)
     for run in runs:  # problems of the command line are found before the first page
         with reading() as files:
-            row = next(read_run(files, run, config), None)
+            row = next(read_run(files, run, options.config), None)
             if row is None:
                 raise CommandError(f"{run} has no rows, so there is nothing to show")
             if row_value is not None:
                 row_value(row)
     try:
-        bound = bind("127.0.0.1", port, choose="another port with --port")
+        bound = bind("127.0.0.1", options.port, choose="another port with --port")
     except PortBusy as error:
         raise CommandError(str(error), CONFIG_FAILED) from None
     with bound:
-        asyncio.run(_serve(RunFiles(runs, config, row_value), bound, not no_browser))
+        asyncio.run(_serve(RunFiles(runs, options.config, row_value), bound, not options.no_browser))
     return 0
 
 

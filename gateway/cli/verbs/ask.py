@@ -54,7 +54,7 @@ def command(
     url: str | None,
     key: str | None,
     system: str | None,
-    param: tuple[tuple[str, Any], ...],
+    params: dict[str, Any],
 ) -> int:
     """Print the answer, and then one line with times on standard error."""
     from gateway.cli.connecting.answer import ask, summary
@@ -65,7 +65,7 @@ def command(
             raise CommandError('the question is missing; give it, as in gateway ask demo "1+1=?"')
     messages = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})
-    body = {"model": model, "messages": messages, **dict(param)}
+    body = {"model": model, "messages": messages, **params}
     write, think = partial(print, end="", flush=True), partial(click.secho, nl=False, err=True, dim=True)
     answer = asyncio.run(ask(url or _configured_url(), read_key(key), body, write, think))
     print(flush=True)

@@ -8,13 +8,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gateway.cli.options import FILE_PATH, CommandError, config_option, print_note, verb
+from gateway.cli.options import (
+    FILE_PATH,
+    CommandError,
+    argument,
+    config_option,
+    flag,
+    option,
+    parameter,
+    print_note,
+    takes,
+    verb,
+)
 from gateway.cli.terminal import format_table
 from metatemplate.values.words import escape, printable, suggest
 
@@ -30,31 +42,38 @@ LISTED = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingsOptions:
+    """The options of ``gateway recordings``."""
+
+    request_id: str | None = argument("the call to show", metavar="[REQUEST_ID]", required=False)
+    model: str | None = option("MODEL", "only calls of this model")
+    key: str | None = option("KEY", "only calls of the client key with this name")
+    run: str | None = option("RUN", "only calls of this run")
+    failed: bool = flag("only calls without an answer")
+    last: int = option("N", "the maximum number of calls", type=click.IntRange(min=1), default=10)
+    file: Path | None = option("FILE", "the file of recordings", type=FILE_PATH)
+    config: Path = parameter(config_option())
+    as_json: bool = flag("print one JSON object for each call", "--json")
+
+
 @verb(__doc__, EXAMPLES)
-@click.argument("request_id", required=False, metavar="[REQUEST_ID]", help="the call to show")
-@click.option("--model", metavar="MODEL", help="only calls of this model")
-@click.option("--key", metavar="KEY", help="only calls of the client key with this name")
-@click.option("--run", metavar="RUN", help="only calls of this run")
-@click.option("--failed", is_flag=True, help="only calls without an answer")
-@click.option("--last", type=click.IntRange(min=1), default=10, metavar="N", help="the maximum number of calls")
-@click.option("--file", type=FILE_PATH, metavar="FILE", help="the file of recordings")
-@config_option()
-@click.option("--json", "as_json", is_flag=True, help="print one JSON object for each call")
-def command(
-    request_id: str | None, failed: bool, last: int, file: Path | None, config: Path, as_json: bool, **columns: str
-) -> int:
+@takes(RecordingsOptions)
+def command(options: RecordingsOptions) -> int:
     """Print the calls, or one call with its exchanges."""
     from gateway.evaluate.reporting.source import reading, recordings_path
     from gateway.storage.recordings import exchanges_of, find_calls, known_values, open_recording
 
+    request_id, file, as_json = options.request_id, options.file, options.as_json
     if request_id is not None and Path(request_id).exists():
         raise CommandError(f"{request_id} is a file, and no id of a call; use --file {request_id}")
-    filters = {name: value for name, value in {**columns, "request_id": request_id}.items() if value is not None}
-    path = recordings_path(config) if file is None else file
+    columns = {"model": options.model, "key": options.key, "run": options.run, "request_id": request_id}
+    filters = {name: value for name, value in columns.items() if value is not None}
+    path = recordings_path(options.config) if file is None else file
     if not path.exists():
         raise CommandError(f"{path}: no such file")
     with reading(), closing(open_recording(path)) as database:
-        calls = [dict(call) for call in find_calls(database, filters, failed=failed, last=last)]
+        calls = [dict(call) for call in find_calls(database, filters, failed=options.failed, last=options.last)]
         if request_id is None:
             _print_list(calls, as_json=as_json)
             if not calls and filters:

@@ -8,13 +8,23 @@ score is the mean over all rows, with an interval from 1000 bootstrap samples.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from gateway.cli.options import FILE_PATH, CommandError, config_option, verb
+from gateway.cli.options import (
+    FILE_PATH,
+    SCORES,
+    CommandError,
+    argument,
+    config_option,
+    flag,
+    option,
+    parameter,
+    takes,
+    verb,
+)
 from gateway.core.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -29,21 +39,32 @@ EXAMPLES = """Examples:
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``gateway report``."""
+
+    run: str = argument("an output file of gateway run, a file of recordings, or a run's name", metavar="RUN")
+    score: str | None = option(
+        SCORES,
+        "compare each answer with a kept column; choice: the first single capital letter; regex: the first match, or "
+        "its first group",
+    )
+    answer: str = option("COLUMN", "the kept column with the expected text", default="answer")
+    scores: Path | None = option(
+        "FILE", 'a score for each row, one JSON object on each line: {"custom_id": "…", "score": 0.5}', type=FILE_PATH
+    )
+    config: Path = parameter(config_option())
+    as_json: bool = flag("print JSON instead of tables", "--json")
+
+
 @verb(__doc__, EXAMPLES)
-@click.argument("run", metavar="RUN", help="an output file of gateway run, a file of recordings, or a run's name")
-@click.option("--score", metavar="exact|contains|choice|regex:PATTERN",
-              help="compare each answer with a kept column; choice: the first single capital letter; regex: the first "
-              "match, or its first group")  # fmt: skip
-@click.option("--answer", metavar="COLUMN", default="answer", help="the kept column with the expected text")
-@click.option("--scores", type=FILE_PATH, metavar="FILE",
-              help='a score for each row, one JSON object on each line: {"custom_id": "…", "score": 0.5}')  # fmt: skip
-@config_option()
-@click.option("--json", "as_json", is_flag=True, help="print JSON instead of tables")
-def command(run: str, score: str | None, answer: str, scores: Path | None, config: Path, as_json: bool) -> int:
+@takes(ReportOptions)
+def command(options: ReportOptions) -> int:
     """Print the report of a run."""
-    if score is not None and scores is not None:
+    if options.score is not None and options.scores is not None:
         raise CommandError("--score and --scores cannot be used together; remove one of them")
-    print_report(run, config, score, answer, scores, as_json=as_json)
+    run, config, as_json = options.run, options.config, options.as_json
+    print_report(run, config, options.score, options.answer, options.scores, as_json=as_json)
     return 0
 
 
@@ -68,7 +89,7 @@ def print_report(
         print(*report_lines(report, score or str(scores)), sep="\n")
 
 
-def row_score(score: str | None, column: str, scores: Path | None) -> RowScore | None:
+def row_score(score: str | None, column: str, scores: Path | None = None) -> RowScore | None:
     """Return the function that scores a row, for the options of a verb; None without a score.
 
     Raises ``CommandError`` for an unknown score.

@@ -16,13 +16,26 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gateway.cli.completion import complete_model
-from gateway.cli.options import CommandError, config_option, load_snapshot, print_note, verb
+from gateway.cli.options import (
+    SCORES,
+    CommandError,
+    argument,
+    config_option,
+    flag,
+    load_snapshot,
+    option,
+    parameter,
+    print_note,
+    takes,
+    verb,
+)
 from metatemplate.values.words import suggest
 
 if TYPE_CHECKING:
@@ -44,34 +57,36 @@ NO_COMMON_ROW = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyOptions:
+    """The options of ``gateway why``."""
+
+    a: str = argument("the first run", metavar="A")
+    b: str = argument("the second run", metavar="B")
+    score: str | None = option(SCORES, "compare answers with a kept column")
+    answer: str = option("COLUMN", "the kept column with the expected text", default="answer")
+    row: str | None = option("ID", "show one row, with all its differences")
+    floor: str | None = option(
+        "RUN",
+        "a second run with the settings of A, which shows how much log probabilities differ by themselves; without it "
+        "a default",
+    )
+    fail_on: str = option("CAUSE,…", "end with exit code 1 if one of these causes is found", default="")
+    prove: str | None = option(
+        "TARGET",
+        "send requests of B with parts of A to a model or target, such as demo or demo/0",
+        shell_complete=complete_model,
+    )
+    prove_rows: int = option(
+        "N", "the maximum number of rows that --prove sends for each part", type=click.IntRange(min=1), default=200
+    )
+    config: Path = parameter(config_option())
+    as_json: bool = flag("print JSON instead of tables", "--json")
+
+
 @verb(__doc__, EXAMPLES)
-@click.argument("a", metavar="A", help="the first run")
-@click.argument("b", metavar="B", help="the second run")
-@click.option("--score", metavar="exact|contains|choice|regex:PATTERN", help="compare answers with a kept column")
-@click.option("--answer", metavar="COLUMN", default="answer", help="the kept column with the expected text")
-@click.option("--row", metavar="ID", help="show one row, with all its differences")
-@click.option("--floor", metavar="RUN", help="a second run with the settings of A, which shows how much log "
-              "probabilities differ by themselves; without it a default")  # fmt: skip
-@click.option("--fail-on", metavar="CAUSE,…", default="", help="end with exit code 1 if one of these causes is found")
-@click.option("--prove", metavar="TARGET", shell_complete=complete_model,
-              help="send requests of B with parts of A to a model or target, such as demo or demo/0")  # fmt: skip
-@click.option("--prove-rows", type=click.IntRange(min=1), default=200, metavar="N",
-              help="the maximum number of rows that --prove sends for each part")  # fmt: skip
-@config_option()
-@click.option("--json", "as_json", is_flag=True, help="print JSON instead of tables")
-def command(
-    a: str,
-    b: str,
-    score: str | None,
-    answer: str,
-    row: str | None,
-    floor: str | None,
-    fail_on: str,
-    prove: str | None,
-    prove_rows: int,
-    config: Path,
-    as_json: bool,
-) -> int:
+@takes(WhyOptions)
+def command(options: WhyOptions) -> int:
     """Print the causes, the rows of each, and the difference of the scores."""
     from gateway.evaluate.analysis.prove import Proof
     from gateway.evaluate.analysis.why import ROW_CAUSES, explain
@@ -80,24 +95,25 @@ def command(
     from gateway.evaluate.reporting.report import row_score
     from gateway.evaluate.reporting.source import read_run, reading
 
+    a, b, row, prove, config = options.a, options.b, options.row, options.prove, options.config
     if row is not None and prove is not None:
         raise CommandError("--row and --prove cannot be used together; remove one of them")
     target = None if prove is None else only_target(load_snapshot(config), prove)
-    wanted = {name.strip() for name in fail_on.split(",") if name.strip()}
+    wanted = {name.strip() for name in options.fail_on.split(",") if name.strip()}
     if unknown := wanted - set(ROW_CAUSES):
         raise CommandError(f"--fail-on {min(unknown)}: use {', '.join(ROW_CAUSES)}")
-    row_value = row_score(score, answer, None)
-    proof = Proof(prove_rows, row_value)
+    row_value = row_score(options.score, options.answer)
+    proof = Proof(options.prove_rows, row_value)
     with reading() as files:
         one, other = [read_run(files, run, config) for run in (a, b)]
         visit = {} if target is None else {"visit": proof.visit}
-        found = explain(one, other, row_value, _floor(files, a, floor, config), **visit)
+        found = explain(one, other, row_value, _floor(files, a, options.floor, config), **visit)
     if not found.rows:
-        print(json.dumps(found.as_json(), indent=2) if as_json else "\n".join(why_lines(found, a, b)))
+        print(json.dumps(found.as_json(), indent=2) if options.as_json else "\n".join(why_lines(found, a, b)))
         raise CommandError(NO_COMMON_ROW, 1)
     if target is not None:
         _prove(proof, a, b, target, config)
-    if as_json:
+    if options.as_json:
         print(json.dumps({**found.as_json(), **({} if prove is None else {"proof": proof.as_json()})}, indent=2))
     elif row is not None:
         chosen = next((one for one in found.found if one.custom_id == row), None)

@@ -10,21 +10,20 @@ import asyncio
 import math
 import sqlite3
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal, Protocol
 
 from gateway.backend.embedded.cache import context_length
-from gateway.backend.http_client.client import HttpClient, json_headers, server_root
+from gateway.backend.http_client.client import HttpClient, HttpEndpoint, json_headers, server_root
 from gateway.backend.openai.upstream_request import read_body
 from gateway.calls.admission.access import ROW_HEADER, RUN_HEADER
 from gateway.calls.admission.facts import RequestFacts
 from gateway.calls.service import Service
-from gateway.cli.options import CommandError
+from gateway.cli.options import CommandError, print_note
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.caller import ANONYMOUS
@@ -32,6 +31,7 @@ from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, Upstre
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.storage.recorder import Recorder
+from metatemplate.values.words import counted
 
 HEADER_PREFIX = "x-gateway-"
 NEEDED = ("x-request-id", "x-should-retry", "retry-after")
@@ -61,53 +61,40 @@ class HttpAnswer:
     body: bytes
 
 
-class GatewayClient(ABC):
+class GatewayClient(Protocol):
     """Sends requests to a gateway."""
 
-    @abstractmethod
     async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         """POST a JSON body and return the answer. Raises ``NoAnswer`` and ``GatewayUnreachable``.
 
         ``row``: the id of the row, for the recording of a gateway in this process.
         """
 
-    async def not_written(self) -> int:
-        """Return the number of calls so far that should be in the run's own file of recordings, and are not."""
-        return 0
-
 
 # ---------------------------------------------------------------- in this process
 
 
-class LocalGateway(GatewayClient):
+@dataclass(frozen=True, slots=True)
+class LocalGateway:
     """The gateway in this process."""
 
-    def __init__(self, service: Service, recorder: Recorder | None, run: str = "") -> None:
-        """``recorder``: writes the recordings of the run. None: the run has no file of its own. ``run``: its name."""
-        self._service = service
-        self._recorder = recorder
-        self._run = run
+    service: Service
+    recorder: Recorder | None
+    """Writes the recordings of the run. None: the run has no file of its own."""
+    run: str = ""
+    """The name of the run in recordings. Empty: the calls name no run."""
 
     async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         """Pass a request to the service, and return the answer. See ``GatewayClient.post``.
 
         Waits while too many recordings wait to be written, so that none is dropped.
         """
-        if self._recorder is not None and self._recorder.is_full:
-            await asyncio.wrap_future(self._recorder.flush())
-        headers = {ROW_HEADER: row.encode()}
-        if self._run:
-            headers[RUN_HEADER] = self._run.encode()
+        if self.recorder is not None and self.recorder.is_full:
+            await asyncio.wrap_future(self.recorder.flush())
+        headers = {ROW_HEADER: row.encode()} | ({RUN_HEADER: self.run.encode()} if self.run else {})
         facts = RequestFacts(headers, ANONYMOUS)
-        answer = await self._service.keep_answer(path, body, facts)
+        answer = await self.service.keep_answer(path, body, facts)
         return HttpAnswer(answer.status, {"x-request-id": facts.request_id, **answer.headers}, answer.body)
-
-    async def not_written(self) -> int:
-        """Wait for the recordings. See ``GatewayClient.not_written``."""
-        if self._recorder is None:
-            return 0
-        await asyncio.wrap_future(self._recorder.flush())
-        return self._recorder.not_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,24 +117,37 @@ class LocalSource:
         """
         server = self.snapshot.server
         server = replace(server, max_in_flight=max(server.max_in_flight, concurrency))
-        runtime = Runtime(ConfigLoader(self.config))
         snapshot = replace(self.snapshot, server=server)
         if self.recording is not None:
             snapshot = _recorded(snapshot, self.recording)
+        runtime = Runtime(ConfigLoader(self.config))
         await asyncio.to_thread(runtime.open, snapshot)
+        recorder = None if self.recording is None else runtime.state.stack.recorder
         try:
-            recorder = None if self.recording is None else runtime.state.stack.recorder
             if recorder is not None:
-                try:
-                    await asyncio.wrap_future(recorder.open())
-                except (OSError, sqlite3.Error) as error:
-                    raise CommandError(
-                        f"{self.recording}: the run cannot be recorded in this file: "
-                        f"{getattr(error, 'strerror', None) or error}; move it away, or add --no-recording"
-                    ) from None
+                await self._open_file(recorder)
             yield LocalGateway(Service(runtime.state), recorder, self.run)
         finally:
+            if recorder is not None:
+                await self._note_lost(recorder)
             await runtime.stop()
+
+    async def _open_file(self, recorder: Recorder) -> None:
+        try:
+            await asyncio.wrap_future(recorder.open())
+        except (OSError, sqlite3.Error) as error:
+            raise CommandError(
+                f"{self.recording}: the run cannot be recorded in this file: "
+                f"{getattr(error, 'strerror', None) or error}; move it away, or add --no-recording"
+            ) from None
+
+    async def _note_lost(self, recorder: Recorder) -> None:
+        await asyncio.wrap_future(recorder.flush())
+        if lost := recorder.not_written:
+            print_note(
+                f"{self.recording} lacks {counted(lost, 'call')} of this run, because writing failed; the log has the "
+                "cause"
+            )
 
 
 def replayed(
@@ -185,29 +185,26 @@ def _recorded(snapshot: Snapshot, path: Path) -> Snapshot:
 # ---------------------------------------------------------------- over HTTP
 
 
-class RemoteGateway(GatewayClient):
+@dataclass(frozen=True, slots=True)
+class RemoteGateway:
     """A running gateway, reached over HTTP."""
 
-    def __init__(self, base_url: str, key: str | None, timeout: float, run: str) -> None:
-        """Store the address, the client key, the timeout and the name of the run. See ``RemoteSource``."""
-        self.base_url = base_url
-        self._timeout = timeout
-        self._root = server_root(base_url)
-        headers = json_headers(key) | ({RUN_HEADER.decode(): run} if run else {})
-        self.client = HttpClient()
-        self._endpoint = cache(lambda path: self.client.endpoint(self._root + path, headers))
+    base_url: str
+    timeout: float
+    endpoint: Callable[[str], HttpEndpoint]
+    """Path → the endpoint for its requests."""
 
     async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         """Send a request over HTTP, and return the answer. See ``GatewayClient.post``."""
         try:
-            async with asyncio.timeout(self._timeout):
-                http = await self._endpoint(path).post_idempotent(body)
+            async with asyncio.timeout(self.timeout):
+                http = await self.endpoint(path).post_idempotent(body)
                 try:
                     return HttpAnswer(http.status, _chosen(http.headers()), await read_body(http))
                 finally:
                     http.release()
         except TimeoutError:
-            raise NoAnswer("timeout", f"the gateway did not answer within {self._timeout:g} s") from None
+            raise NoAnswer("timeout", f"the gateway did not answer within {self.timeout:g} s") from None
         except NEVER_CONNECTED:
             raise GatewayUnreachable(
                 f"no gateway answers at {self.base_url}; start it and give the command again"
@@ -231,15 +228,18 @@ class RemoteSource:
     """The timeout of one request, in seconds."""
     run: str = ""
     """The name of the run in recordings. Empty: the calls name no run."""
+    recording: ClassVar[None] = None
+    """The gateway records the run, if its policies say so."""
 
     @asynccontextmanager
     async def open(self, concurrency: int) -> AsyncIterator[GatewayClient]:
         """Yield a client of the gateway, and close the client's connections at the end. ``concurrency`` is not used."""
-        gateway = RemoteGateway(self.base_url, self.key, self.timeout, self.run)
+        root, client = server_root(self.base_url), HttpClient()
+        headers = json_headers(self.key) | ({RUN_HEADER.decode(): self.run} if self.run else {})
         try:
-            yield gateway
+            yield RemoteGateway(self.base_url, self.timeout, cache(lambda path: client.endpoint(root + path, headers)))
         finally:
-            await gateway.client.aclose()
+            await client.aclose()
 
 
 GatewaySource = LocalSource | RemoteSource

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import sys
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,12 +23,20 @@ import click
 from gateway.cli.completion import complete_model, complete_prompt
 from gateway.cli.options import (
     FILE_PATH,
+    SCORES,
     CommandError,
+    argument,
+    choice,
     config_option,
+    flag,
+    is_given,
     load_snapshot,
+    option,
     param_option,
+    parameter,
     print_note,
     read_key,
+    takes,
     url_option,
     verb,
 )
@@ -37,6 +45,7 @@ from metatemplate.values.words import counted, printable, quoted, suggest
 
 if TYPE_CHECKING:
     from gateway.evaluate.running.gateways import GatewaySource
+    from gateway.evaluate.running.manifest import Manifest
     from gateway.evaluate.running.output import OutputFile
     from gateway.evaluate.running.rows import DataSurvey, RowForm
 
@@ -55,146 +64,158 @@ Rows, one JSON object on each line:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The options of ``gateway run``."""
+    """The options of ``gateway run``. Those that ``RowForm`` also has say how a line becomes a request."""
 
-    data: Path
-    out: Path
-    model: str | None
-    prompt: str | None
-    infer: str
-    turns: str
-    examples: Path | None
-    param: tuple[tuple[str, Any], ...]
-    """Fields of the requests with their values."""
-    keep: tuple[str, ...]
-    send: tuple[str, ...]
-    config: Path
-    base_url: str | None
-    key: str | None
-    concurrency: int
-    engine: str
-    retries: int
-    timeout: float
-    """Seconds for one request to ``base_url``."""
-    retry_failed: bool
-    allow_changes: bool
-    recording: bool
-    replay: Path | None
-    """The recording that answers in place of the models' targets."""
-    pace: Literal["none", "recorded"] | None
-    score: str | None
-    answer: str
-    evidence: bool
+    data: Path = argument("the rows, a file with one JSON object on each line", type=FILE_PATH)
+    out: Path = option("FILE", "the output file; an earlier run is continued", type=FILE_PATH, required=True)
+    model: str | None = option("MODEL", "the model for rows that do not name a model", shell_complete=complete_model)
+    prompt: str | None = option(
+        "ID", "a dataset prompt; each row contains the prompt's variables", shell_complete=complete_prompt
+    )
+    infer: str = choice(
+        "gen: an answer; ppl: the likelihood of each candidate; multiturn: the answers of a whole dialogue",
+        "gen",
+        "ppl",
+        "multiturn",
+    )
+    turns: str = choice(
+        "for --infer multiturn: which turns are asked, and with which history", "every", "every_with_gt", "last"
+    )
+    examples: Path | None = option(
+        "FILE",
+        "examples before each question, one JSON object on each line, instead of the examples of the dataset prompt",
+        type=FILE_PATH,
+    )
+    params: Mapping[str, Any] = parameter(
+        param_option(
+            "a field of the requests, such as max_tokens=64, for rows that do not set it; "
+            "VALUE is JSON or a text; may be repeated"
+        )
+    )
+    keep: tuple[str, ...] = option(
+        "COLUMN", "copy a column to the output, and do not send it as a field; may be repeated", multiple=True
+    )
+    send: tuple[str, ...] = option(
+        "COLUMN", "send a column, or a key of messages, that is not a known field; may be repeated", multiple=True
+    )
+    config: Path = parameter(config_option())
+    base_url: str | None = parameter(url_option("a running gateway, such as http://127.0.0.1:8000/v1", name="base_url"))
+    key: str | None = option("env:NAME", "the environment variable with the client key for --base-url")
+    concurrency: int = option("N", "concurrent requests, at most", type=click.IntRange(min=1), default=32)
+    engine: str = choice(
+        "local: this process sends the requests; ray: the machines of a Ray cluster send them", "local", "ray"
+    )
+    retries: int = option(
+        "N",
+        "the maximum number of retries of a row, while the gateway is busy or restarts",
+        type=click.IntRange(min=0),
+        default=5,
+    )
+    timeout: float = option("SECONDS", "the timeout of one request to --base-url", type=float, default=3600)
+    retry_failed: bool = flag("send again the rows that failed in earlier runs")
+    allow_changes: bool = flag("keep the rows of an earlier run, even if data, prompt, model or fields have changed")
+    recording: bool = option(
+        None,
+        "record the calls of a gateway in this process, in a file beside the output; "
+        "name the run to another gateway, which records it if its policies say so",
+        "--recording/--no-recording",
+        default=True,
+    )
+    replay: Path | None = option(
+        "FILE", "answer from a recording of an earlier run, in place of the models' targets", type=FILE_PATH
+    )
+    pace: Literal["none", "recorded"] | None = option(
+        None,
+        "how fast --replay answers: at once, or after the recorded times",
+        type=click.Choice(["none", "recorded"]),
+        show_default="none",
+    )
+    score: str | None = option(SCORES, "print the report of the run at its end, with this score: see gateway report")
+    answer: str = option("COLUMN", "the kept column with the expected text, for --score", default="answer")
+    evidence: bool = flag("ask for the two likeliest tokens at each place, and for token ids, for gateway why")
+
+    @property
+    def form(self) -> RowForm:
+        """The options that say how a line becomes a request. Raises ``CommandError`` for a wrong file of examples."""
+        from gateway.evaluate.running.rows import RowForm, read_examples
+
+        values = {one.name: getattr(self, one.name) for one in fields(RowForm)}
+        return RowForm(**{**values, "examples": read_examples(self.examples) if self.examples else ()})
 
 
 @verb(__doc__, EXAMPLES)
-@click.argument("data", type=FILE_PATH, help="the rows, a file with one JSON object on each line")
-@click.option(
-    "--out", type=FILE_PATH, required=True, metavar="FILE", help="the output file; an earlier run is continued"
-)
-@click.option("--model", metavar="MODEL", shell_complete=complete_model,
-              help="the model for rows that do not name a model")  # fmt: skip
-@click.option("--prompt", metavar="ID", shell_complete=complete_prompt,
-              help="a dataset prompt; each row contains the prompt's variables")  # fmt: skip
-@click.option("--infer", default="gen", type=click.Choice(["gen", "ppl", "multiturn"]),
-              help="gen: an answer; ppl: the likelihood of each candidate; "
-              "multiturn: the answers of a whole dialogue")  # fmt: skip
-@click.option("--turns", default="every", type=click.Choice(["every", "every_with_gt", "last"]),
-              help="for --infer multiturn: which turns are asked, and with which history")  # fmt: skip
-@click.option("--examples", type=FILE_PATH, metavar="FILE",
-              help="examples before each question, one JSON object on each line, "
-              "instead of the examples of the dataset prompt")  # fmt: skip
-@param_option("a field of the requests, such as max_tokens=64, for rows that do not set it; "
-              "VALUE is JSON or a text; may be repeated")  # fmt: skip
-@click.option("--keep", multiple=True, metavar="COLUMN",
-              help="copy a column to the output, and do not send it as a field; may be repeated")  # fmt: skip
-@click.option("--send", multiple=True, metavar="COLUMN",
-              help="send a column, or a key of messages, that is not a known field; may be repeated")  # fmt: skip
-@config_option()
-@url_option("a running gateway, such as http://127.0.0.1:8000/v1", name="base_url")
-@click.option("--key", metavar="env:NAME", help="the environment variable with the client key for --base-url")
-@click.option("--concurrency", type=click.IntRange(min=1), default=32, metavar="N", help="concurrent requests, at most")
-@click.option("--engine", default="local", type=click.Choice(["local", "ray"]),
-              help="local: this process sends the requests; ray: the machines of a Ray cluster send them")  # fmt: skip
-@click.option("--retries", type=click.IntRange(min=0), default=5, metavar="N",
-              help="the maximum number of retries of a row, while the gateway is busy or restarts")  # fmt: skip
-@click.option("--timeout", type=float, default=3600, metavar="SECONDS",
-              help="the timeout of one request to --base-url")  # fmt: skip
-@click.option("--retry-failed", is_flag=True, help="send again the rows that failed in earlier runs")
-@click.option("--allow-changes", is_flag=True,
-              help="keep the rows of an earlier run, even if data, prompt, model or fields have changed")  # fmt: skip
-@click.option("--recording/--no-recording", default=True,
-              help="record the calls of a gateway in this process, in a file beside the output; "
-              "name the run to another gateway, which records it if its policies say so")  # fmt: skip
-@click.option("--replay", type=FILE_PATH, metavar="FILE",
-              help="answer from a recording of an earlier run, in place of the models' targets")  # fmt: skip
-@click.option("--pace", type=click.Choice(["none", "recorded"]), show_default="none",
-              help="how fast --replay answers: at once, or after the recorded times")  # fmt: skip
-@click.option("--score", metavar="exact|contains|choice|regex:PATTERN",
-              help="print the report of the run at its end, with this score: see gateway report")  # fmt: skip
-@click.option("--answer", metavar="COLUMN", default="answer",
-              help="the kept column with the expected text, for --score")  # fmt: skip
-@click.option("--evidence", is_flag=True,
-              help="ask for the two likeliest tokens at each place, and for token ids, for gateway why")  # fmt: skip
-@click.pass_context
-def command(context: click.Context, /, **options: Any) -> int:
+@takes(RunOptions)
+def command(options: RunOptions) -> int:
     """Send all rows that are not in the output yet, and print a summary on standard error."""
     import uvloop
 
     from gateway.evaluate.reporting.report import print_report, row_score
     from gateway.evaluate.running.output import OutputFile
-    from gateway.evaluate.running.rows import RowForm, read_examples, survey
+    from gateway.evaluate.running.rows import survey
 
-    chosen = RunOptions(**options)
-    if chosen.base_url is not None and _is_given(context, "config"):
-        raise CommandError("--config and --base-url cannot be used together; remove one of them")
-    if chosen.infer != "multiturn" and _is_given(context, "turns"):
-        raise CommandError("--turns applies only to --infer multiturn; add this option, or remove --turns")
-    if chosen.examples is not None and chosen.prompt is None:
-        raise CommandError("--examples applies only to a dataset prompt; add --prompt, or remove --examples")
-    if chosen.send and chosen.prompt is not None:
-        raise CommandError("--send does not apply to --prompt, which has all columns as variables; remove --send")
-    if chosen.score is None and _is_given(context, "answer"):
-        raise CommandError("--answer applies only to --score; add --score, or remove --answer")
-    score = row_score(chosen.score, chosen.answer, None)
-    if chosen.score is not None and chosen.answer not in chosen.keep:
-        raise CommandError(
-            f"--score compares with the column {chosen.answer}; add --keep {chosen.answer}, "
-            "or name another kept column with --answer"
-        )
-    if chosen.evidence and chosen.infer != "gen":
-        raise CommandError("--evidence applies only to --infer gen; remove one of them")
-    form = RowForm(
-        model=chosen.model,
-        prompt=chosen.prompt,
-        infer=chosen.infer,
-        turns=chosen.turns,
-        examples=() if chosen.examples is None else read_examples(chosen.examples),
-        params=dict(chosen.param),
-        keep=chosen.keep,
-        send=chosen.send,
-        evidence=chosen.evidence,
-    )
+    score = row_score(options.score, options.answer)
+    _check(options)
+    form = options.form
     try:
-        found = survey(chosen.data, form, score)
-        with OutputFile(chosen.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            code = runner.run(_run(chosen, form, found, output))
+        found = survey(options.data, form, score)
+        with OutputFile(options.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            code = runner.run(_run(options, form, found, output))
     except KeyboardInterrupt:
         print_note("interrupted; the same command continues the run")
         raise
-    if chosen.score is not None:
-        print_report(str(chosen.out), chosen.config, chosen.score, chosen.answer)
+    if options.score is not None:
+        print_report(str(options.out), options.config, options.score, options.answer)
     return code
+
+
+def _check(options: RunOptions) -> None:
+    """Raise ``CommandError`` for options that cannot be used together."""
+    if options.base_url is not None and is_given("config"):
+        raise CommandError("--config and --base-url cannot be used together; remove one of them")
+    if options.infer != "multiturn" and is_given("turns"):
+        raise CommandError("--turns applies only to --infer multiturn; add this option, or remove --turns")
+    if options.examples is not None and options.prompt is None:
+        raise CommandError("--examples applies only to a dataset prompt; add --prompt, or remove --examples")
+    if options.send and options.prompt is not None:
+        raise CommandError("--send does not apply to --prompt, which has all columns as variables; remove --send")
+    if options.score is None and is_given("answer"):
+        raise CommandError("--answer applies only to --score; add --score, or remove --answer")
+    if options.score is not None and options.answer not in options.keep:
+        raise CommandError(
+            f"--score compares with the column {options.answer}; add --keep {options.answer}, "
+            "or name another kept column with --answer"
+        )
+    if options.evidence and options.infer != "gen":
+        raise CommandError("--evidence applies only to --infer gen; remove one of them")
+    if options.base_url is None and options.key is not None:
+        raise CommandError("--key applies only to --base-url; a gateway in this process needs no key")
+    if options.pace is not None and options.replay is None:
+        raise CommandError("--pace applies only to --replay; add this option, or remove --pace")
+    if options.replay is not None:
+        _check_replay(options.replay)
+    if options.replay is not None and options.base_url is not None:
+        raise CommandError("--replay and --base-url cannot be used together; remove one of them")
+
+
+def _check_replay(path: Path) -> None:
+    """Raise ``CommandError`` for a file that is not a recording."""
+    from gateway.evaluate.running.output import recording_path
+    from gateway.storage.recordings import is_recording
+
+    if not path.exists():
+        raise CommandError(f"{path}: no such file; give the recording of an earlier run")
+    if not is_recording(path):
+        beside = recording_path(path)
+        hint = f"its recording is {beside}" if beside.exists() else "give the recording of an earlier run"
+        raise CommandError(f"--replay {path} is not a recording; {hint}")
 
 
 async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: OutputFile) -> int:
     from gateway.evaluate.running.ask import RetryLimits, ask_all
     from gateway.evaluate.running.gateways import GatewayUnreachable
     from gateway.evaluate.running.identity import identity
-    from gateway.evaluate.running.manifest import Manifest
-    from gateway.evaluate.running.output import recording_path
     from gateway.evaluate.running.ray_data import ask_with_ray
     from gateway.evaluate.running.rows import read_rows
 
@@ -203,9 +224,7 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
     try:
         async with source.open(options.concurrency) as gateway:
             described = await identity(gateway, found, form, limits)
-            if options.replay is not None:
-                described["replay"] = await asyncio.to_thread(_name_and_hash, options.replay)
-            manifest = Manifest(options.out, described, _facts(options, source))
+            manifest = await asyncio.to_thread(_manifest, options, described, source)
             manifest.begin(len(output.done), allow_changes=options.allow_changes)
             if options.retry_failed:
                 output.drop_failed()
@@ -231,9 +250,6 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
                 output.sync()
                 results = manifest.end(seconds, complete=complete)
                 _report(options.out, results, 0 if complete else found.rows - results["rows"], source)
-                if lost := await gateway.not_written():
-                    print_note(f"{recording_path(options.out)} lacks {counted(lost, 'call')} of this run, because "
-                               "writing failed; the log has the cause")  # fmt: skip
     except GatewayUnreachable as error:
         raise CommandError(str(error), 1) from None
     except OSError as error:
@@ -249,91 +265,73 @@ def _source(options: RunOptions, models: Mapping[str, int]) -> GatewaySource:
     """Return the gateway of the run. ``models``: the models that the rows name, each with the line of a row."""
     from gateway.evaluate.running.gateways import LocalSource, RemoteSource, replayed
     from gateway.evaluate.running.output import recording_path, run_name
-    from gateway.storage.recordings import is_recording
 
-    if options.pace is not None and options.replay is None:
-        raise CommandError("--pace applies only to --replay; add this option, or remove --pace")
-    if options.replay is not None and not options.replay.exists():
-        raise CommandError(f"{options.replay}: no such file; give the recording of an earlier run")
-    if options.replay is not None and not is_recording(options.replay):
-        beside = recording_path(options.replay)
-        hint = f"its recording is {beside}" if beside.exists() else "give the recording of an earlier run"
-        raise CommandError(f"--replay {options.replay} is not a recording; {hint}")
     name = run_name(options.out) if options.recording else ""
-    if options.base_url is None:
-        if options.key is not None:
-            raise CommandError("--key applies only to --base-url; a gateway in this process needs no key")
-        snapshot = load_snapshot(options.config)
-        _check_models(options, models, snapshot.models)
-        if options.replay is not None:
-            snapshot = replayed(snapshot, models, options.replay, options.pace or "none")
-        if snapshot.recordings.run == "off":
-            name = ""
-        path = recording_path(options.out) if name and options.engine == "local" else None
-        written = path or snapshot.recordings.path
-        if options.replay is not None and written is not None and written.resolve() == options.replay.resolve():
-            raise CommandError(
-                f"--replay {options.replay}: this run would write its own calls to the same file; "
-                f"choose another {'--out' if path else 'recordings.path'}"
-            )
-        return LocalSource(options.config, snapshot, path, name)
+    if options.base_url is not None:
+        return RemoteSource(options.base_url, read_key(options.key), options.timeout, name)
+    snapshot = load_snapshot(options.config)
+    for model, line in models.items():
+        if model not in snapshot.models:
+            where = f"--model {model}" if options.model is not None else f"{options.data}:{line}: {quoted(model)}"
+            known = suggest(model, snapshot.models)
+            raise CommandError(f"{where}: no such model{known}; gateway models lists them")
     if options.replay is not None:
-        raise CommandError("--replay and --base-url cannot be used together; remove one of them")
-    return RemoteSource(options.base_url, read_key(options.key), options.timeout, name)
+        snapshot = replayed(snapshot, models, options.replay, options.pace or "none")
+    if snapshot.recordings.run == "off":
+        name = ""
+    path = recording_path(options.out) if name and options.engine == "local" else None
+    written = path or snapshot.recordings.path
+    if options.replay is not None and written is not None and written.resolve() == options.replay.resolve():
+        raise CommandError(
+            f"--replay {options.replay}: this run would write its own calls to the same file; "
+            f"choose another {'--out' if path else 'recordings.path'}"
+        )
+    return LocalSource(options.config, snapshot, path, name)
 
 
-def _check_models(options: RunOptions, models: Mapping[str, int], configured: Collection[str]) -> None:
-    """Raise ``CommandError`` for a model that the configuration does not have. ``models``: as for ``_source``."""
-    for name, line in models.items():
-        if name not in configured:
-            where = f"--model {name}" if options.model is not None else f"{options.data}:{line}: {quoted(name)}"
-            raise CommandError(f"{where}: no such model{suggest(name, configured)}; gateway models lists them")
+def _manifest(options: RunOptions, described: dict[str, Any], source: GatewaySource) -> Manifest:
+    """Return the manifest of the run. ``described``: its identity without the recording that answers."""
+    from gateway.evaluate.running.manifest import Manifest
 
-
-def _name_and_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"{path.name}@sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-
-
-def _facts(options: RunOptions, source: GatewaySource) -> dict[str, Any]:
-    """Return what the manifest says about this run and may change: its gateway, and where it is recorded."""
-    path = _recording(source)
-    return {
+    if options.replay is not None:
+        with options.replay.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        described = {**described, "replay": f"{options.replay.name}@sha256:{digest}"}
+    facts = {
         "gateway": options.base_url or str(options.config),
         "run": source.run or None,
-        "recording": None if path is None else path.name,
+        "recording": None if source.recording is None else source.recording.name,
     }
-
-
-def _recording(source: GatewaySource) -> Path | None:
-    """Return the run's own file of recordings. None: this run has none."""
-    from gateway.evaluate.running.gateways import LocalSource
-
-    return source.recording if isinstance(source, LocalSource) else None
+    return Manifest(options.out, described, facts)
 
 
 def _report(out: Path, results: dict[str, Any], missing: int, source: GatewaySource) -> None:
     """Print the result of the run on standard error. ``missing``: the number of rows that were not sent."""
     from gateway.evaluate.running.output import manifest_path
 
-    recorded = f", {path}" if (path := _recording(source)) else ""
+    tell = partial(click.echo, err=True)
+    recorded = "" if source.recording is None else f", {source.recording}"
     left = f", {missing} not asked yet" if missing else ""
-    print(f"{results['answered']} of {results['rows'] + missing} rows answered, {results['failed']} failed{left}: "
-          f"{out}, {manifest_path(out)}{recorded}", file=sys.stderr)  # fmt: skip
+    answered = f"{results['answered']} of {results['rows'] + missing} rows answered, {results['failed']} failed{left}"
+    tell(f"{answered}: {out}, {manifest_path(out)}{recorded}")
     if results["classes"].keys() - {"whole", "failed"}:
-        print(f"answers: {_counts(results['classes'])}; gateway report {out} shows them by model", file=sys.stderr)
+        tell(f"answers: {_counts(results['classes'])}; gateway report {out} shows them by model")
     if number := results["unchecked_tool_calls"]:
-        print(f"tool calls: those of {counted(number, 'row')} were checked only for their form; gateway report {out} "
-              "compares them with the tools of the requests, where these are recorded", file=sys.stderr)  # fmt: skip
+        tell(
+            f"tool calls: those of {counted(number, 'row')} were checked only for their form; gateway report {out} "
+            "compares them with the tools of the requests, where these are recorded"
+        )
     if results["notices"]:
-        print(f"notices: {_counts(results['notices'])}", file=sys.stderr)
+        tell(f"notices: {_counts(results['notices'])}")
     if results["errors"]:
-        print(f"errors: {_counts(results['errors'])}; {out} contains the error of each failed row\n"
-              f"the first error is {printable(results['first_error'])}", file=sys.stderr)  # fmt: skip
+        tell(f"errors: {_counts(results['errors'])}; {out} contains the error of each failed row")
+        tell(f"the first error is {printable(results['first_error'])}")
     if number := results["notices"].get("run_not_recorded"):
-        print_note(f"the gateway has not recorded {counted(number, 'row')} of the run {source.run}, so gateway report "
-                   f"and gateway why have only what {out} contains: no prompts, parameters, tools or events. Its "
-                   "notices name what to change")  # fmt: skip
+        print_note(
+            f"the gateway has not recorded {counted(number, 'row')} of the run {source.run}, so gateway report and "
+            f"gateway why have only what {out} contains: no prompts, parameters, tools or events. Its notices name "
+            "what to change"
+        )
     for name, model in results["models"].items():
         for kind in ("templates", "dataset_prompts"):
             if len(model[kind].keys() - {"none"}) > 1:
@@ -342,8 +340,3 @@ def _report(out: Path, results: dict[str, Any], missing: int, source: GatewaySou
 
 def _counts(numbers: dict[str, int]) -> str:
     return printable(", ".join([f"{name} ({number})" for name, number in numbers.items()]))
-
-
-def _is_given(context: click.Context, option: str) -> bool:
-    """Return whether an option is on the command line."""
-    return context.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE

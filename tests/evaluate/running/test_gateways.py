@@ -96,6 +96,5 @@ async def test_more_calls_at_once_than_a_recorder_may_hold_are_all_recorded(tmp_
             other.execute("BEGIN IMMEDIATE")  # the recorder waits
             answers = await asyncio.gather(*[gateway.post("/v1/chat/completions", body) for _ in range(60)])
         assert [one.status for one in answers] == [200] * 60
-        assert await gateway.not_written() == 0
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT count(*) FROM calls").fetchone() == (len(answers),)
