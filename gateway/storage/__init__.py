@@ -4,6 +4,6 @@
 ``redis_store``   cached answers on a Redis server
 ``redis_server``  the server that several gateways share
 ``recorder``      the thread that writes recordings
-``recordings``    reads recordings
+``recordings``    reads recordings; ``recordings.sql`` has their tables
 ``sqlite_file``   opens an SQLite file and measures its size
 """

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,60 +37,16 @@ BUSY_SECONDS = 5.0
 """The maximum time in seconds to wait while another process writes to the file."""
 MAX_WAITING_SIZE = 64 * 1024 * 1024
 
-# fmt: off
-CALL_COLUMNS = {
-    "time": "REAL", "request_id": "TEXT", "endpoint": "TEXT", "model": "TEXT", "key": "TEXT", "policy": "TEXT",
-    "template": "TEXT", "mode": "TEXT", "stream": "INTEGER", "outcome": "TEXT", "status": "INTEGER", "duration": "REAL",
-    "first_token": "REAL", "target": "TEXT", "attempts": "INTEGER", "failed_attempts": "TEXT", "cache": "TEXT",
-    "prompt_tokens": "INTEGER", "completion_tokens": "INTEGER", "usage_source": "TEXT", "version": "TEXT",
-}
-NEW_CALL_COLUMNS = {
-    "run": "TEXT", "row": "TEXT", "request_sha256": "TEXT", "template_sha256": "TEXT", "policy_sha256": "TEXT",
-    "dataset_prompt": "TEXT", "notices": "TEXT", "answers_cut": "TEXT", "stop_cuts": "TEXT",
-    "target_settings": "TEXT",
-}
-EXCHANGE_COLUMNS = {
-    "call": "INTEGER", "time": "REAL", "endpoint": "TEXT", "prompt_sha256": "TEXT", "prompts": "TEXT",
-    "messages": "TEXT", "params": "TEXT", "seed": "INTEGER", "n": "INTEGER", "stops": "TEXT", "stop_token_ids": "TEXT",
-    "bos": "TEXT", "bos_text": "TEXT", "stream": "INTEGER", "repeat": "INTEGER", "events": "TEXT",
-    "answer_sha256": "TEXT", "redacted": "INTEGER",
-}
-NEW_EXCHANGE_COLUMNS = {"answer": "TEXT", "delivered_sha256": "TEXT", "prompt_ids": "TEXT"}
-# fmt: on
-"""Column → SQL type. The new columns are those that version 1 of the tables did not have. ``docs/recordings.md``
-describes the columns."""
 
-
-def _table(name: str, columns: Mapping[str, str]) -> str:
-    rows = ", ".join(f"{column} {kind}" for column, kind in columns.items())
-    return f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, {rows});"
-
-
-def _added(name: str, columns: Mapping[str, str]) -> str:
-    return "".join([f"ALTER TABLE {name} ADD COLUMN {column} {kind};" for column, kind in columns.items()])
+def _sql(name: str) -> str:
+    return files("gateway.storage").joinpath(name).read_text(encoding="utf-8")
 
 
 SCHEMA_VERSION = 2
 """The version of the tables. It must change when the tables change."""
-UPGRADES = {1: _added("calls", NEW_CALL_COLUMNS) + _added("exchanges", NEW_EXCHANGE_COLUMNS)}
-"""Older version → the statements that add the columns that it does not have. Their values are null: not recorded."""
-SCHEMA = (
-    _table("calls", CALL_COLUMNS | NEW_CALL_COLUMNS)
-    + _table("exchanges", EXCHANGE_COLUMNS | NEW_EXCHANGE_COLUMNS)
-    + "CREATE INDEX IF NOT EXISTS calls_by_run ON calls (run, key, row);"
-    "CREATE INDEX IF NOT EXISTS calls_by_row ON calls (row);"
-    "CREATE INDEX IF NOT EXISTS calls_by_model ON calls (model, time);"
-    "CREATE INDEX IF NOT EXISTS calls_by_key ON calls (key, time);"
-    "CREATE INDEX IF NOT EXISTS calls_by_outcome ON calls (outcome, time);"
-    "CREATE INDEX IF NOT EXISTS calls_by_request ON calls (request_id);"
-    "CREATE INDEX IF NOT EXISTS exchanges_of_call ON exchanges (call);"
-    "CREATE INDEX IF NOT EXISTS calls_by_time ON calls (time);"
-    "CREATE INDEX IF NOT EXISTS calls_of_run ON calls (run, time);"
-    "CREATE INDEX IF NOT EXISTS calls_cut ON calls (time, id, answers_cut) WHERE answers_cut != '[]';"
-    "CREATE INDEX IF NOT EXISTS calls_noticed ON calls (time, id, notices) WHERE notices != '[]';"
-    "CREATE TRIGGER IF NOT EXISTS exchanges_end AFTER DELETE ON calls"
-    " BEGIN DELETE FROM exchanges WHERE call = old.id; END;"
-)
+SCHEMA = _sql("recordings.sql")
+UPGRADES = {1: _sql("recordings_from_1.sql")}
+"""Older version → the statements that add the columns that it does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +110,7 @@ class Recorder:
         self._max_waiting = max_waiting
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recordings")
         self._database: sqlite3.Connection | None = None
+        self._call_columns: list[str] = []
         self._given, self._given_size = 0, 0
         """The number of recordings given to the thread, and their characters. Only ``write`` changes these numbers."""
         self._done, self._done_size = 0, 0
@@ -209,6 +167,8 @@ class Recorder:
     def _open(self) -> None:
         if self._database is None:
             self._database = open_database(self._path, SCHEMA, SCHEMA_VERSION, BUSY_SECONDS, UPGRADES)
+            columns = self._database.execute("SELECT name FROM pragma_table_info('calls') WHERE name != 'id'")
+            self._call_columns = [name for (name,) in columns]
 
     def _write(self, call: CallRecording, record: Record, started: float, size: int) -> None:
         try:
@@ -216,7 +176,9 @@ class Recorder:
             assert self._database is not None
             with self._database:
                 mode, rows = self._exchange_rows(call, record.request_id)
-                number = _insert(self._database, "calls", _call_row(call, mode, record, started))
+                facts = _call_facts(call, mode, record, started)
+                own = {name: getattr(record, name) for name in self._call_columns if name not in facts}
+                number = _insert(self._database, "calls", facts | own)
                 for row in rows:
                     _insert(self._database, "exchanges", {"call": number, **row})
                 self._remove_old(self._database, call.spec)
@@ -240,22 +202,15 @@ class Recorder:
 
         If the redaction of the texts takes too long, the mode is ``metadata``, and the rows contain no texts.
         """
-        if call.mode == "full" and not call.redactor:
-            return "full", [_exchange_row(one, None, full=True) for one in call.exchanges]
         if call.mode == "full":
-            redaction, rows = call.redactor.begin(), []
+            redaction = call.redactor.begin() if call.redactor else None
             try:
-                for one in call.exchanges:
-                    before = redaction.found
-                    clean = _redacted(one, redaction)
-                    rows.append(_exchange_row(clean, redaction.found - before, full=True))
+                return "full", [_full_row(one, redaction) for one in call.exchanges]
             except RedactionTimeout:
                 LOG.warning(
                     "call %s is recorded without texts (as metadata), because the patterns of redact took too long",
                     request_id,
                 )
-            else:
-                return "full", rows
         return "metadata", [_exchange_row(one, None, full=False) for one in call.exchanges]
 
     def _remove_old(self, database: sqlite3.Connection, spec: RecordingsSpec) -> None:
@@ -276,19 +231,26 @@ def _insert(database: sqlite3.Connection, table: str, row: Mapping[str, Any]) ->
     return done.lastrowid
 
 
-def _call_row(call: CallRecording, mode: str, record: Record, started: float) -> dict[str, Any]:
+def _call_facts(call: CallRecording, mode: str, record: Record, started: float) -> dict[str, Any]:
+    """Return the columns of a call that are not fields of its record."""
     facts = call.facts
-    own = {
-        "time": started, "policy": facts.policy, "mode": mode, "version": VERSION, "run": facts.run,
+    return {
+        "time": started,
+        "policy": facts.policy,
+        "mode": mode,
+        "version": VERSION,
+        "run": facts.run,
         "row": call.redactor.log_text(facts.row),
         "request_sha256": None if facts.call is None or call.redactor else request_hash(facts.call),
-        "template_sha256": facts.template_sha256, "policy_sha256": facts.policy_sha256,
-        "dataset_prompt": call.dataset_prompt, "notices": dump_json(call.notices),
-        "failed_attempts": dump_json(record.failed_attempts), "answers_cut": dump_json(record.answers_cut),
+        "template_sha256": facts.template_sha256,
+        "policy_sha256": facts.policy_sha256,
+        "dataset_prompt": call.dataset_prompt,
+        "notices": dump_json(call.notices),
+        "failed_attempts": dump_json(record.failed_attempts),
+        "answers_cut": dump_json(record.answers_cut),
         "stop_cuts": dump_json(record.stop_cuts),
         "target_settings": next((_settings(one) for one in facts.targets if one.label == record.target), None),
-    }  # fmt: skip
-    return {name: own[name] if name in own else getattr(record, name) for name in (*CALL_COLUMNS, *NEW_CALL_COLUMNS)}
+    }
 
 
 def _settings(target: TargetSpec) -> str | None:
@@ -337,6 +299,14 @@ def _redacted(one: RecordedExchange, redaction: Redaction) -> RecordedExchange:
     return RecordedExchange(clean, one.time, moments, list(redaction.events(one.delivered)))
 
 
+def _full_row(one: RecordedExchange, redaction: Redaction | None) -> dict[str, Any]:
+    """Return the columns of an exchange with its texts. Raises ``RedactionTimeout``."""
+    if redaction is None:
+        return _exchange_row(one, None, full=True)
+    before, clean = redaction.found, _redacted(one, redaction)
+    return _exchange_row(clean, redaction.found - before, full=True)
+
+
 def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) -> dict[str, Any]:
     """Return the columns of an exchange. ``full``: if False, hashes replace the texts, and sizes replace the events.
 
@@ -381,17 +351,13 @@ def delivered_choices(events: Sequence[Event]) -> list[dict[str, Any]]:
 
     The finish reason is null if the client did not receive the end of the choice.
     """
-    builder, ended, open_choices = CompletionBuilder(), dict[int, str](), dict[int, None]()
-    for event in events:
-        if isinstance(event, Finish):
-            ended[event.index] = event.reason
-            builder.add(event)
-        elif isinstance(event, Delta):
-            open_choices[event.index] = None
-            builder.add(event)
-    for index in open_choices.keys() - ended.keys():
-        builder.add(Finish(index, "stop"))
-    choices = builder.result().choices if open_choices or ended else ()
+    said = [event for event in events if isinstance(event, Delta | Finish)]
+    ended = {event.index: event.reason for event in said if isinstance(event, Finish)}
+    without_end = {event.index for event in said} - ended.keys()
+    builder = CompletionBuilder()
+    for event in [*said, *[Finish(index, "stop") for index in without_end]]:
+        builder.add(event)
+    choices = builder.result().choices if said else ()
     return [
         {"index": one.index, "text": one.text, **({"fields": one.fields} if one.fields else {}),
          "finish_reason": ended.get(one.index)}
