@@ -29,6 +29,7 @@ from gateway.core.exchange import Events, Exchange, is_answer
 from gateway.storage.recorder import delivered_choices
 from gateway.storage.recordings import (
     RecordedRow,
+    RecordingFile,
     exchange_of,
     moments_of,
     open_recording,
@@ -62,15 +63,15 @@ class RecordedRequests:
         """All exchanges with texts, by their ids, in the order of their inputs. None: not sorted yet."""
         self._sorting = Lock()
         refused = Counter[str]()
-        with closing(open_recording(path)) as database:
-            self.columns = _columns(database)
-            self._read(database, refused)
+        with closing(open_recording(path)) as file:
+            self.columns = _columns(file)
+            self._read(file, refused)
         self.left_out = ", ".join([f"{number} {reason}" for reason, number in refused.items()])
         """The exchanges that cannot be played: their numbers and the reasons. Empty if all can be played."""
 
-    def _read(self, database: sqlite3.Connection, refused: Counter[str]) -> None:
+    def _read(self, file: RecordingFile, refused: Counter[str]) -> None:
         last_calls: dict[tuple[str, str, str], int] = {}
-        for row in database.execute(f"SELECT {self.columns} ORDER BY exchanges.id"):
+        for row in file.execute(f"SELECT {self.columns} ORDER BY exchanges.id"):
             if row["row"]:
                 runs, run = self.by_row.setdefault(row["row"], {}), (row["run"], row["key"])
                 if last_calls.get((row["row"], *run)) != row["call"]:
@@ -91,7 +92,7 @@ class RecordedRequests:
         same_name = {run: ids for run, ids in runs.items() if run[0] == caller.run}
         return runs.get((caller.run, caller.key)) or [one for ids in (same_name or runs).values() for one in ids]
 
-    def neighbours(self, database: sqlite3.Connection, exchange: Exchange) -> list[int]:
+    def neighbours(self, file: RecordingFile, exchange: Exchange) -> list[int]:
         """Return the exchanges whose inputs come before and after this one's in the order of the alphabet.
 
         One of them has the longest common prefix of all. The first call sorts the inputs of the file.
@@ -99,10 +100,10 @@ class RecordedRequests:
         with self._sorting:
             if self._by_input is None:
                 query = f"SELECT id FROM exchanges WHERE prompts IS NOT NULL AND redacted IS NULL ORDER BY {INPUT_SQL}"
-                self._by_input = [one for (one,) in database.execute(query)]
+                self._by_input = [one for (one,) in file.execute(query)]
 
         def input_of(number: int) -> str:
-            row = database.execute(f"SELECT {INPUT_SQL} FROM exchanges WHERE id = ?", (number,)).fetchone()
+            row = file.execute(f"SELECT {INPUT_SQL} FROM exchanges WHERE id = ?", (number,)).fetchone()
             return row[0] if row is not None else ""  # removed since
 
         at = bisect_left(self._by_input, _input_json(exchange), key=input_of)
@@ -147,14 +148,14 @@ class ReplayBackend:
         found = self._requests.by_request.get(_request_hash(exchange), [])
         if of_row:
             found = [one for one in found if one in of_row]
-        with closing(open_recording(self._path)) as database:
+        with closing(open_recording(self._path)) as file:
             if not found:
-                raise self._not_recorded(database, exchange, of_row)
-            rows = self._rows(database, found)
+                raise self._not_recorded(file, exchange, of_row)
+            rows = self._rows(file, found)
             answers = {}
             for row in rows:
                 query = "SELECT events FROM exchanges WHERE id = ?"
-                moments = moments_of(database.execute(query, (row["id"],)).fetchone())
+                moments = moments_of(file.execute(query, (row["id"],)).fetchone())
                 if is_answer([event for _, event in moments], exchange):
                     answers[_answer_text(moments)] = (row, moments)
                 if len(answers) > 1:
@@ -174,16 +175,16 @@ class ReplayBackend:
         ((_, moments),) = answers.values()
         return moments
 
-    def _rows(self, database: sqlite3.Connection, ids: Sequence[int]) -> list[RecordedRow]:
+    def _rows(self, file: RecordingFile, ids: Sequence[int]) -> list[RecordedRow]:
         query = f"SELECT {self._requests.columns} WHERE exchanges.id IN (SELECT value FROM json_each(?))"
-        return database.execute(query, (dump_json(ids),)).fetchall()
+        return file.execute(query, (dump_json(ids),)).fetchall()
 
-    def _not_recorded(self, database: sqlite3.Connection, exchange: Exchange, of_row: list[int]) -> NotRecorded:
+    def _not_recorded(self, file: RecordingFile, exchange: Exchange, of_row: list[int]) -> NotRecorded:
         """Return the error for a request without an answer. It names the closest recorded request.
 
         That is the request of the same row, or else the one whose prompt has the longest common prefix.
         """
-        rows = self._rows(database, of_row or self._requests.neighbours(database, exchange))
+        rows = self._rows(file, of_row or self._requests.neighbours(file, exchange))
         asked = _facts_as_json(exchange)
         compared = [(row, _facts_as_json(exchange_of(row))) for row in rows if not reason_not_replayable(row)]
         left_out = f" (not replayable are {self._requests.left_out})" if self._requests.left_out else ""
@@ -234,12 +235,10 @@ class ReplayedEvents:
         return self._batches.popleft()[1]
 
 
-def _columns(database: sqlite3.Connection) -> str:
+def _columns(file: RecordingFile) -> str:
     """Return the columns and tables of all queries, without the long columns. Version 1 of the tables has no runs."""
-    own = {row["name"] for row in database.execute("PRAGMA table_info(calls)")}
-    rows = "coalesce(run, '') AS run, coalesce(row, '') AS row" if "row" in own else "'' AS run, '' AS row"
-    names = [row["name"] for row in database.execute("PRAGMA table_info(exchanges)")]
-    short = ", ".join([f"exchanges.{name}" for name in names if name not in ("events", "answer")])
+    rows = "coalesce(run, '') AS run, coalesce(row, '') AS row" if file.has_answers else "'' AS run, '' AS row"
+    short = ", ".join([f"exchanges.{name}" for name in file.columns("exchanges") if name not in ("events", "answer")])
     return f"{short}, request_id, key, outcome, {rows} FROM exchanges JOIN calls ON calls.id = exchanges.call"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -12,21 +13,18 @@ from typing import Any
 
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import Exchange
+from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION, UPGRADES
 from gateway.wire.inlined_file import without_files
 from gateway.wire.request_fields import HINTS
 from gateway.wire.stored_events import make_events
 from metatemplate.values.events import Event
 
-VERSIONS = (1, 2)
 STEPS = 100_000
 """The number of SQLite's steps, some milliseconds, between two looks at the time."""
 MAX_VALUES = 100
 """The maximum number of values among which the one that was meant is looked for."""
 FIRST_BYTES = b"SQLite format 3\0"
-JSON_COLUMNS = frozenset({
-    "failed_attempts", "notices", "answers_cut", "stop_cuts", "prompts", "messages", "params", "stops",
-    "stop_token_ids", "events", "answer", "prompt_ids",
-})  # fmt: skip
+JSON_COLUMNS = frozenset(re.findall(r"(\w+) TEXT,?  -- JSON", SCHEMA))
 """The columns whose text is JSON, in calls of the mode ``full``."""
 NOT_A_DATABASE = "; give a file of recordings, such as a.recording.sqlite beside the output a.jsonl of a run"
 """The remedy for a file that SQLite cannot read."""
@@ -46,31 +44,97 @@ class RecordedRow(sqlite3.Row):
         return found
 
 
-def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | None = None) -> sqlite3.Connection:
-    """Open a file of recordings for reading. Its rows are ``RecordedRow``. Raises ``InvalidValue`` for another file.
+class RecordingFile(sqlite3.Connection):
+    """A file of recordings, opened for reading by ``open_recording``. Its rows are ``RecordedRow``."""
+
+    path: Path
+    left_out = 0
+    """The number of calls that were left out because their answers are not recorded."""
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether the file has answers and runs: the columns that version 1 of the tables did not have."""
+        (version,) = self.execute("PRAGMA user_version").fetchone()
+        return bool(version != 1)
+
+    def columns(self, table: str) -> list[str]:
+        """Return the names of the columns of a table."""
+        return [name for (name,) in self.execute("SELECT name FROM pragma_table_info(?)", (table,))]
+
+    def find_calls(
+        self, filters: Mapping[str, str], *, failed: bool = False, last: int, before: int | None = None
+    ) -> list[RecordedRow]:
+        """Return the calls that match all ``filters`` (a name in ``CALL_FILTERS`` → its value), the latest first.
+
+        ``failed``: only calls without an answer. ``last``: the maximum number of calls. ``before``: the ``id`` of a
+        call; only calls that began before it, and none if this call is not there or belongs to another client than
+        ``OWNER``. Raises ``InvalidValue`` if the file does not have a column.
+        """
+        query, values = calls_query(self, filters, failed=failed, before=before)
+        return self.execute(f"{query} LIMIT ?", (*values, last)).fetchall()
+
+    def known_values(self, name: str) -> list[str]:
+        """Return the values of a filter's column in all calls: at most ``MAX_VALUES``, and none that are empty."""
+        column = CALL_FILTERS[name].column
+        found = self.execute(f"SELECT DISTINCT {column} FROM calls WHERE {column} != '' LIMIT {MAX_VALUES}")
+        return [str(value) for (value,) in found]
+
+    def exchanges_of(self, call: int, columns: str = "*") -> list[RecordedRow]:
+        """Return the exchanges of a call, in order. ``call``: its number, the column ``id``."""
+        return self.execute(f"SELECT {columns} FROM exchanges WHERE call = ? ORDER BY id", (call,)).fetchall()
+
+    def runs(self, key: str | None, start: int, count: int) -> list[RecordedRow]:
+        """Return the ``key``, ``run``, ``calls``, and the times ``first`` and ``last`` of runs, the latest run first.
+
+        ``key``: only the runs of the client key with this name. ``start``, ``count``: which of the runs.
+        """
+        if not self.has_answers:
+            return []
+        own = "" if key is None else " AND key = ?"
+        listed = (  # The index of the runs has all these columns.
+            f"SELECT key, run, count(*) AS calls, min(id) AS one, max(id) AS other FROM calls WHERE run > ''{own}"
+            " GROUP BY run, key ORDER BY other DESC LIMIT ? OFFSET ?"
+        )
+        times = "(SELECT time FROM calls WHERE id = one) AS first, (SELECT time FROM calls WHERE id = other) AS last"
+        values = (*([] if key is None else [key]), count, start)
+        return self.execute(f"SELECT key, run, calls, {times} FROM ({listed})", values).fetchall()
+
+    def keys_of(self, run: str) -> list[str]:
+        """Return the names of the client keys that have a run with this name."""
+        return [key for (key,) in self.execute("SELECT DISTINCT key FROM calls WHERE run = ? ORDER BY 1", (run,))]
+
+    def state_of(self, run: str, key: str) -> tuple[int, ...]:
+        """Return values that change whenever the calls of a run change: their number, the first and the last one."""
+        query = "SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM calls WHERE run = ? AND key = ?"
+        return tuple(self.execute(query, (run, key)).fetchone())
+
+
+def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | None = None) -> RecordingFile:
+    """Open a file of recordings for reading. Raises ``InvalidValue`` for another file.
 
     ``busy_seconds``: how long a statement waits while another process has locked the file. ``read_seconds``: the time
     from now after which statements are interrupted, which is an ``OperationalError``; see ``is_interrupted``.
     """
     try:
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", busy_seconds, uri=True)
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        file = sqlite3.connect(uri, busy_seconds, uri=True, factory=RecordingFile)
     except sqlite3.Error as error:
         raise InvalidValue(f"{path}: {error}") from None
-    database.row_factory = RecordedRow
+    file.path, file.row_factory = path, RecordedRow
     try:
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        (version,) = file.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in file.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     except sqlite3.Error as error:
-        database.close()
+        file.close()
         hint = NOT_A_DATABASE if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB else ""
         raise InvalidValue(f"{path}: {error}{hint}") from None
-    if version not in VERSIONS or not {"calls", "exchanges"} <= tables:
-        database.close()
+    if version not in (*UPGRADES, SCHEMA_VERSION) or not {"calls", "exchanges"} <= tables:
+        file.close()
         raise InvalidValue(f"{path}: this file has no recordings of the gateway")
     if read_seconds is not None:
         end = time.monotonic() + read_seconds
-        database.set_progress_handler(lambda: time.monotonic() > end, STEPS)
-    return database
+        file.set_progress_handler(lambda: time.monotonic() > end, STEPS)
+    return file
 
 
 def is_interrupted(error: Exception) -> bool:
@@ -113,38 +177,15 @@ def is_recording(path: Path) -> bool:
         return file.read(len(FIRST_BYTES)) == FIRST_BYTES
 
 
-def find_calls(
-    database: sqlite3.Connection,
-    filters: Mapping[str, str],
-    *,
-    failed: bool = False,
-    last: int,
-    before: int | None = None,
-) -> list[RecordedRow]:
-    """Return the calls that match all ``filters`` (a name in ``CALL_FILTERS`` → its value), the latest first.
-
-    ``failed``: only calls without an answer. ``last``: the maximum number of calls. ``before``: the ``id`` of a call;
-    only calls that began before it, and none if this call is not there or belongs to another client than ``OWNER``.
-    Raises ``InvalidValue`` if the file does not have a column.
-    """
-    query, values = calls_query(database, filters, failed=failed, before=before)
-    return database.execute(f"{query} LIMIT ?", (*values, last)).fetchall()
-
-
-def known_values(database: sqlite3.Connection, name: str) -> list[str]:
-    """Return the values of a filter's column in all calls: at most ``MAX_VALUES``, and none that are empty."""
-    column = CALL_FILTERS[name].column
-    found = database.execute(f"SELECT DISTINCT {column} FROM calls WHERE {column} != '' LIMIT {MAX_VALUES}")
-    return [str(value) for (value,) in found]
-
-
 def calls_query(
-    database: sqlite3.Connection, filters: Mapping[str, str], *, failed: bool = False, before: int | None = None
+    file: RecordingFile, filters: Mapping[str, str], *, failed: bool = False, before: int | None = None
 ) -> tuple[str, list[str | float]]:
-    """Return the statement of ``find_calls`` without its limit, and its values. One index finds the calls, in order."""
-    columns = {row["name"] for row in database.execute("PRAGMA table_info(calls)")}
+    """Return the statement of ``RecordingFile.find_calls`` without its limit, and its values.
+
+    One index finds the calls, in order.
+    """
     used = {name: found for name, found in CALL_FILTERS.items() if name in filters}
-    if missing := sorted({found.column for found in used.values()} - columns):
+    if missing := sorted({found.column for found in used.values()}.difference(file.columns("calls"))):
         raise InvalidValue(f"these recordings have no {missing[0]}: a gateway of an earlier version has written them")
     conditions = [found.condition for found in used.values()] + (["outcome != 'ok'"] if failed else [])
     values: list[str | float] = [filters[name] for name in used]
@@ -153,16 +194,11 @@ def calls_query(
         conditions.append(f"(time, calls.id) < (SELECT time, id FROM calls WHERE id = ?{of_owner})")
         values += [before, filters[OWNER]] if of_owner else [before]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    indexes = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
+    indexes = {name for (name,) in file.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
     index = next((found.index for found in used.values()), "calls_by_time")
     # SQLite does not know the values, and would prefer the index of the time to those of few calls.
     indexed = f" INDEXED BY {index}" if index in indexes else ""
     return f"SELECT * FROM calls{indexed}{where} ORDER BY time DESC, id DESC", values
-
-
-def exchanges_of(database: sqlite3.Connection, call: int) -> list[RecordedRow]:
-    """Return the exchanges of a call, in order. ``call``: its number, the column ``id``."""
-    return database.execute("SELECT * FROM exchanges WHERE call = ? ORDER BY id", (call,)).fetchall()
 
 
 def exchange_of(row: RecordedRow) -> Exchange:

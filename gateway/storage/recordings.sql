@@ -1,7 +1,7 @@
 -- The tables of a file of recordings. docs/recordings.md describes the columns.
 -- A change of the tables needs a new version (SCHEMA_VERSION in recorder.py) and the statements that upgrade older files.
 
--- The columns of calls have the names of fields of the record of a call (Record), or stand in recorder.py.
+-- Readers parse the columns with the comment JSON. The columns of calls have the names of fields of the record of a call (Record), or stand in recorder.py.
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
     time REAL,
@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS calls (
     first_token REAL,
     target TEXT,
     attempts INTEGER,
-    failed_attempts TEXT,
+    failed_attempts TEXT,  -- JSON
     cache TEXT,
     prompt_tokens INTEGER,
     completion_tokens INTEGER,
@@ -31,9 +31,9 @@ CREATE TABLE IF NOT EXISTS calls (
     template_sha256 TEXT,
     policy_sha256 TEXT,
     dataset_prompt TEXT,
-    notices TEXT,
-    answers_cut TEXT,
-    stop_cuts TEXT,
+    notices TEXT,  -- JSON
+    answers_cut TEXT,  -- JSON
+    stop_cuts TEXT,  -- JSON
     target_settings TEXT
 );
 
@@ -43,23 +43,23 @@ CREATE TABLE IF NOT EXISTS exchanges (
     time REAL,
     endpoint TEXT,
     prompt_sha256 TEXT,
-    prompts TEXT,
-    messages TEXT,
-    params TEXT,
+    prompts TEXT,  -- JSON
+    messages TEXT,  -- JSON
+    params TEXT,  -- JSON
     seed INTEGER,
     n INTEGER,
-    stops TEXT,
-    stop_token_ids TEXT,
+    stops TEXT,  -- JSON
+    stop_token_ids TEXT,  -- JSON
     bos TEXT,
     bos_text TEXT,
     stream INTEGER,
     repeat INTEGER,
-    events TEXT,
+    events TEXT,  -- JSON
     answer_sha256 TEXT,
     redacted INTEGER,
-    answer TEXT,
+    answer TEXT,  -- JSON
     delivered_sha256 TEXT,
-    prompt_ids TEXT
+    prompt_ids TEXT  -- JSON
 );
 
 CREATE INDEX IF NOT EXISTS calls_by_run ON calls (run, key, row);

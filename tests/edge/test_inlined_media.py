@@ -15,8 +15,9 @@ import pytest
 
 from gateway.evaluate.analysis.differences import differences_of
 from gateway.evaluate.analysis.prove import Proof
-from gateway.evaluate.analysis.recordings import RecordingFile, read_recording
+from gateway.evaluate.analysis.recordings import read_recording
 from gateway.policy.admit.media_files import InlineBudget
+from gateway.storage.recordings import open_recording
 from tests.support.serving import Gateway, eventually, gateway, write_files
 from tests.support.upstream.server import FaultyUpstream
 
@@ -137,7 +138,7 @@ def test_a_recorded_call_with_a_file_is_replayed_and_compared_by_the_content_of_
         answer = world.served.http.post("/v1/chat/completions", json=world.body("answering", "b.png"), headers=headers)
         assert answer.status_code == 200
     path = world.recorded()
-    with closing(RecordingFile(path)) as file:
+    with closing(open_recording(path)) as file:
         one, two = [next(read_recording(file, run)).with_facts() for run in ("one", "two")]
     assert list(differences_of(one, two)) == ["prompt"]
     proof = Proof(most=1, score=None)

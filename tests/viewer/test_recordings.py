@@ -15,7 +15,7 @@ import pytest
 
 from gateway.core.caller import Caller
 from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION, Recorder
-from gateway.storage.recordings import CALL_FILTERS, OWNER, calls_query
+from gateway.storage.recordings import CALL_FILTERS, OWNER, calls_query, open_recording
 from gateway.viewer.page import PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.pages import ROWS, RecordingPages
@@ -240,8 +240,7 @@ FILTERED = [*[[name] for name in CALL_FILTERS if name not in ("id", "request_id"
 def test_every_filter_reads_one_index_in_its_order(tmp_path: Path, names: list[str], before: int | None) -> None:
     recorder = Recorder(tmp_path / "calls.sqlite", pytest.fail)
     recorder.open().result()
-    with closing(sqlite3.connect(tmp_path / "calls.sqlite")) as database:
-        database.row_factory = sqlite3.Row
+    with closing(open_recording(tmp_path / "calls.sqlite")) as database:
         query, given = calls_query(database, dict.fromkeys(names, "x"), before=before)
         plan = [row["detail"] for row in database.execute(f"EXPLAIN QUERY PLAN {query} LIMIT 51", given)]
     recorder.close()
@@ -255,8 +254,8 @@ def test_a_file_without_the_new_indexes_is_read_and_gets_them_when_it_is_written
     path = tmp_path / "calls.sqlite"
     older = SCHEMA.split("CREATE INDEX IF NOT EXISTS calls_of_run")[0]
     with closing(sqlite3.connect(path)) as database:
-        database.row_factory = sqlite3.Row
         database.executescript(f"PRAGMA user_version = {SCHEMA_VERSION}; {older}")
+    with closing(open_recording(path)) as database:
         query, given = calls_query(database, {"run": "x"})
         assert database.execute(query, given).fetchall() == []
         recorder = Recorder(path, pytest.fail)

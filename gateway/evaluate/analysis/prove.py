@@ -7,7 +7,6 @@ of the latter, many would return to their earlier answer by chance.
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -20,7 +19,7 @@ from gateway.core.exchange import Exchange
 from gateway.evaluate.analysis.differences import DIFFERENCES, compared_parameters
 from gateway.evaluate.analysis.rows import RowFacts, RunAnswer, RunRow
 from gateway.evaluate.analysis.scores import Mean, RowScore, bootstrap
-from gateway.storage.recordings import exchange_of, open_recording
+from gateway.storage.recordings import RecordingFile, exchange_of, open_recording
 from gateway.wire.inlined_file import PLACEHOLDER
 
 STOPS = frozenset({"stop", "stop_token_ids"})
@@ -172,9 +171,7 @@ def _can_be_sent(row: RunRow) -> bool:
     return row.facts.exchange is not None and is_plain and not has_files
 
 
-def _calls_of(
-    pair: RowPair, parts: Sequence[str], first: sqlite3.Connection, second: sqlite3.Connection
-) -> Iterator[ProofCall]:
+def _calls_of(pair: RowPair, parts: Sequence[str], first: RecordingFile, second: RecordingFile) -> Iterator[ProofCall]:
     query = "SELECT * FROM exchanges WHERE id = ?"
     rows = [file.execute(query, (row.facts.exchange,)).fetchone() for file, row in ((first, pair.a), (second, pair.b))]
     a, b = [exchange_of(row) for row in rows]

@@ -12,6 +12,7 @@ import orjson
 from gateway.core.errors import InvalidValue, UpstreamInvalidResponse
 from gateway.wire.logprobs import from_chat, from_completions
 from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.events import TokenLogprob
 
 ANSWER_CUT = "answer_cut: choices["
 """The notice of the gateway about an answer that is empty or cut off at the context: ``answer_cut: choices[0]=empty``.
@@ -161,8 +162,9 @@ def with_manifest(rows: Iterable[RunRow], path: Path) -> Iterator[RunRow]:
         models = orjson.loads(path.read_bytes())["identity"]["models"]
         params = {
             model: {**one["params"], **{name: one[name] for name in ("n", "stop", "stop_token_ids")}}
-            for model, one in models.items() if "params" in one
-        }  # fmt: skip
+            for model, one in models.items()
+            if "params" in one
+        }
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InvalidValue(f"{path}: this file is not a manifest of `gateway run`") from None
     for row in rows:
@@ -214,14 +216,15 @@ def _facts(provenance: Mapping[str, Any], body: Mapping[str, Any]) -> RowFacts:
         template=provenance.get("template"),
         prompt_sha256=provenance.get("prompt_sha256"),
         route=route_facts(
-            cache=provenance.get("cache", ""), failed="" if provenance.get("attempts", 1) <= 1 else "yes",
+            cache=provenance.get("cache", ""),
+            failed="" if provenance.get("attempts", 1) <= 1 else "yes",
             notices=notices,
         ),
         target=provenance.get("target"),
         default_limit=is_default_limit(notices, choices),
         ends=tuple([choice.get("finish_reason") or "none" for choice in choices]),
         tokens=tuple(tokens) if any(tokens) else None,
-    )  # fmt: skip
+    )
 
 
 def is_default_limit(notices: Sequence[str], choices: Sequence[Mapping[str, Any]]) -> bool:
@@ -236,11 +239,13 @@ def _tokens(logprobs: Any) -> tuple[ChosenToken, ...]:
     """Return the tokens in the log probabilities of a choice, in the format of chats or of completions."""
     if not isinstance(logprobs, dict):
         return ()
-    found = from_chat(logprobs) if "content" in logprobs else from_completions(logprobs)
-    return tuple([
-        ChosenToken(one.token, one.logprob or 0.0, tuple([(text, value) for text, value, _ in one.top or ()]))
-        for one in found or ()
-    ])  # fmt: skip
+    return chosen_tokens((from_chat(logprobs) if "content" in logprobs else from_completions(logprobs)) or ())
+
+
+def chosen_tokens(tokens: Iterable[TokenLogprob]) -> tuple[ChosenToken, ...]:
+    """Return tokens without their bytes and places."""
+    tops = [(one, tuple([(text, value) for text, value, _ in one.top or ()])) for one in tokens]
+    return tuple([ChosenToken(one.token, one.logprob or 0.0, top) for one, top in tops])
 
 
 def route_facts(cache: str, failed: str, notices: Sequence[str]) -> dict[str, str]:
@@ -267,25 +272,24 @@ def answers_of(body: Mapping[str, Any], notices: Sequence[str]) -> tuple[RunAnsw
 
 def _answer(choice: Mapping[str, Any], cut: str) -> RunAnswer:
     message = choice.get("message") or {}
+    text = choice.get("text") or _text(message.get("content"))
+    return answer_of(text, message, choice.get("finish_reason") or "", cut)
+
+
+def answer_of(text: str, fields: Mapping[str, Any], finish_reason: str, cut: str = "") -> RunAnswer:
+    """Return the answer of a choice. ``fields``: its message, or what it has beside its text.
+
+    The reasoning is under the name that the policy has chosen. Some servers send arguments that are no text.
+    """
+    calls = [call.get("function") or {} for call in fields.get("tool_calls") or ()]
     return RunAnswer(
-        text=choice.get("text") or _text(message.get("content")),
-        reasoning=reasoning_of(message),
-        refusal=message.get("refusal") or "",
-        tool_calls=tool_calls_of(message),
-        finish_reason=choice.get("finish_reason") or "",
+        text=text,
+        reasoning=fields.get("reasoning_content") or fields.get("reasoning") or "",
+        refusal=fields.get("refusal") or "",
+        tool_calls=tuple([RunToolCall(str(one.get("name") or ""), str(one.get("arguments") or "")) for one in calls]),
+        finish_reason=finish_reason,
         cut=cut,
     )
-
-
-def reasoning_of(message: Mapping[str, Any]) -> str:
-    """Return the reasoning in a message or in the fields of a choice, under the name that the policy has chosen."""
-    return message.get("reasoning_content") or message.get("reasoning") or ""
-
-
-def tool_calls_of(message: Mapping[str, Any]) -> tuple[RunToolCall, ...]:
-    """Return the tool calls in a message or in the fields of a choice. Some servers send arguments that are no text."""
-    calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
-    return tuple([RunToolCall(str(call.get("name") or ""), str(call.get("arguments") or "")) for call in calls])
 
 
 def _text(content: str | Sequence[Mapping[str, Any]] | None) -> str:

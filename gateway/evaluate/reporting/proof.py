@@ -17,7 +17,7 @@ from gateway.cli.terminal import progress
 from gateway.config.snapshot import CachePolicy, Snapshot
 from gateway.core.errors import GatewayError
 from gateway.evaluate.analysis.prove import Proof, ProofCall
-from gateway.evaluate.analysis.rows import RunAnswer, reasoning_of
+from gateway.evaluate.analysis.rows import RunAnswer, answer_of
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from metatemplate.values.dialogue import Dialogue
@@ -93,12 +93,4 @@ async def _answers(route: Route, call: ProofCall) -> list[RunAnswer]:
     async with CallRun(route, prepared, CallTimeline(exchange.endpoint, name, time.monotonic())) as events:
         completion = await events.whole()
     assert isinstance(completion, Completion), "embeddings have no answers"
-    return [
-        RunAnswer(
-            text=choice.text,
-            reasoning=reasoning_of(choice.fields),
-            refusal=choice.fields.get("refusal") or "",
-            finish_reason=choice.finish.reason,
-        )
-        for choice in completion.choices
-    ]
+    return [answer_of(choice.text, choice.fields, choice.finish.reason) for choice in completion.choices]

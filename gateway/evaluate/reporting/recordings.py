@@ -62,7 +62,7 @@ class RecordingsOptions:
 def command(options: RecordingsOptions) -> int:
     """Print the calls, or one call with its exchanges."""
     from gateway.evaluate.reporting.source import reading, recordings_path
-    from gateway.storage.recordings import exchanges_of, find_calls, known_values, open_recording
+    from gateway.storage.recordings import open_recording
 
     request_id, file, as_json = options.request_id, options.file, options.as_json
     if request_id is not None and Path(request_id).exists():
@@ -72,14 +72,12 @@ def command(options: RecordingsOptions) -> int:
     path = recordings_path(options.config) if file is None else file
     if not path.exists():
         raise CommandError(f"{path}: no such file")
-    with reading(), closing(open_recording(path)) as database:
-        calls = [dict(call) for call in find_calls(database, filters, failed=options.failed, last=options.last)]
+    with reading(), closing(open_recording(path)) as opened:
+        calls = [dict(call) for call in opened.find_calls(filters, failed=options.failed, last=options.last)]
         if request_id is None:
             _print_list(calls, as_json=as_json)
             if not calls and filters:
-                wanted = [
-                    f"{key}={value}{suggest(value, known_values(database, key))}" for key, value in filters.items()
-                ]
+                wanted = [f"{key}={value}{suggest(value, opened.known_values(key))}" for key, value in filters.items()]
                 print_note(f"{path} has no call with {' and '.join(wanted)}")
             return 0
         if not calls:
@@ -87,7 +85,7 @@ def command(options: RecordingsOptions) -> int:
                 f"{path} has no call {request_id}; gateway recordings --file {path} --last 20 lists its calls"
             )
         for call in calls:
-            exchanges = exchanges_of(database, call["id"])
+            exchanges = opened.exchanges_of(call["id"])
             if as_json:
                 print(json.dumps({**call, "exchanges": [dict(one) for one in exchanges]}))
             else:

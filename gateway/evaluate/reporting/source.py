@@ -10,10 +10,10 @@ from pathlib import Path
 
 from gateway.cli.options import CommandError, load_snapshot, print_note
 from gateway.core.errors import InvalidValue
-from gateway.evaluate.analysis.recordings import NO_ANSWER, RecordingFile, read_recording, with_recording
+from gateway.evaluate.analysis.recordings import NO_ANSWER, read_recording, with_recording
 from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
 from gateway.evaluate.running.output import manifest_path, recording_path
-from gateway.storage.recordings import is_recording
+from gateway.storage.recordings import RecordingFile, is_recording, open_recording
 from metatemplate.values.words import counted
 
 
@@ -41,7 +41,7 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
     """
 
     def opened(path: Path) -> RecordingFile:
-        file = files.enter_context(closing(RecordingFile(path)))
+        file = files.enter_context(closing(open_recording(path)))
         files.callback(_note_left_out, file)
         return file
 

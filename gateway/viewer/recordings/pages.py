@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlencode
 
 from gateway.calls.service import GatewayState
 from gateway.core.errors import InvalidValue
-from gateway.storage.recordings import OWNER, exchanges_of, find_calls, is_interrupted, open_recording
+from gateway.storage.recordings import OWNER, RecordingFile, is_interrupted, open_recording
 from gateway.telemetry.metric_definitions import LABEL_VALUES
 from gateway.viewer.page import Page, PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
@@ -63,7 +63,7 @@ def _may_use(visitor: Visitor, model: str) -> bool:
     return visitor.caller is not None and visitor.caller.may_use(model)
 
 
-def _reading(path: Path) -> closing[sqlite3.Connection]:
+def _reading(path: Path) -> closing[RecordingFile]:
     """Open the file for a page. Raises ``FileNotFoundError`` if no call has been recorded yet."""
     if not path.exists():
         raise FileNotFoundError(path)
@@ -80,8 +80,8 @@ def _list_values(path: Path, asked: PageRequest) -> dict[str, Any]:
     names = [name for name in FILTERS if name != "key" or not own]
     chosen = {name: asked.query[name] for name in names if asked.query.get(name)}
     before = _number(asked.query.get("before", ""))
-    with _reading(path) as database:
-        calls = find_calls(database, {**chosen, **own}, last=ROWS + 1, before=before)
+    with _reading(path) as file:
+        calls = file.find_calls({**chosen, **own}, last=ROWS + 1, before=before)
     older = {**chosen, "before": calls[ROWS - 1]["id"]} if len(calls) > ROWS else None
     return {
         "problem": "",
@@ -98,17 +98,17 @@ def _list_values(path: Path, asked: PageRequest) -> dict[str, Any]:
 def _call_page(path: Path, name: str, asked: PageRequest) -> Page:
     """Return the page of a call. Calls of other clients are not found."""
     own = _own(asked.visitor)
-    with _reading(path) as database:
+    with _reading(path) as file:
         wanted = _number(asked.query.get("id", ""))
-        found = [] if wanted else find_calls(database, {"request_id": name, **own}, last=1)
+        found = [] if wanted else file.find_calls({"request_id": name, **own}, last=1)
         if not found and (number := wanted or _number(name)):
-            found = find_calls(database, {"id": str(number), **own}, last=1)
+            found = file.find_calls({"id": str(number), **own}, last=1)
         if not found:
             problem = f"No recorded call has the id {name}. It may have been removed because of its age."
             return Page("recordings/call.html", {"problem": problem}, 404)
         call = found[0]
-        same = find_calls(database, {"request_id": call["request_id"], **own}, last=ROWS)
-        exchanges = [dict(one) for one in exchanges_of(database, call["id"])]
+        same = file.find_calls({"request_id": call["request_id"], **own}, last=ROWS)
+        exchanges = [dict(one) for one in file.exchanges_of(call["id"])]
     others: list[Mapping[str, Any]] = [listed_call(dict(one)) for one in same if one["id"] != call["id"]]
     return Page("recordings/call.html", {"problem": "", "others": others, **call_values(dict(call), exchanges)})
 

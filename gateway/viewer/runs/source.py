@@ -10,9 +10,10 @@ from typing import Any, Protocol
 from gateway.calls.service import GatewayState
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
-from gateway.evaluate.analysis.recordings import RecordingFile, read_recording
+from gateway.evaluate.analysis.recordings import read_recording
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.scores import RowScore
+from gateway.storage.recordings import RecordingFile, open_recording
 from gateway.viewer.recordings.pages import BUSY_SECONDS, READ_SECONDS
 
 NO_RUN = "the recordings have no run of this name"
@@ -78,7 +79,7 @@ class RecordedRuns:
         return read_recording(file, "/".join(_own(run, caller)), row)
 
     def _open(self, read_seconds: float = READ_SECONDS) -> RecordingFile:
-        file = RecordingFile(self._path(), BUSY_SECONDS, read_seconds)
+        file = open_recording(self._path(), BUSY_SECONDS, read_seconds)
         file.path = Path(file.path.name)  # errors do not show the folders of the server to clients
         return file
 

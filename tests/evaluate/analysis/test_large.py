@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.evaluate.analysis.recordings import RecordingFile, read_recording, with_recording
+from gateway.evaluate.analysis.recordings import read_recording, with_recording
 from gateway.evaluate.analysis.report import report_of
 from gateway.evaluate.analysis.rows import NO_FACTS, read_output
 from gateway.evaluate.analysis.scores import judge_of, score_of
 from gateway.evaluate.analysis.why import explain
 from gateway.evaluate.running.output import recording_path
+from gateway.storage.recordings import RecordingFile, open_recording
 from tests.evaluate.analysis.large import EVERY, write_run
 
 
@@ -25,7 +26,7 @@ def files() -> Iterator[ExitStack]:
 
 
 def opened(files: ExitStack, output: Path) -> RecordingFile:
-    return files.enter_context(closing(RecordingFile(recording_path(output))))
+    return files.enter_context(closing(open_recording(recording_path(output))))
 
 
 def test_a_report_and_a_comparison_read_facts_only_for_the_rows_that_differ(tmp_path: Path, files: ExitStack) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from gateway.core.exchange import Exchange
 from gateway.evaluate.analysis.prove import Proof, ProofCall
-from gateway.evaluate.analysis.recordings import RecordingFile, read_recording
+from gateway.evaluate.analysis.recordings import read_recording
 from gateway.evaluate.analysis.rows import RunAnswer, RunRow
+from gateway.storage.recordings import open_recording
 from gateway.wire.redaction import Redactor
 from metatemplate.values.events import Begun, Delta, Event, Finish
 from tests.backend.ask import exchange
@@ -36,7 +37,7 @@ def rows_of(file: Path, *asked: Exchange, ids: list[int] | None = None) -> list[
 
 
 def read_rows(file: Path) -> list[RunRow]:
-    with closing(RecordingFile(file)) as opened:
+    with closing(open_recording(file)) as opened:
         return [row.with_facts() for row in read_recording(opened)]
 
 
