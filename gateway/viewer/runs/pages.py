@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from itertools import chain, repeat
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from gateway.calls.service import GatewayState
@@ -14,13 +18,20 @@ from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.answer_class import CLASSES
 from gateway.evaluate.analysis.report import GROUPS
-from gateway.evaluate.analysis.rows import RunAnswer, RunRow
-from gateway.evaluate.analysis.why import explain, first_different_step
+from gateway.evaluate.analysis.rows import RunRow
+from gateway.evaluate.analysis.why import RowDifference, explain, first_different_step
 from gateway.storage.recordings import is_interrupted
 from gateway.viewer import charts
 from gateway.viewer.page import Page, PageRequest, redirect
 from gateway.viewer.page_threads import PageThreads
-from gateway.viewer.runs.findings import HISTOGRAMS, PairFindings, RunFindings, findings_of, pair_findings
+from gateway.viewer.runs.findings import (
+    HISTOGRAMS,
+    PairFindings,
+    RowSummary,
+    RunFindings,
+    findings_of,
+    pair_findings,
+)
 from gateway.viewer.runs.source import RecordedRuns, RunSource
 from gateway.viewer.templating import provide
 from metatemplate.templates.registry import first_difference
@@ -31,6 +42,7 @@ MOST_ROWS = 50
 LOWER, HIGHER, ROWS, ALL = 0, 9, 6, 10
 """The colours of pictures without classes: of a lower score, a higher score, rows, and all."""
 TOO_LONG = "reading took too long; gateway report and gateway why read runs of any length"
+Listed = TypeVar("Listed")
 KEPT = 4
 """The number of reports and comparisons that are kept in memory."""
 
@@ -42,26 +54,27 @@ class RunPages:
         provide(charts=charts)
         self._source = source
         self._threads = threads
-        self._found: dict[tuple[Any, ...], Any] = {}
+        self._kept: dict[tuple[Any, ...], Any] = {}
         """The key of the client, the runs and their states → what was found, the latest last. The pages of a key are
         made one after another, so equal requests read the runs once, also if a browser does not wait."""
         self._changing = Lock()
-        """Held while a thread changes ``_found``."""
-        self._pages: Mapping[str, Callable[[PageRequest, Caller], dict[str, Any]]] = {
-            "": self._list, "report": self._report, "rows": self._rows, "why": self._why, "row": self._row,
-        }  # fmt: skip
+        """Held while a thread changes ``_kept``."""
+        self._pages = {"": self._list, "report": self._report, "rows": self._rows, "row": self._row}
+        self._pair_pages = {"": self._list, "why": self._why, "rows": self._pair_rows, "row": self._pair_row}
 
     async def page(self, asked: PageRequest) -> Page:
         """Return the page for a path below ``/runs``."""
         name = asked.path.removeprefix("/runs").strip("/")
-        if name not in self._pages:
+        if name not in (*self._pages, "why"):
             return _problem("unknown page; /runs lists the runs", 404)
         if not asked.visitor.may_read or asked.visitor.caller is None:
             return _problem(asked.visitor.problem)
-        if name == "why" and not asked.query.get("b"):
+        is_pair = bool(asked.query.get("b"))
+        if name == "why" and not is_pair:
             return redirect(_link(asked, "report", run=asked.query.get("a", "")))
+        make = self._pair_pages.get(name, self._report) if is_pair else self._pages[name]
         try:
-            values = await self._threads.run(asked.visitor.key, self._pages[name], asked, asked.visitor.caller)
+            values = await self._threads.run(asked.visitor.key, make, asked, asked.visitor.caller)
         except InvalidValue as error:
             return _problem(error.message, 404 if name else 200)
         except (OSError, sqlite3.Error) as error:
@@ -84,154 +97,130 @@ class RunPages:
 
     def _report(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
         run = _required(asked, "run")
-        found = self._run(run, caller)
-        report = found.report
+        found: RunFindings = self._found(caller, findings_of, run)
+        link = partial(_link, asked, "rows", run=run)
 
         def counts(classes: Mapping[str, int], **facts: str) -> list[dict[str, Any]]:
             """Return the classes that occur, each with its rows and its colour."""
             return [
-                {
-                    "name": name, "value": classes[name], "color": at,
-                    "link": _link(asked, "rows", run=run, **facts, **{"class": name}),
-                }
-                for at, name in enumerate(CLASSES) if classes.get(name)
-            ]  # fmt: skip
+                {"name": name, "value": classes[name], "color": at, "link": link(**facts, **{"class": name})}
+                for at, name in enumerate(CLASSES)
+                if classes.get(name)
+            ]
+
+        def bar(group: str, name: str, classes: Counter[str]) -> dict[str, Any]:
+            """Return the value of a group with its rows, by class."""
+            facts = {group: name}
+            return {"label": name, "value": classes.total(), "parts": counts(classes, **facts), "link": link(**facts)}
 
         groups = []
-        for group, values in report.groups.items():
-            largest = sorted(values.items(), key=lambda item: (-item[1].total(), item[0]))
-            rows = [
-                {
-                    "label": name, "value": classes.total(), "parts": counts(classes, **{group: name}),
-                    "link": _link(asked, "rows", run=run, **{group: name}),
-                }
-                for name, classes in largest[:MOST_ROWS]
-            ]  # fmt: skip
-            groups.append({"name": group, "values": rows, "left_out": max(len(values) - MOST_ROWS, 0)})
+        for group, values in found.report.groups.items():
+            largest = sorted(values.items(), key=lambda item: (-item[1].total(), item[0]))[:MOST_ROWS]
+            bars = [bar(group, name, classes) for name, classes in largest]
+            groups.append({"name": group, "values": bars, "left_out": len(values) - len(bars)})
         return {
-            "run": run, "report": _without_groups(report.as_json()), "classes": counts(report.classes),
+            "run": run,
+            "report": _without(found.report.as_json(), "by"),  # a group may have as many values as the run has rows
+            "classes": counts(found.report.classes),
             "groups": groups,
-            "histograms": [_histogram(asked, run, name, found) for name in HISTOGRAMS],
-            "rows": _link(asked, "rows", run=run),
+            "histograms": [_histogram(link, name, found) for name in HISTOGRAMS],
+            "rows": link(),
             "compare": _link(asked, "", a=run) if len(self._source.runs(caller, 0, 2)) > 1 else "",
-        }  # fmt: skip
+        }
 
     def _rows(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
-        start = _number(asked.query.get("start", ""))
-        if asked.query.get("b"):
-            a, b = _required(asked, "a"), asked.query["b"]
-            pair = self._pair(a, b, caller)
-            cause = asked.query.get("cause")
-            differing = [one for one in pair.explanation.found if cause in (None, one.cause)]
-            total, shown = len(differing), [
-                {
-                    "row": one.custom_id, "cause": one.cause, "change": one.change, "remark": one.remark,
-                    "text": one.differences.get(one.cause, ""),
-                    "link": self._pair_link(asked, pair, a, b, one.custom_id),
-                }
-                for one in differing[start : start + MOST_ROWS]
-            ]  # fmt: skip
-            about: dict[str, Any] = {"a": a, "b": b, "run": "", "filters": {} if cause is None else {"cause": cause}}
-        else:
-            run = _required(asked, "run")
-            rows = self._run(run, caller).selected(asked.query)
-            total, shown = len(rows), [
-                {
-                    "row": row.custom_id, **row.facts, **{name: row.sizes.get(name) for name in HISTOGRAMS},
-                    "score": row.score, "text": row.preview, "link": _link(asked, "row", run=run, row=row.custom_id),
-                }
-                for row in rows[start : start + MOST_ROWS]
-            ]  # fmt: skip
-            names = [name for name in ("class", *GROUPS, *HISTOGRAMS) if name in asked.query]
-            about = {"a": "", "b": "", "run": run, "filters": {name: asked.query[name] for name in names}}
-        following = _next(asked, "rows", start, total > start + MOST_ROWS)
-        return {**about, "total": total, "start": start, "rows": shown, "next": following}
+        run = _required(asked, "run")
+        found: RunFindings = self._found(caller, findings_of, run)
+
+        def shown(row: RowSummary) -> dict[str, Any]:
+            sizes = {name: row.sizes.get(name) for name in HISTOGRAMS}
+            link = _link(asked, "row", run=run, row=row.custom_id)
+            return {"row": row.custom_id, **row.facts, **sizes, "score": row.score, "text": row.preview, "link": link}
+
+        filters = {name: asked.query[name] for name in ("class", *GROUPS, *HISTOGRAMS) if name in asked.query}
+        return {"a": "", "b": "", "run": run, "filters": filters, **_listed(asked, found.selected(asked.query), shown)}
+
+    def _pair_rows(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
+        a, b, cause = _required(asked, "a"), asked.query["b"], asked.query.get("cause")
+        pair: PairFindings = self._found(caller, pair_findings, a, b)
+
+        def shown(one: RowDifference) -> dict[str, Any]:
+            name = one.custom_id
+            other = {"other": pair.other_ids[name]} if name in pair.other_ids else {}
+            return {
+                "row": name,
+                "cause": one.cause,
+                "change": one.change,
+                "remark": one.remark,
+                "text": one.differences.get(one.cause, ""),
+                "link": _link(asked, "row", a=a, b=b, row=name, **other),
+            }
+
+        differing = [one for one in pair.explanation.found if cause in (None, one.cause)]
+        filters = {} if cause is None else {"cause": cause}
+        return {"a": a, "b": b, "run": "", "filters": filters, **_listed(asked, differing, shown)}
 
     def _why(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
         a, b = _required(asked, "a"), asked.query["b"]
-        pair = self._pair(a, b, caller)
-        found = pair.explanation
+        pair: PairFindings = self._found(caller, pair_findings, a, b)
+        found, link = pair.explanation, partial(_link, asked, "rows", a=a, b=b)
         causes = [
-            {"name": cause, "rows": rows, "score": part, "link": _link(asked, "rows", a=a, b=b, cause=cause)}
+            {"name": cause, "rows": rows, "score": part, "link": link(cause=cause)}
             for cause, (rows, part) in found.by_cause().items()
         ]
         return {
-            "a": a, "b": b,
-            "why": {name: value for name, value in found.as_json().items() if name not in ("found", "causes")},
-            "causes": causes, "scored": found.scored, "rows": _link(asked, "rows", a=a, b=b),
+            "a": a,
+            "b": b,
+            "why": _without(found.as_json(), "found", "causes"),
+            "causes": causes,
+            "scored": found.scored,
+            "rows": link(),
             "partly": sum([not one.recorded for one in found.found]),
-            "waterfall": _waterfall(causes, _link(asked, "rows", a=a, b=b), scored=found.scored),
+            "waterfall": _waterfall(causes, link(), scored=found.scored),
             "reports": [_link(asked, "report", run=one) for one in (a, b)],
-        }  # fmt: skip
+        }
 
     def _row(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
-        name = _required(asked, "row")
-        if not asked.query.get("b"):
-            run = _required(asked, "run")
-            with ExitStack() as files:
-                row = self._one(files, run, caller, name).with_facts()
-            return {
-                "row": name, "place": "", "differences": {}, "change": None,
-                "columns": [_column(run, row, _marked(row.facts.prompt, None), [None] * len(row.answers))],
-            }  # fmt: skip
-        a, b = _required(asked, "a"), asked.query["b"]
-        with ExitStack() as files:
-            one = self._one(files, a, caller, name).with_facts()
-            other = self._one(files, b, caller, asked.query.get("other", name)).with_facts()
+        name, run = _required(asked, "row"), _required(asked, "run")
+        row = self._one(run, caller, name)
+        return {"row": name, "place": "", "differences": {}, "change": None, "columns": [_column(run, row, None)]}
+
+    def _pair_row(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
+        name, a, b = _required(asked, "row"), _required(asked, "a"), asked.query["b"]
+        one = self._one(a, caller, name)
+        other = self._one(b, caller, asked.query.get("other", name))
         found = explain([one], [other], self._source.score)
         (one, other), _ = first_different_step(one, other)
-        text, other_text, difference = one.facts.prompt, other.facts.prompt, next(iter(found.found), None)
         return {
-            "row": name, "place": _place(text, other_text),
-            "differences": dict(difference.differences) if difference else {},
+            "row": name,
+            "place": _place(one.facts.prompt, other.facts.prompt),
+            "differences": found.found[0].differences if found.found else {},
             "change": found.changes[0] if found.scored and found.changes else None,
-            "columns": [
-                _column(a, one, _marked(text, other_text), [answer.text for answer in other.answers]),
-                _column(b, other, _marked(other_text, text), [answer.text for answer in one.answers]),
-            ],
-        }  # fmt: skip
+            "columns": [_column(a, one, other), _column(b, other, one)],
+        }
 
-    def _one(self, files: ExitStack, run: str, caller: Caller, name: str) -> RunRow:
-        """Return the row of a run. Raises ``InvalidValue``."""
-        rows = self._source.rows(files, run, caller, name)
-        row = next((row for row in rows if row.custom_id == name), None)
-        if row is None:
-            raise InvalidValue("the run has no such row")
-        return row
+    def _one(self, run: str, caller: Caller, name: str) -> RunRow:
+        """Return the row of a run with all its facts. Raises ``InvalidValue``."""
+        with ExitStack() as files:
+            for row in self._source.rows(files, run, caller, name):
+                if row.custom_id == name:
+                    return row.with_facts()
+        raise InvalidValue("the run has no such row")
 
-    def _run(self, run: str, caller: Caller) -> RunFindings:
-        def read() -> RunFindings:
-            with ExitStack() as files:
-                return findings_of(self._source.rows(files, run, caller), self._source.score)
-
-        found: RunFindings = self._kept((caller.key, run, self._source.state(run, caller)), read)
-        return found
-
-    def _pair(self, a: str, b: str, caller: Caller) -> PairFindings:
-        def read() -> PairFindings:
-            with ExitStack() as files:
-                one, other = [self._source.rows(files, run, caller) for run in (a, b)]
-                return pair_findings(one, other, self._source.score)
-
-        states = [self._source.state(run, caller) for run in (a, b)]
-        found: PairFindings = self._kept((caller.key, a, b, *states), read)
-        return found
-
-    def _kept(self, name: tuple[Any, ...], read: Callable[[], Any]) -> Any:
-        """Return what was found before about unchanged runs, or read them."""
+    def _found(self, caller: Caller, find: Callable[..., Any], *runs: str) -> Any:
+        """Return what was found before about unchanged runs, or read them. ``find``: gets their rows and the score."""
+        name = (caller.key, *runs, *[self._source.state(run, caller) for run in runs])
         with self._changing:
-            found = self._found.pop(name, None)
-        found = found or read()
+            found = self._kept.pop(name, None)
+        if found is None:
+            with ExitStack() as files:
+                rows = [self._source.rows(files, run, caller) for run in runs]
+                found = find(*rows, self._source.score)
         with self._changing:
-            self._found[name] = found
-            while len(self._found) > KEPT:
-                del self._found[next(iter(self._found))]
+            self._kept[name] = found
+            while len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
         return found
-
-    @staticmethod
-    def _pair_link(asked: PageRequest, pair: PairFindings, a: str, b: str, row: str) -> str:
-        other = {"other": pair.other_ids[row]} if row in pair.other_ids else {}
-        return _link(asked, "row", a=a, b=b, row=row, **other)
 
 
 class RecordedRunPages(RunPages):
@@ -265,18 +254,29 @@ def _next(asked: PageRequest, page: str, start: int, more: bool) -> str:
     return _link(asked, page, **{**asked.query, "start": str(start + MOST_ROWS)}) if more else ""
 
 
-def _without_groups(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a report in JSON without the groups, which may have as many values as the run has rows."""
-    return {name: value for name, value in report.items() if name != "by"}
+def _listed(asked: PageRequest, found: Sequence[Listed], shown: Callable[[Listed], dict[str, Any]]) -> dict[str, Any]:
+    """Return the rows of one page, and the address of the next one."""
+    start = _number(asked.query.get("start", ""))
+    return {
+        "total": len(found),
+        "start": start,
+        "rows": [shown(one) for one in found[start : start + MOST_ROWS]],
+        "next": _next(asked, "rows", start, len(found) > start + MOST_ROWS),
+    }
 
 
-def _histogram(asked: PageRequest, run: str, name: str, found: RunFindings) -> dict[str, Any]:
+def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _histogram(link: Callable[..., str], name: str, found: RunFindings) -> dict[str, Any]:
+    """Return the buckets of a histogram. ``link``: returns the address of the rows with a value."""
     histogram, values = HISTOGRAMS[name], [row.sizes[name] for row in found.rows if name in row.sizes]
     buckets = []
     for low, high, number in histogram.buckets(values):
         limits = f"{low:g}-{'' if high is None else f'{high:g}'}"
-        link = _link(asked, "rows", run=run, **{name: limits})
-        buckets.append({"name": limits, "label": f"{low:g}", "value": number, "color": ALL, "link": link})
+        bucket = {"name": limits, "label": f"{low:g}", "value": number, "color": ALL, "link": link(**{name: limits})}
+        buckets.append(bucket)
     return {"name": name, "unit": histogram.unit, "buckets": buckets}
 
 
@@ -311,19 +311,21 @@ def _marked(text: str | None, other: str | None) -> dict[str, str] | None:
     return {"same": text[:at], "different": printable(text[at : at + 1]) or "end of the text", "rest": text[at + 1 :]}
 
 
-def _column(run: str, row: RunRow, prompt: dict[str, str] | None, others: Sequence[str | None]) -> dict[str, Any]:
-    """Return what a page shows of a row. ``others``: the texts of the other run's answers, to mark the difference."""
-    facts, others = row.facts, [*others, *[None] * len(row.answers)]
+def _column(run: str, row: RunRow, other: RunRow | None) -> dict[str, Any]:
+    """Return what a page shows of a row. ``other``: the row of the other run, to mark the differences."""
+    facts = row.facts
+    other_prompt, texts = (None, []) if other is None else (other.facts.prompt, [one.text for one in other.answers])
     return {
-        "run": run, "row": row.custom_id, "model": row.model, "template": facts.template, "target": facts.target,
-        "error": row.error, "prompt": prompt, "params": None if facts.params is None else dict(facts.params),
-        "answers": [_answer(answer, other) for answer, other in zip(row.answers, others, strict=False)],
-    }  # fmt: skip
-
-
-def _answer(answer: RunAnswer, other: str | None) -> dict[str, Any]:
-    return {
-        "text": _marked(answer.text, other), "reasoning": answer.reasoning, "refusal": answer.refusal,
-        "tool_calls": [{"name": call.name, "arguments": call.arguments} for call in answer.tool_calls],
-        "finish_reason": answer.finish_reason, "cut": answer.cut,
-    }  # fmt: skip
+        "run": run,
+        "row": row.custom_id,
+        "model": row.model,
+        "template": facts.template,
+        "target": facts.target,
+        "error": row.error,
+        "prompt": _marked(facts.prompt, other_prompt),
+        "params": facts.params,
+        "answers": [
+            {**asdict(answer), "text": _marked(answer.text, text)}
+            for answer, text in zip(row.answers, chain(texts, repeat(None)), strict=False)
+        ],
+    }
