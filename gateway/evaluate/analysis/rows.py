@@ -176,8 +176,7 @@ def row_of(value: Mapping[str, Any]) -> RunRow:
 
     Raises ``KeyError``, ``TypeError``, ``AttributeError`` or ``UpstreamInvalidResponse`` for another object.
     """
-    provenance, response = value["gateway"], value["response"]
-    body = response["body"] if response is not None and isinstance(response["body"], dict) else {}
+    provenance, response, body = value["gateway"], value["response"], body_of(value)
     error, seconds = "", provenance.get("seconds")
     if response is None or response["status_code"] != 200:
         error = str((value["error"] or body.get("error") or {}).get("code") or "no_code")  # some servers send numbers
@@ -192,6 +191,12 @@ def row_of(value: Mapping[str, Any]) -> RunRow:
         columns=value.get("row", EMPTY_MAPPING),
         facts=_facts(provenance, body),
     )
+
+
+def body_of(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of the response in an output line; empty without a response, and for a body that is no JSON."""
+    body = (value["response"] or {"body": None})["body"]
+    return body if isinstance(body, dict) else {}
 
 
 def _require_types(row: RunRow) -> None:

@@ -17,9 +17,9 @@ import orjson
 
 from gateway.cli.options import CommandError
 from gateway.evaluate.analysis.answer_class import class_of, has_unchecked_call
-from gateway.evaluate.analysis.rows import row_of
+from gateway.evaluate.analysis.rows import body_of, row_of
 from gateway.evaluate.analysis.tool_check import ToolChecker
-from gateway.evaluate.running.output import complete_lines, is_answered, manifest_path
+from gateway.evaluate.running.output import complete_lines, manifest_path
 from metatemplate.version import VERSION
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
@@ -57,9 +57,8 @@ class Manifest:
                 f"{self._output} has {rows_done} rows of a run with other settings:\n{shown}\n"
                 "choose another --out, or keep these rows with --allow-changes"
             )
-        self._runs.append({
-            "started": _now(), "ended": None, "rows_before": rows_done, "changes": changes, **self._facts,
-        })  # fmt: skip
+        run = {"started": _now(), "ended": None, "rows_before": rows_done, "changes": changes, **self._facts}
+        self._runs.append(run)
         self._write("running", None)
 
     def end(self, seconds: float, *, complete: bool) -> dict[str, Any]:
@@ -87,9 +86,13 @@ class Manifest:
     def _write(self, state: str, results: Mapping[str, Any] | None) -> None:
         """Replace the file in one step, so that a killed process leaves the old manifest or the new one."""
         value = {
-            "gateway": VERSION, "state": state, "output": self._output.name, "identity": self._identity,
-            "runs": self._runs, "results": results,
-        }  # fmt: skip
+            "gateway": VERSION,
+            "state": state,
+            "output": self._output.name,
+            "identity": self._identity,
+            "runs": self._runs,
+            "results": results,
+        }
         draft = self.path.with_name(f"{self.path.name}.partial")
         with draft.open("wb") as file:
             file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
@@ -121,38 +124,36 @@ def summarise(lines: Iterator[bytes]) -> dict[str, Any]:
     first_error, checker = "", ToolChecker()
     for line in lines:
         value = orjson.loads(line)
-        provenance, response = value["gateway"], value["response"]
-        row = row_of(value)
-        by["classes"][class_of(row, checker)] += 1
-        total["unchecked_tool_calls"] += has_unchecked_call(row, checker)
+        provenance, body, row = value["gateway"], body_of(value), row_of(value)
         total["rows"] += 1
-        total["answered"] += is_answered(value)
+        total["failed" if row.error else "answered"] += 1
         total["attempts"] += provenance.get("attempts", 0)
         total["retries"] += provenance["retries"]
-        model = models.setdefault(provenance.get("model", "unknown"), {key: Counter() for key in COUNTED.values()})
+        total["unchecked_tool_calls"] += has_unchecked_call(row, checker)
+        model = models.setdefault(row.model, {key: Counter() for key in COUNTED.values()})
         for name, key in COUNTED.items():
-            if name in provenance:
-                model[key][provenance[name]] += 1
+            model[key].update([provenance[name]] if name in provenance else [])
+        by["classes"][class_of(row, checker)] += 1
         by["notices"].update(notice.partition(":")[0] for notice in provenance.get("notices", ()))
-        if response is not None:
-            by["statuses"][str(response["status_code"])] += 1
-        body = response["body"] if response is not None and isinstance(response["body"], dict) else {}
-        if is_answered(value):
+        by["statuses"].update([] if value["response"] is None else [str(value["response"]["status_code"])])
+        if row.error:
+            by["errors"][row.error] += 1
+            message = (value["error"] or body.get("error") or {}).get("message", "")
+            first_error = first_error or f"{row.custom_id}: {row.error}: {message}"
+        else:
             seconds.append(provenance["seconds"])
             tokens.update({name: number for name, number in (body.get("usage") or {}).items() if type(number) is int})
             by["finish_reasons"].update(choice.get("finish_reason") or "none" for choice in body.get("choices", ()))
-            continue
-        error = value["error"] or body.get("error") or {}
-        code = error.get("code") or "no_code"
-        by["errors"][code] += 1
-        first_error = first_error or f"{value['custom_id']}: {code}: {error.get('message', '')}"
+    counted = {name: total[name] for name in ("rows", "answered", "failed", "attempts", "retries")}
     return {
-        "rows": total["rows"], "answered": total["answered"], "failed": total["rows"] - total["answered"],
-        "attempts": total["attempts"], "retries": total["retries"],
-        "models": models, **{name: dict(counter.most_common()) for name, counter in by.items()},
-        "unchecked_tool_calls": total["unchecked_tool_calls"], "first_error": first_error, "tokens": dict(tokens),
+        **counted,
+        "models": models,
+        **{name: dict(counter.most_common()) for name, counter in by.items()},
+        "unchecked_tool_calls": total["unchecked_tool_calls"],
+        "first_error": first_error,
+        "tokens": dict(tokens),
         "latency_seconds": quantiles(seconds),
-    }  # fmt: skip
+    }
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:

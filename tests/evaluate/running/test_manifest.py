@@ -49,6 +49,11 @@ def test_the_results_are_counted_from_the_output() -> None:
     }  # fmt: skip
 
 
+def test_the_results_of_one_row_are_numbers() -> None:
+    found = summarise(iter([line()]))
+    assert json.dumps([found["rows"], found["answered"], found["failed"]]) == "[1, 1, 0]"
+
+
 def test_quantiles_have_the_nearest_rank() -> None:
     assert quantiles(range(101)) == {"p50": 50, "p90": 90, "p99": 99, "max": 100}
     assert quantiles([]) == {}
