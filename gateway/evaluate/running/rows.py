@@ -10,8 +10,9 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, get_args
 
 import orjson
 
@@ -329,29 +330,25 @@ def survey(path: Path, form: RowForm, score: RowScore | None = None) -> DataSurv
 
     ``score``: scores the rows after the run. A row whose kept columns it cannot use is a problem.
     """
-    digest, lines, first = hashlib.sha256(), dict[str, int](), dict[tuple[str, str], DataRow]()
+    lines, first = dict[str, int](), dict[tuple[str, str], DataRow]()
     problems: list[str] = []
     columns: set[str] = set()
     inner: set[str] = set()
-    with _open(path) as file:
-        for number, line in enumerate(file, 1):
-            digest.update(line)
-            try:
-                value = _object(line)
-                if value is None:
-                    continue
-                columns.update(form.columns(value))
-                row = form.row(number, value)
-                if score is not None:
-                    score(RunRow(row.custom_id, "", answers=(RunAnswer(),), columns=row.kept))
-                inner.update([name for _, name in unknown_in_messages(row.body)])
-                if row.custom_id in lines:
-                    raise RowProblem(f'line {lines[row.custom_id]} also has custom_id "{row.custom_id}"; change one')
-            except (RowProblem, InvalidValue) as problem:
-                problems.append(f"{path}:{number}: {problem}")
-                continue
-            lines[row.custom_id] = number
-            first.setdefault((row.url, row.body["model"]), row)
+    for number, line in _lines(path):
+        try:
+            value = _object(line)
+            columns.update(form.columns(value))
+            row = form.row(number, value)
+            if score is not None:
+                score(RunRow(row.custom_id, "", answers=(RunAnswer(),), columns=row.kept))
+            inner.update([name for _, name in unknown_in_messages(row.body)])
+            if row.custom_id in lines:
+                raise RowProblem(f'line {lines[row.custom_id]} also has custom_id "{row.custom_id}"; change one')
+        except (RowProblem, InvalidValue) as problem:
+            problems.append(f"{path}:{number}: {problem}")
+            continue
+        lines[row.custom_id] = number
+        first.setdefault((row.url, row.body["model"]), row)
     if problems:
         _refuse_other_form(path)
         count = f"{path} has {counted(len(problems), 'problem')}"
@@ -362,22 +359,25 @@ def survey(path: Path, form: RowForm, score: RowScore | None = None) -> DataSurv
         if unused := set(names) - known:
             name = min(unused)
             raise CommandError(f'{option} {name}: no row of {path} has the column "{name}"{suggest(name, known)}')
-    return DataSurvey(rows=len(lines), sha256=digest.hexdigest(), first=first)
+    return DataSurvey(rows=len(lines), sha256=file_sha256(path), first=first)
 
 
 def read_rows(path: Path, form: RowForm) -> Iterator[DataRow]:
     """Yield the rows of a file that ``survey`` has checked."""
+    for number, line in _lines(path):
+        yield form.row(number, _object(line))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the content of each line that is not blank."""
     with _open(path) as file:
         for number, line in enumerate(file, 1):
-            value = _object(line)
-            if value is not None:
-                yield form.row(number, value)
+            if not line.isspace():
+                yield number, line
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of a line; None: the line is blank."""
-    if line.isspace():
-        return None
+def _object(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line. Raises ``RowProblem``."""
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -417,18 +417,21 @@ def _refuse_other_form(path: Path) -> None:
 def read_examples(path: Path) -> tuple[Mapping[str, Any], ...]:
     """Return the rows of a file of examples. Raises ``CommandError`` if a line is not a JSON object."""
     examples: list[Mapping[str, Any]] = []
-    with _open(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                example = _object(line)
-            except RowProblem as problem:
-                raise CommandError(f"{path}:{number}: {problem}") from None
-            if example is not None:
-                examples.append(example)
+    for number, line in _lines(path):
+        try:
+            examples.append(_object(line))
+        except RowProblem as problem:
+            raise CommandError(f"{path}:{number}: {problem}") from None
     return tuple(examples)
 
 
-def _open(path: Path) -> BinaryIO:
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file. Raises ``CommandError`` if it cannot be read."""
+    with _open(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _open(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except OSError as error:

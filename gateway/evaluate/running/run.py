@@ -10,7 +10,6 @@ Exit code 0: every row has an answer. 1: some rows failed, or the run ended earl
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -292,11 +291,10 @@ def _source(options: RunOptions, models: Mapping[str, int]) -> GatewaySource:
 def _manifest(options: RunOptions, described: dict[str, Any], source: GatewaySource) -> Manifest:
     """Return the manifest of the run. ``described``: its identity without the recording that answers."""
     from gateway.evaluate.running.manifest import Manifest
+    from gateway.evaluate.running.rows import file_sha256
 
     if options.replay is not None:
-        with options.replay.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        described = {**described, "replay": f"{options.replay.name}@sha256:{digest}"}
+        described = {**described, "replay": f"{options.replay.name}@sha256:{file_sha256(options.replay)}"}
     facts = {
         "gateway": options.base_url or str(options.config),
         "run": source.run or None,
