@@ -18,8 +18,8 @@ from gateway.config.snapshot import CachePolicy, Snapshot
 from gateway.core.errors import GatewayError
 from gateway.evaluate.analysis.prove import Proof, ProofCall
 from gateway.evaluate.analysis.rows import RunAnswer, answer_of
-from gateway.server.reload import ConfigLoader
-from gateway.server.runtime import Runtime
+from gateway.evaluate.running.ask import for_each
+from gateway.evaluate.running.gateways import running
 from metatemplate.values.dialogue import Dialogue
 from metatemplate.values.events import Completion
 from metatemplate.values.prompt import Prompt
@@ -56,29 +56,21 @@ def only_target(snapshot: Snapshot, target: str) -> Snapshot:
 
 
 async def _send(proof: Proof, calls: Sequence[ProofCall], snapshot: Snapshot, config: Path) -> None:
-    runtime = Runtime(ConfigLoader(config))
-    await asyncio.to_thread(runtime.open, snapshot)
-    try:
+    async with running(config, snapshot) as runtime:
         (route,) = runtime.state.stack.routes.values()
         takes = "messages" if route.form == "messages" else "strings"
         if any(bool(call.exchange.messages) != (takes == "messages") for call in calls):
             raise CommandError(f"--prove {route.spec.name}: this model receives {takes}, unlike the recorded requests")
-        left = iter(calls)
         with progress("calls", range(len(calls))) as bar:
 
-            async def work() -> None:
-                for call in left:
-                    try:
-                        proof.answered(call, await _answers(route, call))
-                    except GatewayError as error:
-                        proof.failed[error.code] += 1
-                    bar.update(1)
+            async def send(call: ProofCall) -> None:
+                try:
+                    proof.answered(call, await _answers(route, call))
+                except GatewayError as error:
+                    proof.failed[error.code] += 1
+                bar.update(1)
 
-            async with asyncio.TaskGroup() as group:
-                for _ in range(CONCURRENCY):
-                    group.create_task(work())
-    finally:
-        await runtime.stop()
+            await for_each(iter(calls), CONCURRENCY, send)
 
 
 async def _answers(route: Route, call: ProofCall) -> list[RunAnswer]:

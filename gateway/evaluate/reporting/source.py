@@ -45,40 +45,47 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
         files.callback(_note_left_out, file)
         return file
 
-    path = Path(run)
-    if path.exists():
-        if is_recording(path):
-            return read_recording(opened(path))
-        recorded, manifest = recording_path(path), manifest_path(path)
-        rows = with_manifest(read_output(path), manifest) if manifest.exists() else read_output(path)
-        return with_recording(rows, opened(recorded)) if recorded.exists() else rows
-    rows = read_recording(opened(recordings_path(config, run)), run)
+    output, recording = run_place(run, config)
+    if output is not None:
+        manifest = manifest_path(output)
+        rows = with_manifest(read_output(output), manifest) if manifest.exists() else read_output(output)
+        return with_recording(rows, opened(recording)) if recording.exists() else rows
+    if recording == Path(run):
+        return read_recording(opened(recording))
+    rows = read_recording(opened(recording), run)
     first = next(rows, None)
     if first is None:
         raise CommandError(f"{run}: no such file, and no run of this name in the recordings")
     return chain([first], rows)
 
 
+def run_place(run: str, config: Path) -> tuple[Path | None, Path]:
+    """Return the output of a run, and the file with its recordings, which may not exist beside an output.
+
+    The output is None for a file of recordings, and for a run that the configured recordings have. Raises
+    ``CommandError``.
+    """
+    path = Path(run)
+    if not path.exists():
+        return None, recordings_path(config, run)
+    return (None, path) if is_recording(path) else (path, recording_path(path))
+
+
 def run_files(run: str, config: Path) -> list[Path]:
     """Return the files from which a run is read; those beside its output may not exist. Raises ``CommandError``."""
-    path = Path(run) if Path(run).exists() else recordings_path(config)
-    beside = [Path(f"{path}-wal")] if is_recording(path) else [recording_path(path), manifest_path(path)]
-    return [path, *beside]
+    output, recording = run_place(run, config)
+    return [recording, Path(f"{recording}-wal")] if output is None else [output, recording, manifest_path(output)]
 
 
 def run_recording(run: str, config: Path) -> Path:
     """Return the file with the recordings of a run. Raises ``CommandError`` if the run is not recorded."""
-    path = Path(run)
-    if not path.exists():
-        return recordings_path(config)
-    if is_recording(path):
-        return path
-    if not recording_path(path).exists():
+    _, recording = run_place(run, config)
+    if not recording.exists():
         raise CommandError(
-            f"{run} has no recording ({recording_path(path)}), so its requests cannot be sent again; run both runs "
+            f"{run} has no recording ({recording}), so its requests cannot be sent again; run both runs "
             "again without --no-recording, each with a new --out, because a finished output is not run again"
         )
-    return recording_path(path)
+    return recording
 
 
 def recordings_path(config: Path, run: str = "") -> Path:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from gateway.evaluate.running.gateways import HEADER_PREFIX, GatewayClient, GatewayUnreachable, HttpAnswer, NoAnswer
 from gateway.evaluate.running.rows import DataRow
 
+T = TypeVar("T")
 MOST_RETRY_AFTER = 60.0
 """The maximum wait in seconds, even if ``retry-after`` asks for a longer wait."""
 
@@ -53,17 +54,26 @@ async def ask_all(
     Raises ``GatewayUnreachable`` and the errors of ``write``, after the running requests have been cancelled.
     """
 
-    async def work() -> None:
-        for row in rows:
-            write(*await ask(gateway, row, limits))
+    async def send_row(row: DataRow) -> None:
+        write(*await ask(gateway, row, limits))
 
-    workers = [asyncio.create_task(work(), name="row") for _ in range(concurrency)]
+    await for_each(rows, concurrency, send_row)
+
+
+async def for_each(items: Iterator[T], concurrency: int, work: Callable[[T], Awaitable[None]]) -> None:
+    """Await ``work`` for all items, with a limited concurrency. After an error, the running ones are cancelled."""
+
+    async def take() -> None:
+        for item in items:
+            await work(item)
+
+    tasks = [asyncio.create_task(take()) for _ in range(concurrency)]
     try:
-        await asyncio.gather(*workers)
+        await asyncio.gather(*tasks)
     finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def ask(gateway: GatewayClient, row: DataRow, limits: RetryLimits) -> tuple[bytes, bool]:

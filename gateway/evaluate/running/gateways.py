@@ -120,17 +120,15 @@ class LocalSource:
         snapshot = replace(self.snapshot, server=server)
         if self.recording is not None:
             snapshot = _recorded(snapshot, self.recording)
-        runtime = Runtime(ConfigLoader(self.config))
-        await asyncio.to_thread(runtime.open, snapshot)
-        recorder = None if self.recording is None else runtime.state.stack.recorder
-        try:
+        async with running(self.config, snapshot) as runtime:
+            recorder = None if self.recording is None else runtime.state.stack.recorder
             if recorder is not None:
                 await self._open_file(recorder)
-            yield LocalGateway(Service(runtime.state), recorder, self.run)
-        finally:
-            if recorder is not None:
-                await self._note_lost(recorder)
-            await runtime.stop()
+            try:
+                yield LocalGateway(Service(runtime.state), recorder, self.run)
+            finally:
+                if recorder is not None:
+                    await self._note_lost(recorder)
 
     async def _open_file(self, recorder: Recorder) -> None:
         try:
@@ -148,6 +146,17 @@ class LocalSource:
                 f"{self.recording} lacks {counted(lost, 'call')} of this run, because writing failed; the log has the "
                 "cause"
             )
+
+
+@asynccontextmanager
+async def running(config: Path, snapshot: Snapshot) -> AsyncIterator[Runtime]:
+    """Run the models of a snapshot in this process, and close them at the end."""
+    runtime = Runtime(ConfigLoader(config))
+    await asyncio.to_thread(runtime.open, snapshot)
+    try:
+        yield runtime
+    finally:
+        await runtime.stop()
 
 
 def replayed(
