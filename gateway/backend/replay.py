@@ -57,8 +57,8 @@ class RecordedRequests:
         self.path = path
         self.by_request: dict[bytes, list[int]] = {}
         """The hash of a request → its exchanges that can be played, by their ids."""
-        self.by_row: dict[str, dict[tuple[str, str], list[int]]] = {}
-        """The id of a row → the run and its client key → the exchanges of the row's last call."""
+        self._by_row: dict[str, dict[tuple[str, str], dict[int, list[int]]]] = {}
+        """The id of a row → the run and its client key → the row's calls, in their order → their exchanges."""
         self._by_input: list[int] | None = None
         """All exchanges with texts, by their ids, in the order of their inputs. None: not sorted yet."""
         self._sorting = Lock()
@@ -70,14 +70,10 @@ class RecordedRequests:
         """The exchanges that cannot be played: their numbers and the reasons. Empty if all can be played."""
 
     def _read(self, file: RecordingFile, refused: Counter[str]) -> None:
-        last_calls: dict[tuple[str, str, str], int] = {}
         for row in file.execute(f"SELECT {self.columns} ORDER BY exchanges.id"):
             if row["row"]:
-                runs, run = self.by_row.setdefault(row["row"], {}), (row["run"], row["key"])
-                if last_calls.get((row["row"], *run)) != row["call"]:
-                    runs[run] = []
-                last_calls[row["row"], *run] = row["call"]
-                runs[run].append(row["id"])
+                calls = self._by_row.setdefault(row["row"], {}).setdefault((row["run"], row["key"]), {})
+                calls.setdefault(row["call"], []).append(row["id"])
             if reason := reason_not_replayable(row):
                 refused[reason] += 1
             else:
@@ -88,7 +84,7 @@ class RecordedRequests:
 
         Empty: the call is no row, or the row is not recorded.
         """
-        runs = self.by_row.get(caller.row, {})
+        runs = {run: list(calls.values())[-1] for run, calls in self._by_row.get(caller.row, {}).items()}
         same_name = {run: ids for run, ids in runs.items() if run[0] == caller.run}
         return runs.get((caller.run, caller.key)) or [one for ids in (same_name or runs).values() for one in ids]
 

@@ -129,10 +129,14 @@ class Recorder:
         """Return a new recording for a call that begins. ``spec`` and ``redactor`` belong to its configuration."""
         return CallRecording(recorder=self, mode=mode, facts=facts, spec=spec, redactor=redactor or NOTHING)
 
+    def _waiting(self) -> tuple[int, int]:
+        """Return the number of recordings that wait, and their characters."""
+        return self._given - self._done, self._given_size - self._done_size
+
     @property
     def is_full(self) -> bool:
         """Return whether half of the recordings that may wait are waiting. A caller that can wait should wait."""
-        waiting, size = self._given - self._done, self._given_size - self._done_size
+        waiting, size = self._waiting()
         return 2 * waiting >= self._max_waiting or 2 * size >= MAX_WAITING_SIZE
 
     def open(self) -> Future[None]:
@@ -146,7 +150,7 @@ class Recorder:
     def write(self, call: CallRecording, record: Record) -> None:
         """Write a finished call in the background. The recording is dropped if too many recordings wait."""
         size = sum(map(_size, call.exchanges))
-        waiting, waiting_size = self._given - self._done, self._given_size - self._done_size
+        waiting, waiting_size = self._waiting()
         too_many = waiting >= self._max_waiting or waiting_size + size > MAX_WAITING_SIZE
         if too_many and not call.spec.keep_all:
             self._dropped("queue_full")

@@ -145,7 +145,7 @@ class RowForm:
             raise RowProblem(f"custom_id must be a text of 1 to {MAX_ROW} printable characters")
         columns = self.columns(value)
         kept = {name: columns[name] for name in self.keep if name in columns}
-        url, body = BY_INFERENCE[self.infer](self, value)
+        url, body = _request(self, value)
         self._check_fields(url, body)
         body = self._with_params(body)
         if self.evidence:
@@ -235,10 +235,20 @@ def _advice(name: str, url: str) -> str:
     return f'"{name}" {what}; {keep}, or send it with --send {name}'
 
 
+def _request(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return URL and body of the request for a line."""
+    if form.prompt is None:
+        return BY_INFERENCE[form.infer](form, value)
+    examples: dict[str, Any] = {"examples": list(form.examples)} if form.examples else {}
+    prompt = {"id": form.prompt, "variables": value, **examples}
+    if form.infer == "ppl":
+        return LOGLIKELIHOOD_PATH, {"prompt": prompt}
+    turns: dict[str, Any] = {"turns": {"mode": form.turns}} if form.infer == "multiturn" else {}
+    return CHAT_PATH, {"gateway": {"prompt": prompt, **turns}}
+
+
 def _generate(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return URL and body of a request for an answer."""
-    if form.prompt is not None:
-        return CHAT_PATH, {"gateway": {"prompt": _prompt(form, value)}}
     if form.is_batch_line(value):
         return _batch_line(form, value)
     if "messages" in value:
@@ -252,8 +262,6 @@ def _generate(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]
 
 def _score(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return URL and body of a request for the likelihood of each candidate."""
-    if form.prompt is not None:
-        return LOGLIKELIHOOD_PATH, {"prompt": _prompt(form, value)}
     if "candidates" not in value:
         raise RowProblem(
             'the line has no "candidates", which --infer ppl compares, such as {"A": "first answer", "B": "second '
@@ -264,11 +272,8 @@ def _score(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _multiturn(form: RowForm, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return URL and body of a request for all answers of a dialogue."""
-    turns: dict[str, Any] = {"mode": form.turns}
-    if form.prompt is not None:
-        return CHAT_PATH, {"gateway": {"prompt": _prompt(form, value), "turns": turns}}
     body = _bare(form, value)
-    turns |= {name: body.pop(name) for name in ("questions", "answers") if name in body}
+    turns = {"mode": form.turns} | {name: body.pop(name) for name in ("questions", "answers") if name in body}
     extension = body.get("gateway", {})
     if not isinstance(extension, dict):
         raise RowProblem('"gateway" must be an object')
@@ -282,12 +287,7 @@ BY_INFERENCE: Mapping[str, Callable[[RowForm, dict[str, Any]], tuple[str, dict[s
     "ppl": _score,
     "multiturn": _multiturn,
 }
-"""Kind of inference → the function that returns the URL and the body for a line."""
-
-
-def _prompt(form: RowForm, value: dict[str, Any]) -> dict[str, Any]:
-    examples = {"examples": list(form.examples)} if form.examples else {}
-    return {"id": form.prompt, "variables": value, **examples}
+"""Kind of inference → the function that returns the URL and the body for a line that is a request itself."""
 
 
 def _bare(form: RowForm, value: dict[str, Any]) -> dict[str, Any]:
