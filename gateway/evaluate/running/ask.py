@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 import orjson
@@ -26,7 +25,7 @@ MOST_RETRY_AFTER = 60.0
 REPEATED = frozenset({408, 429, 503})
 """Statuses after which a request is always repeated. After another status of 500 or more, a request is repeated if the
 answer does not contain ``x-should-retry: false``."""
-NUMBERS: dict[str, Callable[[str], float]] = {"attempts": int, "overhead_ms": float}
+NUMBERS: dict[str, Callable[[str], Any]] = {"attempts": int, "overhead_ms": float}
 """Provenance field that is a number in the output line → the type of the number."""
 
 
@@ -82,7 +81,10 @@ async def ask(gateway: GatewayClient, row: DataRow, limits: RetryLimits) -> tupl
     retries = 0
     while True:
         started = time.monotonic()
-        outcome = await send(gateway, row.url, body, row.custom_id)
+        try:
+            outcome: Outcome = await gateway.post(row.url, body, row.custom_id)
+        except (NoAnswer, GatewayUnreachable) as error:
+            outcome = error
         seconds = time.monotonic() - started
         if retries == limits.retries or not should_repeat(outcome):
             break
@@ -94,14 +96,6 @@ async def ask(gateway: GatewayClient, row: DataRow, limits: RetryLimits) -> tupl
 
 
 Outcome = HttpAnswer | NoAnswer | GatewayUnreachable
-
-
-async def send(gateway: GatewayClient, url: str, body: bytes, row: str) -> Outcome:
-    """Send one request, and return the answer or the error."""
-    try:
-        return await gateway.post(url, body, row)
-    except (NoAnswer, GatewayUnreachable) as error:
-        return error
 
 
 def should_repeat(outcome: Outcome) -> bool:
@@ -150,19 +144,9 @@ def _body(body: bytes) -> Any:
         return body.decode("utf-8", "replace")
 
 
-@cache
-def _provenance_name(header: str) -> str | None:
-    """Return the name of a header in the output line; None if the header is not provenance."""
-    return header.removeprefix(HEADER_PREFIX).replace("-", "_") if header.startswith(HEADER_PREFIX) else None
-
-
 def _provenance(answer: HttpAnswer) -> dict[str, Any]:
     """Return the values of the ``x-gateway-*`` headers by name, such as ``prompt_sha256``."""
-    found: dict[str, Any] = {}
-    for header, value in answer.headers.items():
-        name = _provenance_name(header)
-        if name is not None:
-            found[name] = NUMBERS[name](value) if name in NUMBERS else value
-    if "notice" in found:
-        found["notices"] = found.pop("notice").split("; ")
-    return found
+    values = [(header, value) for header, value in answer.headers.items() if header.startswith(HEADER_PREFIX)]
+    named = {header.removeprefix(HEADER_PREFIX).replace("-", "_"): value for header, value in values}
+    found = {name: NUMBERS.get(name, str)(value) for name, value in named.items() if name != "notice"}
+    return found | ({"notices": named["notice"].split("; ")} if "notice" in named else {})

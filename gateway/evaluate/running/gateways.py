@@ -10,7 +10,7 @@ import asyncio
 import math
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -34,8 +34,6 @@ from gateway.storage.recorder import Recorder
 from metatemplate.values.words import counted
 
 HEADER_PREFIX = "x-gateway-"
-NEEDED = ("x-request-id", "x-should-retry", "retry-after")
-"""The headers that are read from an answer, in addition to the headers that begin with ``HEADER_PREFIX``."""
 NEVER_CONNECTED = (UpstreamUnreachable, UpstreamDnsError, UpstreamConnectTimeout)
 
 
@@ -57,7 +55,7 @@ class HttpAnswer:
 
     status: int
     headers: Mapping[str, str]
-    """Lower-case name → value: at least the headers ``NEEDED``, and all headers that begin with ``HEADER_PREFIX``."""
+    """Lower-case name → value."""
     body: bytes
 
 
@@ -209,7 +207,7 @@ class RemoteGateway:
             async with asyncio.timeout(self.timeout):
                 http = await self.endpoint(path).post_idempotent(body)
                 try:
-                    return HttpAnswer(http.status, _chosen(http.headers()), await read_body(http))
+                    return HttpAnswer(http.status, dict(http.headers()), await read_body(http))
                 finally:
                     http.release()
         except TimeoutError:
@@ -220,10 +218,6 @@ class RemoteGateway:
             ) from None
         except UpstreamError as error:
             raise NoAnswer("no_answer", f"the connection to the gateway failed ({error.code})") from None
-
-
-def _chosen(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return {name: value for name, value in headers if name.startswith(HEADER_PREFIX) or name in NEEDED}
 
 
 @dataclass(frozen=True, slots=True)
