@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, fields
 from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -72,48 +75,63 @@ def takes(options: type) -> Decorator:
     """Return a decorator that adds the parameters of a class of options to the function of a verb.
 
     The function gets one object of this dataclass. Its fields are made with ``argument``, ``option``, ``choice``,
-    ``flag`` and ``parameter``.
+    ``flag`` and ``parameter``; the text below a field is the help of its parameter.
     """
 
     def decorate(function: Callable[..., int]) -> Callable[..., int]:
         def command(**values: Any) -> int:
             return function(options(**values))
 
-        return combined(*[one.metadata["add"](one.name) for one in reversed(fields(options))])(command)
+        helps = _texts_of(options)
+        added = [one.metadata["add"](one.name, helps.get(one.name)) for one in fields(options)]
+        return combined(*reversed(added))(command)
 
     return decorate
 
 
-def parameter(add: Decorator) -> Any:
-    """Return a field of a class of options. ``add``: adds the parameter, which has the name of the field."""
-    return field(metadata={"add": lambda name: add})
+def _texts_of(options: type) -> dict[str, str]:
+    """Return the text below each field of a class in its source, without line breaks."""
+    (definition,) = ast.parse(inspect.getsource(options)).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for one, below in pairwise(definition.body):
+        match one, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(text.split())
+    return found
 
 
-def argument(help: str, **settings: Any) -> Any:
+def parameter(add: Callable[..., Decorator]) -> Any:
+    """Return a field of a class of options. ``add``: returns the decorator for a help text, or without one."""
+    return field(metadata={"add": lambda name, help: add(help) if help else add()})
+
+
+def argument(**settings: Any) -> Any:
     """Return a field of a class of options that is an argument. ``settings``: those of ``click.argument``."""
-    return field(metadata={"add": lambda name: click.argument(name, help=help, **settings)})
+    return field(metadata={"add": lambda name, help: click.argument(name, help=help, **settings)})
 
 
-def option(metavar: str | None, help: str, *names: str, **settings: Any) -> Any:
+def option(metavar: str | None, *names: str, **settings: Any) -> Any:
     """Return a field of a class of options that is an option. ``settings``: those of ``click.option``.
 
     ``names``: the names of the option. By default it is ``--`` with the name of the field.
     """
 
-    def add(name: str) -> Decorator:
-        return click.option(*(names or [f"--{name.replace('_', '-')}"]), name, metavar=metavar, help=help, **settings)
+    def add(name: str, help: str | None) -> Decorator:
+        flags = names or (f"--{name.replace('_', '-')}",)
+        return click.option(*flags, name, metavar=metavar, help=help, **settings)
 
     return field(metadata={"add": add})
 
 
-def choice(help: str, *values: str) -> Any:
+def choice(*values: str) -> Any:
     """Return a field of a class of options that has one of the values, by default the first."""
-    return option(None, help, type=click.Choice(values), default=values[0])
+    return option(None, type=click.Choice(values), default=values[0])
 
 
-def flag(help: str, *names: str) -> Any:
+def flag(*names: str) -> Any:
     """Return a field of a class of options that is an option without a value."""
-    return option(None, help, *names, is_flag=True)
+    return option(None, *names, is_flag=True)
 
 
 def is_given(name: str) -> bool:

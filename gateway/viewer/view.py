@@ -49,16 +49,21 @@ EXAMPLES = """Examples:
 class ViewOptions:
     """The options of ``gateway view``."""
 
-    a: str = argument("a run", metavar="A")
-    b: str | None = argument("a second run, to compare with A", metavar="[B]", required=False)
-    score: str | None = option(SCORES, "compare answers with a kept column")
-    answer: str = option("COLUMN", "the kept column with the expected text", default="answer")
-    scores: Path | None = option("FILE", "a score for each row of A, as for gateway report", type=FILE_PATH)
-    port: int = option(
-        "PORT", "the port on 127.0.0.1", type=click.IntRange(0, 65535), default=0, show_default="a free port"
-    )
-    no_browser: bool = flag("only print the address")
-    config: Path = parameter(config_option())
+    a: str = argument(metavar="A")
+    """a run"""
+    b: str | None = argument(metavar="[B]", required=False)
+    """a second run, to compare with A"""
+    score: str | None = option(SCORES)
+    """compare answers with a kept column"""
+    answer: str = option("COLUMN", default="answer")
+    """the kept column with the expected text"""
+    scores: Path | None = option("FILE", type=FILE_PATH)
+    """a score for each row of A, as for gateway report"""
+    port: int = option("PORT", type=click.IntRange(0, 65535), default=0, show_default="a free port")
+    """the port on 127.0.0.1"""
+    no_browser: bool = flag()
+    """only print the address"""
+    config: Path = parameter(config_option)
 
 
 @verb(__doc__, EXAMPLES)

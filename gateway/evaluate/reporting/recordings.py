@@ -46,15 +46,23 @@ LISTED = (
 class RecordingsOptions:
     """The options of ``gateway recordings``."""
 
-    request_id: str | None = argument("the call to show", metavar="[REQUEST_ID]", required=False)
-    model: str | None = option("MODEL", "only calls of this model")
-    key: str | None = option("KEY", "only calls of the client key with this name")
-    run: str | None = option("RUN", "only calls of this run")
-    failed: bool = flag("only calls without an answer")
-    last: int = option("N", "the maximum number of calls", type=click.IntRange(min=1), default=10)
-    file: Path | None = option("FILE", "the file of recordings", type=FILE_PATH)
-    config: Path = parameter(config_option())
-    as_json: bool = flag("print one JSON object for each call", "--json")
+    request_id: str | None = argument(metavar="[REQUEST_ID]", required=False)
+    """the call to show"""
+    model: str | None = option("MODEL")
+    """only calls of this model"""
+    key: str | None = option("KEY")
+    """only calls of the client key with this name"""
+    run: str | None = option("RUN")
+    """only calls of this run"""
+    failed: bool = flag()
+    """only calls without an answer"""
+    last: int = option("N", type=click.IntRange(min=1), default=10)
+    """the maximum number of calls"""
+    file: Path | None = option("FILE", type=FILE_PATH)
+    """the file of recordings"""
+    config: Path = parameter(config_option)
+    as_json: bool = flag("--json")
+    """print one JSON object for each call"""
 
 
 @verb(__doc__, EXAMPLES)

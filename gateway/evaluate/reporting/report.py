@@ -43,18 +43,18 @@ EXAMPLES = """Examples:
 class ReportOptions:
     """The options of ``gateway report``."""
 
-    run: str = argument("an output file of gateway run, a file of recordings, or a run's name", metavar="RUN")
-    score: str | None = option(
-        SCORES,
-        "compare each answer with a kept column; choice: the first single capital letter; regex: the first match, or "
-        "its first group",
-    )
-    answer: str = option("COLUMN", "the kept column with the expected text", default="answer")
-    scores: Path | None = option(
-        "FILE", 'a score for each row, one JSON object on each line: {"custom_id": "…", "score": 0.5}', type=FILE_PATH
-    )
-    config: Path = parameter(config_option())
-    as_json: bool = flag("print JSON instead of tables", "--json")
+    run: str = argument(metavar="RUN")
+    """an output file of gateway run, a file of recordings, or a run's name"""
+    score: str | None = option(SCORES)
+    """compare each answer with a kept column; choice: the first single capital letter; regex: the first match, or its
+    first group"""
+    answer: str = option("COLUMN", default="answer")
+    """the kept column with the expected text"""
+    scores: Path | None = option("FILE", type=FILE_PATH)
+    """a score for each row, one JSON object on each line: {"custom_id": "…", "score": 0.5}"""
+    config: Path = parameter(config_option)
+    as_json: bool = flag("--json")
+    """print JSON instead of tables"""
 
 
 @verb(__doc__, EXAMPLES)

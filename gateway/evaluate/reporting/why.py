@@ -61,27 +61,28 @@ NO_COMMON_ROW = (
 class WhyOptions:
     """The options of ``gateway why``."""
 
-    a: str = argument("the first run", metavar="A")
-    b: str = argument("the second run", metavar="B")
-    score: str | None = option(SCORES, "compare answers with a kept column")
-    answer: str = option("COLUMN", "the kept column with the expected text", default="answer")
-    row: str | None = option("ID", "show one row, with all its differences")
-    floor: str | None = option(
-        "RUN",
-        "a second run with the settings of A, which shows how much log probabilities differ by themselves; without it "
-        "a default",
-    )
-    fail_on: str = option("CAUSE,…", "end with exit code 1 if one of these causes is found", default="")
-    prove: str | None = option(
-        "TARGET",
-        "send requests of B with parts of A to a model or target, such as demo or demo/0",
-        shell_complete=complete_model,
-    )
-    prove_rows: int = option(
-        "N", "the maximum number of rows that --prove sends for each part", type=click.IntRange(min=1), default=200
-    )
-    config: Path = parameter(config_option())
-    as_json: bool = flag("print JSON instead of tables", "--json")
+    a: str = argument(metavar="A")
+    """the first run"""
+    b: str = argument(metavar="B")
+    """the second run"""
+    score: str | None = option(SCORES)
+    """compare answers with a kept column"""
+    answer: str = option("COLUMN", default="answer")
+    """the kept column with the expected text"""
+    row: str | None = option("ID")
+    """show one row, with all its differences"""
+    floor: str | None = option("RUN")
+    """a second run with the settings of A, which shows how much log probabilities differ by themselves; without it a
+    default"""
+    fail_on: str = option("CAUSE,…", default="")
+    """end with exit code 1 if one of these causes is found"""
+    prove: str | None = option("TARGET", shell_complete=complete_model)
+    """send requests of B with parts of A to a model or target, such as demo or demo/0"""
+    prove_rows: int = option("N", type=click.IntRange(min=1), default=200)
+    """the maximum number of rows that --prove sends for each part"""
+    config: Path = parameter(config_option)
+    as_json: bool = flag("--json")
+    """print JSON instead of tables"""
 
 
 @verb(__doc__, EXAMPLES)

@@ -67,73 +67,59 @@ Rows, one JSON object on each line:
 class RunOptions:
     """The options of ``gateway run``. Those that ``RowForm`` also has say how a line becomes a request."""
 
-    data: Path = argument("the rows, a file with one JSON object on each line", type=FILE_PATH)
-    out: Path = option("FILE", "the output file; an earlier run is continued", type=FILE_PATH, required=True)
-    model: str | None = option("MODEL", "the model for rows that do not name a model", shell_complete=complete_model)
-    prompt: str | None = option(
-        "ID", "a dataset prompt; each row contains the prompt's variables", shell_complete=complete_prompt
-    )
-    infer: str = choice(
-        "gen: an answer; ppl: the likelihood of each candidate; multiturn: the answers of a whole dialogue",
-        "gen",
-        "ppl",
-        "multiturn",
-    )
-    turns: str = choice(
-        "for --infer multiturn: which turns are asked, and with which history", "every", "every_with_gt", "last"
-    )
-    examples: Path | None = option(
-        "FILE",
-        "examples before each question, one JSON object on each line, instead of the examples of the dataset prompt",
-        type=FILE_PATH,
-    )
-    params: Mapping[str, Any] = parameter(
-        param_option(
-            "a field of the requests, such as max_tokens=64, for rows that do not set it; "
-            "VALUE is JSON or a text; may be repeated"
-        )
-    )
-    keep: tuple[str, ...] = option(
-        "COLUMN", "copy a column to the output, and do not send it as a field; may be repeated", multiple=True
-    )
-    send: tuple[str, ...] = option(
-        "COLUMN", "send a column, or a key of messages, that is not a known field; may be repeated", multiple=True
-    )
-    config: Path = parameter(config_option())
-    base_url: str | None = parameter(url_option("a running gateway, such as http://127.0.0.1:8000/v1", name="base_url"))
-    key: str | None = option("env:NAME", "the environment variable with the client key for --base-url")
-    concurrency: int = option("N", "concurrent requests, at most", type=click.IntRange(min=1), default=32)
-    engine: str = choice(
-        "local: this process sends the requests; ray: the machines of a Ray cluster send them", "local", "ray"
-    )
-    retries: int = option(
-        "N",
-        "the maximum number of retries of a row, while the gateway is busy or restarts",
-        type=click.IntRange(min=0),
-        default=5,
-    )
-    timeout: float = option("SECONDS", "the timeout of one request to --base-url", type=float, default=3600)
-    retry_failed: bool = flag("send again the rows that failed in earlier runs")
-    allow_changes: bool = flag("keep the rows of an earlier run, even if data, prompt, model or fields have changed")
-    recording: bool = option(
-        None,
-        "record the calls of a gateway in this process, in a file beside the output; "
-        "name the run to another gateway, which records it if its policies say so",
-        "--recording/--no-recording",
-        default=True,
-    )
-    replay: Path | None = option(
-        "FILE", "answer from a recording of an earlier run, in place of the models' targets", type=FILE_PATH
-    )
+    data: Path = argument(type=FILE_PATH)
+    """the rows, a file with one JSON object on each line"""
+    out: Path = option("FILE", type=FILE_PATH, required=True)
+    """the output file; an earlier run is continued"""
+    model: str | None = option("MODEL", shell_complete=complete_model)
+    """the model for rows that do not name a model"""
+    prompt: str | None = option("ID", shell_complete=complete_prompt)
+    """a dataset prompt; each row contains the prompt's variables"""
+    infer: str = choice("gen", "ppl", "multiturn")
+    """gen: an answer; ppl: the likelihood of each candidate; multiturn: the answers of a whole dialogue"""
+    turns: str = choice("every", "every_with_gt", "last")
+    """for --infer multiturn: which turns are asked, and with which history"""
+    examples: Path | None = option("FILE", type=FILE_PATH)
+    """examples before each question, one JSON object on each line, instead of the examples of the dataset prompt"""
+    params: Mapping[str, Any] = parameter(param_option)
+    """a field of the requests, such as max_tokens=64, for rows that do not set it; VALUE is JSON or a text; may be
+    repeated"""
+    keep: tuple[str, ...] = option("COLUMN", multiple=True)
+    """copy a column to the output, and do not send it as a field; may be repeated"""
+    send: tuple[str, ...] = option("COLUMN", multiple=True)
+    """send a column, or a key of messages, that is not a known field; may be repeated"""
+    config: Path = parameter(config_option)
+    base_url: str | None = parameter(partial(url_option, name="base_url"))
+    """a running gateway, such as http://127.0.0.1:8000/v1"""
+    key: str | None = option("env:NAME")
+    """the environment variable with the client key for --base-url"""
+    concurrency: int = option("N", type=click.IntRange(min=1), default=32)
+    """concurrent requests, at most"""
+    engine: str = choice("local", "ray")
+    """local: this process sends the requests; ray: the machines of a Ray cluster send them"""
+    retries: int = option("N", type=click.IntRange(min=0), default=5)
+    """the maximum number of retries of a row, while the gateway is busy or restarts"""
+    timeout: float = option("SECONDS", type=float, default=3600)
+    """the timeout of one request to --base-url"""
+    retry_failed: bool = flag()
+    """send again the rows that failed in earlier runs"""
+    allow_changes: bool = flag()
+    """keep the rows of an earlier run, even if data, prompt, model or fields have changed"""
+    recording: bool = option(None, "--recording/--no-recording", default=True)
+    """record the calls of a gateway in this process, in a file beside the output; name the run to another gateway,
+    which records it if its policies say so"""
+    replay: Path | None = option("FILE", type=FILE_PATH)
+    """answer from a recording of an earlier run, in place of the models' targets"""
     pace: Literal["none", "recorded"] | None = option(
-        None,
-        "how fast --replay answers: at once, or after the recorded times",
-        type=click.Choice(["none", "recorded"]),
-        show_default="none",
+        None, type=click.Choice(["none", "recorded"]), show_default="none"
     )
-    score: str | None = option(SCORES, "print the report of the run at its end, with this score: see gateway report")
-    answer: str = option("COLUMN", "the kept column with the expected text, for --score", default="answer")
-    evidence: bool = flag("ask for the two likeliest tokens at each place, and for token ids, for gateway why")
+    """how fast --replay answers: at once, or after the recorded times"""
+    score: str | None = option(SCORES)
+    """print the report of the run at its end, with this score: see gateway report"""
+    answer: str = option("COLUMN", default="answer")
+    """the kept column with the expected text, for --score"""
+    evidence: bool = flag()
+    """ask for the two likeliest tokens at each place, and for token ids, for gateway why"""
 
     @property
     def form(self) -> RowForm:
