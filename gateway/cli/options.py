@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
@@ -84,20 +84,21 @@ def takes(options: type) -> Decorator:
 
         helps = _texts_of(options)
         added = [one.metadata["add"](one.name, helps.get(one.name)) for one in fields(options)]
-        return combined(*reversed(added))(command)
+        return reduce(lambda found, add: add(found), reversed(added), command)
 
     return decorate
 
 
 def _texts_of(options: type) -> dict[str, str]:
-    """Return the text below each field of a class in its source, without line breaks."""
-    (definition,) = ast.parse(inspect.getsource(options)).body
-    assert isinstance(definition, ast.ClassDef)
+    """Return the text below each field of a class and of its bases in the source, without line breaks."""
     found = {}
-    for one, below in pairwise(definition.body):
-        match one, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = " ".join(text.split())
+    for one in options.__mro__[:-1]:
+        (definition,) = ast.parse(inspect.getsource(one)).body
+        assert isinstance(definition, ast.ClassDef)
+        for statement, below in pairwise(definition.body):
+            match statement, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
     return found
 
 
@@ -164,30 +165,27 @@ def check_config_exists(config: Path) -> None:
         )
 
 
-def combined(*decorators: Decorator) -> Decorator:
-    """Return a decorator that adds several options or arguments. The help lists the last one first."""
-    return lambda function: reduce(lambda found, decorate: decorate(found), decorators, function)
-
-
 def config_option() -> Decorator:
     """Add the option ``--config``."""
     return click.option(
-        "--config", type=FILE_PATH, default="gateway.yaml", metavar="FILE", show_default="./gateway.yaml",
+        "--config",
+        type=FILE_PATH,
+        default="gateway.yaml",
+        metavar="FILE",
+        show_default="./gateway.yaml",
         help="the configuration file",
-    )  # fmt: skip
+    )
 
 
-model_options = combined(
-    config_option(),
-    click.option(
-        "--template", metavar="FILE|NAME", shell_complete=complete_template,
-        help="a template instead of MODEL; needs no configuration",
-    ),
-    click.argument(
-        "model", required=False, metavar="[MODEL]", shell_complete=complete_model, help="a configured model"
-    ),
-)  # fmt: skip
-"""Adds ``MODEL``, ``--template`` and ``--config``. See ``check_one_model``."""
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The options that choose a model, or a template in its place. See ``check_one_model``."""
+
+    model: str | None = argument(required=False, metavar="[MODEL]", shell_complete=complete_model)
+    """a configured model"""
+    template: str | None = option("FILE|NAME", shell_complete=complete_template)
+    """a template instead of MODEL; needs no configuration"""
+    config: Path = parameter(config_option)
 
 
 def http_url(text: str) -> str:
@@ -255,9 +253,9 @@ def _as_dict(context: click.Context, parameter: click.Parameter, pairs: Iterable
     return dict(pairs)
 
 
-def check_one_model(model: str | None, template: str | None) -> None:
+def check_one_model(options: ModelOptions) -> None:
     """Check that exactly one of ``MODEL`` and ``--template`` is given. Raises ``UsageError``."""
-    if (model is None) == (template is None):
+    if (options.model is None) == (options.template is None):
         raise click.UsageError("give either MODEL or --template", click.get_current_context())
 
 
@@ -274,44 +272,38 @@ def _variable(text: str) -> tuple[str, str]:
     return _name_and_value(text, 'NAME=TEXT, such as question="1+1=?"')
 
 
-conversation_options = combined(
-    click.option(
-        "--var", "variables", multiple=True, type=_variable, metavar="NAME=TEXT",
-        help="a variable of the dataset prompt; may be repeated. "
-        "Without --var, the variables are read from standard input: a JSON object, such as a row of the dataset",
-    ),
-    click.option(
-        "--prompt", metavar="ID", shell_complete=complete_prompt,
-        help="a dataset prompt instead of messages; needs the configuration",
-    ),
-    click.option(
-        "-m", "--message", "messages", multiple=True, type=_message, metavar="ROLE:TEXT",
-        help="one message, such as user:hello; may be repeated. "
-        "Without -m, JSON is read from standard input: a list of messages, or a chat request",
-    ),
-)  # fmt: skip
-"""Adds ``-m``, ``--prompt`` and ``--var``: the arguments of ``read_conversation``."""
+@dataclass(frozen=True, kw_only=True)
+class ConversationOptions:
+    """The options that give a conversation. See ``read_conversation``."""
+
+    messages: tuple[dict[str, str], ...] = option("ROLE:TEXT", "-m", "--message", multiple=True, type=_message)
+    """one message, such as user:hello; may be repeated. Without -m, JSON is read from standard input: a list of
+    messages, or a chat request"""
+    prompt: str | None = option("ID", shell_complete=complete_prompt)
+    """a dataset prompt instead of messages; needs the configuration"""
+    variables: tuple[tuple[str, str], ...] = option("NAME=TEXT", "--var", multiple=True, type=_variable)
+    """a variable of the dataset prompt; may be repeated. Without --var, the variables are read from standard input: a
+    JSON object, such as a row of the dataset"""
 
 
-def read_conversation(
-    messages: Sequence[dict[str, str]], prompt: str | None, variables: Sequence[tuple[str, str]]
-) -> dict[str, Any]:
+def read_conversation(options: ConversationOptions) -> dict[str, Any]:
     """Return the body of a chat request without the field ``model``.
 
-    Messages or variables that the command line does not contain are read as JSON from standard input. ``prompt``: the
-    id of a dataset prompt, which is filled with ``variables``.
+    Messages or variables that the command line does not contain are read as JSON from standard input.
     """
-    if prompt is not None:
-        if messages:
+    if options.prompt is not None:
+        if options.messages:
             raise CommandError("-m and --prompt cannot be used together; remove one of them")
-        row = dict(variables) or _read_json('write JSON such as {"question": "1+1=?"}, or give --var question=TEXT')
+        row = dict(options.variables) or _read_json(
+            'write JSON such as {"question": "1+1=?"}, or give --var question=TEXT'
+        )
         if not isinstance(row, dict):
             raise CommandError("standard input must contain a JSON object with the variables of the prompt", 1)
-        return {"gateway": {"prompt": {"id": prompt, "variables": row}}}
-    if variables:
+        return {"gateway": {"prompt": {"id": options.prompt, "variables": row}}}
+    if options.variables:
         raise CommandError("--var needs a dataset prompt; add --prompt, or remove --var")
-    if messages:
-        return {"messages": list(messages)}
+    if options.messages:
+        return {"messages": list(options.messages)}
     body = _read_json('write JSON such as [{"role": "user", "content": "hello"}], or give -m "user:hello"')
     if isinstance(body, list):
         return {"messages": body}

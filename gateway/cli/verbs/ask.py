@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,19 @@ from typing import Any
 import click
 
 from gateway.cli.completion import complete_model
-from gateway.cli.options import CommandError, key_option, param_option, print_note, read_key, url_option, verb
+from gateway.cli.options import (
+    CommandError,
+    argument,
+    key_option,
+    option,
+    param_option,
+    parameter,
+    print_note,
+    read_key,
+    takes,
+    url_option,
+    verb,
+)
 
 EXAMPLES = """Examples:
   gateway ask demo "1+1=?"
@@ -41,33 +54,39 @@ def _configured_url() -> str:
     return local_url(server, server.port)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskOptions:
+    """The options of ``gateway ask``."""
+
+    model: str = argument(shell_complete=complete_model)
+    """the name of a model of the gateway"""
+    text: str | None = argument(required=False, metavar="[TEXT]")
+    """the question; by default the text on standard input"""
+    url: str | None = parameter(partial(url_option, show_default=f"the address in ./gateway.yaml, else {DEFAULT_URL}"))
+    """the address of the gateway"""
+    key: str | None = parameter(key_option)
+    system: str | None = option("TEXT")
+    """a system message"""
+    params: dict[str, Any] = parameter(param_option)
+    """a field of the request, such as max_tokens=64; VALUE is JSON or a text; may be repeated"""
+
+
 @verb(__doc__, EXAMPLES)
-@click.argument("model", shell_complete=complete_model, help="the name of a model of the gateway")
-@click.argument("text", required=False, metavar="[TEXT]", help="the question; by default the text on standard input")
-@url_option("the address of the gateway", show_default=f"the address in ./gateway.yaml, else {DEFAULT_URL}")
-@key_option()
-@click.option("--system", metavar="TEXT", help="a system message")
-@param_option("a field of the request, such as max_tokens=64; VALUE is JSON or a text; may be repeated")
-def command(
-    model: str,
-    text: str | None,
-    url: str | None,
-    key: str | None,
-    system: str | None,
-    params: dict[str, Any],
-) -> int:
+@takes(AskOptions)
+def command(options: AskOptions) -> int:
     """Print the answer, and then one line with times on standard error."""
     from gateway.cli.connecting.answer import ask, summary
 
+    text = options.text
     if text is None:
         text = "" if sys.stdin.isatty() else sys.stdin.read()
         if not text.strip():
             raise CommandError('the question is missing; give it, as in gateway ask demo "1+1=?"')
-    messages = [{"role": "system", "content": system}] if system is not None else []
+    messages = [{"role": "system", "content": options.system}] if options.system is not None else []
     messages.append({"role": "user", "content": text})
-    body = {"model": model, "messages": messages, **params}
+    body = {"model": options.model, "messages": messages, **options.params}
     write, think = partial(print, end="", flush=True), partial(click.secho, nl=False, err=True, dim=True)
-    answer = asyncio.run(ask(url or _configured_url(), read_key(key), body, write, think))
+    answer = asyncio.run(ask(options.url or _configured_url(), read_key(options.key), body, write, think))
     print(flush=True)
     for notice in filter(None, answer.headers.get("x-gateway-notice", "").split("; ")):
         print_note(notice)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
-
-import click
+from dataclasses import dataclass
 
 from gateway.cli.options import (
     CommandError,
+    ConversationOptions,
+    ModelOptions,
     check_one_model,
-    conversation_options,
+    flag,
     load_snapshot,
-    model_options,
     read_conversation,
+    takes,
     verb,
 )
 from gateway.cli.terminal import escape_line
@@ -35,32 +34,32 @@ EXAMPLES = r"""Examples:
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class RenderVerbOptions(ConversationOptions, ModelOptions):
+    """The options of ``gateway render``."""
+
+    as_segments: bool = flag("--segments")
+    """print one line for each segment: origin, role, text"""
+    as_json: bool = flag("--json")
+    """print the result of POST /v1/render"""
+    whole: bool = flag()
+    """print the complete conversation, as for perplexity, with no turn left open"""
+
+
 @verb(__doc__, EXAMPLES)
-@model_options
-@conversation_options
-@click.option("--segments", "as_segments", is_flag=True, help="print one line for each segment: origin, role, text")
-@click.option("--json", "as_json", is_flag=True, help="print the result of POST /v1/render")
-@click.option("--whole", is_flag=True,
-              help="print the complete conversation, as for perplexity, with no turn left open")  # fmt: skip
-def command(
-    model: str | None,
-    template: str | None,
-    config: Path,
-    as_segments: bool,
-    as_json: bool,
-    whole: bool,
-    **conversation: Any,
-) -> int:
+@takes(RenderVerbOptions)
+def command(options: RenderVerbOptions) -> int:
     """Render the conversation and print the prompt."""
     from gateway.cli.rendering import conversation_segments, explain, find_model, render
 
-    check_one_model(model, template)
-    if as_json and whole:
+    check_one_model(options)
+    template, whole = options.template, options.whole
+    if options.as_json and whole:
         raise CommandError("--json and --whole cannot be used together; remove one of them")
-    snapshot = load_snapshot(config) if template is None or conversation["prompt"] is not None else None
-    body = read_conversation(**conversation)
-    spec = find_model(model, template, snapshot, generates=not whole)
-    if as_json:
+    snapshot = load_snapshot(options.config) if template is None or options.prompt is not None else None
+    body = read_conversation(options)
+    spec = find_model(options.model, template, snapshot, generates=not whole)
+    if options.as_json:
         print(json.dumps(explain(spec, body, snapshot), ensure_ascii=False, indent=2))
         return 0
     rendered = None if whole else render(spec, body, snapshot)
@@ -68,7 +67,7 @@ def command(
         print(json.dumps(list(rendered.messages), ensure_ascii=False, indent=2))
         return 0
     segments = conversation_segments(spec, body) if rendered is None else rendered.segments or ()
-    if as_segments:
+    if options.as_segments:
         for segment in segments:
             kind = "template" if segment.scaffold else "content "
             print(f"{segment.origin:<14} {kind} {segment.role:<10} {escape_line(segment.text)}")

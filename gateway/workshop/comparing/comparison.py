@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gateway.cli.options import CommandError
 from gateway.cli.rendering import find_any, find_model, route_of
@@ -16,6 +14,7 @@ from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.errors import CONFIG_FAILED, UnsupportedParameter
 from gateway.workshop.chat_folders import CHAT_TEMPLATE_FILES, chat_template_in, folder_of, read_chat_folder
 from gateway.workshop.comparing.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
+from gateway.workshop.comparing.parity_options import ParityOptions
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.compare import CaseResult, compare
 from gateway.workshop.parity.sides import Side, chat_reference, side_of
@@ -27,22 +26,6 @@ from metatemplate.templates.spec import TemplateSpec
 from metatemplate.templates.stops import stop_strings
 from metatemplate.tokenizer import Tokenizer
 from metatemplate.values.prompt import Bos
-
-
-@dataclass(frozen=True, slots=True)
-class ParityOptions:
-    """The options of ``gateway parity``. Either ``model`` or ``template`` is given."""
-
-    model: str | None
-    template: str | None
-    reference: str | None
-    tokenizer: Path | None
-    engine: str | None
-    """The renderer of a chat template: ``transformers`` or ``own``; None: the gateway chooses."""
-    kwargs: Mapping[str, Any] | None
-    variant: str | None
-    cases: tuple[str, ...]
-    """The names of the cases to compare; empty: all cases are compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,22 @@ Exit code 0: the prompts are the same bytes. 1: the prompts differ.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from gateway.cli.completion import complete_model_or_template
-from gateway.cli.options import config_option, conversation_options, load_snapshot, read_conversation, verb
+from gateway.cli.options import (
+    ConversationOptions,
+    argument,
+    config_option,
+    load_snapshot,
+    parameter,
+    read_conversation,
+    takes,
+    verb,
+)
 from gateway.cli.terminal import color_difference, diff_lines
 from metatemplate.values.words import counted
 
@@ -23,22 +32,33 @@ EXAMPLES = """Examples:
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _DiffInputs:
+    """What ``gateway diff`` compares."""
+
+    a: str = argument(shell_complete=complete_model_or_template)
+    """a configured model, or the name or file of a template"""
+    b: str = argument(shell_complete=complete_model_or_template)
+    """the model or template to compare with A, named like A"""
+    config: Path = parameter(config_option)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(ConversationOptions, _DiffInputs):
+    """The options of ``gateway diff``."""
+
+
 @verb(__doc__, EXAMPLES)
-@click.argument("a", shell_complete=complete_model_or_template,
-                help="a configured model, or the name or file of a template")  # fmt: skip
-@click.argument("b", shell_complete=complete_model_or_template,
-                help="the model or template to compare with A, named like A")  # fmt: skip
-@config_option()
-@conversation_options
-def command(a: str, b: str, config: Path, **conversation: Any) -> int:
+@takes(DiffOptions)
+def command(options: DiffOptions) -> int:
     """Render the conversation with both templates and compare the prompts."""
     from gateway.cli.rendering import find_any, prompt_text
 
-    snapshot = load_snapshot(config) if config.exists() else None
-    body = read_conversation(**conversation)
-    one, other = [prompt_text(find_any(name, snapshot), body, snapshot) for name in (a, b)]
+    snapshot = load_snapshot(options.config) if options.config.exists() else None
+    body = read_conversation(options)
+    one, other = [prompt_text(find_any(name, snapshot), body, snapshot) for name in (options.a, options.b)]
     if one == other:
         print(f"the prompts are equal ({counted(len(one), 'character')})")
         return 0
-    click.echo("\n".join(map(color_difference, diff_lines(one, other, a, b))))
+    click.echo("\n".join(map(color_difference, diff_lines(one, other, options.a, options.b))))
     return 1
