@@ -122,7 +122,8 @@ def option(metavar: str | None, *names: str, **settings: Any) -> Any:
         flags = names or (f"--{name.replace('_', '-')}",)
         return click.option(*flags, name, metavar=metavar, help=help, **settings)
 
-    return field(metadata={"add": add})
+    default = settings.get("default", () if settings.get("multiple") else None)
+    return field(default=default, metadata={"add": add})
 
 
 def choice(*values: str) -> Any:

@@ -17,19 +17,16 @@ the other parts are written. 2: the command line is wrong, or an output file exi
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Any
 
-import click
-
-from gateway.cli.options import FILE_PATH, print_note, print_problems, verb
+from gateway.cli.options import print_note, print_problems, takes, verb
 from gateway.core.errors import ConfigError, Problem
-from gateway.workshop.importer.draft import SUBSETS, Draft
+from gateway.workshop.importer.draft import Draft
 from gateway.workshop.importer.kinds import SOURCE_KINDS
 from gateway.workshop.importer.python.values import RESOLVED
 from gateway.workshop.importing.build import build_file
+from gateway.workshop.importing.import_options import ImportOptions
 from gateway.workshop.importing.output import output_paths, write_files
-from gateway.workshop.importing.sources import ImportOptions, kind_hint, read_drafts
+from gateway.workshop.importing.sources import kind_hint, read_drafts
 from metatemplate.values.words import printable
 
 EXAMPLES = r"""Examples:
@@ -47,34 +44,9 @@ FORMATS_HELP = "".join([f"  {kind:<12} {description}\n" for kind, description in
 
 
 @verb(__doc__, EXAMPLES + FORMATS_HELP)
-@click.argument("source", type=FILE_PATH, help="a folder or a file")
-@click.option("--kind", type=click.Choice(["auto", *SOURCE_KINDS]), default="auto",
-              help="the format of SOURCE; auto: recognise it by file name and content")  # fmt: skip
-@click.option("--name", metavar="NAME", show_default="the source's", help="the name of the new template or prompt")
-@click.option("--out", metavar="FILE|FOLDER|-", show_default="meta_templates/ or prompts/",
-              help="the output file or folder; -: standard output")  # fmt: skip
-@click.option("--force", is_flag=True, help="overwrite existing files, and remove files of an earlier import")
-@click.option("--model", metavar="ABBR", help="import only this model, dataset or prompter of SOURCE")
-@click.option("--as", "form", type=click.Choice(["jinja", "meta"]), default="jinja",
-              help="jinja: keep a chat template unchanged; meta: convert it to a meta template")  # fmt: skip
-@click.option("--variant", metavar="NAME", help="use only this one of several named chat templates")
-@click.option("--without", multiple=True, type=click.Choice(list(SUBSETS)),
-              help="conversations to leave out of the comparison: system messages, blanks at the ends of "
-              "messages, empty messages, odd turns, messages to be continued; may be repeated")  # fmt: skip
-@click.option("--turns", type=click.Choice(["natural", "opencompass"]), default="natural",
-              help='the setting "turns" of a template that is made from an OpenCompass config')  # fmt: skip
-@click.option("--python", type=FILE_PATH, metavar="PYTHON", show_default="nothing is executed",
-              help="run SOURCE, an OpenCompass or AISBench config, with your rights, and import the values that it "
-              "computes: PYTHON is the Python of an environment with mmengine, such as ENV/bin/python")  # fmt: skip
-@click.option("--root", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
-              metavar="DIR", show_default="the installed opencompass and ais_bench",
-              help="a folder from which read_base blocks of a config may read files; may be repeated")  # fmt: skip
-@click.option("--marks-of", default="", metavar="NAME", show_default=False,
-              help="use the tokens of this model or model family in LazyLLM's table")  # fmt: skip
-def command(**options: Any) -> int:
+@takes(ImportOptions)
+def command(chosen: ImportOptions) -> int:
     """Import the source and write the files."""
-    options["without"] = tuple(dict.fromkeys(options["without"]))
-    chosen = ImportOptions(**options)
     try:
         drafts = read_drafts(chosen)
         paths = output_paths(chosen, drafts)

@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.cli.options import CommandError
 from gateway.workshop.importer.draft import Draft
 from gateway.workshop.importing.build import ImportedFile
-from gateway.workshop.importing.sources import STDOUT, ImportOptions
+from gateway.workshop.importing.import_options import STDOUT, ImportOptions
 from metatemplate.chat_templates.folder import JINJA, LOOKED_AT, NAMED
 from metatemplate.files.reader import PROMPTS, TEMPLATES
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -24,52 +24,16 @@ from gateway.workshop.importer.lazyllm import read_lazyllm
 from gateway.workshop.importer.ollama import read_ollama
 from gateway.workshop.importer.opencompass import read_opencompass
 from gateway.workshop.importer.source import MAX_SOURCE_BYTES, Source
+from gateway.workshop.importing.import_options import STDOUT, ImportOptions
 from gateway.workshop.parity.sides import chat_reference
 from metatemplate.files.template_file import BUILT_IN
 from metatemplate.values.words import quoted
 
-STDOUT = "-"
 MODELFILE = "Modelfile"
 MAX_DRAFT_NAME = 64
 """The maximum length of a name that is made from the source."""
 PACKAGES = ("opencompass", "ais_bench")
 """The packages whose configs a Python config reads by their full names, such as ``opencompass.configs.datasets.…``."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
-    """The options of ``gateway import``."""
-
-    source: Path
-    kind: str = "auto"
-    name: str | None = None
-    out: str | None = None
-    """The output: a file, a folder, or ``-`` for standard output."""
-    force: bool = False
-    model: str | None = None
-    form: str = "jinja"
-    """The form in which a chat template is imported: ``jinja`` or ``meta``."""
-    without: tuple[str, ...] = ()
-    """The kinds of conversation left out of the comparison, as keys of ``draft.SUBSETS``."""
-    marks_of: str = ""
-    turns: str = "natural"
-    variant: str | None = None
-    python: Path | None = None
-    """The Python of the environment that loads a config; None: nothing is executed."""
-    root: tuple[Path, ...] = ()
-    """The folders from which a Python config may read packages. Without one: the installed packages in ``PACKAGES``."""
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether the output path ``out`` is a folder."""
-        return self.out is not None and (self.out.endswith(("/", os.sep)) or Path(self.out).is_dir())
-
-    @property
-    def template_name(self) -> str | None:
-        """The given ``name``, or else the name of the output file without its suffix; None: neither is given."""
-        if self.name is not None or self.out is None or self.out == STDOUT or self.is_folder:
-            return self.name
-        return Path(self.out).stem
 
 
 def read_drafts(options: ImportOptions) -> list[Draft]:

@@ -15,8 +15,9 @@ import pytest
 from gateway.core.errors import ConfigError, GatewayError
 from gateway.workshop.chat_folders import chat_template_in, read_chat_folder
 from gateway.workshop.importing.build import build_file
+from gateway.workshop.importing.import_options import ImportOptions
 from gateway.workshop.importing.output import write_files
-from gateway.workshop.importing.sources import ImportOptions, read_drafts
+from gateway.workshop.importing.sources import read_drafts
 from metatemplate.files.reader import Files
 from metatemplate.files.template_file import read_template
 from metatemplate.templates.registry import build
