@@ -203,20 +203,10 @@ def calls_query(
 
 def exchange_of(row: RecordedRow) -> Exchange:
     """Return the request of a row of ``exchanges`` that was recorded with its texts. Raises ``ValueError``."""
-    return Exchange(
-        endpoint=row["endpoint"],
-        request_id="",
-        prompts=tuple([one if isinstance(one, str) else tuple(one) for one in row["prompts"]]),
-        messages=tuple(row["messages"]),
-        params=row["params"],
-        n=row["n"],
-        stops=tuple(row["stops"]),
-        stop_token_ids=tuple(row["stop_token_ids"]),
-        stream=bool(row["stream"]),
-        bos=row["bos"],
-        bos_text=row["bos_text"],
-        repeat=row["repeat"],
-    )
+    values = {name: row[name] for name in ("endpoint", "params", "n", "bos", "bos_text", "repeat")}
+    lists: dict[str, Any] = {name: tuple(row[name]) for name in ("messages", "stops", "stop_token_ids")}
+    prompts = tuple([one if isinstance(one, str) else tuple(one) for one in row["prompts"]])
+    return Exchange(request_id="", prompts=prompts, stream=bool(row["stream"]), **values, **lists)
 
 
 def moments_of(row: RecordedRow) -> list[tuple[float, Event]]:

@@ -72,42 +72,34 @@ def command(options: RecordingsOptions) -> int:
     from gateway.evaluate.reporting.source import reading, recordings_path
     from gateway.storage.recordings import open_recording
 
-    request_id, file, as_json = options.request_id, options.file, options.as_json
+    request_id = options.request_id
     if request_id is not None and Path(request_id).exists():
         raise CommandError(f"{request_id} is a file, and no id of a call; use --file {request_id}")
     columns = {"model": options.model, "key": options.key, "run": options.run, "request_id": request_id}
     filters = {name: value for name, value in columns.items() if value is not None}
-    path = recordings_path(options.config) if file is None else file
+    path = recordings_path(options.config) if options.file is None else options.file
     if not path.exists():
         raise CommandError(f"{path}: no such file")
     with reading(), closing(open_recording(path)) as opened:
         calls = [dict(call) for call in opened.find_calls(filters, failed=options.failed, last=options.last)]
-        if request_id is None:
-            _print_list(calls, as_json=as_json)
-            if not calls and filters:
-                wanted = [f"{key}={value}{suggest(value, opened.known_values(key))}" for key, value in filters.items()]
-                print_note(f"{path} has no call with {' and '.join(wanted)}")
-            return 0
-        if not calls:
-            raise CommandError(
-                f"{path} has no call {request_id}; gateway recordings --file {path} --last 20 lists its calls"
-            )
-        for call in calls:
-            exchanges = opened.exchanges_of(call["id"])
-            if as_json:
-                print(json.dumps({**call, "exchanges": [dict(one) for one in exchanges]}))
-            else:
-                print(*_call_lines(call, [dict(one) for one in exchanges]), sep="\n")
+        if request_id is not None:
+            if not calls:
+                raise CommandError(
+                    f"{path} has no call {request_id}; gateway recordings --file {path} --last 20 lists its calls"
+                )
+            for call in calls:
+                call["exchanges"] = [dict(one) for one in opened.exchanges_of(call["id"])]
+        if options.as_json:
+            print("".join([f"{json.dumps(call)}\n" for call in calls]), end="")
+        elif request_id is None:
+            rows = [[_cell(name, call.get(name)) for name in LISTED] for call in calls]
+            print(*format_table([LISTED, *rows]), sep="\n")
+        else:
+            print(*[line for call in calls for line in _call_lines(**call)], sep="\n")
+        if not calls and filters:
+            wanted = [f"{key}={value}{suggest(value, opened.known_values(key))}" for key, value in filters.items()]
+            print_note(f"{path} has no call with {' and '.join(wanted)}")
     return 0
-
-
-def _print_list(calls: list[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        for call in calls:
-            print(json.dumps(call))
-        return
-    rows = [[_cell(name, call.get(name)) for name in LISTED] for call in calls]
-    print(*format_table([LISTED, *rows]), sep="\n")
 
 
 def _cell(name: str, value: Any) -> str:
@@ -118,7 +110,7 @@ def _cell(name: str, value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else printable(str(value))
 
 
-def _call_lines(call: dict[str, Any], exchanges: list[dict[str, Any]]) -> Iterator[str]:
+def _call_lines(exchanges: list[dict[str, Any]], **call: Any) -> Iterator[str]:
     """Yield the lines about one call."""
     for name, value in call.items():
         if name != "id" and value not in (None, "", []):

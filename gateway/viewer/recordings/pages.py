@@ -56,11 +56,8 @@ class RecordingPages:
         except (InvalidValue, sqlite3.Error) as error:
             reason = TOO_LONG if is_interrupted(error) else str(error).replace(str(path), path.name)
             return Page(template, {"problem": f"The recordings cannot be read now: {reason}"})
-        return Page(template, {**values, "models": [one for one in self._state.stack.routes if _may_use(visitor, one)]})
-
-
-def _may_use(visitor: Visitor, model: str) -> bool:
-    return visitor.caller is not None and visitor.caller.may_use(model)
+        models = [one for one in self._state.stack.routes if visitor.caller.may_use(one)]
+        return Page(template, {**values, "models": models})
 
 
 def _reading(path: Path) -> closing[RecordingFile]:
