@@ -12,26 +12,14 @@ CheckCall = Callable[[RunToolCall], bool | None]
 """Returns whether a tool call fits the tools of its request: see ``ToolChecker.is_valid``."""
 
 
-def _is_empty(answer: RunAnswer) -> bool:
-    return not (answer.text or answer.tool_calls)
-
-
-def _is_cut(answer: RunAnswer) -> bool:
-    return answer.finish_reason == "length"
-
-
-def _is_at_limit(answer: RunAnswer) -> bool:
-    return answer.cut == AT_LIMIT
-
-
 _TESTS: Mapping[str, Callable[[RunAnswer, CheckCall], bool]] = {
     "refused": lambda answer, _: bool(answer.refusal) or answer.finish_reason == "content_filter",
-    "empty": lambda answer, _: _is_empty(answer) and not answer.reasoning,
-    "thinking only": lambda answer, _: _is_empty(answer),
-    "looping": lambda answer, _: is_looping(answer.text, "length" if _is_at_limit(answer) else answer.finish_reason),
-    "cut by context": lambda answer, _: _is_cut(answer) and answer.cut == "context",
-    "cut by length": lambda answer, _: _is_cut(answer),
-    "ended at the limit": lambda answer, _: _is_at_limit(answer),
+    "empty": lambda answer, _: not (answer.text or answer.tool_calls or answer.reasoning),
+    "thinking only": lambda answer, _: not (answer.text or answer.tool_calls),
+    "looping": lambda answer, _: is_looping(answer.text, "length" if answer.cut == AT_LIMIT else answer.finish_reason),
+    "cut by context": lambda answer, _: answer.finish_reason == "length" and answer.cut == "context",
+    "cut by length": lambda answer, _: answer.finish_reason == "length",
+    "ended at the limit": lambda answer, _: answer.cut == AT_LIMIT,
     "bad tool call": lambda answer, is_valid: any(is_valid(call) is False for call in answer.tool_calls),
 }
 CLASSES = ("failed", *_TESTS, "whole")

@@ -26,6 +26,7 @@ NEUTRAL = frozenset({
     "skip_special_tokens", "user",
 })  # fmt: skip
 """Parameters that leave the likeliest token likeliest at temperature 0. Others do if they have no effect."""
+TokenPair = tuple[ChosenToken | None, ChosenToken | None]
 NO_EFFECT: Collection[object] = (None, False, 0, 1.0, {}, [], "auto", "none")
 
 
@@ -49,7 +50,7 @@ def remark_of(a: RunRow, b: RunRow, floor: float, *, same_prompt: bool) -> Sampl
             return SampledRemark(UNLIKELY, f"{token!r} of the {name} run is {UNLIKELY} (gap {gap:.3f})")
     if not same_prompt:
         return None
-    pair = _first_pair(a, b)
+    pair = next(filter(_is_different, _places(a, b)), None)
     if pair is None:
         return SampledRemark(NO_GAP, "gap not recorded (gateway run --evidence)")
     one, other = pair
@@ -79,20 +80,18 @@ def _logprob(text: str, place: ChosenToken) -> float | None:
     return place.logprob if place.text == text else dict(place.top).get(text)
 
 
-def _places(a: RunRow, b: RunRow) -> Iterator[tuple[ChosenToken | None, ChosenToken | None]]:
+def _places(a: RunRow, b: RunRow) -> Iterator[TokenPair]:
     """Yield the tokens of two rows up to the first different one of each choice. None: the answer has ended."""
     for tokens, others in zip(a.facts.tokens or (), b.facts.tokens or (), strict=False):
-        for one, other in zip_longest(tokens, others):
-            yield one, other
-            if one is None or other is None or one.text != other.text:
+        for place in zip_longest(tokens, others):
+            yield place
+            if _is_different(place):
                 break
 
 
-def _first_pair(a: RunRow, b: RunRow) -> tuple[ChosenToken | None, ChosenToken | None] | None:
-    for one, other in _places(a, b):
-        if one is None or other is None or one.text != other.text:
-            return one, other
-    return None
+def _is_different(place: TokenPair) -> bool:
+    one, other = place
+    return one is None or other is None or one.text != other.text
 
 
 def _unlikely(row: RunRow) -> tuple[str, float] | None:
