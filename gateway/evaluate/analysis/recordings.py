@@ -148,7 +148,6 @@ def _facts(call: RecordedRow, exchange: RecordedRow, choices: Sequence[Mapping[s
         repeat=exchange["repeat"],
         dataset_prompt=call["dataset_prompt"],
         template=f"{call['template']}@sha256:{call['template_sha256']}",
-        policy=f"{call['policy']}@sha256:{call['policy_sha256']}",
         prompt=messages or "".join([one for one in prompts if isinstance(one, str)]) or None,
         prompt_sha256=exchange["prompt_sha256"],
         bos=f"{exchange['bos']} {exchange['bos_text'] or ''}".rstrip(),

@@ -66,7 +66,6 @@ class RowFacts:
     """The name and hash of the dataset prompt; empty without one."""
     template: str | None = None
     """The name and hash of the template."""
-    policy: str | None = None
     prompt: str | None = None
     """The prompt, or its messages as JSON."""
     prompt_sha256: str | None = None
