@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -19,7 +20,7 @@ import orjson
 from gateway.cli.options import CommandError
 
 
-class OutputFile:
+class OutputFile(AbstractContextManager["OutputFile"]):
     """The output file, opened for appending and locked against a second run; a context manager that closes it.
 
     A new file is removed if the run is refused before its manifest is written.
@@ -44,9 +45,6 @@ class OutputFile:
         except BaseException:
             self._file.close()
             raise
-
-    def __enter__(self) -> OutputFile:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._created and error is not None and not manifest_path(self.path).exists():
