@@ -37,7 +37,7 @@ from gateway.storage.recordings import (
     request_facts,
 )
 from gateway.wire.inlined_file import without_files
-from gateway.wire.stored_events import dump_json
+from gateway.wire.json import dump_json
 from metatemplate.templates.registry import first_difference
 from metatemplate.values.events import Begun, Document, Event
 from metatemplate.values.words import changes, excerpts, printable

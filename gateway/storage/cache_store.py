@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gateway.storage.sqlite_file import open_database, used_bytes
-from gateway.wire.stored_events import dump_json, load_events, named_events
+from gateway.wire.json import dump_json
+from gateway.wire.stored_events import load_events, named_events
 from metatemplate.values.events import Event
 from metatemplate.values.frozen import dataclass
 

@@ -26,8 +26,9 @@ from gateway.storage.sqlite_file import close_database, open_database, used_byte
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.loops import ENDED_BY_MODEL, is_looping
 from gateway.telemetry.record import Record
+from gateway.wire.json import dump_json
 from gateway.wire.redaction import NOTHING, Redaction, RedactionTimeout, Redactor
-from gateway.wire.stored_events import dump_json, named_events
+from gateway.wire.stored_events import named_events
 from metatemplate.values.events import Delta, Event, Finish, delta_size
 from metatemplate.version import VERSION
 

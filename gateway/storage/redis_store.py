@@ -20,7 +20,8 @@ from gateway.storage.cache_store import (
     read_answer,
 )
 from gateway.storage.redis_server import RedisServer, StoreUnavailable
-from gateway.wire.stored_events import dump_json, named_events
+from gateway.wire.json import dump_json
+from gateway.wire.stored_events import named_events
 
 LOG = logging.getLogger("gateway.store")
 

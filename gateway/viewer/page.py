@@ -15,7 +15,7 @@ from gateway.core.errors import InvalidValue, MethodNotAllowed
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.templating import render
-from gateway.wire.stored_events import dump_json
+from gateway.wire.json import dump_json
 from metatemplate.values.dialogue import EMPTY_MAPPING
 
 MAX_FORM = 4 * 1024 * 1024

@@ -3,7 +3,7 @@
 body_schemas     the JSON schemas of request bodies
 error_object     errors as OpenAI's error object
 inlined_file     the content of a media file in a message, and what is recorded in its place
-json             parses request bodies, and refuses unsafe JSON
+json             parses request bodies, and refuses unsafe JSON; writes any value as JSON
 logprobs         log probabilities in the formats of completions and chat
 message_content  messages and prompts
 redaction        removes texts that match patterns from recordings and the log

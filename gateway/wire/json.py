@@ -1,4 +1,4 @@
-"""Parses request bodies, and refuses unsafe JSON.
+"""Parses request bodies, and refuses unsafe JSON; writes any value as JSON.
 
 orjson itself refuses NaN, infinities, a BOM, UTF-16, invalid UTF-8, lone surrogates and nesting beyond 1024 levels; the
 further rules are in ``docs/spec/reliability.md`` (rows A01–A09).
@@ -6,7 +6,9 @@ further rules are in ``docs/spec/reliability.md`` (rows A01–A09).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import fields
 from typing import Any
 
 import orjson
@@ -170,3 +172,14 @@ def _hint(wrong: str) -> str:
 
 def _too_deep() -> JsonTooDeep:
     return JsonTooDeep(f"the JSON in the request body is nested deeper than {MAX_DEPTH} levels")
+
+
+def dump_json(value: Any) -> str:
+    """Return ``value`` as ASCII JSON. Lone surrogates, integers of any size and frozen dataclasses are supported."""
+    return json.dumps(value, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {one.name: found for one in fields(value) if (found := getattr(value, one.name)) != one.default}

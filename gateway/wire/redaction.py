@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from gateway.wire.stored_events import dump_json, make_events, named_events
+from gateway.wire.json import dump_json
+from gateway.wire.stored_events import make_events, named_events
 from metatemplate.values.events import Event
 from metatemplate.values.words import quoted, suggest
 

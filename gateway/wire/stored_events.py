@@ -6,9 +6,7 @@ read may come from a server that others can write to, so every value is checked 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from pydantic_core import CoreSchema, SchemaValidator
@@ -17,11 +15,6 @@ from pydantic_core import core_schema as schemas
 from metatemplate.values.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 
 EVENT_TYPES: Mapping[str, type[Event]] = {one.__name__: one for one in (Begun, Delta, Finish, Usage, Document)}
-
-
-def dump_json(value: Any) -> str:
-    """Return ``value`` as ASCII JSON. Lone surrogates, integers of any size and frozen dataclasses are supported."""
-    return json.dumps(value, separators=(",", ":"), default=_plain)
 
 
 def named_events(events: Iterable[Event]) -> list[tuple[str, Event]]:
@@ -152,9 +145,3 @@ def _token(
     if top is not None:
         alternatives = tuple([(text, value, None if raw is None else tuple(raw)) for text, value, raw in top])
     return TokenLogprob(token, logprob, alternatives, None if bytes is None else tuple(bytes), offset)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return {one.name: found for one in fields(value) if (found := getattr(value, one.name)) != one.default}

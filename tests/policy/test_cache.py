@@ -23,7 +23,8 @@ from gateway.storage.cache_store import (
     SqliteStore,
     StoredAnswer,
 )
-from gateway.wire.stored_events import dump_json, load_events, named_events
+from gateway.wire.json import dump_json
+from gateway.wire.stored_events import load_events, named_events
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 from tests.policy.responses import Response, exchange, read_response_async

@@ -20,7 +20,7 @@ from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.pages import RecordingPages
 from gateway.viewer.templating import render
-from gateway.wire.stored_events import dump_json
+from gateway.wire.json import dump_json
 from metatemplate.values.dialogue import Dialogue, Message
 from metatemplate.values.events import Delta, Event, Finish, Usage
 from tests.support.serving import gateway

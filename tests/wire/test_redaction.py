@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from gateway.wire.json import dump_json
 from gateway.wire.redaction import PATTERNS, REDACTED, RedactionTimeout, Redactor, compile_pattern
-from gateway.wire.stored_events import dump_json, named_events
+from gateway.wire.stored_events import named_events
 from metatemplate.values.events import Begun, Delta, Event, Finish, TokenLogprob
 
 FOUND = {

@@ -23,7 +23,7 @@ from gateway.evaluate.analysis.rows import (
     route_facts,
 )
 from gateway.storage.recordings import RecordedRow, RecordingFile, moments_of, reason_not_replayable
-from gateway.wire.stored_events import dump_json
+from gateway.wire.json import dump_json
 from metatemplate.values.events import Delta
 
 HAS_ANSWER = "calls.endpoint IN ('chat', 'completions', 'responses', 'loglikelihood')"

@@ -17,8 +17,8 @@ from gateway.config.snapshot import CachePolicy, ModelSpec
 from gateway.core.exchange import Backend, Events, Exchange, is_answer
 from gateway.policy.deliver.layer import Layer
 from gateway.storage.cache_store import UNUSABLE, CacheStore, StoredAnswer, StoreFailed
+from gateway.wire.json import dump_json
 from gateway.wire.request_fields import HINTS
-from gateway.wire.stored_events import dump_json
 from metatemplate.values.events import Begun, Delta, Event, delta_size
 
 MAX_ANSWER = 4 * 1024 * 1024
