@@ -15,15 +15,8 @@ from metatemplate.files.meta import check_bos
 from metatemplate.files.problems import Problems
 from metatemplate.prompters.dialects import DIALECTS, PrompterDialect
 from metatemplate.prompters.filler import slots_in
-from metatemplate.prompters.tokens import (
-    TOKEN_NAMES,
-    SpecialTokens,
-    default_tokens,
-    family,
-    family_names,
-    family_of_model,
-)
-from metatemplate.templates.spec import PrompterSpec, TemplateSpec, ToolsSpec
+from metatemplate.prompters.tokens import default_tokens, family, family_names, family_of_model
+from metatemplate.templates.spec import TOKEN_NAMES, PrompterSpec, SpecialTokens, TemplateSpec, ToolsSpec
 from metatemplate.templates.tools import tools_of
 from metatemplate.values.answer_markers import ToolTokens
 from metatemplate.values.dialogue import Dialogue, RenderOptions

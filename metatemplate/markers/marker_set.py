@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
-from metatemplate.prompters.tokens import SpecialTokens
 from metatemplate.templates.base import Template
-from metatemplate.templates.spec import RoleSpec
+from metatemplate.templates.spec import RoleSpec, SpecialTokens
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.frozen import dataclass
 

@@ -8,8 +8,7 @@ from typing import Any
 from metatemplate.prompters.dialects import DIALECTS, PrompterDialect, refusal
 from metatemplate.prompters.json5 import write_json5
 from metatemplate.prompters.segments import TOOLS, strip_leading, template_text
-from metatemplate.prompters.tokens import SpecialTokens
-from metatemplate.templates.spec import PrompterSpec
+from metatemplate.templates.spec import PrompterSpec, SpecialTokens
 from metatemplate.values.frozen import dataclass
 from metatemplate.values.prompt import Segment, SegmentLabel, Segments
 

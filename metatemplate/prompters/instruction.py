@@ -12,7 +12,7 @@ from typing import Any
 
 from metatemplate.prompters.dialects import PrompterDialect, refusal
 from metatemplate.prompters.json5 import write_json5
-from metatemplate.prompters.tokens import SpecialTokens
+from metatemplate.templates.spec import SpecialTokens
 
 USER_BEGINS = "<!lazyllm-spliter!>"
 USER_ENDS = "</!lazyllm-spliter!>"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from metatemplate.prompters.assembly import Turn
 from metatemplate.prompters.instruction import PREAMBLE_PLACE, SLOT, TOOL_NAMES, USER_BEGINS, USER_ENDS, with_preamble
 from metatemplate.prompters.segments import template_text, text_of
-from metatemplate.prompters.tokens import SpecialTokens
+from metatemplate.templates.spec import SpecialTokens
 from metatemplate.values.prompt import Segment, Segments
 
 TextOrSlot = tuple[str, str]

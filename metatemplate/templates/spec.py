@@ -6,10 +6,9 @@ OpenCompass's keys keep their names (``docs/spec/opencompass.md`` 1 and 4). The 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from metatemplate.prompters.tokens import SpecialTokens
 from metatemplate.values.answer_markers import NonEmpty, Thinking, ToolParser, ToolTokens
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.prompt import Bos
@@ -98,6 +97,41 @@ class ToolsSpec:
     results: ResultForm = ResultForm()
     force: ForceForm | None = None
     """How the prompt begins a forced call. If None, a ``tool_choice`` that forces a call is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecialTokens:
+    """The special tokens of a model. None: a token is not configured, which may differ from an empty token."""
+
+    system: str = ""
+    """The system sentence of the model, which LazyLLM configures like a special token."""
+    sos: str = ""
+    """``sos`` starts the system turn, and ``eos`` ends this turn. In other names, h is human, a assistant, e
+    environment."""
+    soh: str = ""
+    soa: str = ""
+    eos: str = ""
+    eoh: str = ""
+    eoa: str = ""
+    soe: str | None = None
+    eoe: str | None = None
+    tool_start_token: str | None = None
+    tool_end_token: str | None = None
+    tool_args_token: str | None = None
+
+    def updated(self, texts: Mapping[str, Any]) -> SpecialTokens:
+        """Return a copy in which ``texts`` replace the tokens of the same names. Unknown names and None are ignored."""
+        known = {name: text for name, text in texts.items() if name in TOKEN_NAMES and text is not None}
+        return replace(self, **known)
+
+    @property
+    def tool_tokens(self) -> tuple[tuple[str, str | None], ...]:
+        """(name, token) of the three tokens of a tool call, in the order in which LazyLLM fills these slots."""
+        return tuple([(name, getattr(self, name)) for name in TOOL_TOKENS])
+
+
+TOKEN_NAMES = tuple(field.name for field in fields(SpecialTokens))
+TOOL_TOKENS = ("tool_start_token", "tool_args_token", "tool_end_token")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

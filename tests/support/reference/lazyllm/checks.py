@@ -13,7 +13,7 @@ from metatemplate.prompters.assembly import Turn, pair_segments, turn_segments
 from metatemplate.prompters.dialects import PrompterDialect
 from metatemplate.prompters.instruction import TASK, USER_BEGINS, Instruction
 from metatemplate.prompters.segments import template_text
-from metatemplate.prompters.tokens import SpecialTokens
+from metatemplate.templates.spec import SpecialTokens
 from metatemplate.values.prompt import Segment
 from tests.support.reference.lazyllm.errors import PrompterError
 from tests.support.reference.lazyllm.json5 import read_json5

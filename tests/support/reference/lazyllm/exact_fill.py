@@ -17,7 +17,7 @@ from metatemplate.prompters.instruction import (
     tool_names,
     with_preamble,
 )
-from metatemplate.prompters.tokens import SpecialTokens
+from metatemplate.templates.spec import SpecialTokens
 from tests.support.reference.lazyllm.errors import PrompterError
 
 

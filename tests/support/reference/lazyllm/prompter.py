@@ -15,7 +15,8 @@ from metatemplate.prompters.assembly import assemble
 from metatemplate.prompters.dialects import CURRENT, PrompterDialect
 from metatemplate.prompters.instruction import alpaca_instruction, chat_instruction, write_tools
 from metatemplate.prompters.segments import template_text, text_of
-from metatemplate.prompters.tokens import TOKEN_NAMES, TOOL_TOKENS, SpecialTokens, default_tokens
+from metatemplate.prompters.tokens import default_tokens
+from metatemplate.templates.spec import TOKEN_NAMES, TOOL_TOKENS, SpecialTokens
 from metatemplate.values.prompt import Segments
 from tests.support.reference.lazyllm.checks import (
     check_concatenated,
