@@ -13,8 +13,9 @@ import orjson
 from gateway.backend.http_client.client import HttpClient, json_headers, server_root
 from gateway.backend.http_client.connection import Connection
 from gateway.backend.openai.upstream_request import read_body
+from gateway.cli.call_options import KEY_HINT
 from gateway.cli.connecting.engine import CONNECT_SECONDS
-from gateway.cli.options import KEY_HINT, CommandError
+from gateway.cli.options import CommandError
 from gateway.core.errors import InvalidApiKey, UpstreamError
 from gateway.stream.sse import SseParser
 

@@ -15,20 +15,9 @@ from typing import Any
 
 import click
 
+from gateway.cli.call_options import key_option, param_option, read_key, url_option
 from gateway.cli.completion import complete_model
-from gateway.cli.options import (
-    CommandError,
-    argument,
-    key_option,
-    option,
-    param_option,
-    parameter,
-    print_note,
-    read_key,
-    takes,
-    url_option,
-    verb,
-)
+from gateway.cli.options import CommandError, argument, option, parameter, print_note, takes, verb
 
 EXAMPLES = """Examples:
   gateway ask demo "1+1=?"

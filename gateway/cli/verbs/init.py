@@ -13,16 +13,8 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.options import (
-    CommandError,
-    config_option,
-    http_url,
-    key_option,
-    print_note,
-    print_problems,
-    read_key,
-    verb,
-)
+from gateway.cli.call_options import http_url, key_option, read_key
+from gateway.cli.options import CommandError, config_option, print_note, print_problems, verb
 from gateway.core.errors import GatewayError
 
 EXAMPLES = """Examples:

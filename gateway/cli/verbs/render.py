@@ -10,17 +10,8 @@ import json
 import sys
 from dataclasses import dataclass
 
-from gateway.cli.options import (
-    CommandError,
-    ConversationOptions,
-    ModelOptions,
-    check_one_model,
-    flag,
-    load_snapshot,
-    read_conversation,
-    takes,
-    verb,
-)
+from gateway.cli.call_options import ConversationOptions, ModelOptions, check_one_model, read_conversation
+from gateway.cli.options import CommandError, flag, load_snapshot, takes, verb
 from gateway.cli.terminal import escape_line
 
 EXAMPLES = r"""Examples:

@@ -18,7 +18,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gateway.cli.options import CommandError, check_config_exists, config_option, key_option, read_key, url_option, verb
+from gateway.cli.call_options import key_option, read_key, url_option
+from gateway.cli.options import CommandError, check_config_exists, config_option, verb
 from gateway.cli.terminal import format_table
 
 EXAMPLES = """Examples:

@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 
-from gateway.cli.options import KEY_HINT, CommandError
+from gateway.cli.call_options import KEY_HINT
+from gateway.cli.options import CommandError
 from gateway.evaluate.running.ask import RetryLimits, ask
 from gateway.evaluate.running.gateways import GatewayClient
 from gateway.evaluate.running.rows import CHAT_PATH, DataRow, DataSurvey, RowForm

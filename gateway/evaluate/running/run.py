@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from gateway.cli.call_options import param_option, read_key, url_option
 from gateway.cli.completion import complete_model, complete_prompt
 from gateway.cli.options import (
     FILE_PATH,
@@ -31,12 +32,9 @@ from gateway.cli.options import (
     is_given,
     load_snapshot,
     option,
-    param_option,
     parameter,
     print_note,
-    read_key,
     takes,
-    url_option,
     verb,
 )
 from gateway.cli.terminal import progress

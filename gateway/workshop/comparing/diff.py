@@ -12,17 +12,9 @@ from pathlib import Path
 
 import click
 
+from gateway.cli.call_options import ConversationOptions, read_conversation
 from gateway.cli.completion import complete_model_or_template
-from gateway.cli.options import (
-    ConversationOptions,
-    argument,
-    config_option,
-    load_snapshot,
-    parameter,
-    read_conversation,
-    takes,
-    verb,
-)
+from gateway.cli.options import argument, config_option, load_snapshot, parameter, takes, verb
 from gateway.cli.terminal import color_difference, diff_lines
 from metatemplate.values.words import counted
 

@@ -13,7 +13,8 @@ import json
 
 import click
 
-from gateway.cli.options import check_one_model, load_snapshot, takes, verb
+from gateway.cli.call_options import check_one_model
+from gateway.cli.options import load_snapshot, takes, verb
 from gateway.workshop.comparing.parity_options import ParityOptions
 
 EXAMPLES = r"""Examples:

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from gateway.cli.options import FILE_PATH, ModelOptions, flag, option
+from gateway.cli.call_options import ModelOptions
+from gateway.cli.options import FILE_PATH, flag, option
 
 
 def _json_object(text: str) -> dict[str, Any]:
