@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from tests.journeys.process import Process, serving
-from tests.support.loaded import CONFIGURATIONS, command, files_of, imported
+from tests.support.loaded import CONFIGURATIONS, code_lines, command, file_of, files_of, imported
 from tests.support.upstream.server import FaultyUpstream
 
+MAX_MODULES, MAX_LINES = 220, 14_500
+"""The most modules, and lines of code, of a server of a string model with two endpoints."""
 TALK = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
@@ -68,3 +70,11 @@ def test_no_request_imports_a_module(name: str, tmp_path: Path) -> None:
                 served.http.get(page, headers=headers)
             assert answered >= 2 * len(models)
             assert imported(modules) - before == set()
+
+
+def test_a_server_of_a_string_model_has_little_code(tmp_path: Path) -> None:
+    for served, modules in started(tmp_path, "two endpoints of a string model", "http://127.0.0.1:9/v1"):
+        assert served.http.get("/health/ready").status_code == 200
+        found = imported(modules)
+        assert len(found) <= MAX_MODULES
+        assert sum(code_lines(file_of(one)) for one in found) <= MAX_LINES
