@@ -7,13 +7,14 @@ limits from ``docs/spec/reliability.md`` 3.2.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, WithJsonSchema
-from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
 from gateway.core.call import Unit
 from metatemplate.values.dialogue import MAX_TURNS
+from metatemplate.values.kinds import TextOr
 
 MAX_MESSAGES = 2048
 MAX_TOOLS = 128
@@ -44,22 +45,6 @@ FORBIDDEN = frozenset({
     "timeout", "force_timeout", "azure", "vertex_project", "vertex_credentials", "aws_access_key_id",
     "aws_secret_access_key", "aws_session_token",
 })  # fmt: skip
-
-
-FORM = "(form)"
-"""The mark of a form of ``TextOr`` in the place of an error."""
-
-
-class _Forms:
-    """Marks a union. Pydantic then writes ``FORM`` into the place of an error, and not the name of a class."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.union_schema([(handler.generate_schema(one), FORM) for one in get_args(source)])
-
-
-T = TypeVar("T")
-TextOr = Annotated[str | T, _Forms()]
-"""A text, or a value of another form."""
 
 
 def _whole_stops(value: str | list[str]) -> str | list[str]:

@@ -12,12 +12,10 @@ from functools import cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 
 from gateway.core.errors import ForbiddenParameter, InvalidValue, RequestError
 from gateway.wire.request_fields import (
     FORBIDDEN,
-    FORM,
     STRUCTURAL,
     ChatRequest,
     CompletionRequest,
@@ -25,7 +23,8 @@ from gateway.wire.request_fields import (
     LoglikelihoodRequest,
     Strict,
 )
-from metatemplate.values.json_values import JSON_TYPES, UNKNOWN, KeyPath, part, path_text, problem_text
+from metatemplate.files.file_types import refused_values
+from metatemplate.values.json_values import JSON_TYPES, UNKNOWN, part, path_text, problem_text
 
 
 class Validators(dict[str, Callable[[object], bool]]):
@@ -168,11 +167,9 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
 
     ``model``: the model that was validated. ``where``: the place of the checked value in the body.
     """
-    errors = [(_place(one), one) for one in error.errors(include_url=False)]
-    # Of the forms of a value, the one was meant in which the problem is deepest, or is not the type.
-    rivals = [one for one in errors if one[0][: len(errors[0][0])] == errors[0][0]]
-    keys, first = max(rivals, key=lambda one: (len(one[0]), not one[1]["type"].endswith("_type")))
-    forms = {EXPECTED[one["type"]]: None for place, one in errors if place == keys and one["type"] in EXPECTED}
+    keys, errors = next(iter(refused_values(error).items()))
+    first = min(errors, key=lambda one: one["type"].endswith("_type"))
+    forms = {EXPECTED[one["type"]]: None for one in errors if one["type"] in EXPECTED}
     param = path_text(keys, where)
     known = part(_json_schema(model), keys[:-1]).get("properties", ()) if first["type"] in UNKNOWN else ()
     text = problem_text(first, forms if first["type"] in EXPECTED else (), known, JSON_TYPES)
@@ -183,12 +180,6 @@ def first_problem(error: ValidationError, model: type[BaseModel], where: str = "
 @cache
 def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema()
-
-
-def _place(error: ErrorDetails) -> KeyPath:
-    """Return the client's place of an error: without the forms of values, and the mark of a key that is refused."""
-    outer = len(error["loc"]) - (error["type"] in UNKNOWN)  # the name of an unknown key is the client's
-    return tuple([key for at, key in enumerate(error["loc"]) if at == outer or key not in (FORM, "[key]")])
 
 
 def body_schema(model: type[Strict], structural: frozenset[str], required: Mapping[str, Any]) -> BodySchema:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from metatemplate.datasets.prompt_list import columns_in
-from metatemplate.values.answer_markers import NonEmpty
 from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.kinds import NonEmpty, Switch, TextOr, Texts, WholeNumber
 
 RetrieverKind = Literal["zero", "fixed", "random"]
-PromptEntries = tuple[Mapping[str, Any] | str, ...]
+PromptEntries = tuple[TextOr[Mapping[str, Any]], ...]
 """Turns or messages, and texts between them."""
 
 
@@ -22,7 +22,7 @@ PromptEntries = tuple[Mapping[str, Any] | str, ...]
 class TemplateEntry:
     """The value of ``prompt_template`` or ``ice_template``. Either ``template`` or ``messages`` is given."""
 
-    template: str | Mapping[str, Any] | None = None
+    template: TextOr[Mapping[Any, Any]] | None = None
     """A text; a dialogue (``begin``, ``round``, ``end``); or a text or dialogue for each label."""
     messages: PromptEntries = ()
     """OpenAI messages, ``{expand_column: NAME}`` and the ``ice_token``."""
@@ -44,11 +44,11 @@ class Retriever:
     """The settings for choosing examples from the rows of ``train``."""
 
     kind: RetrieverKind = "zero"
-    ids: tuple[int, ...] = ()
+    ids: tuple[WholeNumber, ...] = ()
     """The positions of the rows, for ``fixed``."""
-    count: int = 1
+    count: WholeNumber = 1
     """The number of rows, for ``random``."""
-    seed: int = 0
+    seed: WholeNumber = 0
     """The seed of ``random``. The same seed and variables give the same rows."""
 
 
@@ -59,9 +59,9 @@ class PromptExample:
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
     examples: tuple[Mapping[str, Any], ...] | None = None
     """The rows of the examples; None if the retriever of the prompt file chooses the rows."""
-    prompt: str | PromptEntries | None = None
+    prompt: TextOr[PromptEntries] | None = None
     """The expected text; or the expected turns or messages, without section markers."""
-    labels: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    labels: Mapping[Any, Any] = field(default=EMPTY_MAPPING)
     """Label → the expected text or turns of this label's prompt."""
 
 
@@ -73,7 +73,7 @@ class PromptSpec:
     digest: str = ""
     """The first 12 hex digits of the file's SHA-256."""
     description: str = ""
-    input_columns: tuple[NonEmpty, ...] = ()
+    input_columns: Texts = ()
     """The variables that a request must have: a list, or one text with the names, separated by blanks."""
     output_column: NonEmpty = ""
     """The variable of the answer. The value is left out of a prompt that the model continues."""
@@ -93,6 +93,6 @@ class PromptSpec:
     """The text after the last example; None for a line break."""
     fill: Literal["once", "opencompass"] = "once"
     """``once``: values are never searched for columns. ``opencompass``: columns inside values are filled too."""
-    multi_turn: bool = False
+    multi_turn: Switch = False
     """Whether the round is repeated for each question of a list (AISBench's MultiTurnPromptTemplate)."""
     examples: tuple[PromptExample, ...] = ()

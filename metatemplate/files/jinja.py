@@ -24,9 +24,9 @@ from metatemplate.errors import MetaTemplateError, TemplateFailure
 from metatemplate.files.file_types import file_type
 from metatemplate.files.problems import Problems
 from metatemplate.templates.spec import JinjaSpec, TemplateSpec
-from metatemplate.values.answer_markers import NonEmpty
 from metatemplate.values.dialogue import Dialogue, Message
 from metatemplate.values.json_values import KeyPath
+from metatemplate.values.kinds import NonEmpty
 from metatemplate.values.prompt import Bos
 from metatemplate.values.words import listed, printable, shown, suggest
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from metatemplate.errors import TemplateFailure
-from metatemplate.files import file_types
-from metatemplate.files.file_types import json_schema, validator
+from metatemplate.files.file_types import json_schema, read
 from metatemplate.templates.spec import SpecProblem
 from metatemplate.values.json_values import (
     REMOVED,
     UNKNOWN,
     KeyPath,
-    corrected,
     not_one_of,
     part,
     problem_text,
     type_words,
 )
+from metatemplate.values.kinds import REFUSED_TEXT
 from metatemplate.values.words import suggest
 
 
@@ -69,46 +67,49 @@ class Problems:
         return choices[0]
 
     def read(self, type_: Any, value: Any, path: KeyPath = ()) -> Any:
-        """Read a value of the given type, as ``file_types`` describes it.
+        """Read a value of the given type, and add a problem for each mistake. A null means that the key is missing.
 
-        Adds a problem for each mistake. A wrong value is replaced by an empty value, the first choice, or 0.
+        A wrong value is replaced by an empty value, the first choice, or 0.
         """
-        try:
-            return validator(type_).validate_python((value,))[0]
-        except ValidationError as error:
-            refused = sorted(error.errors(include_url=False), key=lambda one: one["type"] not in UNKNOWN)
-        empty: dict[KeyPath, Any] = {}
-        for one in refused:
-            place = one["loc"][1:]
-            message, empty[place] = _explain(one, type_)
-            self.add((*path, *place), message)
-        return validator(type_, relaxed=True).validate_python((corrected(value, empty),))[0]
+
+        return read(
+            type_,
+            value,
+            lambda place, errors: _explain(type_, place, errors),
+            lambda place, message: self.add((*path, *place), message),
+        )
 
 
+WHOLE = "a whole number of 0 or more"
 EXPECTED: Mapping[str, tuple[str, Any]] = {
     # Pydantic's type of the error → the expected type, and the value that replaces the wrong one.
-    "bool_type": ("true or false", False), "int_type": ("a whole number of 0 or more", 0),
-    "greater_than_equal": ("a whole number of 0 or more", 0), "string_type": ("text", ""), "tuple_type": ("a list", []),
-    file_types.MAPPING_OR_TEXT: ("a mapping or a text", ""), "string_too_short": ("", ""),
+    "bool_type": ("true or false", False), "int_type": (WHOLE, 0), "greater_than_equal": (WHOLE, 0),
+    "string_type": ("text", REFUSED_TEXT), "string_too_short": ("", REFUSED_TEXT), "tuple_type": ("a list", []),
 }  # fmt: skip
 """All other errors are of mappings."""
 
 
-def _explain(error: ErrorDetails, type_: Any) -> tuple[str, Any]:
-    """Return the message for one of pydantic's errors, and the value that replaces the wrong value."""
-    kind, place = error["type"], error["loc"][1:]
+def _explain(type_: Any, place: KeyPath, errors: list[ErrorDetails]) -> tuple[str, Any]:
+    """Return the message for the errors of a value, and the value that replaces it."""
+    error = errors[-1]
+    kind = error["type"]
+    if error["input"] is None and place and isinstance(place[-1], str):
+        return "", REMOVED
     if kind in UNKNOWN:
         return problem_text(error, known=part(json_schema(type_), place[:-1])["properties"]), REMOVED
     if kind == "missing":
         words = part(json_schema(type_), place)["anyOf"][0].get("enum")
-        return f"{problem_text(error)}; add {'one of ' + ', '.join(words) if words else 'it'}", REMOVED
+        hint = f"one of {', '.join(words)}" if words else "it"
+        return f"{problem_text(error)}; add {hint}", words[0] if words else REFUSED_TEXT
     if kind == "literal_error":
         return problem_text(error), error["ctx"]["expected"].split("'")[1]
     expected, empty = EXPECTED.get(kind, ("a mapping of keys", {}))
-    return problem_text(error, [expected] if expected else ()) + _remedy(error), empty
+    if len(errors) > 1:
+        expected, empty = f"a {'list' if kind == 'tuple_type' else 'mapping'} or a text", REFUSED_TEXT
+    return problem_text(error, [expected] if expected else ()) + _remedy(error, place), empty
 
 
-def _remedy(error: ErrorDetails) -> str:
+def _remedy(error: ErrorDetails, place: KeyPath) -> str:
     """Return what to write instead of a value. Empty if the message is enough."""
     value = error["input"]
     match error["type"]:
@@ -117,7 +118,7 @@ def _remedy(error: ErrorDetails) -> str:
         case "string_too_short":
             return "; write a value, or remove the line"
         case "tuple_type" if isinstance(value, Mapping):
-            is_round = error["loc"][-1] == "round"
+            is_round = place[-1] == "round"
             return "; write each role as an entry such as - {role: HUMAN, begin: …}" if is_round else LIST_REMEDY
     return ""
 

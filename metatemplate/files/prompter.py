@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from typing_extensions import TypedDict
+
 from metatemplate.errors import InputError
 from metatemplate.files.file_types import file_type
 from metatemplate.files.meta import check_bos
@@ -20,9 +22,13 @@ from metatemplate.templates.spec import TOKEN_NAMES, PrompterSpec, SpecialTokens
 from metatemplate.templates.tools import tools_of
 from metatemplate.values.answer_markers import ToolTokens
 from metatemplate.values.dialogue import Dialogue, RenderOptions
+from metatemplate.values.kinds import TextOr
 from metatemplate.values.words import shown, suggest
 
-PARTS = ("system", "user")
+# As a class it would have a docstring, which would stand in the JSON Schema.
+InstructionParts = TypedDict("InstructionParts", {"system": str, "user": str}, total=False)  # noqa: UP013
+InstructionForms = TextOr[InstructionParts]
+
 PROMPTER_KEYS = (
     "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "history_messages", "tools",
     "default_tools", "marks", "marks_of", "dialect", "exact", "get_response", "thinking", "stop", "eos_token_id", "bos",
@@ -31,7 +37,7 @@ PROMPTER_KEYS = (
 PROMPTER_FILE = file_type(
     "prompter", PROMPTER_KEYS, PrompterSpec, TemplateSpec,
     **{"class": Literal["alpaca", "chat", "empty"]}, marks_of=str, marks=file_type("marks", TOKEN_NAMES, SpecialTokens),
-    dialect=Any, exact=Any, instruction=str | file_type("instruction", PARTS, **dict.fromkeys(PARTS, str)),
+    dialect=Any, exact=Any, instruction=InstructionForms, history=tuple[tuple[str, ...], ...],
 )  # fmt: skip
 OWN = ("extra_keys", "input_slot", "history", "history_messages", "get_response", "default_tools")
 """The keys that are fields of ``PrompterSpec``."""

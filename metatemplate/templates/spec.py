@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from metatemplate.values.answer_markers import NonEmpty, Thinking, ToolParser, ToolTokens
+from metatemplate.values.answer_markers import Thinking, ToolParser, ToolTokens
 from metatemplate.values.dialogue import EMPTY_MAPPING
+from metatemplate.values.kinds import NonEmpty, Switch, TextOr, Texts, WholeNumber
 from metatemplate.values.prompt import Bos
 
 ApiRole = Literal["HUMAN", "BOT", "SYSTEM", "TOOL"]
@@ -30,7 +31,7 @@ class ToolList:
     begin: str = ""
     each: Literal["tool", "function"] = "tool"
     """The part of each tool that is written as JSON: the whole object, or only the value of ``function``."""
-    indent: int | None = None
+    indent: WholeNumber | None = None
     """Spaces of indentation, 0 to 8; None: the JSON is on one line, with a space after each comma and colon."""
     separator: str = "\n"
     end: str = ""
@@ -66,7 +67,7 @@ class ResultForm:
 
     begin: str = ""
     end: str = ""
-    together: bool = False
+    together: Switch = False
     """Whether adjacent tool results are written in one turn."""
     separator: str = ""
     """The text between two results in one turn."""
@@ -144,7 +145,7 @@ class PrompterSpec:
     """The special tokens of the model family ``marks_of``. Tokens in the file's ``marks`` replace them."""
     instruction: str | tuple[str, str] = ""
     """One text, or a text for the system part and a text for the user part. A slot is written ``{name}``."""
-    extra_keys: tuple[NonEmpty, ...] = ()
+    extra_keys: Texts = ()
     """The names of further slots. Each is written under a separate heading."""
     input_slot: NonEmpty = ""
     """The slot that the last user message fills; empty if the last user message is a separate turn."""
@@ -159,7 +160,7 @@ class PrompterSpec:
     stop_words: tuple[str, ...] = ()
     """The stop words of the model family."""
     dialect: str = "1.4"
-    get_response: bool = False
+    get_response: Switch = False
     """Whether everything up to a repeated prompt, or up to the last mark of an answer, is removed from the answer."""
     messages: bool = False
     """Whether the prompter makes OpenAI messages (LazyLLM's ``return_dict``) instead of a string."""
@@ -174,7 +175,7 @@ class RoleSpec:
     end: str = ""
     prompt: str | None = None
     """The text of a turn without a message (the default prompt); None if the role has no default prompt."""
-    generate: bool = False
+    generate: Switch = False
     api_role: ApiRole | None = None
     fallback_role: str | None = None
 
@@ -185,7 +186,7 @@ class FamilyMarkers:
 
     source: NonEmpty
     """The public source of the tokens; ``unknown`` if no source was found."""
-    tokens: tuple[NonEmpty, ...] = ()
+    tokens: Texts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +198,9 @@ class Example:
     """The exact prompt of a template that makes a string."""
     sent: tuple[Mapping[str, Any], ...] | None = None
     """The exact messages of a template that makes messages. A prompter's example may have a prompt and messages."""
-    continue_final_message: bool = False
+    continue_final_message: Switch = False
     tools: tuple[Mapping[str, Any], ...] = ()
-    tool_choice: str | Mapping[str, Any] | None = None
+    tool_choice: TextOr[Mapping[str, Any]] | None = None
     variables: Mapping[str, Any] = field(default=EMPTY_MAPPING)
 
 
@@ -256,12 +257,12 @@ class TemplateSpec:
     description: str = ""
     begin: str = ""
     end: str = ""
-    round: tuple[RoleSpec | str, ...] = ()
+    round: tuple[TextOr[RoleSpec], ...] = ()
     reserved_roles: tuple[RoleSpec, ...] = ()
-    eos_token_id: int | None = None
+    eos_token_id: WholeNumber | None = None
     roles: Mapping[str, NonEmpty] = field(default=EMPTY_MAPPING)
     """OpenAI role → template role, in addition to the four standard roles."""
-    stop: tuple[NonEmpty, ...] = ()
+    stop: Texts = ()
     bos: Bos = "none"
     bos_text: NonEmpty = ""
     turns: Literal["natural", "opencompass"] = "natural"

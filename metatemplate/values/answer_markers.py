@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 from metatemplate.values.frozen import dataclass
+from metatemplate.values.kinds import NonEmpty, SwitchOrAuto
 
-
-class _NotEmpty:
-    """Marks a text that must not be empty, for pydantic."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:
-        return {**handler(source), "min_length": 1}
-
-
-NonEmpty = Annotated[str, _NotEmpty()]
-"""A string that must not be empty in a template file."""
 ToolParser = Literal["hermes", "json", "llama3_json", "pythonic", "mistral", "lazyllm"]
 """The names of the tool call formats; ``FORMATS`` in ``metatemplate/answers/tool_calls/registry.py`` has a row for
 each name."""
@@ -37,7 +28,7 @@ class Thinking:
 
     begin: NonEmpty
     end: NonEmpty
-    open: bool | Literal["auto"] = False
+    open: SwitchOrAuto = False
     """True: every answer begins inside the reasoning, because the prompt opens it. ``auto`` (in template files only):
     an answer begins inside the reasoning only if the prompt ends with ``begin``."""
     fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")

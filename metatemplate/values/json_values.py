@@ -156,12 +156,11 @@ def part(schema: dict[str, Any], path: Iterable[str | int]) -> dict[str, Any]:
 
 def corrected(value: Any, changes: Mapping[KeyPath, Any], path: KeyPath = ()) -> Any:
     """Return a copy of the value at ``path`` with other values at some paths. ``REMOVED`` removes a key."""
-    if path in changes:
-        return changes[path]
+    value = changes.get(path, value)
+    if any(one[: len(path)] == path and one != path for one in changes):
+        value = {} if value is None else [value] if isinstance(value, str) else value  # an empty section, a single text
     if isinstance(value, (list, tuple)):
         return [corrected(entry, changes, (*path, number)) for number, entry in enumerate(value)]
-    if value is None and any(one[: len(path)] == path for one in changes):
-        value = {}  # a section without settings
     if not isinstance(value, Mapping):
         return value
     keys = dict.fromkeys([*value, *[one[-1] for one in changes if one[:-1] == path]])

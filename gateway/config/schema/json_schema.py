@@ -15,7 +15,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import KIND
-from gateway.config.schema.settings import GATEWAY, PROMPT, TEMPLATE, adapter
+from gateway.config.schema.settings import FILES, GATEWAY, PROMPT, TEMPLATE
 from metatemplate.files import file_types, template
 from metatemplate.files.file_types import FileSchema
 from metatemplate.values.json_values import part
@@ -37,8 +37,7 @@ def _content(file: str) -> dict[str, Any]:
         return file_types.json_schema(PROMPT_FILE)
     if file == TEMPLATE:
         return {"type": "object", "allOf": [_template(kind) for kind in template.FILES]}
-    adapted = adapter(file, with_sentences=True)
-    schema: dict[str, Any] = adapted.json_schema(schema_generator=_Settings)["prefixItems"][0]
+    schema = file_types.json_schema(FILES[file], _Settings)
     if file == GATEWAY:
         part(schema, ("models", "", "targets", 0))["allOf"] = _kinds_of_targets()
     return schema

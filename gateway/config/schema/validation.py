@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
+from pydantic_core import ErrorDetails
 
 from gateway.config.schema.kinds import INVALID, SecretReference
-from gateway.config.schema.settings import ALIASES, POLICY, adapter
+from gateway.config.schema.settings import ALIASES, FILES, POLICY
 from gateway.wire.request_fields import FORBIDDEN, STRUCTURAL, ChatRequest
+from metatemplate.files.file_types import read
 from metatemplate.files.yaml import YamlDocument
-from metatemplate.values.json_values import REMOVED, UNKNOWN, KeyPath, corrected, part, problem_text
+from metatemplate.values.json_values import REMOVED, UNKNOWN, KeyPath, part, problem_text
 from metatemplate.values.words import closest, quoted, suggest
 
 PARAMETERS: Final = ChatRequest.model_fields.keys() - STRUCTURAL - FORBIDDEN
@@ -37,17 +39,14 @@ def check(
 
     Returns the values. A refused value is replaced by ``INVALID``. By default, secrets are not read.
     """
-    try:
-        return adapter(file).validate_python((document.value,), context=read_secret)[0]
-    except ValidationError as error:
-        refused = {one["loc"][1:]: one for one in error.errors(include_url=False)}
-    from gateway.config.schema.json_schema import json_schema  # has the kinds of values, for the messages
 
-    order = {path: number for number, path in enumerate(document.lines)}
-    for path in sorted(refused, key=lambda path: order.get(path, len(order))):
-        document.refuse(path, _message(json_schema(file), path, refused[path]))
-    value = corrected(document.value, {p: REMOVED if one["type"] in UNKNOWN else INVALID for p, one in refused.items()})
-    return adapter(file).validate_python((value,), context=read_secret)[0]
+    def explain(path: KeyPath, errors: list[ErrorDetails]) -> tuple[str, Any]:
+        from gateway.config.schema.json_schema import json_schema  # has the kinds of values, for the messages
+
+        replaced = REMOVED if errors[0]["type"] in UNKNOWN else INVALID
+        return _message(json_schema(file), path, errors[0]), replaced
+
+    return read(FILES[file], document.value, explain, document.refuse, read_secret)
 
 
 def is_whole(value: Any) -> bool:

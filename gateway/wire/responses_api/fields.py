@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from gateway.wire.request_fields import HINTS, MAX_NAME, MAX_TOOLS, Closed, Hints, Sampling, TextOr
+from gateway.wire.request_fields import HINTS, MAX_NAME, MAX_TOOLS, Closed, Hints, Sampling
+from metatemplate.values.kinds import TextOr
 
 MAX_ITEMS = 4096
 """Maximum items of ``input``. A conversation of 2048 messages may have further items for reasoning and calls."""
