@@ -13,7 +13,7 @@ from typing import Any
 from gateway.config.library import Library
 from gateway.config.schema.kinds import INVALID, SIZE
 from gateway.config.schema.settings import GATEWAY
-from gateway.config.schema.validation import check, is_whole
+from gateway.config.schema.validation import check
 from gateway.config.sections.models import read_models
 from gateway.config.sections.server import read_server
 from gateway.config.sections.targets import secret_reader
@@ -22,7 +22,6 @@ from gateway.config.snapshot import (
     GatewaySettings,
     KeySpec,
     ModelSpec,
-    RecordingsSpec,
     ServerSpec,
     Snapshot,
 )
@@ -149,23 +148,28 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
     if server is None:
         return None
     _check_inlined_media(document, models, server)
-    cache = _cache(document, settings, files)
-    _note_separate_caches(document, files, models, cache, server.workers)
+    _check_storage(document, settings, models)
+    _note_separate_caches(document, files, models, settings.cache, server.workers)
+    cache_path = _database(document, "cache", settings.cache.path, files)
+    recordings_path = _database(document, "recordings", settings.recordings.path, files)
     for path, value, package, extra in (
         (("redact",), settings.redact, "regex", "redact"),
         (("store", "url"), settings.store.url, "redis", "redis"),
     ):
         if value and find_spec(package) is None:
             document.refuse(path, f"needs the package {package}; install it with: {install_extra(extra)}")
+    prompts = library.prompts()
+    if files.problems:
+        return None
     return Snapshot(
         server=server,
         models=MappingProxyType(models),
-        prompts=MappingProxyType(library.prompts()),
+        prompts=MappingProxyType(prompts),
         keys=keys,
         key_labels=len(keys) <= settings.keys.max_in_metrics,
         store=settings.store,
-        cache=cache,
-        recordings=_recordings(document, settings.recordings, files, models),
+        cache=replace(settings.cache, path=cache_path),
+        recordings=replace(settings.recordings, path=recordings_path),
         redact=settings.redact,
         revision=files.revision(),
         notes=tuple(files.notes),
@@ -210,29 +214,17 @@ def _note_separate_caches(
         files.notes.append(document.problem(("server", "workers"), note))
 
 
-def _cache(document: YamlDocument, settings: GatewaySettings, files: Files) -> CacheSpec:
-    """Return the section ``cache`` with its absolute path."""
+def _check_storage(document: YamlDocument, settings: GatewaySettings, models: Mapping[str, ModelSpec]) -> None:
+    """Check that the sections ``cache``, ``store`` and ``recordings`` fit together, and fit the models' policies."""
     cache, store = settings.cache, settings.store
-    if not is_whole(cache):
-        return CacheSpec()
     if cache.shared and cache.path:
         document.refuse(("cache", "shared"), "cannot be combined with cache.path; keep one of the two")
     if cache.shared and store.url == "":
         document.refuse(("cache", "shared"), "needs a Redis server; write `store: {url: redis://HOST:6379/0}`")
-    return replace(cache, path=_database(document, "cache", cache.path, files))
-
-
-def _recordings(
-    document: YamlDocument, section: RecordingsSpec, files: Files, models: Mapping[str, ModelSpec]
-) -> RecordingsSpec:
-    """Return the section ``recordings`` with its absolute path."""
-    if not is_whole(section):
-        return RecordingsSpec()
     recorded = [model.policy.name for model in models.values() if model.policy.record != "off"]
-    if recorded and not section.path:
+    if recorded and settings.recordings.path is None:
         message = f"is missing, and policy {recorded[0]} records calls; name a file such as recordings.sqlite"
         document.refuse(("recordings", "path"), message)
-    return replace(section, path=_database(document, "recordings", section.path, files))
 
 
 def _database(document: YamlDocument, section: str, name: Path | None, files: Files) -> Path | None:

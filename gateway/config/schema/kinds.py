@@ -400,8 +400,7 @@ A_STRING = {"type": "string"}
 A_TEXT = {"type": "string", "minLength": 1}
 TEXT = Kind("text", _text, schema=A_TEXT)
 FILE = Kind("text", lambda value: Path(_text(value)), schema=A_TEXT)
-FILES = Kind("list of text", lambda value: tuple(map(Path, list_of(TEXT).read(value))), write=list,
-             schema={"type": "array", "items": A_TEXT})  # fmt: skip
+FILES = list_of(FILE)
 PROSE = Kind("text", _prose, schema=A_STRING)
 SWITCH = Kind("true or false", _switch, schema={"type": "boolean"})
 SIZE = Kind(

@@ -101,8 +101,8 @@ class TargetEntry:
         target = replace(
             target, label=label, model=target.model or model, path=path, script=script, file=file, line=line
         )
-        body = target.options.get("extra_body", {})
-        if self.speaks == "litellm" and not (isinstance(body, dict) and body.keys() <= (known := pin_fields(target))):
+        body, known = target.options.get("extra_body", {}), pin_fields(target)
+        if self.speaks == "litellm" and not (isinstance(body, dict) and body.keys() <= known):
             only = f"{', '.join(sorted(known))} of this aggregator" if known else "the pin of an aggregator"
             self.add_problem(
                 "options", f"extra_body may contain only {only}; set parameters of calls in the policy, under params"
