@@ -511,3 +511,10 @@ def test_a_policy_may_force_an_engines_own_response_format_that_it_allows(write:
     text = "params: {force: {response_format: {type: structural_tag}}, allow: [response_format]}"
     params = load(write({"policies/default.yaml": text}), {}).models["demo"].policy.params
     assert params.force == {"response_format": {"type": "structural_tag"}}
+
+
+def test_a_variable_that_names_a_secret_gives_the_secret(write: Write) -> None:
+    env = {"GATEWAY_SERVER__VIEWER_SECRET": "env:SIGN", "SIGN": "a-long-secret"}
+    secret = load(write({}), env).server.viewer_secret
+    assert secret is not None
+    assert secret.get_secret_value() == "a-long-secret"

@@ -92,13 +92,11 @@ class Kind:
         """Convert the value of a file. The context of the validation is a function that reads a secret."""
         if value is INVALID:
             return value
-        if isinstance(value, VariableText):
-            return self.from_text(str(value))
         if value is None:
             if self.or_none:
                 return ""
             raise ValueError(EMPTY)
-        found = self.read(value)
+        found = self.from_text(str(value)) if isinstance(value, VariableText) else self.read(value)
         return info.context(found) if isinstance(found, SecretReference) else found
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

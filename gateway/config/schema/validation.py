@@ -124,12 +124,11 @@ def _hint(schema: dict[str, Any], path: KeyPath, value: object) -> str:
     return suggest(key, node)
 
 
-def _place(schema: dict[str, Any], key: str, path: str = "") -> str:
+def _place(schema: dict[str, Any], key: str) -> str:
     """Return the first section with a setting of this name, such as ``models.NAME``; empty if there is none."""
-    below = [(f"{path}{name}", node) for name, node in schema.get("properties", {}).items()]
-    if isinstance(further := schema.get("additionalProperties"), dict):
-        below.append((f"{path}NAME", further))
-    if isinstance(items := schema.get("items"), dict):
-        below.append((f"{path.removesuffix('.')}[]", items))
-    found = [where for where, node in below if key in node.get("properties", {})]
-    return next((one for one in [*found, *[_place(node, key, f"{where}.") for where, node in below]] if one), "")
+    from gateway.config.schema.json_schema import settings
+
+    names = [name.split(".") for name, _ in settings(schema)]
+    found = [steps[:at] for steps in names for at, step in enumerate(steps) if step.removesuffix("[]") == key]
+    shortest: list[str] = min(found, key=len) if found else []
+    return ".".join(shortest).replace("<name>", "NAME")

@@ -14,6 +14,7 @@ from typing import Any
 from gateway.config.schema.kinds import INVALID, VariableText
 from gateway.config.schema.settings import GATEWAY
 from gateway.config.schema.validation import check, is_whole
+from gateway.config.sections.targets import secret_reader
 from gateway.config.snapshot import ServerSpec, TlsSpec
 from gateway.core.errors import Problem
 from metatemplate.files.reader import ENVIRONMENT, Files
@@ -52,7 +53,8 @@ def read_server(
             for name in reversed(path):
                 value = {name: value}
             own = YamlDocument(ENVIRONMENT, [], {"server": value})
-            server = _changed(server, path, attrgetter(".".join(path))(check(own, GATEWAY).server))
+            given = check(own, GATEWAY, secret_reader(files, env)).server
+            server = _changed(server, path, attrgetter(".".join(path))(given))
             document.problems += [replace(problem, key=variable) for problem in own.problems]
         elif variable.startswith(PREFIX) and "__" in variable:
             hint = f"; only settings of the section server have variables, such as {SERVER}PORT"
