@@ -65,6 +65,7 @@ Python program ends.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Self
 
 import metatemplate.errors as formats
 from metatemplate.errors import Problem as Problem
@@ -124,6 +125,11 @@ def drop_tracebacks(error: BaseException) -> None:
 
 class RequestError(GatewayError, status=400, code="invalid_request", type="invalid_request_error"):
     """The request cannot be served. The same request would fail again."""
+
+    @classmethod
+    def at(cls, place: str, problem: str) -> Self:
+        """Return the error about a field. ``problem``: the message after the place, with its first space or colon."""
+        return cls(place + problem, param=place)
 
 
 class InvalidJson(RequestError, code="invalid_json"):

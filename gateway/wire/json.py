@@ -140,7 +140,7 @@ def _has_inexact(values: Collection[object]) -> bool:
 
 def _name_inexact(value: object, param: str) -> None:
     if isinstance(value, float) and abs(value) >= FIRST_INEXACT:
-        raise InvalidValue(f"{param} is a number that does not fit in 64 bits", param=param)
+        raise InvalidValue.at(param, " is a number that does not fit in 64 bits")
     if isinstance(value, dict):
         for key, item in value.items():
             _name_inexact(item, f"{param}.{plain(key)}")

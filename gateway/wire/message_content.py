@@ -25,9 +25,7 @@ def read_message(raw: Mapping[str, Any], number: int, field: str = "messages") -
     role, content = raw["role"], raw.get("content")
     if content is None:
         if role != "assistant":
-            raise InvalidValue(
-                f"{param}.content is missing; only an assistant message may leave it out", param=f"{param}.content"
-            )
+            raise InvalidValue.at(f"{param}.content", " is missing; only an assistant message may leave it out")
         return Message(role, "", (), raw)
     if isinstance(content, str):
         return Message(role, content, (), raw)
@@ -35,7 +33,7 @@ def read_message(raw: Mapping[str, Any], number: int, field: str = "messages") -
     for index, part in enumerate(content):
         text = part.get("text")
         if text is None and part["type"] == "text":
-            raise InvalidValue(f"{param}.content[{index}].text is missing", param=f"{param}.content[{index}].text")
+            raise InvalidValue.at(f"{param}.content[{index}].text", " is missing")
         parts.append(Part(part["type"], text or ""))
     return Message(role, "".join([part.text for part in parts]), tuple(parts), raw)
 
@@ -52,19 +50,19 @@ def read_prompts(value: object, param: str = "prompt", most: int = MAX_PROMPTS) 
         if kinds == INTEGERS:
             return (_ids(value, param),), False
         if len(value) > most:
-            raise InvalidValue(f"{param} may have at most {most} prompts in one call", param=param)
+            raise InvalidValue.at(param, f" may have at most {most} prompts in one call")
         if kinds == STRINGS:
             return tuple(value), True
         if kinds == LISTS and all(set(map(type, item)) == INTEGERS for item in value):
             return tuple(_ids(item, f"{param}[{index}]") for index, item in enumerate(value)), True
-    raise InvalidValue(
-        f"{param} must be a string, a list of strings, a list of token ids or a list of lists of token ids, "
+    raise InvalidValue.at(
+        param,
+        " must be a string, a list of strings, a list of token ids or a list of lists of token ids, "
         "and a list must not be empty",
-        param=param,
     )
 
 
 def _ids(value: list[int], param: str) -> tuple[int, ...]:
     if min(value) < 0 or max(value) >= 2**31:
-        raise InvalidValue(f"{param} contains a token id outside 0 … 2^31-1", param=param)
+        raise InvalidValue.at(param, " contains a token id outside 0 … 2^31-1")
     return tuple(value)

@@ -142,14 +142,12 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, caller: Caller 
     context = None if raw is None else _text_or_dialogue(raw, "context", options)
     kinds = set(map(type, labelled.values()))
     if len(kinds) > 1:
-        raise InvalidValue(
-            "candidates must be all strings or all lists of messages, because their scores are compared",
-            param="candidates",
+        raise InvalidValue.at(
+            "candidates", " must be all strings or all lists of messages, because their scores are compared"
         )
     if context is not None and Dialogue in kinds:
-        raise InvalidValue(
-            "candidates must be strings if a context is given; put the messages before the answer into the context",
-            param="candidates",
+        raise InvalidValue.at(
+            "candidates", " must be strings if a context is given; put the messages before the answer into the context"
         )
     if Dialogue not in kinds and not isinstance(context, Dialogue):
         _refuse_variables(body)
@@ -169,7 +167,7 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, caller: Caller 
 def _text_or_dialogue(value: Any, param: str, options: RenderOptions) -> str | Dialogue:
     if isinstance(value, str):
         if not value:
-            raise InvalidValue(f"{param} is empty; send the text to score", param=param)
+            raise InvalidValue.at(param, " is empty; send the text to score")
         return value
     return Dialogue(tuple([read_message(raw, number, param) for number, raw in enumerate(value)]), options)
 
@@ -189,13 +187,13 @@ def _call(
     stop = body.get("stop")
     stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     if len(stops) > MAX_STOPS[endpoint]:
-        raise InvalidValue(f"stop has {len(stops)} strings; it may have at most {MAX_STOPS[endpoint]}", param="stop")
+        raise InvalidValue.at("stop", f" has {len(stops)} strings; it may have at most {MAX_STOPS[endpoint]}")
     if not FOREIGN[endpoint].keys().isdisjoint(body):
         _refuse_foreign(endpoint, body)
     stream, options = body.get("stream"), body.get("stream_options")
     if options is not None and not stream:
         # OpenAI refuses this too: a client that sends ``stream_options`` expects a usage chunk that never comes.
-        raise InvalidValue("stream_options requires stream: true", param="stream_options")
+        raise InvalidValue.at("stream_options", " requires stream: true")
     refuse_lost_digits_in(fields.known)
     if fields.unknown:
         refuse_lost_digits_in(fields.unknown)
@@ -269,16 +267,18 @@ def _with_extension(call: Call, body: Mapping[str, Any]) -> Call:
         if call.raw_prompts or (
             call.dialogue is not None and (call.dialogue.messages or call.dialogue.options.variables)
         ):
-            raise InvalidValue(
-                "gateway.prompt replaces messages, prompt and gateway.variables; send only one of these fields",
-                param="gateway.prompt",
+            raise InvalidValue.at(
+                "gateway.prompt", " replaces messages, prompt and gateway.variables; send only one of these fields"
             )
         if call.dialogue is not None and call.dialogue.options.continue_final:
-            raise InvalidValue("a dataset prompt ends before the model's turn; leave continue_final_message out",
-                               param="continue_final_message")  # fmt: skip
+            raise InvalidValue(
+                "a dataset prompt ends before the model's turn; leave continue_final_message out",
+                param="continue_final_message",
+            )
         if call.dialogue is not None and body.get("echo"):
-            raise InvalidValue("echo repeats the last message, but a dataset prompt has no messages; leave echo out",
-                               param="echo")  # fmt: skip
+            raise InvalidValue.at(
+                "echo", " repeats the last message, but a dataset prompt has no messages; leave echo out"
+            )
         reference = _prompt_reference(raw_prompt, "gateway.prompt")
     if raw_turns is not None:
         turns = _turns(call, raw_turns, has_prompt=reference is not None)
@@ -352,12 +352,12 @@ def _scores_prompt(body: Mapping[str, Any]) -> bool:
     """
     for name in ("echo", "return_token_ids"):
         if body.get(name) is not None and not isinstance(body[name], bool):
-            raise InvalidValue(f"{name} must be true or false", param=name)
+            raise InvalidValue.at(name, " must be true or false")
     number = body.get("prompt_logprobs")
     if number is None:
         return bool(body.get("echo") and body.get("logprobs") and not body.get("stream"))
     if type(number) is not int or number < -1:
-        raise InvalidValue("prompt_logprobs must be a whole number of at least -1", param="prompt_logprobs")
+        raise InvalidValue.at("prompt_logprobs", " must be a whole number of at least -1")
     if body.get("stream"):
         raise InvalidValue("a stream cannot contain prompt_logprobs; set stream to false", param="prompt_logprobs")
     return True
@@ -370,13 +370,12 @@ def _check_last_turn(body: Mapping[str, Any], whole: bool) -> None:
     """
     continued, opened = body.get("continue_final_message"), body.get("add_generation_prompt")
     if continued and opened:
-        raise InvalidValue(
-            "continue_final_message and add_generation_prompt cannot both be true; set add_generation_prompt to false",
-            param="continue_final_message",
+        raise InvalidValue.at(
+            "continue_final_message",
+            " and add_generation_prompt cannot both be true; set add_generation_prompt to false",
         )
     if opened is False and not continued and not whole:
-        raise InvalidValue(
-            "add_generation_prompt: false requires continue_final_message: true, "
-            "or prompt_logprobs to score all messages",
-            param="add_generation_prompt",
+        raise InvalidValue.at(
+            "add_generation_prompt",
+            ": false requires continue_final_message: true, or prompt_logprobs to score all messages",
         )

@@ -85,7 +85,7 @@ def read_detokenize(body: dict[str, Any], *, request_id: str, caller: Caller = A
     if body["tokens"] != []:
         ids, is_list = read_prompts(body["tokens"], "tokens")
         if is_list or isinstance(ids[0], str):
-            raise InvalidValue("tokens must be a list of token ids", param="tokens")
+            raise InvalidValue.at("tokens", " must be a list of token ids")
     return Call("completions", body["model"], request_id, caller, raw_prompts=ids)
 
 

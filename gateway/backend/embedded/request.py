@@ -98,7 +98,7 @@ def read_params(params: Mapping[str, Any], vocabulary_size: int) -> CallParams:
             fits = type(value) is kind or (kind is float and type(value) is int)
             if not fits or not low <= value <= high:
                 between = "" if kind is bool else f" between {low:g} and {high:g}"
-                raise InvalidValue(f"{name} must be {TYPE_NAMES[kind]}{between}", param=name)
+                raise InvalidValue.at(name, f" must be {TYPE_NAMES[kind]}{between}")
     given.pop("user", None)
     if "logit_bias" in given:
         given["logit_bias"] = _bias(given["logit_bias"], vocabulary_size)

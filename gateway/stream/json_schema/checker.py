@@ -79,10 +79,10 @@ class SchemaChecker:
             reply = await self._do({"schema": schema.decode()}, SCHEMA_CPU, client)
         self._remember(schema, reply)
         if "failed" in reply:
-            raise UncheckableSchema(f"{where} cannot be checked: {reply['failed']}; send a simpler schema", param=where)
+            raise UncheckableSchema.at(where, f" cannot be checked: {reply['failed']}; send a simpler schema")
         if reply["problem"] is not None:
             place = place_in(where, reply["place"])
-            raise InvalidValue(f"{place} {reply['problem']}", param=place)
+            raise InvalidValue.at(place, f" {reply['problem']}")
 
     async def problem(self, wanted: AnswerFormat, text: str, client: str = "") -> str | None:
         """Return why a text is not an answer in this format, such as ``$.name must be a string, not null``; or None.

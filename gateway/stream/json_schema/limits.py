@@ -53,9 +53,7 @@ def check_limits(schema: Mapping[str, Any], where: str) -> list[Subschema]:
     for one in subschemas(schema):
         found.append(one)
         if len(found) > MAX_SUBSCHEMAS:
-            raise InvalidValue(
-                f"{where} has more than {MAX_SUBSCHEMAS} schemas inside; send a smaller schema", param=where
-            )
+            raise InvalidValue.at(where, f" has more than {MAX_SUBSCHEMAS} schemas inside; send a smaller schema")
     for one in found:
         if isinstance(one.value, dict):
             _check_base(one, one.value, where)
@@ -66,23 +64,19 @@ def check_limits(schema: Mapping[str, Any], where: str) -> list[Subschema]:
 def _check_size(schema: Mapping[str, Any], where: str) -> None:
     """Raise ``InvalidValue`` for a schema that is too deep or too large, or that has a value which is not of JSON."""
     if deeper_than(schema, MAX_DEPTH):
-        raise InvalidValue(
-            f"{where} is nested deeper than {MAX_DEPTH} levels; move inner schemas to $defs", param=where
-        )
+        raise InvalidValue.at(where, f" is nested deeper than {MAX_DEPTH} levels; move inner schemas to $defs")
     try:
         size = len(orjson.dumps(schema))
         if size <= MAX_SIZE:
             json.dumps(schema, allow_nan=False)  # orjson writes null for NaN
             return
     except (TypeError, ValueError):
-        raise InvalidValue(
-            f"{where} has a value that JSON does not allow, such as NaN, half of a surrogate pair or an integer beyond "
+        raise InvalidValue.at(
+            where,
+            " has a value that JSON does not allow, such as NaN, half of a surrogate pair or an integer beyond "
             "64 bits; leave it out",
-            param=where,
         ) from None
-    raise InvalidValue(
-        f"{where} has {size} bytes; at most {MAX_SIZE} are allowed, so send a smaller schema", param=where
-    )
+    raise InvalidValue.at(where, f" has {size} bytes; at most {MAX_SIZE} are allowed, so send a smaller schema")
 
 
 def _check_base(one: Subschema, schema: dict[str, Any], where: str) -> None:
@@ -92,24 +86,21 @@ def _check_base(one: Subschema, schema: dict[str, Any], where: str) -> None:
     """
     is_root = one.parent is None
     if "$id" in schema and not (is_root and isinstance(schema["$id"], str)):
-        place = f"{one.place(where)}.$id"
-        raise InvalidValue(
-            f"{place} is not supported; leave it out, put the schema under $defs of the whole schema, and refer to it "
+        raise InvalidValue.at(
+            f"{one.place(where)}.$id",
+            " is not supported; leave it out, put the schema under $defs of the whole schema, and refer to it "
             'with a $ref such as "#/$defs/name"',
-            param=place,
         )
     if "$schema" in schema:
         dialect, place = schema["$schema"], f"{one.place(where)}.$schema"
         if not is_root:
-            raise InvalidValue(f"{place} is only allowed in the whole schema; leave it out here", param=place)
+            raise InvalidValue.at(place, " is only allowed in the whole schema; leave it out here")
         if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
-            raise InvalidValue(
-                f"{place} is not a supported version of JSON Schema; write a schema of draft 2020-12, or leave it out",
-                param=place,
+            raise InvalidValue.at(
+                place, " is not a supported version of JSON Schema; write a schema of draft 2020-12, or leave it out"
             )
     if "$recursiveRef" in schema:
-        place = f"{one.place(where)}.$recursiveRef"
-        raise InvalidValue(f'{place} is not supported; write "$ref": "#"', param=place)
+        raise InvalidValue.at(f"{one.place(where)}.$recursiveRef", ' is not supported; write "$ref": "#"')
 
 
 # ---------------------------------------------------------------- references
@@ -127,29 +118,27 @@ class _Targets:
             for keyword in ANCHORS if isinstance(one.value, dict) else ():
                 name = one.value.get(keyword)
                 if isinstance(name, str) and self._anchors.setdefault(name, number) != number:
-                    place = f"{one.place(where)}.{keyword}"
-                    raise InvalidValue(f"{place}: another schema has the same anchor; choose another name", param=place)
+                    problem = ": another schema has the same anchor; choose another name"
+                    raise InvalidValue.at(f"{one.place(where)}.{keyword}", problem)
 
     def number(self, one: Subschema, keyword: str) -> int:
         """Return the number of the schema to which a reference refers."""
-        reference = one.value[keyword]
+        reference, place = one.value[keyword], f"{one.place(self._where)}.{keyword}"
         if not isinstance(reference, str) or not reference.startswith("#"):
-            place = f"{one.place(self._where)}.{keyword}"
-            raise InvalidValue(
-                f"{place} refers to another document, which the gateway does not load; put the schema under $defs, and "
+            raise InvalidValue.at(
+                place,
+                " refers to another document, which the gateway does not load; put the schema under $defs, and "
                 'write a reference such as "#/$defs/name"',
-                param=place,
             )
         fragment = unquote(reference[1:])
         number = self._anchors.get(fragment) if fragment else 0
         if fragment.startswith("/"):
             number = self._places.get(_pointer(self._root, fragment))
         if number is None:
-            place = f"{one.place(self._where)}.{keyword}"
-            raise InvalidValue(
-                f"{place} refers to {quoted(reference)}, which is not a schema in this document; put the schema under "
+            raise InvalidValue.at(
+                place,
+                f" refers to {quoted(reference)}, which is not a schema in this document; put the schema under "
                 '$defs, and write a reference such as "#/$defs/name"',
-                param=place,
             )
         return number
 
@@ -168,9 +157,8 @@ def _edges(found: Sequence[Subschema], where: str) -> dict[int, list[int]]:
                 references += 1
                 edges.setdefault(number, []).append(targets.number(one, keyword))
     if references > MAX_REFERENCES:
-        raise InvalidValue(
-            f"{where} has {references} references; at most {MAX_REFERENCES} are allowed, so send a smaller schema",
-            param=where,
+        raise InvalidValue.at(
+            where, f" has {references} references; at most {MAX_REFERENCES} are allowed, so send a smaller schema"
         )
     return edges
 
@@ -197,19 +185,17 @@ def _check_steps(found: Sequence[Subschema], edges: Mapping[int, list[int]], whe
     try:
         order = [*TopologicalSorter(edges).static_order()]
     except CycleError as error:
-        place = found[error.args[1][0]].place(where)
-        raise InvalidValue(
-            f"{place} refers to itself for the same value, so a check would not end; refer to it from properties or "
+        raise InvalidValue.at(
+            found[error.args[1][0]].place(where),
+            " refers to itself for the same value, so a check would not end; refer to it from properties or "
             "items instead",
-            param=place,
         ) from None
     for number in order:
         targets = edges.get(number, ())
         steps[number] = 1 + sum([steps[target] for target in targets])
         chains[number] = 1 + max([chains[target] for target in targets], default=0)
         if steps[number] > MAX_STEPS or chains[number] > MAX_CHAIN:
-            place = found[number].place(where)
             problem = f"more than {MAX_STEPS} schemas apply to one value, because $ref, allOf, anyOf or oneOf repeat"
             if chains[number] > MAX_CHAIN:
                 problem = f"more than {MAX_CHAIN} schemas for one value apply each other in a row"
-            raise InvalidValue(f"{place}: {problem}; send a simpler schema", param=place)
+            raise InvalidValue.at(found[number].place(where), f": {problem}; send a simpler schema")

@@ -51,17 +51,15 @@ def read_answer_format(value: object, param: str = "response_format") -> AnswerF
     form = _given(value, param)
     kind = form.get("type")
     if not isinstance(kind, str) or kind not in KEYS:
-        problem = f"{param}.type must be one of {', '.join(KEYS)}"
-        if kind is None:
-            problem = f"{param}.type is missing; write one of {', '.join(KEYS)}"
-        raise InvalidValue(problem, param=f"{param}.type")
+        problem = "is missing; write" if kind is None else "must be"
+        raise InvalidValue.at(f"{param}.type", f" {problem} one of {', '.join(KEYS)}")
     _refuse_unknown(form, KEYS[kind], param)
     if kind == "text":
         return None
     if kind == "json_object":
         return AnswerFormat(param=param)
     if "json_schema" not in form:
-        raise InvalidValue(f"{param}.json_schema is missing; write {FORM}", param=f"{param}.json_schema")
+        raise InvalidValue.at(f"{param}.json_schema", f" is missing; write {FORM}")
     where = SCHEMA_PLACES[param].removesuffix(".schema")
     return replace(_read_schema(_given(form["json_schema"], where), where), param=param)
 
@@ -93,15 +91,13 @@ def _read_schema(form: Mapping[str, Any], where: str) -> AnswerFormat:
     _refuse_unknown(form, SCHEMA_KEYS, where)
     for key in ("name", "schema"):
         if key not in form:
-            raise InvalidValue(f"{where}.{key} is missing; write {FORM}", param=f"{where}.{key}")
+            raise InvalidValue.at(f"{where}.{key}", f" is missing; write {FORM}")
     name, strict = form["name"], form.get("strict", False)
     for key in ("name", "description"):
         if not isinstance(form.get(key, ""), str):
             raise _wrong_type(form[key], "a string", f"{where}.{key}")
     if not FORMAT_NAME.fullmatch(name):
-        raise InvalidValue(
-            f"{where}.name must have 1 to 64 letters, digits, underscores and dashes", param=f"{where}.name"
-        )
+        raise InvalidValue.at(f"{where}.name", " must have 1 to 64 letters, digits, underscores and dashes")
     if not isinstance(strict, bool):
         raise _wrong_type(strict, "true or false", f"{where}.strict")
     schema = _object(form["schema"], f"{where}.schema")
@@ -123,13 +119,12 @@ def _object(value: object, where: str) -> Mapping[str, Any]:
 
 
 def _wrong_type(value: object, expected: str, where: str) -> InvalidValue:
-    return InvalidValue(f"{where} must be {expected}, not {JSON_TYPES[type(value)]}", param=where)
+    return InvalidValue.at(where, f" must be {expected}, not {JSON_TYPES[type(value)]}")
 
 
 def _refuse_unknown(form: Mapping[str, Any], known: Collection[str], where: str) -> None:
     for key in form:
         if key not in known:
-            place = f"{where}.{plain(key)}"
             near = closest(key, known, 0.8)
             hint = f"; write {FORM}" if near is None else f' (did you mean "{near}"?)'
-            raise InvalidValue(f"{place}: unknown key{hint}", param=place)
+            raise InvalidValue.at(f"{where}.{plain(key)}", f": unknown key{hint}")

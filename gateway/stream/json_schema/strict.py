@@ -35,10 +35,9 @@ def check_strict(found: Sequence[Subschema], where: str) -> None:
         depth = (depths[id(one.parent)] if one.parent is not None else -1) + is_object
         depths[id(one)] = depth
         if depth > MAX_NESTED_OBJECTS:
-            place = one.place(where)
-            raise InvalidValue(
-                f"{place}: a strict schema has at most {MAX_NESTED_OBJECTS} levels of objects; use fewer, {HINT}",
-                param=place,
+            raise InvalidValue.at(
+                one.place(where),
+                f": a strict schema has at most {MAX_NESTED_OBJECTS} levels of objects; use fewer, {HINT}",
             )
         if not isinstance(one.value, dict):
             continue
@@ -47,10 +46,10 @@ def check_strict(found: Sequence[Subschema], where: str) -> None:
             _check_object(one, where)
         enum_values += _count_enum(one, where)
     if enum_values > MAX_ENUM_VALUES:
-        raise InvalidValue(
-            f"{where}: a strict schema has at most {MAX_ENUM_VALUES} enum values, this one has {enum_values}; use "
+        raise InvalidValue.at(
+            where,
+            f": a strict schema has at most {MAX_ENUM_VALUES} enum values, this one has {enum_values}; use "
             f"fewer, {HINT}",
-            param=where,
         )
 
 
@@ -61,36 +60,35 @@ def _is_object(schema: dict[str, Any]) -> bool:
 
 def _check_root(schema: dict[str, Any], where: str) -> None:
     if schema.get("type") != "object":
-        raise InvalidValue(f'{where}: a strict schema must have "type": "object"; add it, {HINT}', param=where)
+        raise InvalidValue.at(where, f': a strict schema must have "type": "object"; add it, {HINT}')
     if "anyOf" in schema:
-        raise InvalidValue(
-            f"{where}.anyOf: a strict schema must not have anyOf at the root; put it into a property, {HINT}",
-            param=f"{where}.anyOf",
+        raise InvalidValue.at(
+            f"{where}.anyOf", f": a strict schema must not have anyOf at the root; put it into a property, {HINT}"
         )
 
 
 def _check_keywords(one: Subschema, where: str) -> None:
     for keyword in UNSUPPORTED:
         if keyword in one.value:
-            place = f"{one.place(where)}.{keyword}"
-            raise InvalidValue(f"{place} is not allowed in a strict schema; leave it out, {HINT}", param=place)
+            raise InvalidValue.at(
+                f"{one.place(where)}.{keyword}", f" is not allowed in a strict schema; leave it out, {HINT}"
+            )
 
 
 def _check_object(one: Subschema, where: str) -> None:
     schema, place = one.value, one.place(where)
     if schema.get("additionalProperties") is not False:
-        raise InvalidValue(
-            f'{place}: every object of a strict schema must have "additionalProperties": false; add it, {HINT}',
-            param=place,
+        raise InvalidValue.at(
+            place, f': every object of a strict schema must have "additionalProperties": false; add it, {HINT}'
         )
     required, properties = schema.get("required"), schema.get("properties")
     names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
     for name in properties if isinstance(properties, dict) else ():
         if name not in names:
-            raise InvalidValue(
-                f"{place}.required: a strict schema must require every property, and {quoted(name)} is missing; add it "
+            raise InvalidValue.at(
+                f"{place}.required",
+                f": a strict schema must require every property, and {quoted(name)} is missing; add it "
                 f'(a property that may be absent has a type such as ["string", "null"]), {HINT}',
-                param=f"{place}.required",
             )
 
 
@@ -100,10 +98,9 @@ def _count_enum(one: Subschema, where: str) -> int:
         return 0
     characters = sum([len(value) for value in values if isinstance(value, str)])
     if len(values) > LONG_ENUM and characters > MAX_ENUM_CHARACTERS:
-        place = f"{one.place(where)}.enum"
-        raise InvalidValue(
-            f"{place}: in a strict schema, more than {LONG_ENUM} values may have at most {MAX_ENUM_CHARACTERS} "
+        raise InvalidValue.at(
+            f"{one.place(where)}.enum",
+            f": in a strict schema, more than {LONG_ENUM} values may have at most {MAX_ENUM_CHARACTERS} "
             f"characters, not {characters}; use shorter values, {HINT}",
-            param=place,
         )
     return len(values)

@@ -45,7 +45,7 @@ def read_input(value: str | Sequence[Mapping[str, Any]], instructions: str | Non
 def checked(model: type[Checked], value: Mapping[str, Any], where: str) -> Checked:
     """Validate ``value`` as a ``model``. A null key is treated as absent. Raises ``InvalidValue`` with the place."""
     if len(value) > MAX_KEYS:
-        raise InvalidValue(f"{where} has {len(value)} keys; it may have at most {MAX_KEYS}", param=where)
+        raise InvalidValue.at(where, f" has {len(value)} keys; it may have at most {MAX_KEYS}")
     try:
         return model.model_validate({key: item for key, item in value.items() if item is not None})
     except ValidationError as error:
@@ -77,12 +77,11 @@ class ItemReader:
         """Add an item. ``where``: the item's place in the request."""
         kind = raw.get("type", "message")
         if kind == "item_reference":
-            raise UnsupportedParameter(f"{where}: the gateway stores no items; send the item itself", param=where)
+            raise UnsupportedParameter.at(where, ": the gateway stores no items; send the item itself")
         if not isinstance(kind, str) or kind not in ITEMS:
             name = quoted(kind) if isinstance(kind, str) else "not a string"
-            raise UnsupportedParameter(
-                f"{where}.type is {name}; the gateway accepts items of type {', '.join(ITEMS)}",
-                param=f"{where}.type",
+            raise UnsupportedParameter.at(
+                f"{where}.type", f" is {name}; the gateway accepts items of type {', '.join(ITEMS)}"
             )
         item = checked(ITEMS[kind], raw, where)
         if isinstance(item, ReasoningItem):
@@ -126,9 +125,8 @@ class ItemReader:
     def _add_output(self, item: FunctionOutputItem, where: str) -> None:
         self._end_turn()
         if item.call_id not in self._calls:
-            raise InvalidValue(
-                f"{where}.call_id: no earlier function_call has this id; send the call before its output",
-                param=f"{where}.call_id",
+            raise InvalidValue.at(
+                f"{where}.call_id", ": no earlier function_call has this id; send the call before its output"
             )
         content = _content(item.output, f"{where}.output")
         self._messages.append({"role": "tool", "tool_call_id": item.call_id, "content": content})
@@ -139,9 +137,8 @@ class ItemReader:
             [checked(ReasoningText, piece, f"{where}.{field}[{number}]").text for number, piece in enumerate(pieces)]
         )
         if not text and item.encrypted_content:
-            raise UnsupportedParameter(
-                f"{where}.encrypted_content can be read only by the server that wrote it; leave this item out",
-                param=f"{where}.encrypted_content",
+            raise UnsupportedParameter.at(
+                f"{where}.encrypted_content", " can be read only by the server that wrote it; leave this item out"
             )
         turn = self._turn
         if turn is not None and "tool_calls" in turn:  # the model went on thinking between its calls
@@ -163,10 +160,10 @@ class ItemReader:
 
     def _end_turn(self) -> None:
         if self._reasoning:
-            raise InvalidValue(
-                f"{self._reasoning_at}: a message or a function call of the model must follow reasoning; "
+            raise InvalidValue.at(
+                self._reasoning_at,
+                ": a message or a function call of the model must follow reasoning; "
                 "send the next item too, or leave the reasoning out",
-                param=self._reasoning_at,
             )
         self._turn, self._reasoning_at = None, ""
 
@@ -181,7 +178,7 @@ def variable(value: Any, where: str) -> Any:
         return part["text"]
     if part["type"] == "image_url":
         return part["image_url"]["url"]
-    raise UnsupportedParameter(f"{where}: a variable may be a text, an image or a JSON value", param=where)
+    raise UnsupportedParameter.at(where, ": a variable may be a text, an image or a JSON value")
 
 
 def _content(value: str | Sequence[Mapping[str, Any]], where: str) -> Any:
@@ -195,7 +192,7 @@ def _content(value: str | Sequence[Mapping[str, Any]], where: str) -> Any:
 def _part(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     kind = raw.get("type")
     if not isinstance(kind, str) or kind not in CONTENT_PARTS:
-        raise InvalidValue(f"{where}.type must be one of {', '.join(CONTENT_PARTS)}", param=f"{where}.type")
+        raise InvalidValue.at(f"{where}.type", f" must be one of {', '.join(CONTENT_PARTS)}")
     part = checked(CONTENT_PARTS[kind], raw, where)
     if isinstance(part, TextContent):
         return {"type": "text", "text": part.text}

@@ -90,7 +90,7 @@ def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
     prompt = known.get("prompt")
     if prompt is None and extension.get("prompt") is None:
         if known.get("input") in (None, []):
-            raise InvalidValue(f"input is missing or empty{hint('input')}", param="input")
+            raise InvalidValue.at("input", f" is missing or empty{hint('input')}")
         return {"messages": read_input(known["input"], known.get("instructions"))}
     for name in ("input", "instructions"):
         if known.get(name):  # the SDK's ``responses.stream`` needs an input, which may be empty
@@ -110,7 +110,7 @@ def _refuse_others(known: Mapping[str, Any], unknown: Mapping[str, Any]) -> None
     """Raise ``RequestError`` for a field that is not supported, or that has another name at this endpoint."""
     for name, (default, reason) in REFUSED.items():
         if name in known and known[name] != default:
-            raise UnsupportedParameter(f"{name} is not supported: {reason}", param=name)
+            raise UnsupportedParameter.at(name, f" is not supported: {reason}")
     for name in unknown:
         if name in INSTEAD_OF:
             raise InvalidValue(f"this endpoint has no field {name}; send {INSTEAD_OF[name]}", param=name)
@@ -125,7 +125,7 @@ def _response_format(form: TextFormat) -> dict[str, Any] | None:
     for key, value in (("name", form.name), ("schema", form.schema_)):
         if value is None:
             whole = '{"type": "json_schema", "name": "answer", "schema": {…}}'
-            raise InvalidValue(f"text.format.{key} is missing; write {whole}", param=f"text.format.{key}")
+            raise InvalidValue.at(f"text.format.{key}", f" is missing; write {whole}")
     return {"type": form.type, form.type: form.model_dump(by_alias=True, exclude={"type"}, exclude_none=True)}
 
 

@@ -63,10 +63,10 @@ def chat_tools(tools: Sequence[FunctionTool | NamespaceTool]) -> list[dict[str, 
     count = Counter([function["name"] for function in functions])
     for flat, (namespace, name) in namespaced([tool.model_dump() for tool in tools]).items():
         if count[flat] > 1:
-            raise InvalidValue(
-                f"tools has two functions with the name {quoted(flat)}, which is also that of the function "
+            raise InvalidValue.at(
+                "tools",
+                f" has two functions with the name {quoted(flat)}, which is also that of the function "
                 f"{quoted(name)} in the namespace {quoted(namespace)}; rename one of them",
-                param="tools",
             )
     return [{"type": "function", "function": function} for function in functions]
 
@@ -89,7 +89,7 @@ def chat_tool_choice(value: str | Mapping[str, Any], tools: Sequence[FunctionToo
     if isinstance(value, str):
         if value in CHOICES:
             return value
-        raise InvalidValue(f"tool_choice must be one of {', '.join(CHOICES)}, or a function", param="tool_choice")
+        raise InvalidValue.at("tool_choice", f" must be one of {', '.join(CHOICES)}, or a function")
     kind = value.get("type")
     if isinstance(kind, str) and kind != "function":
         raise UnsupportedParameter(

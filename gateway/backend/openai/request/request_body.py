@@ -96,7 +96,7 @@ def _stop_token_ids(exchange: Exchange) -> list[int]:
         return list(exchange.stop_token_ids)
     own = exchange.params["stop_token_ids"]
     if not isinstance(own, list) or not all(type(token) is int for token in own):
-        raise InvalidValue("stop_token_ids must be a list of token ids", param="stop_token_ids")
+        raise InvalidValue.at("stop_token_ids", " must be a list of token ids")
     return [*exchange.stop_token_ids, *own]
 
 
