@@ -60,11 +60,6 @@ class SurrogateJoiner:
     def __init__(self) -> None:
         self._held = ""
 
-    @property
-    def pending(self) -> bool:
-        """True: a high surrogate is held, so the next text must be passed to ``feed``."""
-        return bool(self._held)
-
     def feed(self, text: str) -> str:
         """Return ``text`` with whole characters only. A high surrogate at the end is held for the next call."""
         if not text or (not self._held and (text.isascii() or not _SURROGATE.search(text))):

@@ -8,7 +8,7 @@ guessed log probability would be a wrong score.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from gateway.core.errors import UpstreamInvalidResponse
 from metatemplate.values.events import TokenLogprob
@@ -87,11 +87,9 @@ def _mapping_of_top(top: _Top) -> dict[str, float]:
 # ---------------------------------------------------------------- chat: a list of objects
 
 
-def from_chat(
-    shape: Mapping[str, Any], key: Literal["content", "refusal"] = "content"
-) -> tuple[TokenLogprob, ...] | None:
-    """Read ``{content: [{token, logprob, bytes, top_logprobs}], refusal}``; None if ``key`` is null or absent."""
-    entries = _array(shape, key)
+def from_chat(shape: Mapping[str, Any]) -> tuple[TokenLogprob, ...] | None:
+    """Read ``{content: [{token, logprob, bytes, top_logprobs}]}``; None if ``content`` is null or absent."""
+    entries = _array(shape, "content")
     return None if entries is None else tuple(_from_entry(entry) for entry in entries)
 
 
