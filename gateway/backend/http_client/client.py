@@ -16,7 +16,8 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from urllib.parse import urlsplit
 
 from gateway.backend.http_client.connection import Connection
@@ -48,18 +49,16 @@ NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST
 """OpenSSL's error reasons if a server answers the TLS handshake in plain HTTP."""
 
 
+@dataclass(eq=False, slots=True)
 class ConnectionPool:
     """The idle connections to one host and port. Endpoints with different paths share the pool."""
 
-    __slots__ = ("client", "host", "idle", "port", "tls")
-
-    def __init__(self, client: HttpClient, host: str, port: int, tls: bool) -> None:
-        self.client = client
-        self.host = host
-        self.port = port
-        self.tls = tls
-        self.idle: deque[tuple[float, Connection]] = deque()
-        """(monotonic time since which the connection is idle, connection), in this order of time."""
+    client: HttpClient
+    host: str
+    port: int
+    tls: bool
+    idle: deque[tuple[float, Connection]] = field(default_factory=deque, init=False)
+    """(monotonic time since which the connection is idle, connection), in this order of time."""
 
     def take(self) -> Connection | None:
         """Remove and return the usable connection that became idle last. Expired connections are closed."""
@@ -103,18 +102,16 @@ def server_root(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
+@dataclass(eq=False, slots=True)
 class HttpEndpoint:
     """One URL with its method and headers."""
 
-    __slots__ = ("connect_timeout", "head", "pool", "private")
-
-    def __init__(self, pool: ConnectionPool, head: bytes, connect_timeout: float, private: tuple[str, ...]) -> None:
-        self.pool = pool
-        self.head = head
-        """The request line and the headers that all requests share."""
-        self.connect_timeout = connect_timeout
-        self.private = private
-        """Texts that no error message for clients may contain: the server's host name and the operator's key."""
+    pool: ConnectionPool
+    head: bytes
+    """The request line and the headers that all requests share."""
+    connect_timeout: float
+    private: tuple[str, ...]
+    """Texts that no error message for clients may contain: the server's host name and the operator's key."""
 
     async def post(self, body: bytes, headers: str = "") -> Connection:
         """POST ``body`` once. Return the connection when the headers of the response have been read.
@@ -161,7 +158,6 @@ class HttpClient:
     def __init__(self) -> None:
         self._pools: dict[tuple[str, int, bool], ConnectionPool] = {}
         self._draining: dict[asyncio.Task[None], Connection] = {}
-        self._tls: ssl.SSLContext | None = None
         self.closed = False
 
     def endpoint(
@@ -210,7 +206,7 @@ class HttpClient:
         try:
             async with asyncio.timeout(seconds):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(loop), pool.host, pool.port, ssl=self._context() if pool.tls else None
+                    lambda: Connection(loop), pool.host, pool.port, ssl=self._tls if pool.tls else None
                 )
         except TimeoutError:
             what = "TLS connection (if the server has no TLS, use http:// in url)" if pool.tls else "connection"
@@ -248,10 +244,9 @@ class HttpClient:
             else:
                 connection.close()
 
-    def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return ssl.create_default_context()
 
 
 def _tls_failure(error: ssl.SSLError) -> UpstreamUnreachable:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from gateway.backend.http_client.client import HttpClient, HttpEndpoint, server_root
+from gateway.backend.http_client.client import HttpClient, server_root
 from gateway.backend.openai.base import open_endpoint
 from gateway.config.snapshot import TargetSpec
 from gateway.core.errors import UpstreamError
@@ -24,7 +24,6 @@ class HealthProbe:
     """Seconds that one check may take."""
     policy: str
     """The policy that has ``path``, for messages."""
-    _endpoint: HttpEndpoint | None = field(default=None, init=False)
 
     async def check(self) -> str:
         """Return the reason why the target is not healthy; empty if the target is healthy."""
@@ -32,25 +31,21 @@ class HealthProbe:
             async with asyncio.timeout(self.timeout):
                 status = await self._status()
         except TimeoutError:
-            return f"GET {self._full_path} was not answered within {self.timeout:g} s"
+            return f"GET {urlsplit(self._url).path} was not answered within {self.timeout:g} s"
         except UpstreamError as error:
             return error.message
         if status < 400:
             return ""
         hint = f"; check delivery.health_check.path in policy {self.policy}" if status in (404, 405) else ""
-        return f"GET {self._full_path} was answered with status {status}{hint}"
+        return f"GET {urlsplit(self._url).path} was answered with status {status}{hint}"
 
     @property
-    def _full_path(self) -> str:
-        return urlsplit(server_root(self.target.url) + self.path).path
+    def _url(self) -> str:
+        return server_root(self.target.url) + self.path
 
     async def _status(self) -> int:
-        if self._endpoint is None:
-            root = server_root(self.target.url)
-            self._endpoint = open_endpoint(
-                self.client, self.target, root + self.path, self.timeout, accept="*/*", method="GET"
-            )
-        http = await self._endpoint.post_idempotent(b"")
+        endpoint = open_endpoint(self.client, self.target, self._url, self.timeout, accept="*/*", method="GET")
+        http = await endpoint.post_idempotent(b"")
         try:
             return http.status
         finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.backend.http_client.client import HttpClient, HttpEndpoint, server_root
@@ -32,7 +32,6 @@ class TokenizerClient:
     """Seconds that opening a connection may take."""
     timeout: float = 60.0
     """Seconds that a whole request may take."""
-    _endpoints: dict[str, HttpEndpoint] = field(default_factory=dict, init=False)
 
     async def tokenize(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer of ``/tokenize``, with checked ``tokens``. Raises ``UpstreamError`` or ``RequestError``."""
@@ -61,12 +60,8 @@ class TokenizerClient:
 
         ``fields``: the body of a POST without the model; None for a GET.
         """
-        endpoint = self._endpoints.get(path)
-        if endpoint is None:
-            root = server_root(self.target.url)
-            method = "POST" if fields is not None else "GET"
-            endpoint = open_endpoint(self.client, self.target, root + path, self.connect_timeout, method=method)
-            self._endpoints[path] = endpoint
+        url, method = server_root(self.target.url) + path, "GET" if fields is None else "POST"
+        endpoint = open_endpoint(self.client, self.target, url, self.connect_timeout, method=method)
         content = b"" if fields is None else serialise({"model": self.target.model, **fields})
         try:
             async with asyncio.timeout(self.timeout):

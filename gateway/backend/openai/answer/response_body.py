@@ -168,15 +168,12 @@ class BodyEvents(UpstreamRequest):
     def _read_piece(self, data: bytes, parser: SseParser, events: list[Event]) -> None:
         for name, chunk in parser.feed(data):
             if _is_done(chunk):
-                self._done(events)
+                self._http.content_complete = True
+                self._end(events)
                 return
             read = self._read_event(name, chunk)
             events += read
             self._last = chunk, read
-
-    def _done(self, events: list[Event]) -> None:
-        self._http.content_complete = True
-        self._end(events)
 
     def _end_of_body(self, parser: SseParser, events: list[Event]) -> None:
         for name, chunk in parser.close():
