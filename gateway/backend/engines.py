@@ -141,7 +141,6 @@ ENGINES: Mapping[Engine, EngineCapabilities] = MappingProxyType(
             choices=False,
             lists=False,
             ignored=frozenset({"prompt_logprobs", "return_token_ids"}),
-            token_prompts=True,  # llama-cpp-python answers 500
             explicit=MappingProxyType({"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}),
             sampling=words(
                 "cache_prompt grammar json_schema min_p mirostat mirostat_eta mirostat_mode mirostat_tau n_probs "

@@ -42,9 +42,13 @@ class EngineCache:
         files = sorted(file for pattern in READ for file in target.path.glob(pattern))
         state = tuple((file.name, stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()])
         key = (target.path.resolve(), length, state)
-        with self._loading:
-            engine = self._engines.get(key) or _load(target.path, length)
-            self._engines[key] = engine
+        with self._loading, _refused(target.path):
+            engine = self._engines.get(key)
+            if engine is None:
+                # numpy and tokenizers are slow to import: only an embedded target needs them.
+                from gateway.backend.embedded.engine import EmbeddedEngine
+
+                engine = self._engines[key] = EmbeddedEngine(target.path, length)
             return engine
 
 
@@ -63,14 +67,6 @@ def _configured_length(target: TargetSpec) -> int | None:
     if length is not None and (type(length) is not int or length < 1):
         raise ConfigError((Problem(target.label, 0, "options.max_model_len", "must be a whole number above 0"),))
     return length
-
-
-def _load(folder: Path, max_model_len: int | None) -> EmbeddedEngine:
-    with _refused(folder):
-        # numpy and tokenizers are slow to import: only an embedded target needs them.
-        from gateway.backend.embedded.engine import EmbeddedEngine
-
-        return EmbeddedEngine(folder, max_model_len)
 
 
 @contextmanager

@@ -6,56 +6,48 @@ A parameter that is not in ``PARAMS`` is refused with an error that names the pa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from gateway.core.exchange import Exchange
 
 
+def _range(default: Any, kind: type, low: float = 0, high: float = 1) -> Any:
+    """Return a field whose values have the type ``kind`` and are from ``low`` to ``high``."""
+    return field(default=default, metadata={"range": (kind, low, high)})
+
+
 @dataclass(frozen=True, slots=True)
 class CallParams:
     """The parameters of one call; the defaults are OpenAI's."""
 
-    temperature: float = 1.0
+    temperature: float = _range(1.0, float, 0, 100)
     """The sampling temperature. 0: the likeliest token is chosen."""
-    top_p: float = 1.0
-    top_k: int = 0
+    top_p: float = _range(1.0, float, 1e-6, 1)
+    top_k: int = _range(0, int, -1, 2**31)
     """The number of likeliest tokens to choose from. 0 or -1: no limit."""
-    seed: int | None = None
+    seed: int | None = _range(None, int, -(2**63), 2**63 - 1)
     logit_bias: Mapping[int, float] = field(default_factory=dict)
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    max_tokens: int = 16
+    presence_penalty: float = _range(0.0, float, -2, 2)
+    frequency_penalty: float = _range(0.0, float, -2, 2)
+    max_tokens: int = _range(16, int, 0, 2**31)
     """The maximum length of the answer. 16 is OpenAI's default for ``/v1/completions``; templated calls set a limit."""
-    ignore_eos: bool = False
-    echo: bool = False
-    logprobs: int | None = None
+    ignore_eos: bool = _range(False, bool)
+    echo: bool = _range(False, bool)
+    logprobs: int | None = _range(None, int, 0, 20)
     """The number of alternatives per token. 0: the chosen token only; None: no log probabilities."""
-    prompt_logprobs: int | None = None
+    prompt_logprobs: int | None = _range(None, int, 0, 20)
     """The number of alternatives per token of the prompt. 0: the prompt's tokens only; None: no log probabilities."""
-    return_token_ids: bool = False
+    return_token_ids: bool = _range(False, bool)
     """True: the answer contains the token ids of the prompt and of each delta."""
-    skip_special_tokens: bool = True
-    add_special_tokens: bool | None = None
+    skip_special_tokens: bool = _range(True, bool)
+    add_special_tokens: bool | None = _range(None, bool)
     """Whether the tokenizer adds special tokens such as BOS. None: the template or the target decides."""
 
 
 RANGES: Mapping[str, tuple[type, float, float]] = {
-    "temperature": (float, 0, 100),
-    "top_p": (float, 1e-6, 1),
-    "top_k": (int, -1, 2**31),
-    "seed": (int, -(2**63), 2**63 - 1),
-    "presence_penalty": (float, -2, 2),
-    "frequency_penalty": (float, -2, 2),
-    "max_tokens": (int, 0, 2**31),
-    "ignore_eos": (bool, 0, 1),
-    "echo": (bool, 0, 1),
-    "logprobs": (int, 0, 20),
-    "prompt_logprobs": (int, 0, 20),
-    "return_token_ids": (bool, 0, 1),
-    "skip_special_tokens": (bool, 0, 1),
-    "add_special_tokens": (bool, 0, 1),
+    one.name: one.metadata["range"] for one in fields(CallParams) if one.metadata
 }
 """Parameter → (type, smallest value, largest value)."""
 TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number"}
