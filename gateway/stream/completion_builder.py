@@ -84,9 +84,8 @@ class CompletionBuilder:
         """Return the answer. Raises ``UpstreamIncomplete`` if there is no choice, or if a choice has no finish."""
         if not self._finishes and not self._deltas:
             raise UpstreamIncomplete("the model's server ended its answer without a choice")
-        for index in sorted(self._deltas):
-            if index not in self._finishes:
-                raise UpstreamIncomplete(f"the model's server sent no finish_reason for choice {index}")
+        if unfinished := self._deltas.keys() - self._finishes.keys():
+            raise UpstreamIncomplete(f"the model's server sent no finish_reason for choice {min(unfinished)}")
         choices = [_choice(finish, self._deltas.get(index, ())) for index, finish in sorted(self._finishes.items())]
         return Completion(tuple(choices), self._usage, self._begun, tuple(self._events or ()))
 

@@ -54,7 +54,12 @@ def echoed_logprobs(completion: Completion, prompt: str, bos: str = "") -> Promp
     cut = any(token.token for token in tokens[-1:]) and spelled not in echoes and echoes[-1].startswith(spelled)
     if cut or len(tokens) not in (usage.prompt, usage.prompt - 1):
         raise _wrong_number(len(tokens), usage.prompt)
-    return _checked(tokens)
+    for number, token in enumerate(tokens[1:], 2):
+        if token.logprob is None:
+            raise UpstreamInvalidResponse(
+                f"the model's server sent no log probability for token {number} of the prompt"
+            )
+    return tokens
 
 
 def listed_logprobs(completion: Completion) -> PromptTokens:
@@ -111,15 +116,6 @@ def _listed(entry: PromptEntry | None) -> TokenLogprob:
         )
     ((token, score),) = entry.items()
     return TokenLogprob(token, score["logprob"])
-
-
-def _checked(tokens: PromptTokens) -> PromptTokens:
-    for number, token in enumerate(tokens):
-        if number and token.logprob is None:
-            raise UpstreamInvalidResponse(
-                f"the model's server sent no log probability for token {number + 1} of the prompt"
-            )
-    return tokens
 
 
 def _wrong_number(found: int, expected: int) -> UpstreamInvalidResponse:

@@ -23,12 +23,10 @@ def read_message(raw: Mapping[str, Any], number: int, field: str = "messages") -
     param = f"{field}[{number}]"
     refuse_lost_digits(raw, param)
     role, content = raw["role"], raw.get("content")
-    if content is None:
-        if role != "assistant":
-            raise InvalidValue.at(f"{param}.content", " is missing; only an assistant message may leave it out")
-        return Message(role, "", (), raw)
-    if isinstance(content, str):
-        return Message(role, content, (), raw)
+    if content is None and role != "assistant":
+        raise InvalidValue.at(f"{param}.content", " is missing; only an assistant message may leave it out")
+    if content is None or isinstance(content, str):
+        return Message(role, content or "", (), raw)
     parts = []
     for index, part in enumerate(content):
         text = part.get("text")

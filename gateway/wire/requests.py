@@ -75,7 +75,7 @@ def _render_options(body: Mapping[str, Any], messages: Sequence[Message], scores
     if kwargs := body.get("chat_template_kwargs"):
         refuse_lost_digits(kwargs, "chat_template_kwargs")
         options = replace(options, template_kwargs=kwargs)
-    if variables := _variables(body):
+    if variables := _extension(body).get("variables"):
         options = replace(options, variables=variables)
     return options
 
@@ -114,8 +114,8 @@ def read_embedding(body: dict[str, Any], *, request_id: str, caller: Caller = AN
         params=fields.known,
         unknown=fields.unknown,
         given=fields.given,
-        repeat=_repeat(body),
-        explain=_explains(body),
+        repeat=_extension(body).get("repeat") or 0,
+        explain=_extension(body).get("explain") is True,
     )
 
 
@@ -126,8 +126,10 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, caller: Caller 
         name = plain(min(fields.unknown))
         known = ", ".join(LoglikelihoodRequest.model_fields)
         raise UnsupportedParameter(f"this endpoint has no field {name}; its fields are {known}", param=name)
-    _refuse_dataset(body)
-    options = replace(DEFAULT_OPTIONS, variables=variables) if (variables := _variables(body)) else DEFAULT_OPTIONS
+    _refuse_dataset(_extension(body))
+    extension = _extension(body)
+    variables = extension.get("variables")
+    options = replace(DEFAULT_OPTIONS, variables=variables) if variables else DEFAULT_OPTIONS
     raw_candidates, raw_prompt, raw = body.get("candidates"), body.get("prompt"), body.get("context")
     if (raw_candidates is None) == (raw_prompt is None) or (raw_prompt is not None and raw is not None):
         raise InvalidValue(
@@ -159,8 +161,8 @@ def read_loglikelihood(body: dict[str, Any], *, request_id: str, caller: Caller 
         given=fields.given,
         dataset_prompt=None if raw_prompt is None else _prompt_reference(raw_prompt, "prompt"),
         candidates=Candidates(labelled, context, body.get("normalize") or "tokens"),
-        repeat=_repeat(body),
-        explain=_explains(body),
+        repeat=extension.get("repeat") or 0,
+        explain=extension.get("explain") is True,
     )
 
 
@@ -229,20 +231,9 @@ def _further_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key != "include_usage" and value is not None}
 
 
-def _explains(body: Mapping[str, Any]) -> bool:
-    options = body.get("gateway")
-    return options is not None and options.get("explain") is True
-
-
-def _repeat(body: Mapping[str, Any]) -> int:
-    options = body.get("gateway") or EMPTY_MAPPING
-    return options.get("repeat") or 0
-
-
-def _variables(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    options = body.get("gateway") or EMPTY_MAPPING
-    variables: Mapping[str, Any] = options.get("variables") or EMPTY_MAPPING
-    return variables
+def _extension(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the field ``gateway``; empty if it is null or absent."""
+    return body.get("gateway") or EMPTY_MAPPING
 
 
 def read_dataset_messages(raws: list[Any]) -> Sequence[Message]:
@@ -260,29 +251,28 @@ def _makes_messages(body: Mapping[str, Any]) -> bool:
 
 def _with_extension(call: Call, body: Mapping[str, Any]) -> Call:
     """Return the call with the values of the field ``gateway``."""
-    extension = body["gateway"] or EMPTY_MAPPING
+    extension, dialogue = _extension(body), call.dialogue
     raw_prompt, raw_turns = extension.get("prompt"), extension.get("turns")
     reference = turns = None
     if raw_prompt is not None:
-        if call.raw_prompts or (
-            call.dialogue is not None and (call.dialogue.messages or call.dialogue.options.variables)
-        ):
+        if call.raw_prompts or (dialogue is not None and (dialogue.messages or dialogue.options.variables)):
             raise InvalidValue.at(
                 "gateway.prompt", " replaces messages, prompt and gateway.variables; send only one of these fields"
             )
-        if call.dialogue is not None and call.dialogue.options.continue_final:
+        if dialogue is not None and dialogue.options.continue_final:
             raise InvalidValue(
                 "a dataset prompt ends before the model's turn; leave continue_final_message out",
                 param="continue_final_message",
             )
-        if call.dialogue is not None and body.get("echo"):
+        if dialogue is not None and body.get("echo"):
             raise InvalidValue.at(
                 "echo", " repeats the last message, but a dataset prompt has no messages; leave echo out"
             )
         reference = _prompt_reference(raw_prompt, "gateway.prompt")
     if raw_turns is not None:
         turns = _turns(call, raw_turns, has_prompt=reference is not None)
-    return replace(call, dataset_prompt=reference, turns=turns, repeat=_repeat(body), explain=_explains(body))
+    explain = extension.get("explain") is True
+    return replace(call, dataset_prompt=reference, turns=turns, repeat=extension.get("repeat") or 0, explain=explain)
 
 
 def _prompt_reference(raw: Mapping[str, Any], param: str) -> PromptReference:
@@ -296,9 +286,8 @@ def _prompt_reference(raw: Mapping[str, Any], param: str) -> PromptReference:
     )
 
 
-def _refuse_dataset(body: Mapping[str, Any]) -> None:
+def _refuse_dataset(extension: Mapping[str, Any]) -> None:
     """Raise ``InvalidValue`` if the field ``gateway`` of a log-likelihood request has a dataset prompt or turns."""
-    extension = body.get("gateway") or EMPTY_MAPPING
     for name in ("prompt", "turns"):
         if extension.get(name) is not None:
             raise InvalidValue(
@@ -339,7 +328,7 @@ def _turns(call: Call, raw: Mapping[str, Any], *, has_prompt: bool) -> TurnReque
 
 
 def _refuse_variables(body: Mapping[str, Any]) -> None:
-    if _variables(body):
+    if _extension(body).get("variables"):
         raise InvalidValue(
             "this endpoint does not accept gateway.variables; use /v1/chat/completions", param="gateway.variables"
         )

@@ -283,26 +283,19 @@ class CompletionWriter(ChoicesWriter):
     chunk_object: ClassVar[str] = "text_completion"
 
     def _choice(self, choice: Choice) -> dict[str, Any]:
-        return self._entry(choice.index, choice.text, choice.logprobs, choice.finish.reason, choice.extras)
+        return self._entry(choice, choice.finish.reason)
 
     def _delta(self, delta: Delta) -> dict[str, Any]:
-        return self._entry(delta.index, delta.text, delta.logprobs, None, delta.extras)
+        return self._entry(delta, None)
 
     def _finish(self, finish: Finish) -> dict[str, Any]:
-        return self._entry(finish.index, "", None, finish.reason, finish.extras)
+        return self._entry(Delta(finish.index, extras=finish.extras), finish.reason)
 
-    def _entry(
-        self,
-        index: int,
-        text: str,
-        logprobs: tuple[TokenLogprob, ...] | None,
-        finish_reason: str | None,
-        extras: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    def _entry(self, part: Choice | Delta, finish_reason: str | None) -> dict[str, Any]:
         return {
-            "index": index,
-            "text": text,
-            "logprobs": None if logprobs is None else to_completions(logprobs),
+            "index": part.index,
+            "text": part.text,
+            "logprobs": None if part.logprobs is None else to_completions(part.logprobs),
             "finish_reason": finish_reason,
-            **extras,
+            **part.extras,
         }

@@ -182,12 +182,7 @@ def _read(text: str) -> Any:
     if _SURROGATE.search(text):
         raise ValueError("is not valid JSON: it has half of a surrogate pair")
     try:
-        value = json.loads(
-            text,
-            parse_constant=_refuse,
-            parse_float=_float,
-            parse_int=_integer,
-        )
+        value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_integer)
     except json.JSONDecodeError as error:
         problem = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
         if error.msg == "Extra data":

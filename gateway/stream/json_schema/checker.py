@@ -7,7 +7,7 @@ step limit nor a thread can stop the regular expressions of Python, so a process
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -60,8 +60,8 @@ class SchemaChecker:
         self._idle_seconds = idle_seconds
         self._max_checked = max_checked
         self._max_seconds = max_seconds
-        self._checked: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
-        """The replies for the latest schemas, by the hash of the schema."""
+        self._checked: dict[bytes, dict[str, Any]] = {}
+        """The replies for the latest schemas, by the hash of the schema; the schema that was used last comes last."""
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Client key → the lock of its jobs. Each key has one job in the queue, so that the keys take turns."""
 
@@ -74,10 +74,11 @@ class SchemaChecker:
         if wanted.schema is None:
             return
         schema, where = _text(wanted.schema), SCHEMA_PLACES[wanted.param]
-        reply = self._checked.get(sha256(schema).digest())
-        if reply is None:
-            reply = await self._do({"schema": schema.decode()}, SCHEMA_CPU, client)
-        self._remember(schema, reply)
+        digest = sha256(schema).digest()
+        reply = self._checked.pop(digest, None) or await self._do({"schema": schema.decode()}, SCHEMA_CPU, client)
+        self._checked[digest] = reply
+        if len(self._checked) > self._max_checked:
+            del self._checked[next(iter(self._checked))]
         if "failed" in reply:
             raise UncheckableSchema.at(where, f" cannot be checked: {reply['failed']}; send a simpler schema")
         if reply["problem"] is not None:
@@ -102,13 +103,6 @@ class SchemaChecker:
     def close(self) -> None:
         """End the process after the job under way, which takes 5 s at most. A later check starts a new process."""
         self._process.stop()
-
-    def _remember(self, schema: bytes, reply: dict[str, Any]) -> None:
-        digest = sha256(schema).digest()
-        self._checked[digest] = reply
-        self._checked.move_to_end(digest)
-        if len(self._checked) > self._max_checked:
-            self._checked.popitem(last=False)
 
     async def _do(self, job: Mapping[str, Any], cpu_seconds: float, client: str) -> dict[str, Any]:
         """Return the reply to a job. The reply has ``failed`` if the job took too long, or too much memory.

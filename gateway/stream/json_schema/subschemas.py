@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from metatemplate.values.json_values import KeyPath
@@ -23,20 +24,18 @@ MAX_PLACE = 160
 """The largest number of characters of a place, without the place of the whole schema."""
 
 
+@dataclass(eq=False, slots=True)
 class Subschema:
     """A schema inside a schema, or the whole schema."""
 
-    __slots__ = ("container", "keys", "parent", "value")
-
-    def __init__(self, value: Any, parent: Subschema | None, keys: KeyPath, container: Any) -> None:
-        self.value = value
-        """An object, or a boolean."""
-        self.parent = parent
-        """The schema around this schema; None for the whole schema."""
-        self.keys = keys
-        """The keys from the parent to this schema: a keyword, and for most keywords a name or an index."""
-        self.container = container
-        """The object or list whose item with the last key is this schema."""
+    value: Any
+    """An object, or a boolean."""
+    parent: Subschema | None
+    """The schema around this schema; None for the whole schema."""
+    keys: KeyPath
+    """The keys from the parent to this schema: a keyword, and for most keywords a name or an index."""
+    container: Any
+    """The object or list whose item with the last key is this schema."""
 
     def place(self, where: str) -> str:
         """Return the place for messages, such as ``schema.properties.name``. ``where``: that of the whole schema."""
@@ -72,15 +71,13 @@ def subschemas(schema: Any) -> Iterator[Subschema]:
 
 def _inside(parent: Subschema, schema: dict[str, Any]) -> Iterator[Subschema]:
     for keyword, value in schema.items():
-        if keyword in ONE_SCHEMA:
-            if isinstance(value, (dict, bool)):
-                yield Subschema(value, parent, (keyword,), schema)
-        elif keyword in LIST_OF_SCHEMAS:
-            if isinstance(value, list):
-                for index, one in enumerate(value):
-                    if isinstance(one, (dict, bool)):
-                        yield Subschema(one, parent, (keyword, index), value)
+        inner: Iterable[tuple[str | int, Any]] = ()
+        if keyword in ONE_SCHEMA and isinstance(value, (dict, bool)):
+            yield Subschema(value, parent, (keyword,), schema)
+        elif keyword in LIST_OF_SCHEMAS and isinstance(value, list):
+            inner = enumerate(value)
         elif keyword in NAMED_SCHEMAS and isinstance(value, dict):
-            for name, one in value.items():
-                if isinstance(one, (dict, bool)):
-                    yield Subschema(one, parent, (keyword, name), value)
+            inner = value.items()
+        for key, one in inner:
+            if isinstance(one, (dict, bool)):
+                yield Subschema(one, parent, (keyword, key), value)

@@ -196,10 +196,8 @@ def _part(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     part = checked(CONTENT_PARTS[kind], raw, where)
     if isinstance(part, TextContent):
         return {"type": "text", "text": part.text}
-    if isinstance(part, RefusalContent):
-        return {"type": "refusal", "refusal": part.refusal}
-    if isinstance(part, AudioContent):
-        return {"type": "input_audio", "input_audio": part.input_audio}
+    if isinstance(part, RefusalContent | AudioContent):
+        return part.model_dump()
     if isinstance(part, ImageContent):
         if part.image_url is None or part.file_id is not None:
             raise _no_medium(where, "image_url", "an address or a data: URI")
