@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from metatemplate.datasets.prompt_list import ColumnValues, Fill, FillLikeOpenCompass
+from metatemplate.datasets.prompt_list import ColumnValues, filled, filled_like_opencompass
 from metatemplate.errors import TemplateFailure
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.json_values import changed
@@ -35,7 +35,7 @@ class MessagesTemplate:
         """
         self._messages = messages
         self._exact = exact
-        self._fill = FillLikeOpenCompass(column_tokens) if exact else Fill(column_tokens)
+        self._fill, self._tokens = filled_like_opencompass if exact else filled, column_tokens
         for entry in messages:
             if isinstance(entry, str) and entry != ice_token:
                 raise TemplateFailure(
@@ -62,7 +62,9 @@ class MessagesTemplate:
         """Return a message's content with its columns filled, also in the texts and addresses of content parts."""
         if self._exact and not isinstance(content, str):
             return content
-        return changed(content, lambda value, key: self._fill(value, row) if isinstance(value, str) else value)
+        return changed(
+            content, lambda value, key: self._fill(value, row, self._tokens) if isinstance(value, str) else value
+        )
 
 
 def _expanded(row: ColumnValues, column: str) -> list[Any]:

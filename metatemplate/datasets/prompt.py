@@ -8,7 +8,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any
 
 from metatemplate.datasets.answer_columns import possible_answers
-from metatemplate.datasets.few_shot import FewShotPrompt
+from metatemplate.datasets.few_shot import check_ice_token, few_shots
 from metatemplate.datasets.messages import MessagesTemplate
 from metatemplate.datasets.multi_turn import ANSWER, QUESTION, InferMode, multi_turn_dialogue, turn_requests
 from metatemplate.datasets.multimodal import multimodal_prompt, piece_columns
@@ -48,15 +48,9 @@ class DatasetPrompt:
             return
         self._template = _template(spec, main)
         ice = spec.ice_template
-        self._few_shot = FewShotPrompt(
-            self._template,
-            None if ice is None else self._template if ice is main else _template(spec, ice),
-            separator="\n" if spec.ice_separator is None else spec.ice_separator,
-            end="\n" if spec.ice_eos_token is None else spec.ice_eos_token,
-            output_column=spec.output_column or None,
-            mask_text=spec.gen_field_replace_token,
-            has_examples=spec.retriever.kind != "zero",
-        )
+        self._shot_template = None if ice is None else self._template if ice is main else _template(spec, ice)
+        if spec.retriever.kind != "zero":
+            check_ice_token(self._template, self._shot_template)
         if len(set(self.labels)) < len(self.labels):
             raise TemplateFailure('two labels have the same text, such as 1 and "1"; give each label a different name')
         for label in self._template.labels or (None,):
@@ -84,7 +78,9 @@ class DatasetPrompt:
                 return self._messages.generation(self._masked(variables), self._message_shots(variables, examples))
             if self._is_multimodal:
                 return multimodal_prompt(self._template, self._masked(variables))
-            return self._few_shot.generation(variables, self._shots(variables, examples))
+            mask, mask_text = self.spec.output_column or None, self.spec.gen_field_replace_token
+            shots = self._shots(variables, examples)
+            return self._template.generation(variables, shots, mask=mask, mask_text=mask_text)
         except TemplateFailure as error:
             raise InvalidInput(error.message, param=PARAM) from None
 
@@ -98,10 +94,9 @@ class DatasetPrompt:
             )
         try:
             shots = self._shots(variables, examples)
-            made = self._few_shot.candidates(variables, self._template.labels, shots)
+            return {str(label): self._template.candidate(label, variables, shots) for label in self._template.labels}
         except TemplateFailure as error:
             raise InvalidInput(error.message, param=PARAM) from None
-        return {str(label): items for label, items in made.items()}
 
     def turns(self, variables: ColumnValues, mode: InferMode) -> Generator[list[Any], str | None, None]:
         """Return a generator of the prompts of all turns. ``send`` the model's answer to get the next prompt."""
@@ -198,8 +193,16 @@ class DatasetPrompt:
         rows = self._rows(variables, examples)
         if rows and not self._template.ice_token:
             raise TemplateFailure("the template has no place for examples: write ice_token, or leave the examples out")
-        has_end = self.spec.retriever.kind != "zero" or self.spec.ice_eos_token is not None
-        return self._few_shot.shots(rows) if rows or has_end else ""
+        spec = self.spec
+        if not rows and spec.retriever.kind == "zero" and spec.ice_eos_token is None:
+            return ""
+        return few_shots(
+            self._shot_template,
+            rows,
+            separator="\n" if spec.ice_separator is None else spec.ice_separator,
+            end="\n" if spec.ice_eos_token is None else spec.ice_eos_token,
+            output_column=spec.output_column or "",
+        )
 
     def _message_shots(self, variables: ColumnValues, examples: Examples) -> list[Any]:
         rows, template = self._rows(variables, examples), self._shot_messages

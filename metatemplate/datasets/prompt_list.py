@@ -27,46 +27,34 @@ MAX_TEXT = 2_000_000
 COLUMN_PATTERN = re.compile(COLUMN)
 
 
-class Fill:
-    """Replaces the columns and the tokens of a template with the values of a row, in one pass.
+def filled(text: str, row: ColumnValues, column_tokens: Mapping[str, str]) -> str:
+    """Return a text with the values of a row in place of the columns and the tokens, replaced in one pass.
 
-    A value is never searched for columns or tokens, so a question that contains ``{answer}`` is not changed. Columns
-    that the row lacks are not filled. A value that is not a string is written as Python's ``str`` writes it.
+    ``column_tokens``: column → a further text that is replaced with the column's value. A value is never searched for
+    columns or tokens, so a question that contains ``{answer}`` is not changed. Columns that the row lacks are not
+    filled. A value that is not a string is written as Python's ``str`` writes it.
     """
+    columns = {token: column for column, token in column_tokens.items()}
 
-    def __init__(self, column_tokens: Mapping[str, str]) -> None:
-        """Create the function. ``column_tokens``: column → a further text that is replaced with the column's value."""
-        self._columns = {token: column for column, token in column_tokens.items()}
-        tokens = sorted(self._columns, key=len, reverse=True)
-        self._pattern = re.compile("|".join([*map(re.escape, tokens), COLUMN]))
+    def value(match: re.Match[str]) -> str:
+        name = columns[match[0]] if match[1] is None else match[1]
+        return str(row[name]) if name in row else match[0]
 
-    def __call__(self, text: str, row: ColumnValues) -> str:
-        """Return the text with the values of the row."""
-
-        def value(match: re.Match[str]) -> str:
-            name = self._columns[match[0]] if match[1] is None else match[1]
-            return str(row[name]) if name in row else match[0]
-
-        return self._pattern.sub(value, text)
+    tokens = sorted(columns, key=len, reverse=True)
+    return re.sub("|".join([*map(re.escape, tokens), COLUMN]), value, text)
 
 
-class FillLikeOpenCompass:
-    """Replaces the columns one after the other, as OpenCompass does: columns inside earlier values are replaced too."""
-
-    def __init__(self, column_tokens: Mapping[str, str]) -> None:
-        self._tokens = column_tokens
-
-    def __call__(self, text: str, row: ColumnValues) -> str:
-        """Return the text with the values of the row."""
-        for column, token in self._tokens.items():
-            if column in row:
-                text = text.replace(token, str(row[column]))
-        for name, value in row.items():
-            column, written = "{" + name + "}", str(value)
-            if len(text) + text.count(column) * len(written) > MAX_TEXT:
-                raise TemplateFailure(f"the filled text has more than {MAX_TEXT} characters; shorten the values")
-            text = text.replace(column, written)
-        return text
+def filled_like_opencompass(text: str, row: ColumnValues, column_tokens: Mapping[str, str]) -> str:
+    """Return a text with the columns replaced one after the other: columns inside earlier values are replaced too."""
+    for column, token in column_tokens.items():
+        if column in row:
+            text = text.replace(token, str(row[column]))
+    for name, value in row.items():
+        column, written = "{" + name + "}", str(value)
+        if len(text) + text.count(column) * len(written) > MAX_TEXT:
+            raise TemplateFailure(f"the filled text has more than {MAX_TEXT} characters; shorten the values")
+        text = text.replace(column, written)
+    return text
 
 
 def mapped(prompt: PromptItems, change: Change) -> PromptItems:

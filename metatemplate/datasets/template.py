@@ -7,9 +7,9 @@ from typing import Any
 
 from metatemplate.datasets.prompt_list import (
     ColumnValues,
-    Fill,
-    FillLikeOpenCompass,
     PromptItems,
+    filled,
+    filled_like_opencompass,
     mapped,
     marker,
     replaced,
@@ -47,7 +47,7 @@ class DatasetTemplate:
         self.exact = exact
         self.is_dialogue = isinstance(template, Mapping) and template.keys() <= set(SECTIONS)
         self.labels = () if isinstance(template, str) or self.is_dialogue else tuple(template)
-        self.fill = FillLikeOpenCompass(column_tokens) if exact else Fill(column_tokens)
+        self._tokens = column_tokens
         parts = {"": template} if isinstance(template, str) else template
         for key, part in parts.items():
             if not isinstance(part, str | list | Mapping):
@@ -60,6 +60,10 @@ class DatasetTemplate:
                 if key in SECTIONS and other:
                     way = f"the token is in {other}, so write {key} as a list: [{shown(part)}]"
                 raise TemplateFailure(f"{part!r} does not contain the ice_token {ice_token!r}; {way}")
+
+    def fill(self, text: str, row: ColumnValues) -> str:
+        """Return a text with the values of the row in place of the columns."""
+        return (filled_like_opencompass if self.exact else filled)(text, row, self._tokens)
 
     def generation(
         self, row: ColumnValues, shots: PromptItems = "", *, mask: str | None = None, mask_text: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from metatemplate.datasets.few_shot import FewShotPrompt
+from metatemplate.datasets.few_shot import check_ice_token, few_shots
 from metatemplate.datasets.messages import MessagesTemplate
 from metatemplate.datasets.multi_turn import multi_turn_dialogue, turn_requests
 from metatemplate.datasets.multimodal import multimodal_prompt
@@ -86,22 +86,18 @@ def fewshot(case: Input, dialect: Dialect) -> Any:
     template = template_of(case.get("prompt_template")) or ice
     if template is None:
         raise TemplateFailure("a dataset prompt needs prompt_template or ice_template")
-    prompts = FewShotPrompt(
-        template,
-        ice,
-        output_column=case["output_column"],
-        mask_text=case.get("gen_field_replace_token", ""),
-        has_examples=True,
-        **separators,
-    )
+    check_ice_token(template, ice)
     sample, mode = case["test"][0], case.get("mode", "gen")
     shown = [] if zero else [case["train"][number] for number in case["ids"]]
-    shots = prompts.shots(shown)
+    output_column = case["output_column"]
+    shots = few_shots(ice, shown, output_column=output_column, **separators)
     result = typed("ice", as_reference(shots))
     if mode == "gen":
-        return result | shown_prompt(case, dialect, prompts.generation(sample, shots), mode)
+        mask_text = case.get("gen_field_replace_token", "")
+        prompt = template.generation(sample, shots, mask=output_column, mask_text=mask_text)
+        return result | shown_prompt(case, dialect, prompt, mode)
     labels = case.get("labels") or labels_of((template, ice), case)
-    candidates = prompts.candidates(sample, labels, shots)
+    candidates = {label: template.candidate(label, sample, shots) for label in labels}
     return result | {
         "labels": {str(label): shown_prompt(case, dialect, one, mode) for label, one in candidates.items()}
     }
