@@ -12,11 +12,12 @@ from metatemplate.datasets.few_shot import check_ice_token, few_shots
 from metatemplate.datasets.messages import MessagesTemplate
 from metatemplate.datasets.multi_turn import ANSWER, QUESTION, InferMode, multi_turn_dialogue, turn_requests
 from metatemplate.datasets.multimodal import multimodal_prompt, piece_columns
-from metatemplate.datasets.prompt_list import ColumnValues, PromptItems, texts
+from metatemplate.datasets.prompt_list import ColumnValues, PromptItems
 from metatemplate.datasets.spec import PromptSpec, TemplateEntry
 from metatemplate.datasets.template import DatasetTemplate
 from metatemplate.errors import InvalidInput, TemplateFailure
 from metatemplate.values.dialogue import MAX_TURNS
+from metatemplate.values.json_values import texts_in_values
 from metatemplate.values.words import closest, quoted
 
 PARAM = "gateway.prompt.variables"
@@ -176,7 +177,7 @@ class DatasetPrompt:
         if name in self._shot_columns and any(name not in row for row in rows):
             return True
         others = [value for other, value in variables.items() if other != name]
-        return any(column in text for text in texts([others, [list(row.values()) for row in rows]]))
+        return any(column in text for text in texts_in_values([others, [list(row.values()) for row in rows]]))
 
     def _rows(self, variables: ColumnValues, examples: Examples) -> Sequence[ColumnValues]:
         retriever, train = self.spec.retriever, self.spec.train

@@ -11,7 +11,7 @@ from typing import Any
 
 from metatemplate.errors import TemplateFailure
 from metatemplate.values.dialogue import EMPTY_MAPPING
-from metatemplate.values.json_values import texts_with_keys
+from metatemplate.values.json_values import texts_in_values
 
 PromptItems = str | list[Any]
 """A string, or a list of strings, turns (``role``, ``prompt`` …) and markers (``section``, ``pos``)."""
@@ -118,14 +118,9 @@ def without_markers(prompt: PromptItems) -> PromptItems:
     return prompt if isinstance(prompt, str) else [item for item in prompt if item != "" and not is_marker(item)]
 
 
-def texts(value: Any) -> list[str]:
-    """Return every string inside a template, at any depth. The names of fields are left out."""
-    return [text for key, text in texts_with_keys(value) if key is not None]
-
-
 def columns_in(value: Any, column_tokens: Mapping[str, str] = EMPTY_MAPPING) -> list[str]:
     """Return the names of the columns inside a template, in the order of the text, then the columns of the tokens."""
-    found = texts(value)
+    found = texts_in_values(value)
     names = [name for text in found for name in COLUMN_PATTERN.findall(text) if name.isidentifier()]
     names += [column for column, token in column_tokens.items() if any(token in text for text in found)]
     return list(dict.fromkeys(names))

@@ -17,7 +17,7 @@ from typing import Any
 from metatemplate.errors import ForgedMarker, InvalidInput
 from metatemplate.markers.marker_set import JOINER, Hit, MarkerKind, MarkerSet, fold
 from metatemplate.values.frozen import dataclass
-from metatemplate.values.json_values import MAX_DEPTH, deeper_than
+from metatemplate.values.json_values import MAX_DEPTH, deeper_than, values_with_keys
 from metatemplate.values.prompt import MarkerAction, Notice, Segment
 from metatemplate.values.words import quoted
 
@@ -286,21 +286,13 @@ def refusal(path: str, found: str = "a marker, such as a special token, that sep
 
 def texts_in(value: Any) -> Iterator[str]:
     """Return every text in a JSON value, including the keys. The JSON in ``arguments`` is also parsed."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield name
-            yield from texts_in(inner)
-            if name == "arguments" and isinstance(inner, str):
+    for key, inner in values_with_keys(value):
+        if isinstance(inner, str):
+            yield inner
+            if key == "arguments":
                 yield from texts_in(_parsed(inner))
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from texts_in(inner)
-        # Templates join the texts of content parts.
-        yield "".join(
-            [inner["text"] for inner in value if isinstance(inner, Mapping) and type(inner.get("text")) is str]
-        )
+        elif isinstance(inner, (list, tuple)):  # templates join the texts of content parts
+            yield "".join([one["text"] for one in inner if isinstance(one, Mapping) and type(one.get("text")) is str])
 
 
 def _parsed(text: str) -> Any:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Any, Literal
 
 from metatemplate.templates.base import Template
-from metatemplate.templates.spec import RoleSpec, SpecialTokens
+from metatemplate.templates.spec import RoleSpec
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.frozen import dataclass
+from metatemplate.values.json_values import texts_in_values
 
 MarkerKind = Literal["token_like", "text_like"]
 JOINER = "\u2060"
@@ -243,7 +244,7 @@ def texts_of(template: Template) -> TemplateTexts:
     if spec.makes_messages:  # the target writes the prompt; its markers are the tokens of its tokenizer
         return TemplateTexts()
     thinking = (spec.thinking.begin, spec.thinking.end) if spec.thinking is not None else ()
-    further = tuple(_strings(spec.tools))
+    further = () if spec.tools is None else tuple(texts_in_values(asdict(spec.tools)))
     if spec.jinja is not None:
         return _jinja_texts(template, thinking, (*further, *spec.jinja.ends, *spec.stop))
     if spec.prompter is not None:
@@ -251,7 +252,7 @@ def texts_of(template: Template) -> TemplateTexts:
         from metatemplate.prompters.instruction import LIST_HEADING, PREAMBLE
 
         tokens = spec.prompter.tokens
-        named = {field.name: getattr(tokens, field.name) or "" for field in fields(SpecialTokens)}
+        named = {name: text or "" for name, text in asdict(tokens).items()}
         ends = ("eos", "eoh", "eoa", "eoe", "tool_end_token")
         return TemplateTexts(
             before=(
@@ -260,7 +261,14 @@ def texts_of(template: Template) -> TemplateTexts:
                 *spec.stop,
             ),
             after=(*[named[name] for name in ends], *spec.prompter.stop_words),
-            further=(*further, tokens.system, *_strings(spec.prompter.instruction), LIST_HEADING, PREAMBLE, "\n"),
+            further=(
+                *further,
+                tokens.system,
+                *texts_in_values(spec.prompter.instruction),
+                LIST_HEADING,
+                PREAMBLE,
+                "\n",
+            ),
             around=(spec.bos_text,),
             searched=thinking,
         )
@@ -322,18 +330,6 @@ def tokens_around(text: str) -> Iterator[str]:
     for row in _ROW.finditer(text):
         if row.start() == 0 or row.end() == len(text) or TOKEN_LIKE.search(row[0]):
             yield from _AROUND_MESSAGES.findall(text, *row.span())
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Return every string in nested dataclasses, tuples and lists."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from _strings(one)
-    elif hasattr(value, "__dataclass_fields__"):
-        for field in fields(value):
-            yield from _strings(getattr(value, field.name))
 
 
 def _edges(text: str) -> str:

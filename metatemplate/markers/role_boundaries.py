@@ -87,8 +87,7 @@ class SafeRenderer:
         Raises ``ForgedMarker`` if the policy refuses a marker.
         """
         if prompt is None:
-            render_async = self._render_async
-            prompt = self._template.render(dialogue) if render_async is None else await render_async(dialogue)
+            prompt = await self.render(dialogue)
         rule = self.rule if not allow else self._allowing
         if rule is None:
             return SafePrompt(prompt)

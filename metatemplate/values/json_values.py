@@ -44,20 +44,29 @@ def deeper_than(value: object, limit: int) -> bool:
     return True
 
 
-def texts_with_keys(value: object, key: object = "") -> Iterator[tuple[object, str]]:
-    """Yield (key, text) for every text in a JSON value, and (None, name) for the name of every field.
+def values_with_keys(value: Any, key: object = "") -> Iterator[tuple[object, Any]]:
+    """Yield (key, value) for a JSON value and for every value inside, and (None, name) for the name of every field.
 
-    A text in a list has the key of the list.
+    A value in a list has the key of the list.
     """
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping):
+    yield key, value
+    if isinstance(value, Mapping):
         for name, inner in value.items():
             yield None, str(name)
-            yield from texts_with_keys(inner, name)
+            yield from values_with_keys(inner, name)
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from texts_with_keys(inner, key)
+            yield from values_with_keys(inner, key)
+
+
+def texts_with_keys(value: Any) -> Iterator[tuple[object, str]]:
+    """Yield (key, text) for every text of ``values_with_keys``."""
+    return ((key, inner) for key, inner in values_with_keys(value) if isinstance(inner, str))
+
+
+def texts_in_values(value: Any) -> list[str]:
+    """Return every text in a JSON value, without the names of fields."""
+    return [text for key, text in texts_with_keys(value) if key is not None]
 
 
 def changed(value: Any, change: Callable[[Any, object], Any], key: object = "") -> Any:

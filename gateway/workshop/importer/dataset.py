@@ -19,10 +19,11 @@ from metatemplate.datasets.answer_columns import certain_answers, note_on_answer
 from metatemplate.datasets.messages import EXPAND
 from metatemplate.datasets.multimodal import END_TAG, TAG_KINDS, TAGGED_COLUMN
 from metatemplate.datasets.prompt import DatasetPrompt
-from metatemplate.datasets.prompt_list import COLUMN_PATTERN, columns_in, texts, without_markers
+from metatemplate.datasets.prompt_list import COLUMN_PATTERN, columns_in, without_markers
 from metatemplate.datasets.template import SECTIONS
 from metatemplate.datasets.validation import DATASET_TEMPLATES, TEMPLATE_KEYS, parse_prompt, without_template
 from metatemplate.errors import MetaTemplateError
+from metatemplate.values.json_values import texts_in_values
 from metatemplate.values.words import shown
 
 DATASETS, INFER, READER = "datasets", "infer_cfg", "reader_cfg"
@@ -250,7 +251,7 @@ class _Reader:
             self.keys["multi_turn"] = True
         if any(isinstance(item, str) for item in messages):
             entry.setdefault("ice_token", RAW_ICE_TOKEN)
-        if template.get("format_variables") is False and any(map(COLUMN_PATTERN.search, texts(messages))):
+        if template.get("format_variables") is False and any(map(COLUMN_PATTERN.search, texts_in_values(messages))):
             raise self._refuse("has format_variables=False, but the gateway always fills the columns of a prompt file; "
                                "remove the columns or this argument", key)  # fmt: skip
         if any(isinstance(item, dict) and isinstance(item.get("content"), list) for item in messages):
