@@ -18,7 +18,7 @@ from gateway.config.library import find_template, is_template_file
 from gateway.config.snapshot import ModelSpec, PolicySpec, Snapshot, TargetSpec
 from gateway.core.call import Call, TurnRequests
 from gateway.wire.requests import read_chat
-from metatemplate.opencompass.renderer import full_segments
+from metatemplate.templates.registry import build
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.prompt import Notice, Prompt, Segment
 from metatemplate.values.words import suggest
@@ -102,9 +102,12 @@ def conversation_segments(model: ModelSpec, body: dict[str, Any]) -> tuple[Segme
     call = _call(model, {**body, "add_generation_prompt": False})
     if call.dialogue is None or call.dataset_prompt is not None:
         raise CommandError("--whole needs messages; remove --whole, or give messages instead of a dataset prompt")
-    if model.template.kind == "meta" and not model.template.round:
-        return full_segments(model.template, call.dialogue)
-    segments = route_of(model).template.render(call.dialogue).segments
+    spec = model.template
+    if spec.kind == "meta" and not spec.round:  # as OpenCompass: texts without roles are joined by line breaks
+        template = build(replace(spec, kind="meta" if spec.reserved_roles else "base", turns="opencompass"))
+    else:
+        template = route_of(model).template
+    segments = template.render(call.dialogue).segments
     if segments is None:
         raise CommandError(f"template {model.template.name} makes messages; the model's server writes the conversation")
     return segments

@@ -15,7 +15,9 @@ from metatemplate.templates.chat.messages import check_dialogue, content_of, has
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.templates.stops import prompt_metadata
 from metatemplate.values.dialogue import Dialogue
-from metatemplate.values.prompt import Notice, Pieces, Prompt, Segment, SegmentLabel
+from metatemplate.values.prompt import Notice, Prompt, Segment
+
+LINE_BREAK = Segment("\n", "", "template", True)
 
 
 class JoinedTemplate:
@@ -26,43 +28,30 @@ class JoinedTemplate:
         self._metadata = prompt_metadata(spec)
 
     def render(self, dialogue: Dialogue) -> Prompt:
-        """Return the prompt for this dialogue. See ``base.Template``."""
-        segments = joined_segments(self.spec, dialogue)
-        metadata, notices = self._metadata, _notices(dialogue)
-        return Prompt.of(segments, replace(metadata, notices=notices) if notices else metadata)
+        """Return the prompt for this dialogue. See ``base.Template``.
+
+        Empty messages are left out. The first message has no line break before its text. As in OpenCompass, the second
+        message has a line break even if the first message is empty.
+        """
+        check_dialogue(dialogue)
+        segments, notices = list[Segment](), list[Notice]()
+        for number, message in enumerate(dialogue.messages):
+            if text := content_of(message, number, self.spec.media):
+                segments += [LINE_BREAK] if number else []
+                segments.append(Segment(text, message.role, origin_of(number), False))
+            if has_fields(message):
+                notices += unread_fields(message, number)
+        return Prompt.of(segments, replace(self._metadata, notices=tuple(notices)) if notices else self._metadata)
 
     def write(self, items: str | list[Any], mode: ParserMode = "gen") -> Prompt:
         """Return the prompt for a prompt list or for a text. The answer's turn is included. ``mode`` is ignored."""
         listed = [items] if isinstance(items, str) else with_texts(items, self.spec.media)
-        texts, labels = list[str](), list[SegmentLabel]()
+        segments = list[Segment]()
         for position, item in enumerate(listed):
             text = "" if is_marker(item) else item if isinstance(item, str) else item.get("prompt", "")
             if not text:
                 continue
             if not all(is_marker(earlier) for earlier in listed[:position]):
-                texts.append("\n")
-                labels.append(("", "template", True))
-            texts.append(text)
-            labels.append(("", origin_of_item(listed, position), False))
-        return Prompt("".join(texts), self._metadata, Pieces(tuple(texts), tuple(labels)))
-
-
-def joined_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]:
-    """Return the texts of the messages as segments, with a line break before each text. Empty messages are left out.
-
-    The first message has no line break before the text. As in OpenCompass, the second message has a line break even if
-    the first message is empty.
-    """
-    check_dialogue(dialogue)
-    segments: list[Segment] = []
-    for number, message in enumerate(dialogue.messages):
-        if text := content_of(message, number, spec.media):
-            segments += [Segment("\n", "", "template", True)] if number else []
-            segments.append(Segment(text, message.role, origin_of(number), False))
-    return tuple(segments)
-
-
-def _notices(dialogue: Dialogue) -> tuple[Notice, ...]:
-    messages = enumerate(dialogue.messages)
-    return tuple([notice for number, message in messages if has_fields(message)
-                  for notice in unread_fields(message, number)])  # fmt: skip
+                segments.append(LINE_BREAK)
+            segments.append(Segment(text, "", origin_of_item(listed, position), False))
+        return Prompt.of(segments, self._metadata)

@@ -6,14 +6,13 @@ the last messages, these messages are left out and a notice is added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from metatemplate.errors import InvalidInput
 from metatemplate.meta.renderer import fallback_notice
-from metatemplate.opencompass.joined import joined_segments
-from metatemplate.opencompass.parsers import LMParser, ParserMode
+from metatemplate.opencompass.parsers import LMParser, ParsedPiece, ParserMode
 from metatemplate.opencompass.prompt_lists import (
     dropped_items,
     origin_of_item,
@@ -47,9 +46,12 @@ class OpenCompassTemplate:
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``."""
-        texts = self._texts(dialogue)
+        check_dialogue(dialogue)
+        texts = [content_of(message, i, self.spec.media) for i, message in enumerate(dialogue.messages)]
         check_generates(self.spec.generating, dialogue)
-        segments = self._segments(dialogue, texts, "ppl" if dialogue.options.whole else "gen")
+        items, numbers = prompt_list(dialogue.messages, texts, self._names, self._roles)
+        pieces = self._parser.pieces(items, "ppl" if dialogue.options.whole else "gen")
+        segments = [_segment(piece, lambda item: origin_of(numbers[item])) for piece in pieces]
         if dialogue.options.continue_final:
             segments = self._continued(segments, texts[-1], len(texts) - 1)
         return Prompt.of(segments, replace(self._metadata, notices=self._notices(dialogue, segments, texts)))
@@ -64,33 +66,8 @@ class OpenCompassTemplate:
         with role_errors(items, self.spec.name):
             pieces = self._parser.pieces(items, mode)
         sent = {piece.item for piece in pieces if piece.kind == "content"}
-        texts, labels = [], []
-        for piece in pieces:
-            origin = "generate" if piece.kind == "generate" else "template"
-            origin = origin if piece.item is None else origin_of_item(items, piece.item)
-            texts.append(piece.text)
-            labels.append((piece.role, origin, piece.kind != "content"))
-        metadata = replace(self._metadata, notices=dropped_items(items, sent))
-        return Prompt("".join(texts), metadata, Pieces(tuple(texts), tuple(labels)))
-
-    def full_segments(self, dialogue: Dialogue) -> tuple[Segment, ...]:
-        """Return the segments of the complete conversation (mode ``ppl``): all turns, and then the meta ``end``."""
-        return tuple(self._segments(dialogue, self._texts(dialogue), "ppl"))
-
-    def _texts(self, dialogue: Dialogue) -> list[str]:
-        check_dialogue(dialogue)
-        return [content_of(message, i, self.spec.media) for i, message in enumerate(dialogue.messages)]
-
-    def _segments(self, dialogue: Dialogue, texts: Sequence[str], mode: ParserMode) -> list[Segment]:
-        items, numbers = prompt_list(dialogue.messages, texts, self._names, self._roles)
-        segments = []
-        for piece in self._parser.pieces(items, mode):
-            if piece.kind == "generate":
-                origin = "generate"
-            else:
-                origin = "template" if piece.item is None else origin_of(numbers[piece.item])
-            segments.append(Segment(piece.text, piece.role, origin, piece.kind != "content"))
-        return segments
+        segments = [_segment(piece, lambda item: origin_of_item(items, item)) for piece in pieces]
+        return Prompt.of(segments, replace(self._metadata, notices=dropped_items(items, sent)))
 
     def _continued(self, segments: list[Segment], text: str, number: int) -> list[Segment]:
         """Return the segments of the prompt, with the last message after the begin of the generating role."""
@@ -119,25 +96,11 @@ class OpenCompassTemplate:
         return tuple(notices)
 
 
-def full_segments(spec: TemplateSpec, dialogue: Dialogue) -> tuple[Segment, ...]:
-    """Return the segments of the complete conversation, for computing perplexity (``docs/spec/opencompass.md`` 4.6).
-
-    A template without roles joins the messages with line breaks (4.7). Raises the errors of ``Template.render``, and
-    InvalidInput for tools and for templates that make messages.
-    """
-    if spec.kind not in ("meta", "base") or spec.api:
-        raise InvalidInput(
-            "this template cannot render the complete conversation; use a meta template for a string model",
-            param="messages",
-        )
-    if spec.tools is not None and dialogue.options.tools:
-        raise InvalidInput(
-            "tools are not supported for a complete conversation, which includes the answer; leave tools out",
-            param="tools",
-        )
-    if spec.round or spec.reserved_roles:
-        return OpenCompassTemplate(spec).full_segments(dialogue)
-    return joined_segments(spec, dialogue)
+def _segment(piece: ParsedPiece, origin_of_piece: Callable[[int], str]) -> Segment:
+    """Return a piece as a segment. ``origin_of_piece``: the origin of a piece from its position in the prompt list."""
+    origin = "generate" if piece.kind == "generate" else "template"
+    origin = origin if piece.item is None else origin_of_piece(piece.item)
+    return Segment(piece.text, piece.role, origin, piece.kind != "content")
 
 
 def prompt_list(

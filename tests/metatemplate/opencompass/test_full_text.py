@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from metatemplate.files.template import parse_spec
-from metatemplate.opencompass.renderer import full_segments
 from metatemplate.templates.registry import build
 from tests.metatemplate.templates.samples import BOT, HUMAN, SYSTEM, dialogue
 
@@ -42,8 +41,8 @@ WHOLE = {  # golden file: (template, conversation); every turn closed, as perple
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_document_prints_the_whole_conversation(name: str) -> None:
     raw, turns = WHOLE[name]
-    spec = parse_spec(raw, name=name)
-    assert "".join(segment.text for segment in full_segments(spec, dialogue(*turns))) == golden(name)
+    spec = parse_spec({**raw, "turns": "opencompass"}, name=name)
+    assert build(spec).render(dialogue(*turns, whole=True)).text == golden(name)
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])
@@ -53,8 +52,8 @@ def test_the_document_cuts_where_the_model_speaks(turns: str) -> None:
 
 
 def test_without_a_meta_template_turns_are_joined_by_line_breaks() -> None:
-    spec = parse_spec({}, name="no-meta", generates=False)
-    assert "".join(segment.text for segment in full_segments(spec, dialogue(*SUMS))) == golden("no-meta")
+    spec = parse_spec({"kind": "base"}, name="no-meta")
+    assert build(spec).render(dialogue(*SUMS, whole=True)).text == golden("no-meta")
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])

@@ -8,7 +8,6 @@ import pytest
 
 from metatemplate.errors import InputError
 from metatemplate.files.template import SpecError, parse_spec
-from metatemplate.opencompass.renderer import full_segments
 from metatemplate.values.dialogue import Dialogue
 from metatemplate.values.prompt import Notice
 from tests.metatemplate.templates.samples import dialogue, message, template
@@ -33,7 +32,6 @@ def test_the_texts_are_joined_by_line_breaks(name: str) -> None:
     said, expected = PROMPTS[name]
     prompt = template(BASE).render(said)
     assert prompt.text == expected == "".join([segment.text for segment in prompt.segments or ()])
-    assert "".join([segment.text for segment in full_segments(parse_spec(BASE, name="x"), said)]) == expected
     assert prompt.metadata.stops == ()
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from metatemplate.errors import InputError, InvalidInput, UnknownRole, UnsupportedInput, UnsupportedMedia
 from metatemplate.files.template import SpecError, parse_spec
-from metatemplate.opencompass.renderer import full_segments
 from metatemplate.templates.registry import build
 from metatemplate.values.dialogue import Dialogue, Message, Part, RenderOptions
 from metatemplate.values.prompt import Prompt
@@ -417,11 +416,6 @@ def test_templates_without_slots_refuse_variables(raw: dict[str, Any]) -> None:
 def test_messages_before_a_conversation_are_refused_in_a_string() -> None:
     with pytest.raises(UnsupportedInput, match="history_messages, which only API models get"):
         template({**CHAT, "history_messages": [{"role": "user", "content": "a"}]}).render(dialogue((U, "q")))
-
-
-def test_a_prompter_has_no_whole_conversation() -> None:
-    with pytest.raises(InvalidInput, match="cannot render the complete conversation"):
-        full_segments(template(CHAT).spec, dialogue((U, "q")))
 
 
 # ---------------------------------------------------------------- what a file cannot say
