@@ -19,7 +19,7 @@ from metatemplate.meta.turn_order import NaturalOrder
 from metatemplate.opencompass.parsers import APIParser, ParserMode
 from metatemplate.opencompass.prompt_lists import dropped_items, origin_of_item, role_errors
 from metatemplate.opencompass.renderer import meta_template, prompt_list
-from metatemplate.templates.chat.messages import check_generates, check_open_turn, no_answers
+from metatemplate.templates.chat.messages import check_generates, check_open_turn
 from metatemplate.templates.chat.passthrough import as_sent
 from metatemplate.templates.roles import API_ROLES, FALLBACK_FIELD, RoleMap, mapping_of, role_names
 from metatemplate.templates.spec import RoleSpec, TemplateSpec
@@ -49,7 +49,7 @@ class ApiTemplate:
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``."""
         check_open_turn(dialogue)
-        check_generates(self.spec.generating, dialogue)
+        check_generates(self.spec.generating, whole=dialogue.options.whole)
         turns = self._parsed(dialogue) if self.spec.turns == "opencompass" else self._natural(dialogue)
         merged = _merged(turns)
         if not merged:
@@ -61,8 +61,7 @@ class ApiTemplate:
         """Return the messages for a prompt list (``prompt_lists.py``). A text becomes one user message."""
         if isinstance(items, str):
             return Prompt("", self._metadata, ({"role": "user", "content": items},))
-        if mode == "gen" and self.spec.generating is None:
-            raise no_answers(DATASET_PARAM)
+        check_generates(self.spec.generating, whole=mode == "ppl", param=DATASET_PARAM)
         for position, item in enumerate(items):
             if isinstance(item, str) and item.strip():
                 raise InvalidInput(

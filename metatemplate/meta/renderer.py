@@ -57,7 +57,7 @@ class MetaTemplate:
 
     def _render_general(self, dialogue: Dialogue) -> Prompt:
         check_dialogue(dialogue)
-        check_generates(self.generating, dialogue)
+        check_generates(self.generating, whole=dialogue.options.whole)
         return Rendering(self, dialogue).prompt()
 
     def _lay_out(self, roles: Roles) -> PromptLayout:

@@ -88,8 +88,8 @@ class _Parser:
         """Return the index of the turn's role in the round; None for a role that is not in the round."""
         return self._places.get(turn["role"])
 
-    def _rounds(self, turns: Sequence[Entry]) -> list[Round]:
-        """Split the turns of a section into rounds.
+    def _rounds(self, section: str, turns: Sequence[Entry], mode: ParserMode) -> Iterator[tuple[Round, bool]]:
+        """Split the turns of a section into rounds. Yield each round, and whether the model's answer ends it.
 
         A turn starts a new round if the turn's role is not after the previous role in the round. A role that is not in
         the round never starts a new round.
@@ -103,7 +103,8 @@ class _Parser:
                     rounds.append([])
                 last = place
             rounds[-1].append((position, turn, place))
-        return rounds
+        yield from ((one, False) for one in rounds[:-1])
+        yield rounds[-1], mode == "gen" and section == "round"
 
 
 class LMParser(_Parser):
@@ -133,10 +134,8 @@ class LMParser(_Parser):
             elif section in ("begin", "end"):
                 yield from (piece for item, turn in entries for piece in self._turn(item, turn))
             else:
-                rounds = self._rounds(entries)
-                for number, turns in enumerate(rounds):
-                    is_last = number == len(rounds) - 1
-                    yield from self._round(deque(turns), generates=mode == "gen" and section == "round" and is_last)
+                for turns, generates in self._rounds(section, entries, mode):
+                    yield from self._round(deque(turns), generates=generates)
 
     def _round(self, turns: deque[tuple[int, TurnMapping, int | None]], *, generates: bool) -> Iterator[ParsedPiece]:
         """Yield the pieces of one whole round. A turn of a role outside the round is written after the previous turn.
@@ -187,9 +186,7 @@ class APIParser(_Parser):
             if section in ("begin", "end"):
                 yield from (((item,), self._message(self._role_of(turn))) for item, turn in entries)
             elif section != "text":
-                rounds = self._rounds(entries)
-                for number, turns in enumerate(rounds):
-                    generates = mode == "gen" and section == "round" and number == len(rounds) - 1
+                for turns, generates in self._rounds(section, entries, mode):
                     for positions, role in self._whole_round(turns):
                         if generates and role.get("generate"):
                             return

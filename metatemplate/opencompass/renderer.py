@@ -23,7 +23,6 @@ from metatemplate.templates.chat.messages import (
     check_dialogue,
     check_generates,
     content_of,
-    no_answers,
     origin_of,
     unread_fields,
 )
@@ -48,7 +47,7 @@ class OpenCompassTemplate:
         """Return the prompt for this dialogue. See ``base.Template``."""
         check_dialogue(dialogue)
         texts = [content_of(message, i, self.spec.media) for i, message in enumerate(dialogue.messages)]
-        check_generates(self.spec.generating, dialogue)
+        check_generates(self.spec.generating, whole=dialogue.options.whole)
         items, numbers = prompt_list(dialogue.messages, texts, self._names, self._roles)
         pieces = self._parser.pieces(items, "ppl" if dialogue.options.whole else "gen")
         segments = [_segment(piece, lambda item: origin_of(numbers[item])) for piece in pieces]
@@ -60,8 +59,7 @@ class OpenCompassTemplate:
         """Return the prompt for a prompt list (``prompt_lists.py``). A text is returned unchanged."""
         if isinstance(items, str):
             return Prompt(items, self._metadata, Pieces((items,), (("", "prompt", False),)))
-        if mode == "gen" and self.spec.generating is None:
-            raise no_answers(DATASET_PARAM)
+        check_generates(self.spec.generating, whole=mode == "ppl", param=DATASET_PARAM)
         items = with_texts(items, self.spec.media)
         with role_errors(items, self.spec.name):
             pieces = self._parser.pieces(items, mode)

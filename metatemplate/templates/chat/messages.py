@@ -20,19 +20,17 @@ def origin_of(number: int) -> str:
     return f"messages[{number}]"
 
 
-def check_generates(generating: object, dialogue: Dialogue) -> None:
-    """Raise InvalidInput for a request for an answer if the template has no generating role (None)."""
-    if generating is None and not dialogue.options.whole:
-        raise no_answers("messages")
+def check_generates(generating: object, *, whole: bool, param: str = "messages") -> None:
+    """Raise InvalidInput for a request for an answer if the template has no generating role (None).
 
-
-def no_answers(param: str) -> InvalidInput:
-    """Return the error for a request for an answer to a template that has no role with ``generate``."""
-    return InvalidInput(
-        "this model's template has no role with generate: true, so it renders only complete conversations for scoring; "
-        "send them to /v1/loglikelihood, or with add_generation_prompt: false (gateway render --whole)",
-        param=param,
-    )
+    ``whole``: whether the conversation is complete, so that no answer is opened.
+    """
+    if generating is None and not whole:
+        raise InvalidInput(
+            "this model's template has no role with generate: true, so it renders only complete conversations for "
+            "scoring; send them to /v1/loglikelihood, or with add_generation_prompt: false (gateway render --whole)",
+            param=param,
+        )
 
 
 def check_dialogue(dialogue: Dialogue) -> None:
