@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,7 +32,6 @@ class ToolCall:
     name: str
     arguments: Mapping[str, Any]
     """The parsed arguments. The client sends the arguments as JSON text."""
-    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,23 +136,14 @@ def calls_of(message: Message, number: int) -> tuple[ToolCall, ...]:
 
 def _call(raw: Mapping[str, Any], param: str) -> ToolCall:
     name = _checked_name(raw, param)
-    text = raw["function"].get("arguments", "{}")
-    arguments = _object(text) if isinstance(text, str) else None
-    if arguments is None:
-        raise InvalidInput(
-            f"{param}.function.arguments must be a string that holds a JSON object", param=f"{param}.function.arguments"
-        )
-    id_ = raw.get("id")
-    return ToolCall(name, arguments, id_ if isinstance(id_, str) else "")
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
+    text, value = raw["function"].get("arguments", "{}"), None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(text) if isinstance(text, str) else None
         as_json(value).encode()  # fails on a lone surrogate, and on a number that JSON does not have
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            return ToolCall(name, value)
+    param = f"{param}.function.arguments"
+    raise InvalidInput(f"{param} must be a string that holds a JSON object", param=param)
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
