@@ -21,6 +21,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from posixpath import basename, dirname, join
 from typing import Any
 
@@ -198,20 +199,20 @@ class _FolderReader:
     def __init__(self, fetch: Fetch, names: Names) -> None:
         self._fetch = fetch
         self._names = names
-        self._files: dict[str, bytes | None] = {}
-        self._objects: dict[str, Mapping[str, Any]] = {}
+        self.data = cache(self._data)
+        """Returns the bytes of a file; None if the file does not exist."""
+        self.object = cache(self._object)
+        """Returns the JSON object in a file; empty if the file does not exist."""
         self.notes: list[str] = []
         """Notes for the operator on files that disagree."""
 
-    def data(self, name: str) -> bytes | None:
-        """Return the bytes of a file; None if the file does not exist."""
-        if name not in self._files:
-            data = self._files[name] = self._fetch(name)
-            if data is not None and len(data) > MOST_BYTES:
-                raise TemplateFailure(
-                    f"{printable(name)} has more than {MOST_BYTES} bytes: copy the needed keys to another file"
-                )
-        return self._files[name]
+    def _data(self, name: str) -> bytes | None:
+        data = self._fetch(name)
+        if data is not None and len(data) > MOST_BYTES:
+            raise TemplateFailure(
+                f"{printable(name)} has more than {MOST_BYTES} bytes: copy the needed keys to another file"
+            )
+        return data
 
     def named(self, folder: str) -> tuple[str, ...]:
         """Return the names of the chat templates in ``additional_chat_templates/``."""
@@ -224,14 +225,8 @@ class _FolderReader:
         except UnicodeDecodeError as error:
             raise TemplateFailure(f"{printable(name)} is not UTF-8 at byte {error.start}") from None
 
-    def object(self, name: str) -> Mapping[str, Any]:
-        """Return the JSON object in a file, parsed once; empty if the file does not exist."""
-        if name not in self._objects:
-            self._objects[name] = self._parse(name, self.data(name))
-        return self._objects[name]
-
-    @staticmethod
-    def _parse(name: str, data: bytes | None) -> Mapping[str, Any]:
+    def _object(self, name: str) -> Mapping[str, Any]:
+        data = self.data(name)
         try:
             value = json.loads(b"{}" if data is None else data)
             json.dumps(value, ensure_ascii=False).encode()
@@ -293,7 +288,7 @@ def _in_files(folder: str, reader: _FolderReader) -> Templates:
         if name == MISTAKEN:
             raise TemplateFailure(f"rename {path}: transformers confuses this file with {TEMPLATE_FILE}")
         source = reader.text(path)
-        if name == DEFAULT and _normalized(sources.get(DEFAULT, source)) != _normalized(source):
+        if name == DEFAULT and _normalized({name: sources.get(name, source)}) != _normalized({name: source}):
             used = f"{NAMED}/{DEFAULT}{JINJA}"
             reader.notes.append(f"{TEMPLATE_FILE} is not used: {used} replaces it, as in transformers")
         sources[name] = source
@@ -340,9 +335,8 @@ def _disagreements(name: str, templates: Templates, reader: _FolderReader) -> li
     notes = [
         _note(other, sources, own, present)
         for other, sources in others.items()
-        if sources and {key: _normalized(source) for key, source in sources.items()}
-        != {key: _normalized(source) for key, source in templates.items()}
-    ]  # fmt: skip
+        if sources and _normalized(sources) != _normalized(templates)
+    ]
     return [*reader.notes, *notes]
 
 
@@ -360,9 +354,10 @@ def _note(other: str, sources: Templates, own: str, present: list[str]) -> str:
     return f"{differs}: {reason}the processors of transformers use {where}"
 
 
-def _normalized(source: str) -> str:
-    """Return the source as Jinja reads it: with line feeds as line ends, and without one line feed at the end."""
-    return source.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
+def _normalized(templates: Templates) -> Templates:
+    """Return templates as Jinja reads them: with line feeds as line ends, and without one line feed at the end."""
+    unix = {name: source.replace("\r\n", "\n").replace("\r", "\n") for name, source in templates.items()}
+    return {name: source.removesuffix("\n") for name, source in unix.items()}
 
 
 # ---------------------------------------------------------------- special tokens

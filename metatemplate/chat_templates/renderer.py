@@ -74,6 +74,11 @@ class _Job:
     content_form: int = LEFT_OUT
     """The index in ``CONTENT_FORMS`` of the content of these messages."""
 
+    @property
+    def forced_text(self) -> str:
+        """The text of ``forced_call``."""
+        return "".join([segment.text for segment in self.forced_call])
+
 
 class JinjaTemplate:
     """Renders dialogues with a chat template."""
@@ -255,19 +260,18 @@ class JinjaTemplate:
         if job.end_mark:
             _check_unchanged(dialogue, text)
             text = _cut(text, job.end_mark)
-        forced_call = "".join([segment.text for segment in job.forced_call])
         metadata = PromptMetadata(
             stops=self._stops,
             stop_token_ids=self._stop_token_ids,
             bos=self.spec.bos,
             bos_text=self.spec.bos_text,
             notices=self._notices(dialogue, job, rendered, text),
-            opened=forced_call,
+            opened=job.forced_text,
         )
         source = DeferredSegments(
             lambda: self._segments(job, text), lambda keeps: self._render_without_texts(job, keeps)
         )
-        return Prompt(text + forced_call, metadata, source)
+        return Prompt(text + job.forced_text, metadata, source)
 
     def _notices(self, dialogue: Dialogue, job: _Job, rendered: RenderedText, text: str) -> tuple[Notice, ...]:
         template = self.compiled[job.template]
@@ -289,7 +293,7 @@ class JinjaTemplate:
     def _segments(self, job: _Job, text: str) -> tuple[Segment, ...]:
         def render(variables: Mapping[str, Any]) -> str:
             rendered = self._rendered(replace(job, variables=variables)).text
-            return _cut(rendered, job.end_mark) if job.end_mark else rendered
+            return _cut(rendered, job.end_mark)
 
         segments = segments_of(
             text,
@@ -304,9 +308,8 @@ class JinjaTemplate:
     async def _render_without_texts(self, job: _Job, keeps: Keeps) -> str:
         keys = self.compiled[job.template].keys
         variables = without_texts(job.variables, job.request_variables, keys, job.end_mark.strip(), keeps)
-        text = (await self._rendered_async(replace(job, variables=variables))).text
-        text = _cut(text, job.end_mark) if job.end_mark else text
-        return text + "".join([segment.text for segment in job.forced_call])
+        rendered = await self._rendered_async(replace(job, variables=variables))
+        return _cut(rendered.text, job.end_mark) + job.forced_text
 
 
 # ---------------------------------------------------------------- a message that is continued
@@ -318,15 +321,20 @@ def _marked(message: Mapping[str, Any], mark: str) -> Mapping[str, Any]:
     if isinstance(content, str):
         return {**message, "content": content + mark}
     parts = list(content) if isinstance(content, (list, tuple)) else []
-    for index in reversed(range(len(parts))):
-        if "text" in parts[index]:
-            parts[index] = {**parts[index], "text": parts[index]["text"] + mark}
-            return {**message, "content": parts}
+    texts = [index for index, part in enumerate(parts) if "text" in part]
+    if texts:
+        parts[texts[-1]] = {**parts[texts[-1]], "text": parts[texts[-1]]["text"] + mark}
+        return {**message, "content": parts}
     raise InvalidInput("the last message has no text that could be continued", param="continue_final_message")
 
 
 def _cut(text: str, mark: str) -> str:
-    """Return the text before the mark. As in ``transformers``, white space is removed if the template trims."""
+    """Return the text before the mark. As in ``transformers``, white space is removed if the template trims.
+
+    ``mark``: empty if the whole text is returned.
+    """
+    if not mark:
+        return text
     word = mark.strip()
     at = text.find(word)
     if at < 0:

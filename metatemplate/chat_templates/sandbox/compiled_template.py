@@ -17,6 +17,7 @@ from metatemplate.chat_templates.sandbox.limits import (
     TEMPLATE_FUNCTIONS,
     TEMPLATE_METHODS,
     LimitReached,
+    calls_known,
     has_known_operations,
 )
 from metatemplate.errors import InvalidInput, TemplateFailure
@@ -148,8 +149,8 @@ def _keys(tree: nodes.Template) -> Iterator[str]:
     for compare in tree.find_all(nodes.Compare):
         if any(operand.op in ("in", "notin") for operand in compare.ops):
             yield from _texts([compare.expr])
-    for call in tree.find_all(nodes.Call):
-        if isinstance(call.node, nodes.Getattr) and call.node.attr == "get":
+    for method, call in _method_calls(tree):
+        if method.attr == "get":
             yield from _texts(call.args[:1])
     for filter_ in tree.find_all(nodes.Filter):
         if filter_.name in ("selectattr", "rejectattr"):
@@ -157,25 +158,28 @@ def _keys(tree: nodes.Template) -> Iterator[str]:
         yield from _texts([pair.value for pair in filter_.kwargs if pair.key == "attribute"])
 
 
+def _method_calls(tree: nodes.Template) -> Iterator[tuple[nodes.Getattr, nodes.Call]]:
+    return ((call.node, call) for call in tree.find_all(nodes.Call) if isinstance(call.node, nodes.Getattr))
+
+
 def _searched(tree: nodes.Template) -> Iterator[str]:
     for compare in tree.find_all(nodes.Compare):
         yield from _texts([compare.expr])
-    for call in tree.find_all(nodes.Call):
-        if isinstance(call.node, nodes.Getattr):
-            yield from _texts(call.args)
+    for _, call in _method_calls(tree):
+        yield from _texts(call.args)
 
 
 def _inserted(tree: nodes.Template, constants: Sequence[str]) -> Iterator[str]:
     """Yield the texts that ``replace`` and ``join`` write: all ``constants`` if such a text is not constant."""
     written: list[nodes.Node] = []
     for one in tree.find_all(nodes.Filter):
-        if one.name in ("replace", "join"):
+        if one.name in INSERTING:
             written += [*one.args[one.name == "replace" :][:1], *[pair.value for pair in one.kwargs]]
-    for call in tree.find_all(nodes.Call):
-        if isinstance(call.node, nodes.Getattr) and call.node.attr == "replace":
+    for method, call in _method_calls(tree):
+        if method.attr == "replace":
             written += [*call.args[1:2], *[pair.value for pair in call.kwargs]]
-        elif isinstance(call.node, nodes.Getattr) and call.node.attr == "join":
-            written.append(call.node.node)
+        elif method.attr == "join":
+            written.append(method.node)
     yield from _texts(written) if all(isinstance(text, nodes.Const) for text in written) else constants
 
 
@@ -187,14 +191,8 @@ def _adds_characters(tree: nodes.Template) -> bool:
         names = [one.name, *(_texts(one.args[:1]) if one.name == "map" else [])]
         if not filters.issuperset({*names} - {"map"}):
             return True
-    for call in tree.find_all(nodes.Call):
-        known = (
-            (isinstance(call.node, nodes.Getattr) and call.node.attr in TEMPLATE_METHODS | INSERTING)
-            or (isinstance(call.node, nodes.Name) and call.node.name in functions)
-            or isinstance(call.node, nodes.ExtensionAttribute)
-        )
-        if not known:
-            return True
+    if not all(calls_known(call, TEMPLATE_METHODS | INSERTING, functions) for call in tree.find_all(nodes.Call)):
+        return True
     # ``%`` formats a text if its left side is one; the divisor of a number is constant.
     return any(
         not isinstance(mod.right, nodes.Const) or isinstance(mod.left, nodes.Const) for mod in tree.find_all(nodes.Mod)

@@ -7,7 +7,7 @@ the characters that it builds and prints, and reads the clock in loops, calls an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from time import monotonic, thread_time
 from types import BuiltinMethodType, GeneratorType
 from typing import Any
@@ -74,6 +74,9 @@ FILTERS = MAPPED_FILTERS | TIMED_FILTERS | frozenset({
 """The functions, methods and filters whose time is proportional to their input. Chat templates seldom use others."""
 
 
+CONSTANTS = (nodes.Const, nodes.List, nodes.Tuple)
+
+
 class LimitReached(Exception):
     """The render would take too much time or text for the gateway's process."""
 
@@ -107,24 +110,27 @@ def _is_known_filter(filter_: nodes.Filter) -> bool:
 
 def _has_constants(node: nodes.Filter | nodes.Test) -> bool:
     """Return whether the unnamed arguments of a filter or test are constants."""
-    return node.dyn_args is None and node.dyn_kwargs is None and all(map(_is_constant, node.args))
-
-
-def _is_constant(node: nodes.Node) -> bool:
-    return all(isinstance(one, (nodes.Const, nodes.List, nodes.Tuple)) for one in (node, *node.find_all(nodes.Node)))
+    inside = [one for argument in node.args for one in (argument, *argument.find_all(nodes.Node))]
+    return not (node.dyn_args or node.dyn_kwargs) and all(isinstance(one, CONSTANTS) for one in inside)
 
 
 def _is_known_call(call: nodes.Call, functions: frozenset[str]) -> bool:
     node = call.node
+    if isinstance(node, nodes.Getattr) and node.attr == "format":
+        return _is_simple_format(node.node)
     if isinstance(node, nodes.Name) and node.name == "strftime_now":
-        return node.name in functions and len(call.args) == 1 and _is_short_text(call.args[0])
+        formats = [one for one in call.args if isinstance(one, nodes.Const) and len(str(one.value)) <= MAX_TIME_FORMAT]
+        if not len(formats) == len(call.args) == 1:
+            return False
+    return calls_known(call, TEMPLATE_METHODS, functions)
+
+
+def calls_known(call: nodes.Call, methods: Collection[str], functions: Collection[str]) -> bool:
+    """Return whether a call is of one of these methods or functions, or of an extension of the environment."""
+    node = call.node
     if isinstance(node, nodes.Getattr):
-        return node.attr in TEMPLATE_METHODS or (node.attr == "format" and _is_simple_format(node.node))
+        return node.attr in methods
     return isinstance(node, nodes.ExtensionAttribute) or (isinstance(node, nodes.Name) and node.name in functions)
-
-
-def _is_short_text(node: nodes.Expr) -> bool:
-    return isinstance(node, nodes.Const) and len(str(node.value)) <= MAX_TIME_FORMAT
 
 
 def _is_simple_format(node: nodes.Expr) -> bool:
