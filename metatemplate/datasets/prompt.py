@@ -223,21 +223,15 @@ def _template(spec: PromptSpec, entry: TemplateEntry) -> DatasetTemplate:
         raise TemplateFailure(
             "prompt_template and ice_template must have the same key: either both `messages`, or both `template`"
         )
-    return DatasetTemplate(
-        entry.template,
-        ice_token=entry.ice_token,
-        sep_token=entry.sep_token,
-        column_tokens=entry.column_token_map,
-        exact=spec.fill == "opencompass",
-    )
+    return DatasetTemplate(entry.template, sep_token=entry.sep_token, **_settings(spec, entry))
 
 
 def _messages_template(spec: PromptSpec, entry: TemplateEntry) -> MessagesTemplate:
     if entry.template is not None:
         raise TemplateFailure("prompt_template and ice_template must both have messages, or both have template")
-    return MessagesTemplate(
-        entry.messages,
-        ice_token=entry.ice_token,
-        column_tokens=entry.column_token_map,
-        exact=spec.fill == "opencompass",
-    )
+    return MessagesTemplate(entry.messages, **_settings(spec, entry))
+
+
+def _settings(spec: PromptSpec, entry: TemplateEntry) -> dict[str, Any]:
+    exact = spec.fill == "opencompass"
+    return {"ice_token": entry.ice_token, "column_tokens": entry.column_token_map, "exact": exact}

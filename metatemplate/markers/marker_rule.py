@@ -12,6 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from metatemplate.errors import ForgedMarker, InvalidInput
@@ -303,11 +304,7 @@ def _parsed(text: str) -> Any:
 
 
 def _starts(pieces: Sequence[Segment]) -> list[int]:
-    starts, at = [], 0
-    for piece in pieces:
-        starts.append(at)
-        at += len(piece.text)
-    return starts
+    return [0, *accumulate([len(piece.text) for piece in pieces])][:-1]
 
 
 def _break(hit: Hit, start: int) -> int:
