@@ -3,27 +3,28 @@
 The public names are imported on first use. ``docs/library.md`` has examples of their use.
 """
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from metatemplate.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from gateway.calls.python_api import Answer, PromptTemplate, RenderedPrompt, count_tokens, load_template
+    from gateway.calls.python_api import PromptTemplate, RenderedPrompt, count_tokens, load_template
     from gateway.core.errors import ConfigError, GatewayError
     from gateway.server.application import create_app
     from gateway.server.program import Gateway
+    from metatemplate.library import ParsedAnswer as Answer
 
-_MODULES = {
-    "Answer": "gateway.calls.python_api",
-    "ConfigError": "gateway.core.errors",
-    "Gateway": "gateway.server.program",
-    "GatewayError": "gateway.core.errors",
-    "PromptTemplate": "gateway.calls.python_api",
-    "RenderedPrompt": "gateway.calls.python_api",
-    "count_tokens": "gateway.calls.python_api",
-    "create_app": "gateway.server.application",
-    "load_template": "gateway.calls.python_api",
+_PLACES = {
+    "Answer": "metatemplate.library:ParsedAnswer",
+    "ConfigError": "gateway.core.errors:ConfigError",
+    "Gateway": "gateway.server.program:Gateway",
+    "GatewayError": "gateway.core.errors:GatewayError",
+    "PromptTemplate": "gateway.calls.python_api:PromptTemplate",
+    "RenderedPrompt": "gateway.calls.python_api:RenderedPrompt",
+    "count_tokens": "gateway.calls.python_api:count_tokens",
+    "create_app": "gateway.server.application:create_app",
+    "load_template": "gateway.calls.python_api:load_template",
 }
 
 __all__ = [
@@ -33,9 +34,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    return resolve_name(_PLACES[name])
 
 
 def __dir__() -> list[str]:

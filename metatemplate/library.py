@@ -90,14 +90,20 @@ def parse_answer(
     ``stops``: stop strings beside those of the template. ``finish_reason``: the reason that the engine sent, such as
     ``length``. Only calls of the tools in ``options`` are parsed. Raises ``InputError`` as ``render`` does.
     """
+    return parse_after(template, text, _dialogue(messages, options), tuple(stops), finish_reason)
+
+
+def parse_after(
+    template: Template, text: str, dialogue: Dialogue, stops: tuple[str, ...], finish_reason: str
+) -> ParsedAnswer:
+    """Cut and parse the text that a model wrote after a conversation. See ``parse_answer``."""
     from metatemplate.answers.output_parser import OutputParser  # a server without parsed answers does not need them
     from metatemplate.answers.output_parsing import output_parsing
 
-    dialogue = _dialogue(messages, options)
     prompt = template.render(dialogue)
-    events: Sequence[Event] = _cut(text, prompt.metadata.stops_and(tuple(stops)), finish_reason)
+    events: Sequence[Event] = _cut(text, prompt.metadata.stops_and(stops), finish_reason)
     parsing = output_parsing(template.spec)
-    parser = None if parsing is None else parsing.of(dialogue, prompt, tuple(stops))
+    parser = None if parsing is None else parsing.of(dialogue, prompt, stops)
     events = events if parser is None else OutputParser(parser).flush(events)
     content, reasoning, calls = "", "", dict[int, dict[str, Any]]()
     for event in events:

@@ -25,7 +25,7 @@ def test_the_examples_of_the_page_run() -> None:
 
 
 def test_every_public_name_can_be_imported() -> None:
-    assert set(gateway.__all__) == {"__version__", *gateway._MODULES}
+    assert set(gateway.__all__) == {"__version__", *gateway._PLACES}
     assert all(getattr(gateway, name) is not None for name in gateway.__all__)
     with pytest.raises(AttributeError, match="no attribute 'render'"):
         gateway.render  # noqa: B018

@@ -11,19 +11,15 @@ from typing import Any
 from gateway.config.library import find_template
 from gateway.core.call import Call
 from gateway.core.errors import as_gateway_error
-from gateway.stream.completion_builder import CompletionBuilder
 from gateway.wire.requests import read_chat
-from metatemplate.answers.output_parser import OutputParser
-from metatemplate.answers.output_parsing import OutputParsing, output_parsing
-from metatemplate.answers.stops.stop_cutter import StopCutter
 from metatemplate.errors import MetaTemplateError
+from metatemplate.library import ParsedAnswer, parse_after
 from metatemplate.templates.base import Template
 from metatemplate.templates.registry import build
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.tokenizer import Tokenizer
 from metatemplate.values.dialogue import Dialogue
-from metatemplate.values.events import Delta, Finish
-from metatemplate.values.prompt import Prompt, Segment
+from metatemplate.values.prompt import Segment
 
 
 @dataclass(frozen=True)
@@ -43,24 +39,11 @@ class RenderedPrompt:
     """Every change to the conversation, such as the replacement of a role that the template does not have."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A model's answer, cut at the first stop string and parsed."""
-
-    content: str
-    reasoning: str
-    """The model's reasoning. Empty for templates without ``thinking``."""
-    tool_calls: tuple[Mapping[str, Any], ...]
-    """The tool calls in OpenAI's form: ``{"id", "type", "function": {"name", "arguments"}}``."""
-    finish_reason: str
-
-
 class PromptTemplate:
     """A prompt template, made by ``load_template``. Several threads may use the same object."""
 
-    def __init__(self, template: Template, output: OutputParsing | None) -> None:
+    def __init__(self, template: Template) -> None:
         self._template = template
-        self._output = output
 
     @property
     def spec(self) -> TemplateSpec:
@@ -72,7 +55,11 @@ class PromptTemplate:
 
         Raises ``GatewayError`` if the server would refuse the same request, such as for an unknown role.
         """
-        call, _, prompt = self._render(messages, fields)
+        call, dialogue = self._read(messages, fields)
+        try:
+            prompt = self._template.render(dialogue)
+        except MetaTemplateError as error:
+            raise as_gateway_error(error) from None
         segments = prompt.segments or ()
         return RenderedPrompt(
             text="".join(segment.text for segment in segments),
@@ -85,43 +72,23 @@ class PromptTemplate:
 
     def parse(
         self, text: str, messages: Sequence[Mapping[str, Any]], *, finish_reason: str = "stop", **fields: Any
-    ) -> Answer:
+    ) -> ParsedAnswer:
         """Cut and parse the text that a model wrote after ``render(messages, **fields)``.
 
         Only calls of the tools in ``fields`` are parsed. ``finish_reason``: the reason that the engine sent, such as
         ``length``.
         """
-        call, dialogue, prompt = self._render(messages, fields)
-        cutter = StopCutter(prompt.metadata.stops_and(call.stops))
-        events = cutter.flush([Delta(0, text), Finish(0, finish_reason)])
+        call, dialogue = self._read(messages, fields)
         try:
-            options = None if self._output is None else self._output.of(dialogue, prompt, call.stops)
+            return parse_after(self._template, text, dialogue, call.stops, finish_reason)
         except MetaTemplateError as error:
             raise as_gateway_error(error) from None
-        if options is not None:
-            events = OutputParser(options).flush(events)
-        builder = CompletionBuilder()
-        for event in events:
-            builder.add(event)
-        (choice,) = builder.result().choices
-        reasoning = [value for name, value in choice.fields.items() if name.startswith("reasoning")]
-        return Answer(
-            content=choice.text,
-            reasoning=str(reasoning[0]) if reasoning else "",
-            tool_calls=tuple(choice.fields.get("tool_calls", ())),
-            finish_reason=choice.finish.reason,
-        )
 
-    def _render(
-        self, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
-    ) -> tuple[Call, Dialogue, Prompt]:
+    def _read(self, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> tuple[Call, Dialogue]:
         body = {**fields, "model": self.spec.name, "messages": list(messages)}
         call = read_chat(body, request_id="library", answered=False)
         assert call.dialogue is not None
-        try:
-            return call, call.dialogue, self._template.render(call.dialogue)
-        except MetaTemplateError as error:
-            raise as_gateway_error(error) from None
+        return call, call.dialogue
 
 
 def load_template(name: str | Path) -> PromptTemplate:
@@ -129,8 +96,7 @@ def load_template(name: str | Path) -> PromptTemplate:
 
     Raises ``ConfigError`` with all problems of the file if the template is not valid.
     """
-    spec = find_template(str(name))
-    return PromptTemplate(build(spec), output_parsing(spec))
+    return PromptTemplate(build(find_template(str(name))))
 
 
 def count_tokens(text: str, tokenizer: str | Path, *, special: bool = False) -> int:
