@@ -361,6 +361,9 @@ class ConfigError(GatewayError, code="config_error"):
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
 
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[tuple[Problem, ...]]]:
+        return ConfigError, (self.problems,)  # a worker sends its errors to the supervisor
+
 
 # ---------------------------------------------------------------- errors of metatemplate
 

@@ -26,7 +26,6 @@ class RetryAllowance(Protocol):
 
     def take(self) -> bool:
         """Count a retry if it is allowed. Returns False if the call must fail without a retry."""
-        ...
 
 
 class AttemptLog:
@@ -199,7 +198,6 @@ class Events(Protocol):
 
         If True, the caller need not call ``next_batch()`` again. Only ``next_batch()`` changes the value.
         """
-        ...
 
     async def next_batch(self) -> Sequence[Event]:
         """Wait for the next events and return them in order. Empty at the end of the answer, and on every later call.
@@ -207,7 +205,6 @@ class Events(Protocol):
         Raises only ``GatewayError``. Events that arrived before a failure are returned before the error is raised.
         Callers must not change the batch, because several layers may pass on the same object.
         """
-        ...
 
 
 class Backend(Protocol):
@@ -218,4 +215,3 @@ class Backend(Protocol):
 
         Entering the context raises only ``GatewayError``, never a foreign exception.
         """
-        ...

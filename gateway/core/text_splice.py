@@ -62,7 +62,6 @@ class TextSource(Protocol):
         Returns at the first event that cannot be forwarded; ``next_batch`` returns this event. Raises only on
         cancellation, because ``next_batch`` reports failures.
         """
-        ...
 
 
 def text_source(events: object) -> TextSource | None:

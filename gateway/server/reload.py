@@ -80,14 +80,14 @@ class ConfigReloader(ABC):
 
     _active: Snapshot
     """The active configuration. Set by ``serves_first``."""
+    bound: ServerSpec
+    """The ``server`` settings of the first configuration. The listeners use them until the process ends."""
 
     def __init__(self, loader: ConfigLoader) -> None:
         self.loader = loader
         self._watcher: asyncio.Task[None] | None = None
         self._reloading = asyncio.Lock()
         self.metrics = Metrics()
-        self.bound: ServerSpec | None = None
-        """The ``server`` settings of the first configuration. The listeners use them until the process ends."""
         self._serving = ""
         """The ``fingerprint`` of the active configuration."""
         self._reported = ""
@@ -169,9 +169,9 @@ class ConfigReloader(ABC):
                 if field.name not in RELOADABLE
                 and getattr(snapshot.server, field.name) != getattr(self.bound, field.name)
             ]
-            if self.bound is not None and snapshot.server.tls.admin != self.bound.tls.admin:
+            if snapshot.server.tls.admin != self.bound.tls.admin:
                 changed.append("server.tls.admin")
-            if self.bound is not None and snapshot.server.scheme != self.bound.scheme:
+            if snapshot.server.scheme != self.bound.scheme:
                 changed.append("server.tls")
             if changed:
                 LOG.warning("restart the gateway to apply the change of %s", ", ".join(changed))
@@ -189,7 +189,6 @@ class ConfigReloader(ABC):
 
         The address in the new configuration is ignored, because a new address needs a restart.
         """
-        assert self.bound is not None
         if snapshot.keys or snapshot.server.insecure_no_keys or is_loopback(self.bound.host):
             return
         where = f"the gateway listens on {self.bound.host} until a restart, and other machines can connect to it"

@@ -46,19 +46,15 @@ class RateStore(Protocol):
         Returns the balances. None if they are not known; then the caller admits the call. Raises ``Overloaded`` if the
         store failed and the configuration requires the store.
         """
-        ...
 
     def settle(self, charges: Sequence[Charge]) -> None:
         """Take more from the buckets, even if too little is left. A negative amount is given back. Never waits."""
-        ...
 
     async def keep_open(self) -> None:
         """Open the connections, and keep them open. May run until it is cancelled."""
-        ...
 
     async def aclose(self) -> None:
         """Finish the corrections that are running, and close connections."""
-        ...
 
 
 class MemoryRates:

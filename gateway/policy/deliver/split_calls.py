@@ -101,76 +101,49 @@ class SplitCalls(Layer):
 
         ``split``: True if the first call requested only the first choice.
         """
-        seen = _SeenChoices(max(len(exchange.prompts), 1) * exchange.n)
-        async with aclosing(_cut_short(events, exchange)) as answer:
+        total, usages = max(len(exchange.prompts), 1) * exchange.n, list[Usage | None]()
+        seen: set[int] = set()
+        async with aclosing(_one_call(events, exchange, usages)) as answer:
             async for event in answer:
-                seen.add(event)
+                if isinstance(event, Delta | Finish):
+                    seen.add(event.index)
                 if split and isinstance(event, Begun) and event.target:
-                    yield replace(event, notices=(*event.notices, f"split_calls: {seen.total}"))
-                elif not isinstance(event, Usage):
-                    yield event
-        seen.end_call()
+                    event = replace(event, notices=(*event.notices, f"split_calls: {total}"))
+                yield event
         await first_call.aclose()  # an engine that ignores stops must not delay the other choices
-        missing = range(1, seen.total) if split else seen.missing()
+        missing = range(1, total) if split else [index for index in range(total) if index not in seen]
         if missing and not split:
             yield Begun("", notices=(f"filled_choices: {len(missing)}",))
         for index in missing:
             async with (
                 self._inner.open(_single(exchange, index)) as events,
-                aclosing(_cut_short(events, exchange)) as answer,
+                aclosing(_one_call(events, exchange, usages)) as answer,
             ):
                 async for event in answer:
-                    seen.add(event)
                     if isinstance(event, Delta | Finish):
                         yield replace(event, index=index)
-            seen.end_call()
-        if (usage := seen.usage()) is not None:
+        if (usage := usages[0] if len(usages) == 1 else total_usage(usages)) is not None:
             yield usage
 
 
-class _SeenChoices:
-    """The choices that have appeared so far, and the token counts of all calls."""
+async def _one_call(events: Events, exchange: Exchange, usages: list[Usage | None]) -> AsyncGenerator[Event, None]:
+    """Yield the events of one call, and stop early if the engine ignores a stop string (row C19).
 
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self._indexes: set[int] = set()
-        self._count: Usage | None = None
-        self._counts: list[Usage | None] = []
-        """The token counts of the calls that have ended."""
-
-    def add(self, event: Event) -> None:
-        if isinstance(event, Delta | Finish):
-            self._indexes.add(event.index)
-        elif isinstance(event, Usage):
-            self._count = event
-
-    def end_call(self) -> None:
-        self._counts.append(self._count)
-        self._count = None
-
-    def usage(self) -> Usage | None:
-        """Return the token counts of all calls; None if a call has ended without token counts."""
-        return self._counts[0] if len(self._counts) == 1 else total_usage(self._counts)
-
-    def missing(self) -> list[int]:
-        return [index for index in range(self.total) if index not in self._indexes]
-
-
-async def _cut_short(events: Events, exchange: Exchange) -> AsyncGenerator[Event, None]:
-    """Yield the unchanged events of one call, and stop early if the engine ignores a stop string (row C19).
-
+    The token counts, or None, are appended to ``usages``.
     The events end when all choices seen so far have ended, and at least one of these choices reached a stop string.
     ``SplitCalls`` requests choices that have not appeared. ``ResponseStream`` cuts the text itself later.
     """
-    stops = stops_to_cut(exchange) if exchange.stream else ()
-    cutter = StopCutter(stops) if stops else None
-    while batch := await events.next_batch():
+    stops, usage = stops_to_cut(exchange) if exchange.stream else (), None
+    cutter = StopCutter(stops)
+    while not cutter.is_cut_off and (batch := await events.next_batch()):
         for event in batch:
-            yield event
-        if cutter is not None:
+            if isinstance(event, Usage):
+                usage = event
+            else:
+                yield event
+        if stops:
             cutter.process(batch)
-            if cutter.is_cut_off:
-                return
+    usages.append(usage)
 
 
 def _single(exchange: Exchange, index: int) -> Exchange:

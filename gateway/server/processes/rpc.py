@@ -14,11 +14,8 @@ import pickle
 import socket
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
-
-from gateway.core.errors import ConfigError, GatewayError, Problem
 
 LOG = logging.getLogger("gateway.channel")
 
@@ -27,24 +24,6 @@ NO_METHOD = ""
 """The value of ``method`` in a frame that is a response."""
 
 RpcHandler = Callable[[str, Any], Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The reason why a worker cannot serve a configuration."""
-
-    problems: tuple[Problem, ...]
-    text: str
-    """The message of the error, used if ``problems`` is empty."""
-
-    @classmethod
-    def of(cls, error: GatewayError) -> Refusal:
-        """Make a refusal from an error."""
-        return cls(error.problems if isinstance(error, ConfigError) else (), str(error))
-
-    def error(self) -> GatewayError:
-        """Make an error from the refusal, to be raised in the supervisor."""
-        return ConfigError(self.problems) if self.problems else GatewayError(self.text)
 
 
 class ChannelClosed(Exception):

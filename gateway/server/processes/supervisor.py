@@ -17,16 +17,17 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from gateway.config.snapshot import KeySpec, ModelSpec, Snapshot
-from gateway.core.errors import ConfigError
+from gateway.core.errors import ConfigError, GatewayError
 from gateway.edge.http1.server import BACKLOG
 from gateway.policy.access.rates import MemoryRates
 from gateway.server.greeting import announce
 from gateway.server.lifecycle import EXIT_ABORTED
 from gateway.server.metrics_aggregation import MetricsAggregator
-from gateway.server.processes.rpc import ChannelClosed, Refusal, RpcChannel
+from gateway.server.processes.rpc import ChannelClosed, RpcChannel
 from gateway.server.processes.worker_handle import END_SECONDS, WorkerHandle
 from gateway.server.reload import ConfigLoader, ConfigReloader
 from gateway.server.signals import Shutdown, handle_signals
@@ -90,8 +91,8 @@ class Supervisor(ConfigReloader):
         self._early_deaths: deque[float] = deque(maxlen=MAX_EARLY_DEATHS)
         self._all_ready = asyncio.Event()
         """Set when all workers have become ready for the first time, or when the gateway is about to end."""
-        self._refusal: Refusal | None = None
-        """The reason why a worker cannot serve the first configuration; None if no worker has refused it."""
+        self._refusal: GatewayError | None = None
+        """The error for which a worker cannot serve the first configuration; None if no worker has refused it."""
 
     async def serve(self, snapshot: Snapshot) -> int:
         """Start the workers, keep them running until a signal arrives, and return the exit code."""
@@ -118,7 +119,7 @@ class Supervisor(ConfigReloader):
         while not self.shutdown.drain_requested.is_set():
             ended = await self._run(worker)
             if self._refusal is not None:
-                raise self._refusal.error()
+                raise self._refusal
             if not self.shutdown.drain_requested.is_set():
                 self.metrics.count("gateway_worker_restarts_total")
                 LOG.warning("worker %d %s; a new worker is started", worker.number, ended)
@@ -166,7 +167,6 @@ class Supervisor(ConfigReloader):
         with suppress(TimeoutError):  # a request to stop ends the pause
             await asyncio.wait_for(self.shutdown.drain_requested.wait(), pause)
         if release and not self.shutdown.drain_requested.is_set():
-            assert self.bound is not None
             worker.sock = bind(self.bound.host, port, shared=True)
 
     def _set_serving(self, worker: WorkerHandle, serving: bool) -> None:
@@ -179,7 +179,6 @@ class Supervisor(ConfigReloader):
         ``_keep_running`` replaces the killed worker. The timeout is counted in polls and not measured by a clock,
         because the supervisor may have been suspended too.
         """
-        assert self.bound is not None
         while True:
             await asyncio.sleep(POLL_SECONDS)
             for worker in self._workers:
@@ -201,7 +200,7 @@ class Supervisor(ConfigReloader):
             case "ready":
                 await self._worker_ready(worker)
             case "refused" if self._all_ready.is_set():
-                LOG.error("worker %d cannot serve the configuration:\n%s", worker.number, payload.text)
+                LOG.error("worker %d cannot serve the configuration:\n%s", worker.number, payload)
             case "refused":
                 self._refusal = payload
             case "ended":
@@ -227,7 +226,7 @@ class Supervisor(ConfigReloader):
             if worker.snapshot is not self._snapshot:  # a reload happened during the start
                 refusal = await worker.call("prepare", self._share(self._snapshot, worker))
                 if refusal is not None:
-                    LOG.error("worker %d cannot load the active configuration: %s", worker.number, refusal.text)
+                    LOG.error("worker %d cannot load the active configuration: %s", worker.number, refusal)
                     worker.kill()
                     raise ChannelClosed
                 await worker.call("activate")
@@ -257,8 +256,8 @@ class Supervisor(ConfigReloader):
         refusals = [answer for answer in answers if answer is not None]
         if refusals:
             await asyncio.gather(*(worker.call("drop") for worker in workers))
-            problems = dict.fromkeys([problem for refusal in refusals for problem in refusal.problems])
-            raise ConfigError(tuple(problems)) if problems else refusals[0].error()
+            found = [refusal.problems for refusal in refusals if isinstance(refusal, ConfigError)]
+            raise ConfigError(tuple(dict.fromkeys(chain(*found)))) if found else refusals[0]
 
     async def activate(self, snapshot: Snapshot) -> None:
         """Ask every worker to serve the stack that it has built."""
@@ -278,7 +277,6 @@ class Supervisor(ConfigReloader):
         The shares of all workers add up to the limit, but each share is at least 1. Rate limits are not divided,
         because the supervisor counts the rates of all workers.
         """
-        assert self.bound is not None
         workers, server = self.bound.workers, snapshot.server
 
         def whole(limit: int) -> int:
@@ -315,7 +313,6 @@ class Supervisor(ConfigReloader):
 
     def _end_workers(self) -> None:
         """Drain all workers on the first signal, and abort them on the second. Kill workers that do not end in time."""
-        assert self.bound is not None
         self.shutdown.handle_signal()
         self._all_ready.set()  # workers that wait for the others at the start go on, and end
         aborting = self.shutdown.abort_requested.is_set()

@@ -21,7 +21,7 @@ from gateway.config.snapshot import Snapshot
 from gateway.core.errors import CONFIG_FAILED, GatewayError
 from gateway.policy.access.rates import Charge, RateBalance
 from gateway.server.lifecycle import Listeners, serve
-from gateway.server.processes.rpc import ChannelClosed, Refusal, RpcChannel
+from gateway.server.processes.rpc import ChannelClosed, RpcChannel
 from gateway.server.reload import INTERNAL_ERROR, ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.server.signals import Shutdown
@@ -62,7 +62,7 @@ class WorkerRuntime(Runtime):
         try:
             await asyncio.to_thread(self.open, snapshot, SupervisorRates(self._channel))
         except GatewayError as error:
-            await self._channel.call("refused", Refusal.of(error))
+            await self._channel.call("refused", error)
             raise
         self.begin_tasks()
 
@@ -112,10 +112,10 @@ class WorkerRuntime(Runtime):
                 try:
                     await self.prepare(payload)
                 except GatewayError as error:
-                    return Refusal.of(error)
+                    return error
                 except Exception:  # a bug, or a broken model file: the old stack keeps serving
                     LOG.exception("a worker could not prepare the new configuration")
-                    return Refusal((), INTERNAL_ERROR)
+                    return GatewayError(INTERNAL_ERROR)
             case "activate":
                 assert self._prepared is not None
                 await self.activate(self._prepared.snapshot)

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.snapshot import Snapshot
-from gateway.server.processes.rpc import ChannelClosed, Refusal, RpcChannel
+from gateway.core.errors import GatewayError
+from gateway.server.processes.rpc import ChannelClosed, RpcChannel
 from gateway.telemetry.merge import MetricsSnapshot
 
 END_SECONDS = 2.0
@@ -103,8 +104,8 @@ class WorkerHandle:
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
 
-    async def call(self, method: str, payload: Any = None) -> Refusal | None:
-        """Ask the process to prepare, activate or drop a configuration. Returns the refusal; None: no refusal.
+    async def call(self, method: str, payload: Any = None) -> GatewayError | None:
+        """Ask the process to prepare, activate or drop a configuration. Returns its error; None: no error.
 
         Returns None also if the process has ended, because its successor starts with the active configuration.
         """
@@ -113,12 +114,12 @@ class WorkerHandle:
             return None
         try:
             async with asyncio.timeout(PREPARE_SECONDS):
-                refusal: Refusal | None = await channel.call(method, payload)
-                return refusal
+                error: GatewayError | None = await channel.call(method, payload)
+                return error
         except ChannelClosed:
             return None
         except TimeoutError:
-            return Refusal((), f"worker {self.number} did not answer within {PREPARE_SECONDS:.0f} s")
+            return GatewayError(f"worker {self.number} did not answer within {PREPARE_SECONDS:.0f} s")
 
     async def fetch_metrics(self) -> None:
         """Fetch the metrics of the process, and store them in ``metrics``."""
