@@ -27,7 +27,6 @@ from gateway.core.errors import (
     drop_tracebacks,
 )
 from gateway.policy.access.call_queue import SHUTTING_DOWN, refusal
-from gateway.policy.access.limits import Permit
 from gateway.telemetry.call_log import log_call
 from gateway.telemetry.metrics import Metrics
 from metatemplate.errors import MetaTemplateError
@@ -95,7 +94,11 @@ class Service:
                 admitted = await admit(facts, body, stack, endpoint.read, timeline, endpoint.for_tokenizers)
                 context.call, context.route, permit = admitted
                 if permit is not None:
-                    self._use(permit, context)
+                    sink.add_headers(permit.headers)
+                    if state.draining:  # a shutdown began in the meantime
+                        permit.end()
+                        raise self._refusal(sink)
+                    context.permit = permit
                 context.is_admitted = True
                 await endpoint.respond(context)
                 outcome = ("ok", sink.status, "")
@@ -135,21 +138,6 @@ class Service:
             timeline.model = await model_of_refused(context.facts, body, stack, timeline)
         raise self._refusal(context.sink)
 
-    def _use(self, permit: Permit, context: CallContext) -> None:
-        """Add the headers of a permit to the response. Release the permit if a shutdown began in the meantime."""
-        context.sink.add_headers(permit.headers)
-        if self._state.draining:
-            permit.end()
-            raise self._refusal(context.sink)
-        context.permit = permit
-
-    def _refused(self, error: GatewayError, sink: AnswerSink) -> None:
-        """Add the headers of a refusal to its response, and count a refusal because of load."""
-        if isinstance(error, RateLimitExceeded):
-            sink.add_headers(error.headers)
-        elif type(error) is Overloaded:  # a call that the end of a shutdown interrupts is not refused
-            self._state.metrics.count("gateway_shed_total", error.shed_reason)
-
     def _refusal(self, sink: AnswerSink) -> Overloaded:
         """Return the error for a call that cannot run now."""
         if self._state.draining:
@@ -170,7 +158,10 @@ class Service:
             _send_failure(failure, context)
             return
         if not context.is_admitted:
-            self._refused(error, context.sink)
+            if isinstance(error, RateLimitExceeded):
+                context.sink.add_headers(error.headers)
+            elif type(error) is Overloaded:  # a call that the end of a shutdown interrupts is not refused
+                self._state.metrics.count("gateway_shed_total", error.shed_reason)
         is_attempt = timeline.attempt_log.count and (error.upstream_status or isinstance(error, UpstreamError))
         if not is_attempt:  # a failed attempt has a line with its reason
             timeline.refusal = error.log_message or error.message

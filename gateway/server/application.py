@@ -27,7 +27,7 @@ def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Star
     """
     runtime = Runtime(ConfigLoader(Path(config), env))
     runtime.open(runtime.loader.load())
-    runtime.metrics.workers(1)
+    runtime.metrics.set("gateway_workers", to=1)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -86,7 +86,7 @@ class Runtime(ConfigReloader):
             from gateway.server.tls import ServerCertificate
 
             self.certificate = ServerCertificate(snapshot.server)
-            self.metrics.certificate_expires(self.certificate.expires)
+            self.metrics.set("gateway_certificate_expires_seconds", to=self.certificate.expires)
         self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
 
     def open_pages(self, *, admin: bool = False) -> Pages:
@@ -98,7 +98,7 @@ class Runtime(ConfigReloader):
     async def start(self, snapshot: Snapshot) -> None:
         """Build the first stack and watch the files. Raises an error if the stack cannot be built."""
         await asyncio.to_thread(self.open, snapshot)
-        self.metrics.workers(1)
+        self.metrics.set("gateway_workers", to=1)
         self.watch()
 
     def watch(self) -> None:
@@ -141,7 +141,7 @@ class Runtime(ConfigReloader):
             cache.resize(snapshot.cache.max_size)
         if self.certificate is not None and self._prepared_tls is not None:
             self.certificate.replace(self._prepared_tls)
-            self.metrics.certificate_expires(self.certificate.expires)
+            self.metrics.set("gateway_certificate_expires_seconds", to=self.certificate.expires)
             self._prepared_tls = None
         self.begin_tasks()
         self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)

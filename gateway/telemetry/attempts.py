@@ -44,12 +44,12 @@ class AttemptObserver:
     def answered(self, exchange: Exchange, target: str) -> None:
         """Count an attempt whose answer has begun."""
         exchange.attempts.answered()
-        self.metrics.attempt(self.model, target, "ok")
+        self.metrics.count("gateway_attempts_total", self.model, target, "ok")
 
     def failed(self, exchange: Exchange, target: str, error: GatewayError) -> None:
         """Count and log an attempt that has failed before its answer began."""
         exchange.attempts.failed(target, error.code)
-        self.metrics.attempt(self.model, target, error.code)
+        self.metrics.count("gateway_attempts_total", self.model, target, error.code)
         if error.upstream_status or isinstance(error, UpstreamError):  # else the gateway refused to send the request
             self._log("attempt_failed", exchange, target, error)
 

@@ -139,21 +139,13 @@ class Metrics:
         """Increment a counter. ``labels`` are in the order of the metric's row."""
         self._numbers[name][labels].value += by
 
-    def workers(self, number: int) -> None:
-        """Set the number of processes that serve."""
-        self._numbers["gateway_workers"][()].value = float(number)
-
-    def connections(self, number: int) -> None:
-        """Set the number of open connections of the main listener."""
-        self._numbers["gateway_connections"][()].value = float(number)
+    def set(self, name: str, *labels: str, to: float) -> None:
+        """Set a gauge. ``labels`` are in the order of the metric's row."""
+        self._numbers[name][labels].value = float(to)
 
     def loop_lag(self, seconds: float) -> None:
         """Observe the delay of a timer of the event loop."""
         self._histograms["gateway_loop_lag_seconds"][()].observe(seconds)
-
-    def certificate_expires(self, time: float) -> None:
-        """Set the Unix time at which the certificate expires."""
-        self._numbers["gateway_certificate_expires_seconds"][()].value = time
 
     def queue_length(self, model: str, key: str) -> NumberSeries:
         """Return the gauge that counts the calls of a key in the queue of a model."""
@@ -165,13 +157,9 @@ class Metrics:
         self._numbers["gateway_build_info"].clear()
         self.count("gateway_build_info", version, revision)
 
-    def attempt(self, model: str, target: str, outcome: str) -> None:
-        """Count an attempt at a target, after the attempt has failed or begun to answer."""
-        self._numbers["gateway_attempts_total"][model, target, outcome].value += 1
-
     def circuit(self, model: str, target: str, is_open: bool) -> None:
         """Set whether the circuit breaker of a target is open."""
-        self._numbers["gateway_circuit_open"][model, target].value = float(is_open)
+        self.set("gateway_circuit_open", model, target, to=is_open)
 
     def record(self, record: Record) -> None:
         """Count a finished call."""

@@ -137,7 +137,7 @@ def _text_difference(wanted: str, got: str) -> str:
     )
 
 
-def first_difference(one: str, other: str) -> int:
-    """Return the number of equal characters at the start of both texts."""
+def first_difference(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return the number of equal characters (or items) at the start of both texts (or lists)."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

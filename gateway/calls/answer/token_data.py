@@ -22,6 +22,7 @@ from gateway.core.exchange import Exchange, RawPrompt
 from gateway.policy.admit.parameters import LIMITS
 from gateway.stream.prompt_logprobs import prompt_entries
 from metatemplate.answers.stages import Stage
+from metatemplate.templates.registry import first_difference
 from metatemplate.tokenizer import token_ids
 from metatemplate.values.events import Begun, Completion, Delta, Event, Finish
 from metatemplate.values.frozen import dataclass
@@ -168,7 +169,10 @@ class TokenData(Stage):
                 self._begun = True
                 sent += await self._first()
             if isinstance(event, Finish) and self._request.ids == "local":
-                sent.append(Delta(event.index, extras={"token_ids": await self._answer_ids(event.index)}))
+                assert self._route.tokens is not None
+                text = "".join(self._texts.get(event.index, ()))
+                ids = await token_ids(self._route.tokens, text, special=False)
+                sent.append(Delta(event.index, extras={"token_ids": ids}))
             sent.append(event)
         if self._request.ids == "target":
             await self._compare_prompts()
@@ -205,10 +209,6 @@ class TokenData(Stage):
                 first.append(Delta(index, self._request.echo))
         return first
 
-    async def _answer_ids(self, index: int) -> list[int]:
-        assert self._route.tokens is not None
-        return await token_ids(self._route.tokens, "".join(self._texts.get(index, ())), special=False)
-
     async def _local_ids(self, index: int) -> list[int] | None:
         """Return the token ids of a choice's prompt from the gateway's tokenizer.
 
@@ -240,12 +240,13 @@ class TokenData(Stage):
         ``start``: the position of the first of the target's ids in the prompt.
         """
         local = await self._local_ids(index)
-        if local is None or [str(one) for one in ids] == [str(one) for one in local[start:]]:
+        if local is None:
             return
-        pairs = zip(ids, local[start:], strict=False)
-        at = next((at for at, (one, other) in enumerate(pairs) if str(one) != str(other)), min(len(ids), len(local)))
-        counts = f"{len(ids) + start} tokens for the target, {len(local)} for the gateway's tokenizer"
-        self._differ(f"the prompt differs from token {at + start} on: {counts}")
+        texts, others = list(map(str, ids)), list(map(str, local[start:]))
+        if texts != others:
+            at = start + first_difference(texts, others)
+            counts = f"{len(ids) + start} tokens for the target, {len(local)} for the gateway's tokenizer"
+            self._differ(f"the prompt differs from token {at} on: {counts}")
 
     def _check_answer(self, index: int, ids: object) -> None:
         """Check the target's token ids of one answer. Adds a notice if they do not decode to the answer's text."""

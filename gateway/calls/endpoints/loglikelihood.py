@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.calls.endpoints.context import CallContext
 from gateway.calls.explain import explanation
 from gateway.calls.scoring.candidates import prepare_candidates
-from gateway.calls.scoring.loglikelihood import CandidateScores, score_candidates
-from gateway.core.call import Call, Unit
+from gateway.calls.scoring.loglikelihood import score_candidates
 from gateway.wire.responses import usage_object
 
 
@@ -16,21 +13,17 @@ async def respond(context: CallContext) -> None:
     """Send the scores of the candidates and the label of the likeliest candidate."""
     call, route, timeline = context.call, context.route, context.timeline
     assert call.candidates is not None
-    candidates = await prepare_candidates(route, call)
-    context.use(candidates.prepared)
-    scores = await score_candidates(route, candidates, timeline)
-    body = _body(call, scores, call.candidates.normalize)
-    if call.explain:
-        body["gateway"] = explanation(route, candidates.prepared, timeline)
-    context.reply(body)
-
-
-def _body(call: Call, scores: CandidateScores, unit: Unit) -> dict[str, Any]:
-    return {
+    unit = call.candidates.normalize
+    prepared, texts = await prepare_candidates(route, call)
+    context.use(prepared)
+    scores, usage = await score_candidates(route, prepared, texts, timeline)
+    body = {
         "id": f"ll-{call.request_id.removeprefix('req_')}",
         "object": "loglikelihood",
         "model": call.model,
-        "prediction": scores.prediction(unit),
+        # The first of equal values. By tokens, the highest value means the lowest perplexity
+        # (``docs/spec/opencompass.md`` 4.9).
+        "prediction": max(scores, key=lambda label: scores[label].normalized(unit)),
         "normalize": unit,
         "candidates": {
             label: {
@@ -41,7 +34,10 @@ def _body(call: Call, scores: CandidateScores, unit: Unit) -> dict[str, Any]:
                 "perplexity": score.perplexity,
                 "normalized": score.normalized(unit),
             }
-            for label, score in scores.labelled.items()
+            for label, score in scores.items()
         },
-        "usage": usage_object(scores.usage) if scores.usage is not None else None,
+        "usage": usage_object(usage) if usage is not None else None,
     }
+    if call.explain:
+        body["gateway"] = explanation(route, prepared, timeline)
+    context.reply(body)

@@ -44,18 +44,12 @@ class ScoredText:
     the engine renders the conversation."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedCandidates:
-    """A log-likelihood request, ready for its backend."""
+async def prepare_candidates(route: Route, call: Call) -> tuple[Prepared, Sequence[ScoredText]]:
+    """Check and render the candidates. Raises a ``RequestError`` if the model does not support the request.
 
-    prepared: Prepared
-    """All requests combined into one, for the response headers and the explanation."""
-    texts: tuple[ScoredText, ...]
-    """The context, if the request has a context, and then the candidates in the order of the request."""
-
-
-async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
-    """Check and render the candidates. Raises a ``RequestError`` if the model does not support the request."""
+    Returns all requests combined into one, for the response headers and the explanation; and the texts: the context, if
+    the request has a context, and then the candidates in the order of the request.
+    """
     assert call.candidates is not None
     _check_form(route, call, call.candidates)
     params, notices = _parameters(route, call)
@@ -81,7 +75,7 @@ async def prepare_candidates(route: Route, call: Call) -> PreparedCandidates:
         prompt_id=prompt_id,
         markers=tuple([marker for safe in found for marker in safe.markers]),
     )
-    return PreparedCandidates(prepared, texts)
+    return prepared, texts
 
 
 def _check_form(route: Route, call: Call, candidates: Candidates) -> None:
@@ -174,8 +168,6 @@ async def dataset_candidates(
         dataset = dataset_prompt(route, reference)
         for label, items in dataset.candidates(reference.variables, reference.examples).items():
             made = make_conversation(route, dataset, reference, items, RenderOptions(whole=True), "ppl")
-            if route.media is not None:
-                route.media.check(made.dialogue.messages, files=call.caller.allow_media_files)
             prompt = await _rendered(route, call, made.dialogue, found, made.prompt)
             metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
             prompts[label], prompt_id = replace(prompt, metadata=metadata), made.prompt_id

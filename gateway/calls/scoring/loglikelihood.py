@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
+from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.calls.run import policy_changes
-from gateway.calls.scoring.candidates import PreparedCandidates, ScoredText
+from gateway.calls.scoring.candidates import ScoredText
 from gateway.calls.timeline import CallTimeline
 from gateway.core.call import Unit
 from gateway.core.errors import InvalidValue, UpstreamRejectedRequest
@@ -23,6 +24,7 @@ from gateway.core.exchange import AttemptLog, Exchange
 from gateway.policy.deliver.shared_limits import SharedLimits
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.stream.prompt_logprobs import PromptTokens, echoed_logprobs, listed_logprobs
+from metatemplate.templates.registry import first_difference
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.events import Begun, Completion, Document, Event, Usage, total_usage
 from metatemplate.values.frozen import dataclass
@@ -64,33 +66,19 @@ class Score:
         return self.logprob / (self.number_of(unit) or 1)
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateScores:
-    """The scores of all candidates."""
+async def score_candidates(
+    route: Route, prepared: Prepared, texts: Sequence[ScoredText], timeline: CallTimeline
+) -> tuple[Mapping[str, Score], Usage | None]:
+    """Send the requests. Return label → score in the order of the request, and the sum of the token counts.
 
-    labelled: Mapping[str, Score]
-    """Label → score, in the order of the request."""
-    usage: Usage | None
-    """The sum of the token counts of all requests. None if a target sent no token counts."""
-
-    def prediction(self, unit: Unit) -> str:
-        """Return the label with the highest normalized log-likelihood. If several are equal, return the first label.
-
-        For the unit ``tokens``, the highest value means the lowest perplexity (``docs/spec/opencompass.md`` 4.9).
-        """
-        return max(self.labelled, key=lambda label: self.labelled[label].normalized(unit))
-
-
-async def score_candidates(route: Route, candidates: PreparedCandidates, timeline: CallTimeline) -> CandidateScores:
-    """Send the requests and compute the scores.
-
-    If a request fails, the other requests are cancelled, and the first error is raised.
+    The sum is None if a target sent no token counts. If a request fails, the other requests are cancelled, and the
+    first error is raised.
     """
     timeline.backend_opening(AttemptLog())
     try:
-        scored = await _completions(route, candidates.texts, timeline)
+        scored = await _completions(route, texts, timeline)
     except UpstreamRejectedRequest as error:
-        error.message += policy_changes(route.spec.policy, candidates.prepared.notices, error)
+        error.message += policy_changes(route.spec.policy, prepared.notices, error)
         raise
     finally:
         timeline.backend_closed()
@@ -99,19 +87,18 @@ async def score_candidates(route: Route, candidates: PreparedCandidates, timelin
     notices = [notice for completion in answers if completion.begun for notice in completion.begun.notices]
     events: list[Event] = [Begun("", notices=tuple(dict.fromkeys(notices))), Document(EMPTY_MAPPING)]
     timeline.events_received([*events, usage] if usage is not None else events)
-    texts = candidates.texts
     tokens = [own for _, own in scored]
     context = tokens[0] if texts[0].label is None else ()
     scores: dict[str, Score] = {}
     crossing = 0
     for text, own in zip(texts, tokens, strict=True):
         if text.label is not None:
-            shared = _shared(context, own)
+            shared = first_difference([one.token for one in context], [one.token for one in own])
             crossing += shared < len(context)
             scores[text.label] = _score(text, own[max(shared, 1) :])
     if crossing:
         timeline.events_received([Begun("", notices=(f"token_across_context: {crossing}",))])
-    return CandidateScores(scores, usage)
+    return scores, usage
 
 
 async def _completions(
@@ -149,12 +136,6 @@ async def _completions(
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [tasks[key].result() for key in keys]
-
-
-def _shared(context: PromptTokens, own: PromptTokens) -> int:
-    """Return the number of equal tokens at the beginning of both texts."""
-    pairs = zip(context, own, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a.token != b.token), min(len(context), len(own)))
 
 
 def _score(text: ScoredText, tokens: PromptTokens) -> Score:

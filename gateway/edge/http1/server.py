@@ -186,7 +186,8 @@ class HttpServer:
         """Add ``change`` to the number of open connections of a client."""
         if self._limited_by is None:
             return
-        self._limited_by.metrics.connections(len(self.connections) + len(self._handshakes))
+        number = len(self.connections) + len(self._handshakes)
+        self._limited_by.metrics.set("gateway_connections", to=number)
         self._of_client[client] += change
         if self._of_client[client] <= 0:
             del self._of_client[client]

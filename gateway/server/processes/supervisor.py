@@ -171,7 +171,7 @@ class Supervisor(ConfigReloader):
 
     def _set_serving(self, worker: WorkerHandle, serving: bool) -> None:
         worker.serving = serving
-        self.metrics.workers(sum(one.serving for one in self._workers))
+        self.metrics.set("gateway_workers", to=sum(one.serving for one in self._workers))
 
     async def _poll_workers(self) -> None:
         """Fetch the metrics of all workers every ``POLL_SECONDS``, and kill a worker that no longer answers.
