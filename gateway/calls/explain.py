@@ -16,17 +16,10 @@ from gateway.core.call import Call, PromptReference
 from metatemplate.markers.role_boundaries import SafePrompt
 from metatemplate.tokenizer import token_ids
 from metatemplate.values.dialogue import EMPTY_MAPPING, Dialogue
-from metatemplate.values.prompt import DeferredSegments, Prompt, Segment
+from metatemplate.values.prompt import DeferredSegments, Prompt
 
 
-def explanation(
-    route: Route,
-    prepared: Prepared,
-    timeline: CallTimeline | None = None,
-    *,
-    segments: tuple[Segment, ...] | None = None,
-    token_ids: list[int] | None = None,
-) -> dict[str, Any]:
+def explanation(route: Route, prepared: Prepared, timeline: CallTimeline | None = None) -> dict[str, Any]:
     """Return the explanation of a call as JSON. ``timeline``: None if the call was only rendered."""
     exchange, prompt = prepared.exchange, prepared.prompt
     prompts = [list(one) if isinstance(one, tuple) else one for one in exchange.prompts]
@@ -59,12 +52,6 @@ def explanation(
             body["cache"] = attempts.cache
         body["overhead_ms"] = round(timeline.elapsed_and_overhead()[1] * 1000, 3)
         body["notices"] += timeline.notices()
-    if segments is not None:
-        body["segments"] = [
-            {"text": s.text, "role": s.role, "origin": s.origin, "scaffold": s.scaffold} for s in segments
-        ]
-        if token_ids is not None:
-            body["token_ids"] = token_ids
     return body
 
 
@@ -107,11 +94,18 @@ async def _label_rendering(route: Route, call: Call, reference: PromptReference)
 
 
 async def _rendering(route: Route, prepared: Prepared) -> dict[str, Any]:
-    prompt, segments, ids = prepared.prompt, None, None
-    if prompt is not None:
-        # To find the origin of each segment, a long conversation may have to be rendered several times.
-        ready = not isinstance(prompt.source, DeferredSegments | Dialogue)
-        segments = prompt.segments if ready else await asyncio.to_thread(lambda: prompt.segments)
-    if prompt is not None and segments is not None and route.tokens is not None:
-        ids = await token_ids(route.tokens, prompt.text, special=tokenizes_special(route, prepared.exchange))
-    return explanation(route, prepared, segments=segments, token_ids=ids)
+    """Return the explanation of a rendered call, with the segments and the token ids of its prompt."""
+    body, prompt = explanation(route, prepared), prepared.prompt
+    if prompt is None:
+        return body
+    # To find the origin of each segment, a long conversation may have to be rendered several times.
+    ready = not isinstance(prompt.source, DeferredSegments | Dialogue)
+    segments = prompt.segments if ready else await asyncio.to_thread(lambda: prompt.segments)
+    if segments is not None:
+        body["segments"] = [
+            {"text": s.text, "role": s.role, "origin": s.origin, "scaffold": s.scaffold} for s in segments
+        ]
+        if route.tokens is not None:
+            special = tokenizes_special(route, prepared.exchange)
+            body["token_ids"] = await token_ids(route.tokens, prompt.text, special=special)
+    return body

@@ -88,14 +88,8 @@ class CallRun:
             own = (*route.eos_stops, *(() if prompt is None else prompt.metadata.stops))
             foreign = frozenset(exchange.stops).difference(own)
             reports = all(declared_capabilities(target).reports_stops for target in route.spec.targets)
-            check = AnswerCheck(
-                rule,
-                route.schemas,
-                timeline.delivery_notices,
-                foreign,
-                exchange.caller.key,
-                reports_stops=reports,
-            )
+            notices, key = timeline.delivery_notices, exchange.caller.key
+            check = AnswerCheck(rule, route.schemas, notices, foreign, key, reports_stops=reports)
         return ResponseStream(exchange, events, timeline, self._count if can_count else None, parser, tokens, check)
 
     def _describe(self, recording: CallRecording) -> None:

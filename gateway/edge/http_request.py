@@ -84,9 +84,9 @@ class HttpRequest(RequestFacts, AnswerSink):
             self.closing = True
         super().send_error(error, fields)
 
-    def reply_json(self, status: int, body: Any, headers: bytes = b"") -> None:
+    def reply_json(self, status: int, body: Any) -> None:
         """Send a whole answer in JSON."""
-        self.reply(status, JSON_HEADER + headers, orjson.dumps(body))
+        self.reply(status, JSON_HEADER, orjson.dumps(body))
 
     @abstractmethod
     async def body(self, limit: int) -> bytes:

@@ -19,5 +19,5 @@ async def respond_input_tokens(context: CallContext) -> None:
     """Send the number of tokens that the model would read for a request to ``/v1/responses``."""
     prepared = await prepare(context.route, context.call)
     tokens = await tokenize_prepared(context.route, prepared)
-    body = {"object": "response.input_tokens", "input_tokens": len(tokens.ids)}
+    body = {"object": "response.input_tokens", "input_tokens": tokens["count"]}
     context.reply(body, provenance(context.route, prepared))

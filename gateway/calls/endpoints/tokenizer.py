@@ -27,8 +27,7 @@ async def respond_tokenize(context: CallContext) -> None:
         tokens = await tokenize_prepared(
             route, prepared, add_special_tokens=call.add_special_tokens, strs=call.token_strs
         )
-    body = {"count": len(tokens.ids), "max_model_len": tokens.max_model_len, "tokens": tokens.ids}
-    context.reply({**body, "token_strs": tokens.strs}, headers)
+    context.reply(tokens, headers)
 
 
 async def respond_detokenize(context: CallContext) -> None:

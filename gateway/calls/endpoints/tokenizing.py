@@ -12,7 +12,6 @@ from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route
 from gateway.core.errors import InvalidValue, UnsupportedParameter
 from metatemplate.tokenizer import MIN_THREADED, Tokenizer, token_ids
-from metatemplate.values.frozen import dataclass
 from metatemplate.values.json_values import changed
 
 if TYPE_CHECKING:
@@ -28,32 +27,29 @@ DEFAULT_CLASS = "PreTrainedTokenizerFast"
 """The ``tokenizer_class`` if ``tokenizer_config.json`` has none. In transformers it reads a ``tokenizer.json``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """The tokens of one prompt."""
+TokensBody = dict[str, Any]
+"""The tokens of one prompt, in vLLM's form: ``count``, ``max_model_len``, ``tokens`` and ``token_strs``.
 
-    ids: Sequence[int]
-    strs: Sequence[str | None] | None
-    """The names of the tokens in the vocabulary. None if not requested."""
-    max_model_len: int | None
-    """The context length in tokens. None if unknown."""
+``max_model_len`` is null if the context length is unknown, and ``token_strs`` if the names of the tokens in the
+vocabulary are not requested.
+"""
 
 
-async def tokenize_text(route: Route, text: str, *, add_special_tokens: bool = True, strs: bool = False) -> Tokens:
+async def tokenize_text(route: Route, text: str, *, add_special_tokens: bool, strs: bool) -> TokensBody:
     """Tokenize a text with the gateway's tokenizer of the model, or else with the engine.
 
     Raises ``GatewayError`` if no tokenizer is available, or if the engine's tokenizer fails.
     """
     if route.tokens is not None:
         ids = await token_ids(route.tokens, text, special=add_special_tokens)
-        return Tokens(ids, route.tokens.names(ids) if strs else None, route.context_length)
+        return _body(ids, route.context_length, route.tokens.names(ids) if strs else None)
     fields: dict[str, Any] = {"prompt": text, "add_special_tokens": add_special_tokens}
     return await _from_engine(route, fields, strs)
 
 
 async def tokenize_prepared(
     route: Route, prepared: Prepared, *, add_special_tokens: bool | None = None, strs: bool = False
-) -> Tokens:
+) -> TokensBody:
     """Tokenize a rendered conversation. By default, the result has exactly the tokens that the model reads.
 
     Messages are tokenized by the engine that renders them. Raises ``GatewayError`` as ``tokenize_text`` does.
@@ -63,7 +59,7 @@ async def tokenize_prepared(
         prompt = exchange.prompts[0]
         if not isinstance(prompt, str):  # a rendered conversation, whose markers the policy sends as token ids
             assert route.tokens is not None
-            return Tokens(prompt, route.tokens.names(prompt) if strs else None, route.context_length)
+            return _body(prompt, route.context_length, route.tokens.names(prompt) if strs else None)
         special = tokenizes_special(route, exchange) if add_special_tokens is None else add_special_tokens
         return await tokenize_text(route, prompt, add_special_tokens=special, strs=strs)
     names = ("add_generation_prompt", "chat_template_kwargs", "continue_final_message", "tools")
@@ -120,14 +116,15 @@ def _text(tokens: Tokenizer, ids: Sequence[int]) -> str:
     return tokens.detokenize(list(ids))
 
 
-async def _from_engine(route: Route, fields: Mapping[str, Any], strs: bool) -> Tokens:
+async def _from_engine(route: Route, fields: Mapping[str, Any], strs: bool) -> TokensBody:
     answer = await _engine(route).tokenize({**fields, "return_token_strs": True} if strs else fields)
     length = answer.get("max_model_len")
-    return Tokens(
-        ids=answer["tokens"],
-        strs=answer.get("token_strs") if strs else None,
-        max_model_len=length if type(length) is int and length > 0 else route.context_length,
-    )
+    length = length if type(length) is int and length > 0 else route.context_length
+    return _body(answer["tokens"], length, answer.get("token_strs") if strs else None)
+
+
+def _body(ids: Sequence[int], length: int | None, strs: Sequence[str | None] | None) -> TokensBody:
+    return {"count": len(ids), "max_model_len": length, "tokens": ids, "token_strs": strs}
 
 
 def _engine(route: Route) -> TokenizerClient:

@@ -44,6 +44,8 @@ CHECKED_FIELDS = frozenset({"response_format", "tool_choice", "function_call"})
 """The parameters that can make a rule for the answers of a model."""
 CONTINUE_FINAL = {"continue_final_message": True, "add_generation_prompt": False}
 """The fields that make an engine continue the last message, for engines that render the messages themselves."""
+WRITTEN_BY_TARGET = ("chat_template_kwargs", "documents")
+"""The fields, other than messages and tools, that a target's chat template may write in the prompt."""
 NO_METADATA = PromptMetadata()
 NO_MESSAGES: Messages = ()
 
@@ -301,7 +303,8 @@ async def _render_with_media(
     try:
         if media is not None and type(dialogue.messages) is not PlainMessages:
             media.check(dialogue.messages, files=call.caller.allow_media_files)
-        variables = EMPTY_MAPPING if text else _written_by_target(call)
+        sent = EMPTY_MAPPING if text else {**call.params, **call.unknown}
+        variables = {name: sent[name] for name in WRITTEN_BY_TARGET if name in sent}
         prompt, allow = None if rendered is None else rendered.prompt, call.caller.allow_markers
         safe = await route.renderer.render_safely(dialogue, prompt, allow=allow, variables=variables)
         if media is not None and media.takes_files and safe.prompt.messages:
@@ -333,12 +336,6 @@ async def _limited(route: Route, prompt: Prompt, effective: EffectiveParameters,
     elif route.engine_tokenizer is not None:
         room = await route.engine_tokenizer.remaining(prompt.text, parameters.limit)
     return effective if room is None else parameters.limited(effective, room)
-
-
-def _written_by_target(call: Call) -> Mapping[str, Any]:
-    """Return the fields, other than messages and tools, that a target's chat template may write in the prompt."""
-    fields = {**call.params, **call.unknown}
-    return {name: fields[name] for name in ("chat_template_kwargs", "documents") if name in fields}
 
 
 def _check_template_kwargs(route: Route, template_kwargs: Mapping[str, Any]) -> None:

@@ -73,8 +73,6 @@ class Limiter:
         self.store = store
         self.running = concurrency.running
         self._concurrency = concurrency
-        self._queues = concurrency.queues
-        self._queue_length = concurrency.queue_length
         self._models = frozenset(name for name, model in models.items() if model.policy.limits != LimitsPolicy())
         self._key_limits = {key.name: key.limits for key in keys if key.limits != KeyLimits()}
         self._limited = {
@@ -84,13 +82,13 @@ class Limiter:
     def activate(self) -> None:
         """Apply the limits of concurrent calls. Call when the configuration becomes active."""
         for name, limits in self._limited.items():
-            queue = self._queues.setdefault(name, CallQueue(name, self._queue_length))
+            queue = self._concurrency.queues.setdefault(name, CallQueue(name, self._concurrency.queue_length))
             queue.limit(limits.concurrency or 0, limits.queue_wait, limits.queue_size)
 
     def drain(self) -> None:
         """Refuse the calls that wait for a slot or will wait, also those of older configurations."""
         self._concurrency.draining = True
-        for queue in self._queues.values():
+        for queue in self._concurrency.queues.values():
             queue.drain()
 
     def is_limited(self, caller: Caller, model: str) -> bool:
@@ -131,7 +129,7 @@ class Limiter:
             if self._concurrency.draining:
                 raise refusal("draining", SHUTTING_DOWN)
             if model.name in self._limited:
-                queue = self._queues[model.name]
+                queue = self._concurrency.queues[model.name]
                 await queue.enter(name, waited)
                 permit.queue = queue
         except BaseException:

@@ -128,9 +128,9 @@ class ParameterPolicy:
     def check(self, call: Call) -> None:
         """Raise ``ForbiddenParameter`` or ``UnsupportedParameter`` if the policy refuses a field of the request."""
         if self._forbidden:
-            sent = call.given - _without_effect(call)
+            defaults = {"n": call.n == 1, "stop": not call.stops, "stream": not call.stream}
             for name in self._forbidden:
-                if name in sent:
+                if name in call.given and not defaults.get(name):  # a default value has no effect
                     raise ForbiddenParameter(f"this model's policy does not allow {name}; leave it out", param=name)
         if not call.unknown or self._unknown == "drop":
             return
@@ -144,9 +144,10 @@ class ParameterPolicy:
             )
         if names and self._unknown == "reject":
             name = plain(min(names))
+            near = closest(name, self._known)
+            advice = f' (did you mean "{near}"?)' if near is not None else "; leave it out"
             raise UnsupportedParameter(
-                f"unknown field {name}: this model's policy refuses fields that are not in OpenAI's API"
-                f"{_way(name, self._known)}",
+                f"unknown field {name}: this model's policy refuses fields that are not in OpenAI's API{advice}",
                 param=name,
             )
 
@@ -298,21 +299,9 @@ def _to_completions(params: dict[str, Any], notices: list[Notice]) -> int | None
     return top or 0
 
 
-def _way(name: str, known: Set[str]) -> str:
-    """Return what to do about an unknown field: the name that was probably meant, or that it can be left out."""
-    near = closest(name, known)
-    return f' (did you mean "{near}"?)' if near is not None else "; leave it out"
-
-
 def _rows(rule: str, endpoint: EndpointName, values: Mapping[str, Any]) -> tuple[Row, ...]:
     rows = _applicable(endpoint, values)
     return tuple([(name, value, aliases(name), Notice(rule, f"{name}={value}")) for name, value in rows])
-
-
-def _without_effect(call: Call) -> set[str]:
-    """Return the fields among ``n``, ``stop`` and ``stream`` that have their default value, and so no effect."""
-    defaults = {"n": call.n == 1, "stop": not call.stops, "stream": not call.stream}
-    return {name for name, is_default in defaults.items() if is_default}
 
 
 def _applicable(endpoint: EndpointName, values: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -76,9 +76,6 @@ def serve(loader: ConfigLoader, snapshot: Snapshot, log_level: str) -> int:
 class Supervisor(ConfigReloader):
     """Reloads the configuration of all workers, and keeps them running."""
 
-    _snapshot: Snapshot
-    """The configuration that the workers serve."""
-
     def __init__(self, loader: ConfigLoader, log_level: str) -> None:
         super().__init__(loader)
         self.shutdown = Shutdown()
@@ -128,7 +125,7 @@ class Supervisor(ConfigReloader):
     async def _run(self, worker: WorkerHandle) -> str:
         """Start a worker's process and wait for its end. Returns how the process ended."""
         try:
-            snapshot, share = self._snapshot, self._share(self._snapshot, worker)
+            snapshot, share = self._active, self._share(self._active, worker)
             facts = (self.started_at, self.viewer_secret)
             sock = await worker.start(share, facts, self._admin, self.loader.path, self._log_level)
             worker.snapshot = snapshot
@@ -223,14 +220,14 @@ class Supervisor(ConfigReloader):
         async with self._reloading:
             if channel is None or channel.closed:  # the process has ended; the handle may have a new one
                 raise ChannelClosed
-            if worker.snapshot is not self._snapshot:  # a reload happened during the start
-                refusal = await worker.call("prepare", self._share(self._snapshot, worker))
+            if worker.snapshot is not self._active:  # a reload happened during the start
+                refusal = await worker.call("prepare", self._share(self._active, worker))
                 if refusal is not None:
                     LOG.error("worker %d cannot load the active configuration: %s", worker.number, refusal)
                     worker.kill()
                     raise ChannelClosed
                 await worker.call("activate")
-                worker.snapshot = self._snapshot
+                worker.snapshot = self._active
             self._set_serving(worker, True)
             if not self._all_ready.is_set() and all(one.serving for one in self._workers):
                 self._begin()
@@ -242,7 +239,7 @@ class Supervisor(ConfigReloader):
             one.sock.listen(BACKLOG)  # before the greeting: its reader may connect at once
         if self._admin is not None:
             self._admin.listen()
-        announce(self._snapshot, self._workers[0].sock.getsockname()[1], self.viewer_secret)
+        announce(self._active, self._workers[0].sock.getsockname()[1], self.viewer_secret)
         self._all_ready.set()
         self.watch()
         self._polling = asyncio.create_task(self._poll_workers())
@@ -265,10 +262,10 @@ class Supervisor(ConfigReloader):
         self._publish(snapshot)
         await asyncio.gather(*(worker.call("activate") for worker in workers))
         for worker in workers:
-            worker.snapshot = self._snapshot
+            worker.snapshot = self._active
 
     def _publish(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self._active = snapshot
         self.metrics.built(VERSION, snapshot.revision)
 
     def _share(self, snapshot: Snapshot, worker: WorkerHandle) -> Snapshot:
