@@ -12,7 +12,7 @@ from gateway.calls.preparation.prepare import Prepared, prepare_chat
 from gateway.calls.route import Route
 from gateway.calls.run import CallRun
 from gateway.calls.timeline import CallTimeline
-from gateway.core.call import Call
+from gateway.core.call import Call, TurnRequests
 from gateway.core.errors import InvalidValue, UpstreamError
 from gateway.core.exchange import AttemptLog
 from gateway.wire.requests import read_dataset_messages
@@ -71,7 +71,7 @@ async def _answers(
     Raises the error of the first turn that fails.
     """
     route, call = models.route, models.call
-    prompts, render = _of_prompt(route, call) if call.dataset_prompt is not None else _of_messages(call)
+    prompts, render = _turns(route, call)
     turns: list[TurnAnswer] = []
     answer: str | None = None
     while True:
@@ -97,7 +97,7 @@ async def prepare_turns(route: Route, call: Call) -> list[Prepared]:
 
     An answer that is missing there is empty.
     """
-    prompts, render = _of_prompt(route, call) if call.dataset_prompt is not None else _of_messages(call)
+    prompts, render = _turns(route, call)
     turns = []
     for items in prompts:
         turns.append(await prepare_chat(route, call, render(items)))
@@ -105,25 +105,27 @@ async def prepare_turns(route: Route, call: Call) -> list[Prepared]:
     return turns
 
 
-def _of_prompt(route: Route, call: Call) -> tuple[TurnPrompts, Render]:
-    """Return the turns of a dataset prompt with ``multi_turn``, and the function that renders a turn."""
+def _turns(route: Route, call: Call) -> tuple[TurnPrompts, Render]:
+    """Return the turns of a dataset prompt or of messages, and the function that makes the conversation of a turn."""
     reference, turns, dialogue = call.dataset_prompt, call.turns, call.dialogue
-    assert reference is not None
     assert turns is not None
     assert dialogue is not None
+    options = dialogue.options
+    if reference is None:
+        messages, start = _messages(turns, dialogue)
+        return (
+            turn_requests(messages, turns.mode, start),
+            lambda items: DatasetConversation(dialogue=Dialogue(read_dataset_messages(items), options)),
+        )
     prompt = dataset_prompt(route, reference)
+    return (
+        prompt.turns(reference.variables, turns.mode),
+        lambda items: make_conversation(route, prompt, reference, items, options),
+    )
 
-    def render(items: list[Any]) -> DatasetConversation:
-        return make_conversation(route, prompt, reference, items, dialogue.options)
 
-    return prompt.turns(reference.variables, turns.mode), render
-
-
-def _of_messages(call: Call) -> tuple[TurnPrompts, Render]:
-    """Return the turns of a request's messages and questions, and the function that renders a turn."""
-    turns, dialogue = call.turns, call.dialogue
-    assert turns is not None
-    assert dialogue is not None
+def _messages(turns: TurnRequests, dialogue: Dialogue) -> tuple[list[dict[str, Any]], int]:
+    """Return the messages of a request with its questions and answers, and the index of the first question."""
     messages = [dict(as_sent(message)) for message in dialogue.messages]
     start = len(messages) if turns.questions else 0
     for number, question in enumerate(turns.questions):
@@ -134,8 +136,4 @@ def _of_messages(call: Call) -> tuple[TurnPrompts, Render]:
         raise InvalidValue(f"a call has at most {MAX_TURNS} turns, not {most}", param="messages")
     if messages[-1]["role"] != "assistant":  # the model answers the last message too
         messages.append({"role": "assistant", "content": ""})
-
-    def render(items: list[Any]) -> DatasetConversation:
-        return DatasetConversation(dialogue=Dialogue(read_dataset_messages(items), dialogue.options))
-
-    return turn_requests(messages, turns.mode, start), render
+    return messages, start

@@ -48,17 +48,12 @@ class AsgiRequest(HttpRequest):
             headers[name] = value if name not in headers else headers[name] + b", " + value
         super().__init__(scope["method"], _path(scope), headers)
         self.query = scope.get("query_string", b"")
-        self._root_path = quote(scope.get("root_path", ""))
+        self.root_path = quote(scope.get("root_path", ""))
         self._receive = receive
         self._send = send
         self._queued: list[Message] = []
         self._disconnect: asyncio.Task[None] | None = None
         self.task = asyncio.current_task()
-
-    @property
-    def root_path(self) -> str:
-        """The path where the application is mounted. See ``HttpRequest.root_path``."""
-        return self._root_path
 
     async def body(self, limit: int) -> bytes:
         """Read the whole body. See ``HttpRequest.body``."""

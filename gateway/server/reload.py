@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +42,6 @@ RELOADABLE = frozenset({
 """Settings under ``server`` that a reload applies. A change of any other setting under ``server`` needs a restart."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastReload:
-    """The last finished reload, for ``/status``."""
-
-    at: str | None = None
-    """The time in UTC at which the reload finished; None if there was no reload."""
-    error: str | None = None
-    """The reason why the reload was refused; None if it was successful."""
-
-
 class ConfigLoader:
     """Reads the configuration files, and detects changes to them."""
 
@@ -59,20 +49,16 @@ class ConfigLoader:
         """``path``: the file ``gateway.yaml``. ``env``: environment variables, by default those of the process."""
         self.path = path
         self._env = os.environ if env is None else env
-        self._watcher = FileWatcher([path])
+        self.watcher = FileWatcher([path])
 
     def load(self) -> Snapshot:
         """Read the files and return the configuration. Blocks the thread. Raises ``ConfigError`` with every problem."""
         outcome = read_configuration(self.path, self._env)
         # Files are watched even if refused, because the file to correct may be new in this configuration.
-        self._watcher.follow((*outcome.files, *outcome.looked_at))
+        self.watcher.follow((*outcome.files, *outcome.looked_at))
         if outcome.snapshot is None:
             raise ConfigError(outcome.problems)
         return outcome.snapshot
-
-    def changed(self) -> bool:
-        """Return whether a file has changed (see ``FileWatcher.changed``). Blocks the thread."""
-        return self._watcher.changed()
 
 
 class ConfigReloader(ABC):
@@ -92,7 +78,8 @@ class ConfigReloader(ABC):
         """The ``fingerprint`` of the active configuration."""
         self._reported = ""
         """The error message of the last reload; empty if the last reload was successful."""
-        self._last_reload = LastReload()
+        self._last_reload: dict[str, str | None] = {"at": None, "error": None}
+        """The last finished reload, for ``/status``: its time in UTC, and the reason why it was refused."""
         self._expiry_notes: set[str] = set()
         """The notes on expiring client keys that have been logged."""
         self.started_at = int(time.time())
@@ -123,7 +110,7 @@ class ConfigReloader(ABC):
         return {
             **_serving_status(self._active, self.known_metrics()),
             "started_at": utc(self.started_at),
-            "last_reload": asdict(self._last_reload),
+            "last_reload": self._last_reload,
         }
 
     # ------------------------------------------------ reloading
@@ -148,13 +135,13 @@ class ConfigReloader(ABC):
                 if identity == self._serving:
                     if self._reported or not watched:
                         LOG.info("the files contain configuration %s, which is already in use", snapshot.revision)
-                    self._reported, self._last_reload = "", LastReload(utc(time.time()))
+                    self._reported, self._last_reload = "", {"at": utc(time.time()), "error": None}
                     return True
                 await self.prepare(snapshot)
             except Exception as error:  # including bugs and broken model files: the watcher must continue
                 before, self._reported = self._reported, str(error)
                 reason = str(error) if isinstance(error, GatewayError) else INTERNAL_ERROR
-                self._last_reload = LastReload(utc(time.time()), reason)
+                self._last_reload = {"at": utc(time.time()), "error": reason}
                 if watched and before == self._reported:
                     return False
                 self.metrics.count("gateway_reloads_total", "error")
@@ -177,7 +164,7 @@ class ConfigReloader(ABC):
                 LOG.warning("restart the gateway to apply the change of %s", ", ".join(changed))
             await self.activate(snapshot)
             self._active, self._serving, self._reported = snapshot, identity, ""
-            self._last_reload = LastReload(utc(time.time()))
+            self._last_reload = {"at": utc(time.time()), "error": None}
             self.metrics.count("gateway_reloads_total", "ok")
             LOG.info(
                 "configuration %s is in use now: it has the models %s", snapshot.revision, ", ".join(snapshot.models)
@@ -214,7 +201,7 @@ class ConfigReloader(ABC):
             self._log_expiring_keys()
             await asyncio.sleep(POLL_SECONDS)
             try:
-                changed = await asyncio.to_thread(self.loader.changed)
+                changed = await asyncio.to_thread(self.loader.watcher.changed)
             except OSError as error:  # too many open files, or an unmounted file system: it may recover
                 if not failing:
                     LOG.error("the configuration's files cannot be checked for changes: %s", error)

@@ -86,7 +86,7 @@ class Runtime(ConfigReloader):
             from gateway.server.tls import ServerCertificate
 
             self.certificate = ServerCertificate(snapshot.server)
-            self.metrics.set("gateway_certificate_expires_seconds", to=self.certificate.expires)
+            self.metrics.set("gateway_certificate_expires_seconds", to=self.certificate.current.expires)
         self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)
 
     def open_pages(self, *, admin: bool = False) -> Pages:
@@ -140,8 +140,8 @@ class Runtime(ConfigReloader):
         if (cache := self.resources.caches.get(snapshot.cache.path)) is not None:
             cache.resize(snapshot.cache.max_size)
         if self.certificate is not None and self._prepared_tls is not None:
-            self.certificate.replace(self._prepared_tls)
-            self.metrics.set("gateway_certificate_expires_seconds", to=self.certificate.expires)
+            self.certificate.current = self._prepared_tls
+            self.metrics.set("gateway_certificate_expires_seconds", to=self.certificate.current.expires)
             self._prepared_tls = None
         self.begin_tasks()
         self.metrics.built(VERSION, snapshot.revision, key_labels=snapshot.key_labels)

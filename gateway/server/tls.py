@@ -27,22 +27,14 @@ class ServerCertificate:
 
     def __init__(self, server: ServerSpec) -> None:
         """Load the configured files. Raises ``OSError`` if the files cannot be used."""
-        self._current = load(server)
+        self.current = load(server)
+        """What every handshake from now on uses. Open connections continue if it is replaced."""
         self.context = load(server).context
         self.context.sni_callback = self._choose
 
-    @property
-    def expires(self) -> float:
-        """The Unix time at which the current certificate expires."""
-        return self._current.expires
-
-    def replace(self, loaded: LoadedCertificate) -> None:
-        """Use the certificate for every handshake from now on. Open connections continue."""
-        self._current = loaded
-
     def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
         """Use the current certificate for a handshake. OpenSSL calls this even if the client sends no server name."""
-        connection.context = self._current.context
+        connection.context = self.current.context
 
 
 def load(server: ServerSpec) -> LoadedCertificate:

@@ -20,6 +20,8 @@ class RequestFacts:
 
     model: str | None = None
     """The model named by the path (``/{model}/v1/…``); None if the body names the model."""
+    root_path = ""
+    """The path where the application is mounted, percent-encoded; empty if it is not mounted."""
 
     def __init__(self, headers: Mapping[bytes, bytes] = EMPTY_MAPPING, caller: Caller | None = None) -> None:
         self.headers = headers
@@ -39,11 +41,6 @@ class RequestFacts:
         """The client's ``x-request-id`` if the value is short and plain (``_PLAIN_ID``), else a new id."""
         self.received = time.monotonic()
         """Monotonic seconds at which the request had arrived, without its body."""
-
-    @property
-    def root_path(self) -> str:
-        """The path where the application is mounted, percent-encoded; empty if it is not mounted."""
-        return ""
 
     def header(self, name: str) -> str | None:
         """Return the value of a header field; None if the field is missing. ``name`` is in lower case."""

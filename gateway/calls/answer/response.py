@@ -26,7 +26,7 @@ class ResponseStream:
     """The events of one call as the client receives them."""
 
     __slots__ = (
-        "_answer_check", "_counter", "_cut", "_events", "_failure", "_first", "_in_thread", "_over", "_pending",
+        "_answer_check", "_counter", "_cut", "_events", "_failure", "_in_thread", "_over", "_pending",
         "_plain", "_source", "_stages", "_streams", "_timeline", "_token_data", "_unfinished", "exhausted",
     )  # fmt: skip
 
@@ -65,8 +65,6 @@ class ResponseStream:
         """True if the gateway has ended a choice before the engine did."""
         self._in_thread: asyncio.Future[Sequence[Event]] | None = None
         """The batch that is being processed in a thread."""
-        self._first: Sequence[Event] = ()
-        """The first batch, if ``whole`` has read it and ``next_batch`` has not processed it yet."""
         self._pending: Sequence[Event] = ()
         """The last batch, while the call still waits for the token counts or text that must follow this batch."""
         self._failure: Exception | None = None
@@ -78,11 +76,14 @@ class ResponseStream:
         if parser is not None:
             timeline.output_parser = parser
 
-    async def next_batch(self) -> Sequence[Event]:
-        """Return the next events, or nothing at the end of the answer. See ``Events``."""
+    async def next_batch(self, first: Sequence[Event] = ()) -> Sequence[Event]:
+        """Return the next events, or nothing at the end of the answer. See ``Events``.
+
+        ``first``: the first batch of the upstream, if ``whole`` has read it.
+        """
         while not self._over:
-            batch = self._first or await self._events.next_batch()
-            self._first = ()
+            batch = first or await self._events.next_batch()
+            first = ()
             exhausted = bool(batch) and self._events.exhausted
             if not batch:
                 batch = await self._finish(batch)
@@ -125,13 +126,13 @@ class ResponseStream:
 
         ``keep_events``: True to set ``Completion.events``.
         """
-        self._first = batch = await self._events.next_batch()
+        batch = await self._events.next_batch()
         if self._plain and not self._streams and self._events.exhausted and len(self._unfinished) == 1:
             completion = fast_completion(batch)
             if completion is not None and self._passes(completion.choices[0]):
                 self._timeline.events_received(batch)
                 return completion
-        batch = await self.next_batch()
+        batch = await self.next_batch(batch)
         builder = CompletionBuilder(keep_events=keep_events)
         document: Document | None = None
         while batch:
