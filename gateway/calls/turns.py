@@ -20,19 +20,14 @@ from metatemplate.datasets.multi_turn import turn_requests
 from metatemplate.templates.chat.passthrough import as_sent
 from metatemplate.values.dialogue import MAX_TURNS, Dialogue
 from metatemplate.values.events import Completion, Usage, total_usage
-from metatemplate.values.frozen import dataclass
 
 TurnPrompts = Generator[list[Any], str | None, None]
 """A generator of the prompt list or the messages of each turn. ``send(answer)`` returns the next turn."""
 Render = Callable[[list[Any]], DatasetConversation]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnAnswer:
-    """One turn of the dialogue, and the model's answer."""
-
-    prepared: Prepared
-    completion: Completion
+TurnAnswer = tuple[Prepared, Completion]
+"""One turn of the dialogue, and the model's answer."""
 
 
 async def run_turns(
@@ -53,7 +48,7 @@ async def run_turns(
                     raise
                 timeline.restart()
             else:
-                timeline.render = sum([turn.prepared.render_seconds or 0.0 for turn in turns])
+                timeline.render = sum([prepared.render_seconds or 0.0 for prepared, _ in turns])
                 return models.route, turns
     finally:
         if used:  # the limits and the record count the turns of failed models too
@@ -89,7 +84,7 @@ async def _answers(
         assert isinstance(completion, Completion)
         answer = completion.choices[0].text
         used.append(completion.usage)
-        turns.append(TurnAnswer(prepared=prepared, completion=completion))
+        turns.append((prepared, completion))
 
 
 async def prepare_turns(route: Route, call: Call) -> list[Prepared]:

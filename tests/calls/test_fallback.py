@@ -79,7 +79,7 @@ async def call(route: Route, *allowed: str, turns: int = 0, n: int = 1) -> Outco
     try:
         if turns:
             _, answers = await run_turns(route, request, timeline, lambda route, _: models.append(route.spec.name))
-            assert [answer.completion.choices[0].text for answer in answers] == ["fine"] * turns
+            assert [completion.choices[0].text for _, completion in answers] == ["fine"] * turns
         else:
             one = FallbackRun(route, await prepare(route, request), timeline, request)
             try:

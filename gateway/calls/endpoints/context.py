@@ -65,7 +65,4 @@ class CallContext:
         """
         sink = self.sink
         sink.commit()
-        if headers is None:
-            assert self.prepared is not None
-            headers = provenance(self.route, self.prepared, self.timeline)
-        sink.send_answer(200, headers, orjson.dumps(body))
+        sink.send_answer(200, self.headers() if headers is None else headers, orjson.dumps(body))

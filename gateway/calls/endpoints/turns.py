@@ -22,21 +22,21 @@ async def respond(writer_class: type[ResponseWriter], context: CallContext) -> N
 
     call, timeline = context.call, context.timeline
     route, turns = await run_turns(context.route, call, timeline, begin)
-    last = turns[-1]
+    prepared, last = turns[-1]
     context.call = replace(call, model=route.spec.name)
-    writer = response_writer(writer_class, context, last.prepared, explains=False)
-    usage = total_usage([turn.completion.usage for turn in turns])
-    body = writer.whole(replace(last.completion, usage=usage))
+    writer = response_writer(writer_class, context, prepared, explains=False)
+    usage = total_usage([completion.usage for _, completion in turns])
+    body = writer.whole(replace(last, usage=usage))
     body["gateway"] = {
-        **(explanation(route, last.prepared, timeline) if call.explain else {}),
+        **(explanation(route, prepared, timeline) if call.explain else {}),
         "turns": [
             {
-                "content": turn.completion.choices[0].text,
-                "finish_reason": turn.completion.choices[0].finish.reason,
-                "prompt_sha256": turn.prepared.prompt_sha256,
-                "usage": usage_object(turn.completion.usage) if turn.completion.usage is not None else None,
+                "content": completion.choices[0].text,
+                "finish_reason": completion.choices[0].finish.reason,
+                "prompt_sha256": turn.prompt_sha256,
+                "usage": usage_object(completion.usage) if completion.usage is not None else None,
             }
-            for turn in turns
+            for turn, completion in turns
         ],
     }
     context.reply(body)

@@ -36,10 +36,8 @@ class DatasetConversation:
     """The dataset prompt's name and hash, ``name@sha256:12hex``. Empty if the call names no dataset prompt."""
 
 
-def render_dataset_prompt(route: Route, call: Call) -> DatasetConversation:
+def render_dataset_prompt(route: Route, call: Call, reference: PromptReference) -> DatasetConversation:
     """Return the conversation of a call that names a dataset prompt. Raises ``InvalidValue`` for a wrong reference."""
-    reference = call.dataset_prompt
-    assert reference is not None
     prompt = dataset_prompt(route, reference)
     items = prompt.generation(reference.variables, reference.examples)
     options = call.dialogue.options if call.dialogue is not None else DEFAULT_OPTIONS

@@ -50,7 +50,8 @@ def _obstacle(route: Route, call: Call, dialogue: Dialogue, tools: ToolsSpec) ->
     """Return why a forced call cannot be constrained; empty if it can."""
     if refusing_target(route.spec.targets) is not None:
         return "a target cannot constrain its answer to JSON"
-    if tools.parser not in CALL_KEYS or _begins_list(tools):
+    begins_list = tools.force is not None and tools.force.begin.partition("{")[0].rstrip().endswith("[")
+    if tools.parser not in CALL_KEYS or begins_list:
         if has_strict_tool(dialogue):
             raise UnsupportedParameter(
                 f"this model writes its tool calls in the format {tools.parser}, and a call is not one JSON object, so "
@@ -156,11 +157,6 @@ def _with_root(schema: Mapping[str, Any], root: str, where: str) -> Mapping[str,
         if "$ref" in one.value:
             one.value["$ref"] = root + one.value["$ref"][1:]
     return moved
-
-
-def _begins_list(tools: ToolsSpec) -> bool:
-    """Return whether the template begins a forced call inside a list."""
-    return tools.force is not None and tools.force.begin.partition("{")[0].rstrip().endswith("[")
 
 
 def _callable(dialogue: Dialogue) -> dict[int, Mapping[str, Any]]:

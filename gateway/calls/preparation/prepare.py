@@ -101,7 +101,7 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     parameters.check(call)
     started = time.perf_counter()
     if rendered is None and call.dataset_prompt is not None:
-        rendered = render_dataset_prompt(route, call)
+        rendered = render_dataset_prompt(route, call, call.dataset_prompt)
     dialogue = call.dialogue if rendered is None else rendered.dialogue
     assert dialogue is not None
     if dialogue.options is not DEFAULT_OPTIONS:
@@ -190,7 +190,7 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
     safe: SafePrompt | None = None
     prompt: Prompt | None = None
     if call.dataset_prompt is not None:
-        rendered = render_dataset_prompt(route, call)
+        rendered = render_dataset_prompt(route, call, call.dataset_prompt)
         safe = await _render(route, call, rendered.dialogue, rendered)
         prompt = safe.prompt
         check_length(len(prompt.text), "gateway.prompt")

@@ -115,8 +115,6 @@ def _name(call: Call) -> str:
 
 
 def _without_format(exchange: Exchange) -> Exchange:
-    if FIELD not in exchange.params:
-        return exchange
     return replace(exchange, params={name: value for name, value in exchange.params.items() if name != FIELD})
 
 

@@ -50,26 +50,27 @@ async def prepare_candidates(route: Route, call: Call) -> tuple[Prepared, Sequen
     Returns all requests combined into one, for the response headers and the explanation; and the texts: the context, if
     the request has a context, and then the candidates in the order of the request.
     """
-    assert call.candidates is not None
-    _check_form(route, call, call.candidates)
+    candidates = call.candidates
+    assert candidates is not None
+    _check_form(route, call, candidates)
     params, notices = _parameters(route, call)
     started = time.perf_counter()
     prompt_id = ""
     found: list[SafePrompt] = []
     if call.dataset_prompt is None:
-        prompts = await _prompts(route, call, call.candidates, found)
+        prompts = await _prompts(route, call, candidates, found)
     else:
         prompts, prompt_id = await dataset_candidates(route, call, call.dataset_prompt, found)
     for prompt in prompts.values():
         length = len(prompt.text) + sum([len(str(message.get("content"))) for message in prompt.messages or ()])
         check_length(length, "candidates")
     rendered = time.perf_counter() - started
-    texts = tuple([_scored_text(route, call, label, prompt, params) for label, prompt in prompts.items()])
+    texts = tuple([_scored_text(route, call, candidates, label, prompt, params) for label, prompt in prompts.items()])
     marker_notices = tuple(dict.fromkeys([notice for safe in found for notice in safe.notices]))
     rewrites = tuple(dict.fromkeys([notice for prompt in prompts.values() for notice in prompt.metadata.notices]))
     prepared = Prepared(
         exchange=_together(texts),
-        prompt=Prompt(metadata=PromptMetadata(notices=rewrites)) if _has_template(call) else None,
+        prompt=Prompt(metadata=PromptMetadata(notices=rewrites)) if _has_template(call, candidates) else None,
         notices=rewrites + marker_notices + notices,
         render_seconds=rendered,
         prompt_id=prompt_id,
@@ -89,7 +90,7 @@ def _check_form(route: Route, call: Call, candidates: Candidates) -> None:
         )
     if route.form == "text":
         return
-    if not _has_template(call) or isinstance(candidates.context, str):
+    if not _has_template(call, candidates) or isinstance(candidates.context, str):
         raise InvalidValue(
             f"model {name} accepts only messages; send messages as candidates, or as context with the answers as "
             "candidates",
@@ -103,10 +104,8 @@ def _check_form(route: Route, call: Call, candidates: Candidates) -> None:
         )
 
 
-def _has_template(call: Call) -> bool:
+def _has_template(call: Call, candidates: Candidates) -> bool:
     """Return whether the model's template renders the context or a candidate."""
-    candidates = call.candidates
-    assert candidates is not None
     values = (candidates.context, *candidates.labelled.values())
     return call.dataset_prompt is not None or any(isinstance(value, Dialogue) for value in values)
 
@@ -152,7 +151,7 @@ async def _prompts(
                 prompts[label] = await _rendered(route, call, Dialogue(messages, options), found)
             else:
                 prompts[label] = replace(before, text=before.text + answer, source=Pieces())
-    return await _with_files(route, call, prompts)
+    return await _with_files(route, prompts)
 
 
 async def dataset_candidates(
@@ -171,7 +170,7 @@ async def dataset_candidates(
             prompt = await _rendered(route, call, made.dialogue, found, made.prompt)
             metadata = replace(prompt.metadata, notices=made.notices + prompt.metadata.notices)
             prompts[label], prompt_id = replace(prompt, metadata=metadata), made.prompt_id
-        prompts = await _with_files(route, call, prompts)
+        prompts = await _with_files(route, prompts)
     except (RequestError, InputError) as error:  # other endpoints have the dataset prompt in ``gateway``
         name_prompt(error, reference.id)
         error.param = (error.param or "prompt").removeprefix("gateway.")
@@ -191,7 +190,7 @@ async def _rendered(
     return safe.prompt
 
 
-async def _with_files(route: Route, call: Call, prompts: dict[str | None, Prompt]) -> dict[str | None, Prompt]:
+async def _with_files(route: Route, prompts: dict[str | None, Prompt]) -> dict[str | None, Prompt]:
     """Return the prompts with the final addresses of media files."""
     if route.media is None or not route.media.takes_files:
         return prompts
@@ -202,9 +201,9 @@ async def _with_files(route: Route, call: Call, prompts: dict[str | None, Prompt
     }
 
 
-def _scored_text(route: Route, call: Call, label: str | None, prompt: Prompt, params: Mapping[str, Any]) -> ScoredText:
-    candidates = call.candidates
-    assert candidates is not None
+def _scored_text(
+    route: Route, call: Call, candidates: Candidates, label: str | None, prompt: Prompt, params: Mapping[str, Any]
+) -> ScoredText:
     text = route.form == "text"
     if not text and label is not None:
         params = {**params, **(COMPLETE if candidates.context is None else CONTINUE_FINAL)}

@@ -118,8 +118,8 @@ class Limiter:
             self.running[name] += 1
         try:
             estimate = characters / CHARACTERS_PER_TOKEN + max_tokens
-            requests = _charges(key_limits, limits, name, model.name, "requests", 1.0)
-            tokens = _charges(key_limits, limits, name, model.name, "tokens", estimate)
+            owners = ((f"key/{name}", key_limits), (f"model/{model.name}", limits))
+            requests, tokens = _charges(owners, "requests", 1.0), _charges(owners, "tokens", estimate)
             if charges := requests + tokens:
                 balances = await self.store.take(charges)
                 if balances is not None:
@@ -145,14 +145,11 @@ def _used_tokens(record: Record) -> int | None:
     return (record.prompt_tokens or 0) + (record.completion_tokens or 0)
 
 
-def _charges(
-    key: KeyLimits, model: LimitsPolicy, key_name: str, model_name: str, what: str, amount: float
-) -> list[Charge]:
+def _charges(owners: Sequence[tuple[str, Limits]], what: str, amount: float) -> list[Charge]:
     """Return the charges of a call: one for the bucket of its key, and one for the bucket of its model, if limited."""
-    rows: tuple[tuple[str, Limits], ...] = ((f"key/{key_name}", key), (f"model/{model_name}", model))
     return [
         Charge(bucket=f"{owner}/{what}", per_minute=limit, amount=min(amount, limit))
-        for owner, limits in rows
+        for owner, limits in owners
         if (limit := getattr(limits, f"{what}_per_minute")) is not None
     ]
 

@@ -241,7 +241,7 @@ def _refuse_files(part: Mapping[str, Any], where: str) -> None:
 
 
 def _with_files(files: MediaFiles, messages: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    sent, left = [], files.max_size
+    sent, left = [], files.policy.max_size
     for number, message in enumerate(messages):
         parts = []
         for index, part in enumerate(_parts(message)):

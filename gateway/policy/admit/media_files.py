@@ -88,9 +88,7 @@ class MediaFiles:
         """``limit``: the maximum number of bytes of all files in ``budget``."""
         self._budget = budget
         self._limit = limit
-        self._folders = policy.folders
-        self._inline = policy.file == "inline"
-        self.max_size = policy.max_size
+        self.policy = policy
 
     def address(self, path: str, types: Collection[str], left: int, where: str) -> tuple[str, int]:
         """Return the address that is sent in place of a path, and the size of the file in bytes.
@@ -111,9 +109,9 @@ class MediaFiles:
         try:
             size = os.fstat(descriptor).st_size
             if size > left:
-                limit = f"the files of a request may have {self.max_size} bytes together (the policy's media.max_size)"
-                raise MediaNotAllowed(f"{where} is too large: {limit}", param=where)
-            if not self._inline:
+                most = f"{self.policy.max_size} bytes together (the policy's media.max_size)"
+                raise MediaNotAllowed(f"{where} is too large: the files of a request may have {most}", param=where)
+            if self.policy.file != "inline":
                 return f"file://{quote(os.fsencode(real))}", size
             return self._content(descriptor, media_type, os.path.basename(path), size, where), size
         except OSError as error:
@@ -123,7 +121,7 @@ class MediaFiles:
 
     def _open(self, path: str) -> tuple[int, str]:
         """Return the file descriptor and the resolved path. A relative path is looked up in each folder, in order."""
-        folders = [os.path.realpath(folder) for folder in self._folders]
+        folders = [os.path.realpath(folder) for folder in self.policy.folders]
         for start in folders:
             real = os.path.realpath(os.path.join(start, path))
             for folder in folders:

@@ -115,7 +115,8 @@ class _FirstCall:
             return
         if held := self._end.flush():
             yield Delta(0, self._keep(held))
-        if finish is None or self._is_end(finish):
+        # Few engines report which stop string they found.
+        if finish is None or (finish.reason == "stop" and finish.matched in (None, self._thinking.end)):
             yield Delta(0, self._keep(self._thinking.end))
             return
         self.is_last = True
@@ -160,10 +161,6 @@ class _FirstCall:
     def _keep(self, text: str) -> str:
         self._written.append(text)
         return text
-
-    def _is_end(self, finish: Finish) -> bool:
-        """Return whether the engine stopped at the end marker. Few engines report which stop string they found."""
-        return finish.reason == "stop" and finish.matched in (None, self._thinking.end)
 
 
 def _free(exchange: Exchange, thinking: Thinking) -> Exchange:

@@ -98,7 +98,7 @@ class Supervisor(ConfigReloader):
         for number, sock in enumerate(bind_each(server.host, server.port, server.workers)):
             self._workers.append(WorkerHandle(number, sock))
         self._admin = bind_admin(server.admin) if server.admin else None
-        self._publish(snapshot)
+        self.metrics.built(VERSION, snapshot.revision)
         handle_signals(self._end_workers, self.reload)
         running = [asyncio.create_task(self._keep_running(worker)) for worker in self._workers]
         try:
@@ -259,14 +259,11 @@ class Supervisor(ConfigReloader):
     async def activate(self, snapshot: Snapshot) -> None:
         """Ask every worker to serve the stack that it has built."""
         workers = [worker for worker in self._workers if worker.serving]
-        self._publish(snapshot)
+        self._active = snapshot
+        self.metrics.built(VERSION, snapshot.revision)
         await asyncio.gather(*(worker.call("activate") for worker in workers))
         for worker in workers:
             worker.snapshot = self._active
-
-    def _publish(self, snapshot: Snapshot) -> None:
-        self._active = snapshot
-        self.metrics.built(VERSION, snapshot.revision)
 
     def _share(self, snapshot: Snapshot, worker: WorkerHandle) -> Snapshot:
         """Return the snapshot for one worker, with the worker's share of each limit of concurrent calls.
