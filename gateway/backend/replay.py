@@ -232,8 +232,8 @@ class ReplayedEvents:
 
 
 def _columns(file: RecordingFile) -> str:
-    """Return the columns and tables of all queries, without the long columns. Version 1 of the tables has no runs."""
-    rows = "coalesce(run, '') AS run, coalesce(row, '') AS row" if file.has_answers else "'' AS run, '' AS row"
+    """Return the columns and tables of all queries, without the long columns."""
+    rows = "coalesce(run, '') AS run, coalesce(row, '') AS row"
     short = ", ".join([f"exchanges.{name}" for name in file.columns("exchanges") if name not in ("events", "answer")])
     return f"{short}, request_id, key, outcome, {rows} FROM exchanges JOIN calls ON calls.id = exchanges.call"
 

@@ -39,15 +39,9 @@ BUSY_SECONDS = 5.0
 MAX_WAITING_SIZE = 64 * 1024 * 1024
 
 
-def _sql(name: str) -> str:
-    return files("gateway.storage").joinpath(name).read_text(encoding="utf-8")
-
-
 SCHEMA_VERSION = 2
 """The version of the tables. It must change when the tables change."""
-SCHEMA = _sql("recordings.sql")
-UPGRADES = {1: _sql("recordings_from_1.sql")}
-"""Older version → the statements that add the columns that it does not have."""
+SCHEMA = files("gateway.storage").joinpath("recordings.sql").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +165,7 @@ class Recorder:
 
     def _open(self) -> None:
         if self._database is None:
-            self._database = open_database(self._path, SCHEMA, SCHEMA_VERSION, BUSY_SECONDS, UPGRADES)
+            self._database = open_database(self._path, SCHEMA, SCHEMA_VERSION, BUSY_SECONDS)
             columns = self._database.execute("SELECT name FROM pragma_table_info('calls') WHERE name != 'id'")
             self._call_columns = [name for (name,) in columns]
 

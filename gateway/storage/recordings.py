@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.core.errors import InvalidValue
 from gateway.core.exchange import Exchange
-from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION, UPGRADES
+from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION
 from gateway.wire.inlined_file import without_files
 from gateway.wire.request_fields import HINTS
 from gateway.wire.stored_events import make_events
@@ -51,12 +51,6 @@ class RecordingFile(sqlite3.Connection):
     left_out = 0
     """The number of calls that were left out because their answers are not recorded."""
 
-    @property
-    def has_answers(self) -> bool:
-        """Whether the file has answers and runs: the columns that version 1 of the tables did not have."""
-        (version,) = self.execute("PRAGMA user_version").fetchone()
-        return bool(version != 1)
-
     def columns(self, table: str) -> list[str]:
         """Return the names of the columns of a table."""
         return [name for (name,) in self.execute("SELECT name FROM pragma_table_info(?)", (table,))]
@@ -68,9 +62,9 @@ class RecordingFile(sqlite3.Connection):
 
         ``failed``: only calls without an answer. ``last``: the maximum number of calls. ``before``: the ``id`` of a
         call; only calls that began before it, and none if this call is not there or belongs to another client than
-        ``OWNER``. Raises ``InvalidValue`` if the file does not have a column.
+        ``OWNER``.
         """
-        query, values = calls_query(self, filters, failed=failed, before=before)
+        query, values = calls_query(filters, failed=failed, before=before)
         return self.execute(f"{query} LIMIT ?", (*values, last)).fetchall()
 
     def known_values(self, name: str) -> list[str]:
@@ -88,8 +82,6 @@ class RecordingFile(sqlite3.Connection):
 
         ``key``: only the runs of the client key with this name. ``start``, ``count``: which of the runs.
         """
-        if not self.has_answers:
-            return []
         own = "" if key is None else " AND key = ?"
         listed = (  # The index of the runs has all these columns.
             f"SELECT key, run, count(*) AS calls, min(id) AS one, max(id) AS other FROM calls WHERE run > ''{own}"
@@ -128,9 +120,13 @@ def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | 
         file.close()
         hint = NOT_A_DATABASE if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB else ""
         raise InvalidValue(f"{path}: {error}{hint}") from None
-    if version not in (*UPGRADES, SCHEMA_VERSION) or not {"calls", "exchanges"} <= tables:
+    is_other = version != SCHEMA_VERSION
+    if is_other or not {"calls", "exchanges"} <= tables:
         file.close()
-        raise InvalidValue(f"{path}: this file has no recordings of the gateway")
+        problem = "this file has no recordings of the gateway"
+        if is_other and "calls" in tables:
+            problem = f"the recordings have version {version}, and this gateway reads version {SCHEMA_VERSION}"
+        raise InvalidValue(f"{path}: {problem}")
     if read_seconds is not None:
         end = time.monotonic() + read_seconds
         file.set_progress_handler(lambda: time.monotonic() > end, STEPS)
@@ -178,15 +174,13 @@ def is_recording(path: Path) -> bool:
 
 
 def calls_query(
-    file: RecordingFile, filters: Mapping[str, str], *, failed: bool = False, before: int | None = None
+    filters: Mapping[str, str], *, failed: bool = False, before: int | None = None
 ) -> tuple[str, list[str | float]]:
     """Return the statement of ``RecordingFile.find_calls`` without its limit, and its values.
 
     One index finds the calls, in order.
     """
     used = {name: found for name, found in CALL_FILTERS.items() if name in filters}
-    if missing := sorted({found.column for found in used.values()}.difference(file.columns("calls"))):
-        raise InvalidValue(f"these recordings have no {missing[0]}: a gateway of an earlier version has written them")
     conditions = [found.condition for found in used.values()] + (["outcome != 'ok'"] if failed else [])
     values: list[str | float] = [filters[name] for name in used]
     if before is not None:
@@ -194,10 +188,9 @@ def calls_query(
         conditions.append(f"(time, calls.id) < (SELECT time, id FROM calls WHERE id = ?{of_owner})")
         values += [before, filters[OWNER]] if of_owner else [before]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    indexes = {name for (name,) in file.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
     index = next((found.index for found in used.values()), "calls_by_time")
     # SQLite does not know the values, and would prefer the index of the time to those of few calls.
-    indexed = f" INDEXED BY {index}" if index in indexes else ""
+    indexed = f" INDEXED BY {index}" if index else ""
     return f"SELECT * FROM calls{indexed}{where} ORDER BY time DESC, id DESC", values
 
 

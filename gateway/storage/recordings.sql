@@ -1,5 +1,5 @@
 -- The tables of a file of recordings. docs/recordings.md describes the columns.
--- A change of the tables needs a new version (SCHEMA_VERSION in recorder.py) and the statements that upgrade older files.
+-- A change of the tables needs a new version (SCHEMA_VERSION in recorder.py). A gateway neither reads nor writes files of other versions.
 
 -- Readers parse the columns with the comment JSON. The columns of calls have the names of fields of the record of a call (Record), or stand in recorder.py.
 CREATE TABLE IF NOT EXISTS calls (

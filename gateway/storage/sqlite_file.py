@@ -5,20 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
-NO_UPGRADES: Mapping[int, str] = {}
 
-
-def open_database(
-    path: Path | None, schema: str, version: int, busy_seconds: float, upgrades: Mapping[int, str] = NO_UPGRADES
-) -> sqlite3.Connection:
+def open_database(path: Path | None, schema: str, version: int, busy_seconds: float) -> sqlite3.Connection:
     """Open or create a file that only this user may read (mode 0600), in WAL mode, and create its tables.
 
     ``path``: None for a database in memory. ``version``: the version of the tables. ``busy_seconds``: how long a write
-    waits for the writes of other processes. ``upgrades``: an older version → the statements that change its tables into
-    those of ``version``.
+    waits for the writes of other processes.
     Raises ``OSError`` or ``sqlite3.Error`` if the file cannot be opened or has tables of another version.
     """
     if path is not None:
@@ -30,10 +24,8 @@ def open_database(
         # One statement reads both values, and one transaction writes both: other processes may create the same file.
         both = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
         found, tables = database.execute(both).fetchone()
-        if tables and found != version and found not in upgrades:
-            raise sqlite3.DatabaseError("the file has the tables of another version; move the file away")
         if tables and found != version:
-            _upgrade(database, version, upgrades[found])
+            raise sqlite3.DatabaseError("the file has the tables of another version; move the file away")
         database.executescript(f"BEGIN IMMEDIATE; PRAGMA user_version = {version}; {schema}; COMMIT")
     except sqlite3.Error:
         database.close()
@@ -54,16 +46,6 @@ def close_database(database: sqlite3.Connection) -> None:
             raise
     finally:
         database.close()
-
-
-def _upgrade(database: sqlite3.Connection, version: int, statements: str) -> None:
-    """Change the tables of an older version, unless another process has changed them in the meantime."""
-    try:
-        database.executescript(f"BEGIN IMMEDIATE; {statements}; PRAGMA user_version = {version}; COMMIT")
-    except sqlite3.OperationalError:
-        database.rollback()
-        if database.execute("PRAGMA user_version").fetchone()[0] != version:
-            raise
 
 
 def _use_wal(database: sqlite3.Connection, busy_seconds: float) -> None:

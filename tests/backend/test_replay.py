@@ -288,17 +288,6 @@ def test_a_file_without_a_playable_answer_is_refused(tmp_path: Path) -> None:
             hear(tmp_path / f"{name}.sqlite")
 
 
-def test_a_file_of_version_1_is_played_by_its_requests(tmp_path: Path) -> None:
-    file = record(tmp_path / "a.sqlite", exchange(), said("2"), "a")
-    with closing(sqlite3.connect(file)) as database, database:
-        for index in ("by_run", "by_row", "of_run"):
-            database.execute(f"DROP INDEX calls_{index}")
-        database.execute("ALTER TABLE calls DROP COLUMN run")
-        database.execute("ALTER TABLE calls DROP COLUMN row")
-        database.execute("PRAGMA user_version = 1")
-    assert [heard.text() for heard in hear(file, exchange(), row_of("a"))] == ["2", "2"]
-
-
 def test_a_damaged_or_removed_file_fails_as_an_upstream_does(tmp_path: Path) -> None:
     file = record(tmp_path / "a.sqlite", exchange(), said("2"))
     backend = ReplayBackend(TargetSpec(label="m/0", speaks="replay", file=file))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,6 @@ from gateway.storage.recorder import (
     MAX_WAITING_SIZE,
     SCHEMA,
     SCHEMA_VERSION,
-    UPGRADES,
     CallFacts,
     Recorder,
     request_hash,
@@ -123,30 +121,6 @@ def test_a_file_with_the_tables_of_another_version_is_not_written(
         "recordings are dropped, because calls.sqlite cannot be written: "
         "the file has the tables of another version; move the file away"
     )
-
-
-def test_a_file_of_version_1_gets_the_new_columns_and_keeps_its_rows(tmp_path: Path) -> None:
-    path = tmp_path / "calls.sqlite"
-    with closing(sqlite3.connect(path)) as old, old:
-        old.executescript(re.sub("CREATE INDEX.*;", "", SCHEMA))
-        for table, column in re.findall("ALTER TABLE (.*) ADD COLUMN (.*) ", UPGRADES[1]):
-            old.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        old.execute("INSERT INTO calls (request_id) VALUES ('old')")
-        old.execute("PRAGMA user_version = 1")
-    together = Barrier(3)
-
-    def open_it(_: int) -> None:
-        together.wait(30)
-        open_database(path, SCHEMA, SCHEMA_VERSION, 30.0, UPGRADES).close()
-
-    with ThreadPoolExecutor(3) as threads:
-        list(threads.map(open_it, range(3)))
-    recorder = Recorder(path, lambda reason: None)
-    write(recorder, ["new"])
-    recorder.close()
-    with closing(sqlite3.connect(path)) as database:
-        rows = database.execute("SELECT request_id, notices FROM calls ORDER BY id").fetchall()
-    assert rows == [("old", None), ("new", "[]")]
 
 
 def test_the_answer_of_the_client_is_recorded_beside_the_events_of_the_target(tmp_path: Path) -> None:

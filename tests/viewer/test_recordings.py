@@ -241,24 +241,10 @@ def test_every_filter_reads_one_index_in_its_order(tmp_path: Path, names: list[s
     recorder = Recorder(tmp_path / "calls.sqlite", pytest.fail)
     recorder.open().result()
     with closing(open_recording(tmp_path / "calls.sqlite")) as database:
-        query, given = calls_query(database, dict.fromkeys(names, "x"), before=before)
+        query, given = calls_query(dict.fromkeys(names, "x"), before=before)
         plan = [row["detail"] for row in database.execute(f"EXPLAIN QUERY PLAN {query} LIMIT 51", given)]
     recorder.close()
     assert " USING INDEX " in plan[0]
     assert plan[0].startswith("SEARCH") or names in (["cut"], ["notice"], [], ["model", "cut", "key"])
     assert OWNER not in names or "calls_by_key (key=?" in plan[0]
     assert [step for step in plan if "TEMP B-TREE" in step or step == "SCAN calls"] == []
-
-
-def test_a_file_without_the_new_indexes_is_read_and_gets_them_when_it_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "calls.sqlite"
-    older = SCHEMA.split("CREATE INDEX IF NOT EXISTS calls_of_run")[0]
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(f"PRAGMA user_version = {SCHEMA_VERSION}; {older}")
-    with closing(open_recording(path)) as database:
-        query, given = calls_query(database, {"run": "x"})
-        assert database.execute(query, given).fetchall() == []
-        recorder = Recorder(path, pytest.fail)
-        recorder.open().result()
-        assert "INDEXED BY calls_of_run" in calls_query(database, {"run": "x"})[0]
-    recorder.close()

@@ -1,4 +1,4 @@
-"""Reads recordings of calls: a file that ``Recorder`` has written, of version 1 or 2 of its tables."""
+"""Reads recordings of calls: a file that ``Recorder`` has written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LAST_OF_ROW = (
 """The condition for the last call of a row that was sent several times, in SQL."""
 SHORT_COLUMNS = "params, repeat, answer"
 """The columns of an exchange that every row needs: the events are much longer."""
-NO_ANSWER = "recorded without their answers (record: metadata, or by an earlier version)"
+NO_ANSWER = "recorded without their answers (record: metadata)"
 INDEX = attrgetter("index")
 CUTS = {"length": "context", "stop": AT_LIMIT}
 """Finish reason → the recorded reason (``answers_cut``) that an answer with this end may have."""
@@ -54,10 +54,6 @@ def read_recording(file: RecordingFile, run: str | None = None, row: str | None 
     id, or the call with this id. Raises ``InvalidValue`` if no answer is recorded, or if several keys have a run with
     this name.
     """
-    if not file.has_answers:
-        raise InvalidValue(
-            f"{file.path}: a gateway of an earlier version has recorded these calls without their answers"
-        )
     conditions, values = [HAS_ANSWER, LAST_OF_ROW], list[str]()
     if run is not None:
         key, slash, name = run.rpartition("/")
