@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from gateway.calls.endpoints.table import served
 from gateway.calls.route import Route
 from gateway.calls.service import GatewayState
 from gateway.edge.about.commands import curl_command, python_command
-from gateway.edge.about.openapi import summaries
+from gateway.edge.about.openapi import without_bodies
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 
 
-def _paths(endpoints: Sequence[str]) -> list[dict[str, str]]:
+@cache
+def _paths(endpoints: tuple[str, ...]) -> list[dict[str, str]]:
     """Return the rows of the table of paths."""
     return [
-        *[{"method": "POST", "path": path, "summary": one.summary} for one in served(endpoints) for path in one.paths],
-        *[{"method": "GET", "path": path, "summary": summary} for path, summary in summaries(endpoints).items()],
+        {"method": method.upper(), "path": path, "summary": operation["summary"]}
+        for path, operations in without_bodies(endpoints)["paths"].items()
+        for method, operation in operations.items()
     ]
 
 
