@@ -23,8 +23,6 @@ SECONDS = 60.0
 """The time limit of loading a config, with the start of Python and the import of mmengine."""
 MAX_MEMORY = 4 * 1024**3
 """The limit of the memory that the process may write to, in bytes. Importing torch takes about one GiB of it."""
-MAX_LINE = 64 * 1024**2
-"""The maximum length of the values as JSON, in bytes."""
 
 
 class ConfigNotLoaded(Exception):
@@ -45,7 +43,7 @@ def run_program(python: Path, paths: Sequence[Path], seconds: float) -> list[dic
     with TemporaryFile() as result:
         try:
             process = subprocess.Popen(
-                [python, PROGRAM, str(MAX_MEMORY), str(MAX_LINE), *paths],
+                [python, PROGRAM, str(MAX_MEMORY), *paths],
                 stdin=subprocess.DEVNULL,
                 stdout=result,
                 stderr=subprocess.DEVNULL,
@@ -62,7 +60,7 @@ def run_program(python: Path, paths: Sequence[Path], seconds: float) -> list[dic
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         result.seek(0)
-        lines = result.read(len(paths) * (MAX_LINE + 1)).splitlines()
+        lines = result.read().splitlines()
     try:
         rows = [json.loads(line) for line in lines]
     except ValueError:

@@ -1,10 +1,10 @@
 """Loads configs with mmengine, and writes one line of JSON for each. The Python of another environment runs this file.
 
-The arguments are the limit of memory in bytes, the maximum length of a line, and the paths of the configs. A line has
-the key ``names`` with the values of the config, ``error`` with the reason why there are none, or ``missing`` with the
-reason why mmengine cannot be imported. A mapping of the config is written as its ``keys`` and ``values``; a class,
-function or imported name as its full ``name``; any other object as ``object`` with its class. Runs on Python 3.8 and
-later, and needs only the standard library and mmengine.
+The arguments are the limit of memory in bytes, and the paths of the configs. A line has the key ``names`` with the
+values of the config, ``error`` with the reason why there are none, or ``missing`` with the reason why mmengine cannot
+be imported. A mapping of the config is written as its ``keys`` and ``values``; a class, function or imported name as
+its full ``name``; any other object as ``object`` with its class. Runs on Python 3.8 and later, and needs only the
+standard library and mmengine.
 """
 
 from __future__ import annotations
@@ -14,40 +14,25 @@ import os
 import sys
 from typing import Any
 
-MAX_DEPTH = 100
-"""Maximum depth of lists and mappings in each other."""
-MAX_PARTS = 2_000_000
-"""Maximum number of values in a config. A list counts each time that it occurs."""
 MAX_INTEGER = 2**63
 MAX_REASON = 500
 """Maximum length of the reason why a config has no values."""
 
 
-class Writer:
-    """Makes the values of one config ready for JSON."""
-
-    def __init__(self) -> None:
-        self.parts = 0
-
-    def plain(self, value: object, depth: int = 0) -> object:
-        """Return a value in its form for JSON. Raises ``ValueError`` for values without end."""
-        self.parts += 1
-        if depth > MAX_DEPTH:
-            raise ValueError(f"its values are nested more than {MAX_DEPTH} deep, or contain themselves")
-        if self.parts > MAX_PARTS:
-            raise ValueError(f"it has more than {MAX_PARTS} values")
-        if isinstance(value, dict):
-            # The methods of mmengine's mappings import the classes that the config names; those of dict do not.
-            keys = list(dict.keys(value))
-            if all(isinstance(key, (str, int)) for key in keys):
-                return {"keys": keys, "values": [self.plain(one, depth + 1) for one in dict.values(value)]}
-            return {"object": "dict with keys that are not texts"}
-        if isinstance(value, (list, tuple)):
-            return [self.plain(one, depth + 1) for one in value]
-        is_scalar = (
-            value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < MAX_INTEGER)
-        )
-        return value if is_scalar else described(value)
+def plain(value: object) -> object:
+    """Return a value in its form for JSON. Raises ``RecursionError`` for values that contain themselves."""
+    if isinstance(value, dict):
+        # The methods of mmengine's mappings import the classes that the config names; those of dict do not.
+        keys = list(dict.keys(value))
+        if all(isinstance(key, (str, int)) for key in keys):
+            return {"keys": keys, "values": [plain(one) for one in dict.values(value)]}
+        return {"object": "dict with keys that are not texts"}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    is_scalar = (
+        value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < MAX_INTEGER)
+    )
+    return value if is_scalar else described(value)
 
 
 def described(value: Any) -> dict[str, str]:
@@ -61,20 +46,20 @@ def described(value: Any) -> dict[str, str]:
     return {"object": f"{owner.__module__}.{owner.__qualname__}"}
 
 
-def row(path: str) -> dict[str, object]:
-    """Return the values of a config, or the reason why there are none. Raises what importing mmengine raises."""
+def line_of(path: str) -> str:
+    """Return the line of a config. Raises what importing mmengine raises."""
     from mmengine.config import Config
 
     try:
         config = Config.fromfile(path)
         values = config._to_lazy_dict() if hasattr(config, "_to_lazy_dict") else config._cfg_dict.to_dict()
-        return {"names": Writer().plain(values)}
+        return json.dumps({"names": plain(values)})
     except MemoryError:
-        return {"error": "it needs too much memory"}
+        return json.dumps({"error": "it needs too much memory"})
     except RecursionError:
-        return {"error": "its values are nested too deeply, or contain themselves"}
+        return json.dumps({"error": "its values are nested too deeply, or contain themselves"})
     except BaseException as error:  # SystemExit too: the config is a stranger's code
-        return {"error": f"{type(error).__name__}: {error}"[:MAX_REASON]}
+        return json.dumps({"error": f"{type(error).__name__}: {error}"[:MAX_REASON]})
 
 
 def limit_memory(size: int) -> None:
@@ -93,15 +78,11 @@ def main() -> None:
     os.dup2(null, 1)
     os.dup2(null, 2)
     limit_memory(int(sys.argv[1]))
-    for path in sys.argv[3:]:
+    for path in sys.argv[2:]:
         try:
-            line = json.dumps(row(path))
-        except MemoryError:
-            line = json.dumps({"error": "it needs too much memory"})
+            line = line_of(path)
         except Exception as error:
             line = json.dumps({"missing": str(error)[:MAX_REASON]})
-        if len(line) > int(sys.argv[2]):
-            line = json.dumps({"error": f"its values are longer than {sys.argv[2]} bytes as JSON"})
         out.write(line + "\n")
         out.flush()
     os._exit(0)  # without waiting for threads of the configs
