@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
-from typing import Any
 
 from gateway.calls.endpoints.context import CallContext
 from gateway.core.call import Call
@@ -111,8 +110,3 @@ def load(path: str) -> LoadedEndpoint:
     """Import and return the endpoint with a path, such as ``/v1/chat/completions``."""
     row = BY_PATH[path]
     return LoadedEndpoint(row.name, resolve_name(row.read), resolve_name(row.respond), row.for_tokenizers)
-
-
-def request_type(endpoint: Endpoint) -> Any:
-    """Import and return the type of a request's body."""
-    return resolve_name(endpoint.request)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from functools import cache
 from importlib.resources import files
+from pkgutil import resolve_name
 from typing import Any
 
 import orjson
 
-from gateway.calls.endpoints.table import has_tokenizers, request_type, served
+from gateway.calls.endpoints.table import has_tokenizers, served
 from gateway.edge.http_request import JSON_HEADER, HttpRequest
 from gateway.wire.body_schemas import body_schemas
 from metatemplate.version import VERSION
@@ -38,7 +39,7 @@ def without_bodies(names: tuple[str, ...]) -> dict[str, Any]:
 def document(names: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the document without the address of the server. ``names``: as in ``server.endpoints``."""
     found = without_bodies(names)
-    types = {path: request_type(endpoint) for endpoint in served(names) for path in endpoint.paths}
+    types = {path: resolve_name(endpoint.request) for endpoint in served(names) for path in endpoint.paths}
     bodies, schemas = body_schemas(types, "#/components/schemas/{model}")
     for path, body in bodies.items():
         content = {"application/json": {"schema": body}}

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, get_args
 
 import orjson
 
 from gateway.backend.engines import ENGINES
 from gateway.calls.admission.access import MAX_ROW, is_row_id
-from gateway.calls.endpoints.table import ENDPOINTS, request_type
+from gateway.calls.endpoints.table import ENDPOINTS
 from gateway.cli.options import CommandError
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.rows import RunAnswer, RunRow
@@ -29,7 +30,7 @@ from metatemplate.templates.roles import FALLBACK_FIELD
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.words import counted, printable, quoted, suggest
 
-REQUESTS: Mapping[str, Any] = {endpoint.path: request_type(endpoint) for endpoint in ENDPOINTS}
+REQUESTS: Mapping[str, Any] = {endpoint.path: resolve_name(endpoint.request) for endpoint in ENDPOINTS}
 """The path of an endpoint → the type of its request."""
 USUAL_COLUMNS = frozenset({"documents", "grammar", "json_schema", "metadata", "regex"})
 """Fields of requests that are also usual names of columns in a dataset. They are sent only with ``--send``."""
