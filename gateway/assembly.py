@@ -32,7 +32,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gateway.backend.engines import EngineCapabilities, declared_capabilities, prompt_logprobs_of
 from gateway.backend.http_client.client import HttpClient
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("gateway.assembly")
 ENGINE_CACHE = "gateway.backend.embedded.cache:EngineCache"
+INLINE_BUDGET = "gateway.policy.admit.media_files:InlineBudget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,7 @@ class SharedResources:
 
     def load_engine(self, target: TargetSpec) -> EmbeddedEngine:
         """Return the engine of an embedded target. Blocks. Raises ``ConfigError``."""
-        engine: EmbeddedEngine = self.single(ENGINE_CACHE).get(target)
-        return engine
+        return cast("EmbeddedEngine", self.single(ENGINE_CACHE).get(target))
 
     def single(self, class_name: str) -> Any:
         """Return the only object of a class, such as ``gateway.policy.admit.media_files:InlineBudget``.
@@ -204,8 +204,7 @@ class _Problems:
 
 
 def _load_engine(target: TargetSpec) -> EmbeddedEngine:
-    engine: EmbeddedEngine = resolve_name(ENGINE_CACHE)().get(target)
-    return engine
+    return cast("EmbeddedEngine", resolve_name(ENGINE_CACHE)().get(target))
 
 
 def bare_route(
@@ -299,7 +298,7 @@ def _route(
             schemas=_schema_checker(model, shared),
             engine_tokenizer=_engine_tokenizer(model, shared),
             tokenizer_client=_tokenizer_client(model, shared),
-            media=None if route.media is None else _media_rule(media, shared, snapshot.server.max_inlined_media),
+            media=route.media and _media_rule(media, shared.single(INLINE_BUDGET), snapshot.server.max_inlined_media),
         )
     return None
 
@@ -346,12 +345,11 @@ def _delivery(
     return stack, rows
 
 
-def _media_rule(policy: MediaPolicy, shared: SharedResources | None = None, max_inlined: int = 0) -> MediaRule:
+def _media_rule(policy: MediaPolicy, *inlined: Any) -> MediaRule:
+    """Return the rule of a policy. ``inlined``: the budget of the files that calls send inline, and its limit."""
     from gateway.policy.admit.media import MediaRule
 
-    if shared is None:
-        return MediaRule(policy)
-    return MediaRule(policy, shared.single("gateway.policy.admit.media_files:InlineBudget"), max_inlined)
+    return MediaRule(policy, *inlined)
 
 
 def _output_parsing(model: ModelSpec) -> OutputParsing | None:
@@ -368,8 +366,7 @@ def _schema_checker(model: ModelSpec, shared: SharedResources) -> SchemaChecker 
     if output_form(model.template) == "text" and model.template.tools is None and refusing_target(model.targets):
         return None
     import_module("gateway.calls.preparation.structured_output")
-    checker: SchemaChecker = shared.single("gateway.stream.json_schema.checker:SchemaChecker")
-    return checker
+    return cast("SchemaChecker", shared.single("gateway.stream.json_schema.checker:SchemaChecker"))
 
 
 def _redactor(snapshot: Snapshot) -> Redactor | None:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, cast
 
 from gateway.config.schema.kinds import FILE_NAME
 from gateway.config.snapshot import PolicySpec
@@ -55,13 +55,11 @@ class Library:
 
     def template(self, name: str, add_problem: AddProblem) -> TemplateSpec | None:
         """Return the template of that name. If the template is missing or invalid, add a problem and return None."""
-        found: TemplateSpec | None = BUILT_IN if name == BUILT_IN.name else self._load(TEMPLATES, name, add_problem)
-        return found
+        return BUILT_IN if name == BUILT_IN.name else self._load(TEMPLATES, name, add_problem)
 
     def policy(self, name: str, add_problem: AddProblem) -> PolicySpec | None:
         """Return the policy of that name. If the policy is missing or invalid, add a problem and return None."""
-        found: PolicySpec | None = self._load(POLICIES, name, add_problem)
-        return found
+        return cast(PolicySpec | None, self._load(POLICIES, name, add_problem))
 
     def _load(self, folder: str, name: str, add_problem: AddProblem) -> Any:
         path = self._find(folder, name, add_problem)

@@ -120,13 +120,11 @@ def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | 
         file.close()
         hint = NOT_A_DATABASE if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB else ""
         raise InvalidValue(f"{path}: {error}{hint}") from None
-    is_other = version != SCHEMA_VERSION
-    if is_other or not {"calls", "exchanges"} <= tables:
+    if version != SCHEMA_VERSION or not {"calls", "exchanges"} <= tables:
         file.close()
-        problem = "this file has no recordings of the gateway"
-        if is_other and "calls" in tables:
-            problem = f"the recordings have version {version}, and this gateway reads version {SCHEMA_VERSION}"
-        raise InvalidValue(f"{path}: {problem}")
+        other = f"recordings of version {version}, and this gateway reads version {SCHEMA_VERSION}"
+        found = "no recordings of the gateway" if version == SCHEMA_VERSION or "calls" not in tables else other
+        raise InvalidValue(f"{path}: this file has {found}")
     if read_seconds is not None:
         end = time.monotonic() + read_seconds
         file.set_progress_handler(lambda: time.monotonic() > end, STEPS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, cast
 
 from metatemplate.errors import MetaTemplateError
 from metatemplate.templates.base import PromptListTemplate, Template
@@ -33,8 +33,7 @@ RENDERERS: Mapping[str, str] = {
 
 def build(spec: TemplateSpec) -> Template:
     """Make the renderer of a checked template file."""
-    template: Template = resolve_name(RENDERERS[_renderer(spec)])(spec)
-    return template
+    return cast(Template, resolve_name(RENDERERS[_renderer(spec)])(spec))
 
 
 def _renderer(spec: TemplateSpec) -> str:
@@ -67,8 +66,7 @@ def build_for_prompt_lists(spec: TemplateSpec) -> PromptListTemplate:
     if spec.kind not in ("base", "meta"):
         spec = DEFAULT_API
     kind = spec.kind if spec.kind == "base" else "api" if spec.api else "opencompass"
-    template: PromptListTemplate = resolve_name(RENDERERS[kind])(spec)
-    return template
+    return cast(PromptListTemplate, resolve_name(RENDERERS[kind])(spec))
 
 
 def run_examples(template: Template) -> list[SpecProblem]:
