@@ -65,7 +65,7 @@ from metatemplate.markers.marker_rule import MarkerRule
 from metatemplate.markers.marker_set import MarkerSet, fold, texts_of
 from metatemplate.markers.role_boundaries import SafeRenderer
 from metatemplate.markers.token_splits import disguised, splits_exactly
-from metatemplate.templates.registry import build, build_for_prompt_lists
+from metatemplate.templates.registry import build, build_for_prompt_lists, output_parsing
 from metatemplate.tokenizer import Tokenizer
 from metatemplate.values.dialogue import EMPTY_MAPPING
 
@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from gateway.storage.recorder import Recorder
     from gateway.stream.json_schema.checker import SchemaChecker
     from gateway.wire.redaction import Redactor
-    from metatemplate.answers.output_parsing import OutputParsing
     from metatemplate.datasets.prompt import DatasetPrompt
 
 LOG = logging.getLogger("gateway.assembly")
@@ -135,6 +134,8 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
 
     Raises ``ConfigError`` with the problems of all models, such as an engine that cannot be loaded.
     """
+    if snapshot.keys:
+        import_module("gateway.config.sections.keys")  # has the note on an expired key
     if snapshot.server.cors.origins:
         import_module("gateway.edge.cors")
     problems, redactor = _Problems(), _redactor(snapshot)
@@ -142,7 +143,8 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     routes = {
         name: _route(model, snapshot, prompts, shared, problems, redactor) for name, model in snapshot.models.items()
     }
-    problems.end()
+    if problems.found:
+        raise ConfigError(tuple(problems.found))
     found = {name: route for name, route in routes.items() if route}
     return Stack(
         snapshot=snapshot,
@@ -184,7 +186,7 @@ class _Problems:
     """The problems found while the stack is built. Each problem is listed once, with its file and line."""
 
     def __init__(self) -> None:
-        self._found: dict[Problem, None] = {}
+        self.found: dict[Problem, None] = {}
 
     @contextmanager
     def of(self, model: ModelSpec, position: int = 0) -> Iterator[None]:
@@ -195,12 +197,7 @@ class _Problems:
         try:
             yield
         except (ConfigError, InvalidFile) as error:
-            self._found |= dict.fromkeys([locate(problem, model, position) for problem in error.problems])
-
-    def end(self) -> None:
-        """Raise ``ConfigError`` with the collected problems, if there are any."""
-        if self._found:
-            raise ConfigError(tuple(self._found))
+            self.found |= dict.fromkeys([locate(problem, model, position) for problem in error.problems])
 
 
 def _load_engine(target: TargetSpec) -> EmbeddedEngine:
@@ -250,7 +247,7 @@ def bare_route(
             for target in model.targets
         ),
         prompt_logprobs=prompt_logprobs_of(model.targets, text=form == "text"),
-        output_parsing=_output_parsing(model),
+        output_parsing=output_parsing(model.template),
         default_tools=prompter.default_tools if prompter is not None and form == "messages" else (),
     )
 
@@ -350,15 +347,6 @@ def _media_rule(policy: MediaPolicy, *inlined: Any) -> MediaRule:
     from gateway.policy.admit.media import MediaRule
 
     return MediaRule(policy, *inlined)
-
-
-def _output_parsing(model: ModelSpec) -> OutputParsing | None:
-    """Return what makes the options of the output parser. None if all text of the model is content."""
-    if not model.template.parses_answers:
-        return None
-    from metatemplate.answers.output_parsing import OutputParsing
-
-    return OutputParsing(model.template)
 
 
 def _schema_checker(model: ModelSpec, shared: SharedResources) -> SchemaChecker | None:

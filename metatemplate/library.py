@@ -13,7 +13,7 @@ from metatemplate.errors import InvalidFile, InvalidInput, Problem
 from metatemplate.files.reader import TEMPLATES, Files
 from metatemplate.files.template_file import BUILT_IN, read_template
 from metatemplate.templates.base import Template
-from metatemplate.templates.registry import SHOWN, build, first_difference
+from metatemplate.templates.registry import SHOWN, build, first_difference, output_parsing
 from metatemplate.values.dialogue import Dialogue, read_messages, render_options
 from metatemplate.values.events import Delta, Event, Finish
 from metatemplate.values.prompt import Prompt
@@ -98,7 +98,6 @@ def parse_after(
 ) -> ParsedAnswer:
     """Cut and parse the text that a model wrote after a conversation. See ``parse_answer``."""
     from metatemplate.answers.output_parser import OutputParser  # a server without parsed answers does not need them
-    from metatemplate.answers.output_parsing import output_parsing
 
     prompt = template.render(dialogue)
     events: Sequence[Event] = _cut(text, prompt.metadata.stops_and(stops), finish_reason)

@@ -88,8 +88,8 @@ class Verbs(Verb, click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line. The words ``help`` and ``version`` are read as the options with these names."""
         if args[:1] == ["help"]:
-            args = [*args[1:2], "--help"]
-        elif args == ["version"]:
+            args = [*args[1:2], "--help"] if args[1:] != ["version"] else ["--help"]
+        elif args[:1] == ["version"]:
             args = ["--version"]
         return super().parse_args(ctx, args)
 

@@ -47,16 +47,9 @@ class TlsSpec:
 
 
 ENDPOINTS = (
-    "chat",
-    "completions",
-    "embeddings",
-    "responses",
-    "input_tokens",
-    "loglikelihood",
-    "render",
-    "tokenize",
+    "chat", "completions", "embeddings", "responses", "input_tokens", "loglikelihood", "render", "tokenize",
     "detokenize",
-)
+)  # fmt: skip
 """The names of the endpoints (``gateway/calls/endpoints/table.py``)."""
 
 
@@ -99,7 +92,7 @@ class ServerSpec:
     """The form of the log on standard error; `json`: one object for each line."""
     tls: Section[TlsSpec] = TlsSpec()
     endpoints: Annotated[tuple[str, ...], list_of(choice(*ENDPOINTS))] = ()
-    """The endpoints that are served; an empty list, the default, means all."""
+    """The endpoints that clients may call, an empty list for all; the pages of the viewer do not depend on it."""
     viewer: Annotated[Literal["on", "off"], WORDS] = "on"
     """Show the pages below `/viewer`: prompts, recordings and runs; `off` removes them."""
     viewer_secret: Annotated[SecretStr, kinds.SECRET] | None = None

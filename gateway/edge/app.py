@@ -159,9 +159,10 @@ class App:
     def _hint(self, request: HttpRequest) -> str:
         """Return the part of the error message that names the path which was probably meant."""
         path = request.path
-        if path in BY_PATH:
-            return f": server.endpoints does not list {BY_PATH[path].name}"
         is_main = "/v1/models" in self.routes
+        last = f"/v1/{path.rpartition('/v1/')[2]}" if "/v1/" in path else f"/v1/{path.rpartition('/')[2]}"
+        if is_main and last in BY_PATH and last not in self.routes:
+            return f": server.endpoints does not list {BY_PATH[last].name}"
         if is_main and (api := OTHER_APIS.get(path)) is not None:
             return f": it belongs to {api}'s API, and this gateway has OpenAI's; use /v1/chat/completions"
         if is_main and (advice := next((NOT_SERVED[start] for start in NOT_SERVED if path.startswith(start)), "")):

@@ -15,7 +15,7 @@ from gateway.server.runtime import Runtime
 
 
 def create_app(config: str | Path, env: Mapping[str, str] | None = None) -> Starlette:
-    """Return a Starlette application that serves the configuration file ``config`` with all endpoints.
+    """Return a Starlette application that serves ``config`` with the endpoints of ``server.endpoints``.
 
     This function loads the configuration, because Starlette runs no lifespan for mounted applications. The lifespan
     reloads changed files, and closes connections at the end. ``env`` contains the environment variables that override

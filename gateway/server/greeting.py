@@ -51,7 +51,8 @@ def greeting(snapshot: Snapshot, port: int) -> str:
         if admin and not is_loopback(split(admin)[0])
         else ""
     )
-    return (
-        f"serving {', '.join(names)} at {url}  (process {os.getpid()}, {time.strftime('%H:%M:%S')}{workers})\n"
-        f"try:\n  {curl_command(url, names[0], has_keys=bool(snapshot.keys))}{note}"
-    )
+    endpoints = snapshot.server.endpoints
+    command = curl_command(url, names[0], has_keys=bool(snapshot.keys))
+    example = f"\ntry:\n  {command}" if not endpoints or "chat" in endpoints else ""
+    process = f"(process {os.getpid()}, {time.strftime('%H:%M:%S')}{workers})"
+    return f"serving {', '.join(names)} at {url}  {process}{example}{note}"

@@ -13,7 +13,7 @@ import orjson
 from gateway.calls.admission.facts import LocalBody, RequestFacts
 from gateway.calls.endpoints.cancellation import ClientGone, ClientStalled
 from gateway.calls.endpoints.sink import HeaderFields, KeptAnswer
-from gateway.calls.endpoints.table import load
+from gateway.calls.endpoints.table import load, served
 from gateway.calls.service import Service
 from gateway.core.caller import ANONYMOUS
 from gateway.core.errors import ServerDraining
@@ -108,6 +108,8 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         snapshot = await asyncio.to_thread(self._runtime.loader.load)
+        for endpoint in served(snapshot.server.endpoints):
+            load(endpoint.path)
         await self._runtime.start(snapshot)
         self._service = Service(self._runtime.state)
         return self

@@ -176,7 +176,7 @@ class Recorder:
             with self._database:
                 mode, rows = self._exchange_rows(call, record.request_id)
                 facts = _call_facts(call, mode, record, started)
-                own = {name: getattr(record, name) for name in self._call_columns if name not in facts}
+                own = {name: getattr(record, name, None) for name in self._call_columns if name not in facts}
                 number = _insert(self._database, "calls", facts | own)
                 for row in rows:
                     _insert(self._database, "exchanges", {"call": number, **row})

@@ -28,6 +28,8 @@ class HomePage:
 
     def __init__(self, state: GatewayState, _: PageThreads) -> None:
         self._state = state
+        self._endpoints = state.stack.snapshot.server.endpoints
+        """The served endpoints. They stay the same until a restart."""
 
     async def page(self, asked: PageRequest) -> Page:
         """Return the page. A visitor who has not signed in sees no model."""
@@ -46,10 +48,11 @@ class HomePage:
                 "base_url": asked.base_url,
                 "models": models,
                 "needs_key": caller is None,
+                "has_chat": not self._endpoints or "chat" in self._endpoints,
                 "curl": curl_command(asked.base_url, name, has_keys=stack.keyring.needed),
                 "python": python_command(asked.base_url, name, has_keys=stack.keyring.needed),
                 "mount": asked.root.removesuffix("/viewer"),
-                "paths": _paths(stack.snapshot.server.endpoints),
+                "paths": _paths(self._endpoints),
             },
         )
 

@@ -15,7 +15,7 @@ from gateway.config.snapshot import Snapshot
 from gateway.core.errors import GatewayError, Overloaded, RouteNotFound, ViewerClosed
 from gateway.edge.http_request import HttpRequest
 from gateway.viewer.access import SIGN_IN, SIGN_OUT, Access
-from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, answer_page, send_page
+from gateway.viewer.page import JSON_SUFFIX, Page, PageRequest, Visitor, answer_page, redirect, send_page
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.templating import asset
 
@@ -76,6 +76,8 @@ class Viewer:
     def load(self, snapshot: Snapshot) -> None:
         """Import and make the pages that a configuration shows: all of them, or only the list of the models."""
         has_all = snapshot.server.viewer == "on" and not self._admin
+        for path in ("/v1/chat/completions", "/v1/render") if has_all else ():
+            load(path)  # the pages about prompts call both
         for name, pages in PAGES.items():
             shown = has_all and (name not in RECORDED_PAGES or snapshot.recordings.path is not None)
             if name not in self._pages and (shown or name in OPEN_PAGES):
@@ -141,6 +143,8 @@ class Viewer:
                 return access.sign_in(request, asked) if asked.path == SIGN_IN else access.sign_out(request, asked)
             if asked.visitor.caller is None and name in PAGES and name not in OPEN_PAGES:
                 return access.sign_in_page(asked)
+        if self._has_only_runs and not name:
+            return redirect(f"{asked.root}/runs")
         has_recordings = self._has_only_runs or self._state.stack.snapshot.recordings.path is not None
         if name in RECORDED_PAGES and not has_recordings:
             return Page(RECORDED_PAGES[name], {"problem": asked.visitor.problem or RECORDINGS_OFF})

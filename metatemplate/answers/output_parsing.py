@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from metatemplate.answers.get_response import AnswerExtraction
 from metatemplate.answers.output_parser import ParserOptions
 from metatemplate.answers.tool_calls.format import Format
+from metatemplate.answers.tool_calls.registry import FORMATS
 from metatemplate.errors import InvalidInput
+from metatemplate.prompters.assembly import answer_marker
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.templates.tools import choice_of, name_of
-from metatemplate.values.answer_markers import Thinking, ToolTokens
+from metatemplate.values.answer_markers import Thinking
 from metatemplate.values.dialogue import Dialogue
 from metatemplate.values.prompt import Prompt
 
@@ -22,9 +24,9 @@ class OutputParsing:
     def __init__(self, spec: TemplateSpec) -> None:
         thinking, self._tools = spec.thinking, spec.tools
         self._default_tools = spec.prompter.default_tools if spec.prompter is not None else ()
-        self._marker = _answer_marker(spec)
+        prompter = spec.prompter
+        self._marker = answer_marker(prompter) if prompter is not None and prompter.get_response else None
         """The text after which an answer begins. None if the whole text of the model is the answer."""
-        self._format = None if self._tools is None else _format(self._tools.parser)
         self._auto = thinking is not None and thinking.open == "auto"
         self._thinking = thinking and replace(thinking, open=thinking.open is True)
 
@@ -52,8 +54,7 @@ class OutputParsing:
         if not names:
             return ParserOptions(thinking, extraction=extraction) if thinking or extraction else None
         assert self._tools is not None  # a template without tools has refused the request
-        assert self._format is not None
-        format_ = self._format(self._tools.tokens, names)
+        format_ = FORMATS[self._tools.parser](self._tools.tokens, names)
         self._check_names(dialogue, format_, names)
         return ParserOptions(
             thinking=thinking,
@@ -74,25 +75,6 @@ class OutputParsing:
                     f'the name "{name}"; use letters, digits and underscores, and no Python keyword',
                     param=f"tools[{number}].function.name",
                 )
-
-
-def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
-    """Return the object that makes the parser options for a template. None if all text of the model is content."""
-    return OutputParsing(spec) if spec.parses_answers else None
-
-
-def _answer_marker(spec: TemplateSpec) -> str | None:
-    if spec.prompter is None or not spec.prompter.get_response:
-        return None
-    from metatemplate.prompters.assembly import answer_marker
-
-    return answer_marker(spec.prompter)
-
-
-def _format(parser: str) -> Callable[[ToolTokens, frozenset[str]], Format]:
-    from metatemplate.answers.tool_calls.registry import FORMATS
-
-    return FORMATS[parser]
 
 
 def _continued(thinking: Thinking, text: str) -> Thinking | None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from metatemplate.errors import MetaTemplateError
 from metatemplate.templates.base import PromptListTemplate, Template
 from metatemplate.templates.spec import Example, RoleSpec, SpecProblem, TemplateSpec
 from metatemplate.values.dialogue import Dialogue, read_messages, render_options
 from metatemplate.values.prompt import Prompt
+
+if TYPE_CHECKING:
+    from metatemplate.answers.output_parsing import OutputParsing
 
 SHOWN = 40
 """The number of characters that an error shows of the expected and of the rendered text, from the first difference."""
@@ -67,6 +70,15 @@ def build_for_prompt_lists(spec: TemplateSpec) -> PromptListTemplate:
         spec = DEFAULT_API
     kind = spec.kind if spec.kind == "base" else "api" if spec.api else "opencompass"
     return cast(PromptListTemplate, resolve_name(RENDERERS[kind])(spec))
+
+
+def output_parsing(spec: TemplateSpec) -> OutputParsing | None:
+    """Return the object that makes the options of the output parser. None if all text of the model is content."""
+    if not spec.parses_answers:
+        return None
+    from metatemplate.answers.output_parsing import OutputParsing
+
+    return OutputParsing(spec)
 
 
 def run_examples(template: Template) -> list[SpecProblem]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-FORM = "(form)"
+FORM = "\0(form)"
 """The mark of a form of ``TextOr`` in the place of an error."""
 REFUSED_TEXT = type("RefusedText", (str,), {})()
 """The empty text that replaces a text which was refused. It is accepted as every kind of text."""

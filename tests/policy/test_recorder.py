@@ -212,3 +212,15 @@ def test_a_reload_keeps_the_recorder_of_a_file(tmp_path: Path) -> None:
     assert first is not None
     assert again is first
     assert assemble(Snapshot(ServerSpec(), {}), shared).recorder is None
+
+
+def test_a_column_that_somebody_has_added_stays_empty(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    open_database(path, SCHEMA, SCHEMA_VERSION, 30.0).close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("ALTER TABLE calls ADD COLUMN note TEXT")
+    recorder = Recorder(path, lambda reason: None)
+    write(recorder, ["new"])
+    recorder.close()
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT request_id, note FROM calls").fetchall() == [("new", None)]

@@ -68,6 +68,7 @@ def test_no_request_imports_a_module(name: str, tmp_path: Path) -> None:
                         answered += answer.status_code == 200
             for page in PAGES:
                 served.http.get(page, headers=headers)
+            served.http.post("/viewer/prompt", data={"model": models[0], "user": "hi"}, headers=headers)
             assert answered >= 2 * len(models)
             assert imported(modules) - before == set()
 

@@ -114,7 +114,9 @@ def test_the_token_in_the_address_signs_in_one_browser(folder: Path) -> None:
 
 def test_only_the_pages_of_the_runs_exist(two: httpx.Client) -> None:
     assert re.findall("<nav.*?</nav>", two.get("/viewer/runs").text, re.DOTALL)[0].count("href=") == 1
-    for path in ("/", "/viewer", "/viewer/recordings", "/viewer/prompt"):
+    for path in ("/", "/viewer"):
+        assert two.get(path).headers["location"] == "/viewer/runs", path
+    for path in ("/viewer/recordings", "/viewer/prompt"):
         assert two.get(path).status_code == 404, path
     assert two.get("/v1/models").json()["data"] == []
 

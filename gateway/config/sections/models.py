@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from gateway.config.library import Library
-from gateway.config.schema.aggregators import unpinned
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import MODEL_NAME
 from gateway.config.sections.parameters import RESERVED
@@ -103,6 +102,8 @@ def _targets(
     _check_forms(document, path[:-1], entries, template)
     targets = [entry.spec(name, f"{name}/{number}") for number, entry in enumerate(entries)]
     if policy is not None and policy.delivery.providers == "pinned":
+        from gateway.config.schema.aggregators import unpinned
+
         for entry, target in zip(entries, targets, strict=True):
             if target is not None and (problem := unpinned(target)):
                 entry.add_problem("model", f"{problem} (policy {policy.name}, delivery.providers: pinned)")

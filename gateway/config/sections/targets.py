@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from gateway.config.schema.aggregators import pin_fields
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import SecretReference
 from gateway.config.schema.settings import GATEWAY
@@ -101,13 +100,19 @@ class TargetEntry:
         target = replace(
             target, label=label, model=target.model or model, path=path, script=script, file=file, line=line
         )
+        if self.speaks == "litellm":
+            self._check_pin(target)
+        return target
+
+    def _check_pin(self, target: TargetSpec) -> None:
+        from gateway.config.schema.aggregators import pin_fields
+
         body, known = target.options.get("extra_body", {}), pin_fields(target)
-        if self.speaks == "litellm" and not (isinstance(body, dict) and body.keys() <= known):
+        if not (isinstance(body, dict) and body.keys() <= known):
             only = f"{', '.join(sorted(known))} of this aggregator" if known else "the pin of an aggregator"
             self.add_problem(
                 "options", f"extra_body may contain only {only}; set parameters of calls in the policy, under params"
             )
-        return target
 
 
 def existing(files: Files, document: YamlDocument, where: KeyPath, value: Any) -> Path | None:

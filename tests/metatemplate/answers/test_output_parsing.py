@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from metatemplate.answers.output_parsing import OutputParsing, output_parsing
+from metatemplate.answers.output_parsing import OutputParsing
 from metatemplate.errors import InvalidInput
+from metatemplate.templates.registry import output_parsing
 from metatemplate.templates.spec import TemplateSpec, ToolsSpec
 from metatemplate.values.answer_markers import Thinking
 from metatemplate.values.dialogue import Dialogue, RenderOptions
