@@ -130,6 +130,5 @@ def assemble(
             template_text(f"{tokens.eos}\n\n"), *history, Segment(f"\n{begin}\n", *label), *user, *lines,
             Segment(f"\n{end}", *label), Segment(f"{tokens.soa}\n", *GENERATE),
         )  # fmt: skip
-    if answer is not None:
-        parts = (*parts, answer)
+    parts = parts if answer is None else (*parts, answer)
     return strip_leading(parts, "\n") if dialect.modern else parts

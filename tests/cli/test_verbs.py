@@ -401,7 +401,7 @@ def test_a_key_needs_a_plain_name(folder: Path, name: str) -> None:
 
 def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
     files = {
-        "gateway.yaml": "models:\n  mine:\n    template: mine\n    targets: [{speaks: scripted, script: hello.yaml}]\n",
+        "gateway.yaml": "models:\n  mine: {template: mine, targets: [{speaks: scripted, script: hello.yaml}]}\n",
         "hello.yaml": HELLO,
         "meta_templates/mine.yaml": "kind: jinja\nfile: mine/chat_template.jinja\n",
         "meta_templates/spare.yaml": "kind: jinja\nfile: mine/chat_template.jinja\nvariant: rag\n",
@@ -425,7 +425,7 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
 def test_check_names_a_chat_template_that_renders_no_call_without_content(tmp_path: Path) -> None:
     calls = "{% for m in messages if m.tool_calls %}{{ m.content + OTHER }}{% endfor %}"
     write_files(tmp_path, {
-        "gateway.yaml": "models:\n  mine:\n    template: mine\n    targets: [{speaks: scripted, script: hello.yaml}]\n",
+        "gateway.yaml": "models:\n  mine: {template: mine, targets: [{speaks: scripted, script: hello.yaml}]}\n",
         "hello.yaml": HELLO,
         "meta_templates/mine.yaml": "kind: jinja\nfile: mine/chat_template.jinja\n",
         "meta_templates/mine/chat_template.jinja": calls.replace("OTHER", "1"),
