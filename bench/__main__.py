@@ -205,18 +205,45 @@ def _parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--peers", type=_names, default=(), metavar="NAME,…", help="systems to measure (default: all)")
     add("--rounds", type=int, default=None, help="number of rounds (default: 5)")
     add("--seconds", type=float, default=None, help="duration of each measurement (default: 3)")
-    add("--out", type=Path, default=ROOT / "bench" / "results" / "latest.json", metavar="FILE",
-        help="results as JSON; table and plot are written beside it (default: bench/results/latest.json)")  # fmt: skip
-    add("--cache", type=_absolute_path, default=ROOT / ".bench", metavar="FOLDER",
-        help="folder where peers are installed once (default: .bench)")  # fmt: skip
-    add("--checkout", type=_checkout, action="append", default=[], metavar="NAME=FOLDER",
-        help="another checkout, such as an older one, measured as gateway-NAME in the same rounds")  # fmt: skip
-    add("--opencompass", type=_absolute_path, metavar="PYTHON",
-        help="a Python with opencompass installed, for the scenario renders")  # fmt: skip
-    add("--lazyllm", type=_absolute_path, metavar="PYTHON",
-        help="a Python with lazyllm installed, for the scenario renders")  # fmt: skip
-    add("--any-python", action="store_true",
-        help="accept opencompass and lazyllm on another build of Python; the table names the builds")  # fmt: skip
+    add(
+        "--out",
+        type=Path,
+        default=ROOT / "bench" / "results" / "latest.json",
+        metavar="FILE",
+        help="results as JSON; table and plot are written beside it (default: bench/results/latest.json)",
+    )
+    add(
+        "--cache",
+        type=_absolute_path,
+        default=ROOT / ".bench",
+        metavar="FOLDER",
+        help="folder where peers are installed once (default: .bench)",
+    )
+    add(
+        "--checkout",
+        type=_checkout,
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="another checkout, such as an older one, measured as gateway-NAME in the same rounds",
+    )
+    add(
+        "--opencompass",
+        type=_absolute_path,
+        metavar="PYTHON",
+        help="a Python with opencompass installed, for the scenario renders",
+    )
+    add(
+        "--lazyllm",
+        type=_absolute_path,
+        metavar="PYTHON",
+        help="a Python with lazyllm installed, for the scenario renders",
+    )
+    add(
+        "--any-python",
+        action="store_true",
+        help="accept opencompass and lazyllm on another build of Python; the table names the builds",
+    )
     add("--smoke", action="store_true", help="minimal load, the gateway only, nothing is installed")
     add("--table", type=Path, metavar="FILE", help="measure nothing; write the table and the plot of a JSON file again")
     add("--list", action="store_true", help="print scenarios and systems")

@@ -61,10 +61,14 @@ SMALL = {
 }
 REQUESTS: dict[str, dict[str, Any]] = {
     "small": SMALL,
-    "turns": {**SMALL, "messages": [{"role": ("user", "assistant")[i % 2], "content": f"{i}: What is 17 plus 25?"}
-                                    for i in range(199)]},
+    "turns": {
+        **SMALL,
+        "messages": [
+            {"role": ("user", "assistant")[i % 2], "content": f"{i}: What is 17 plus 25?"} for i in range(199)
+        ],
+    },
     "large": {**SMALL, "messages": [{"role": "user", "content": "All work and no play. " * 47_662}]},
-}  # fmt: skip
+}
 EVENT = (
     b'data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"m",'
     b'"choices":[{"index":0,"text":" hello","logprobs":null,"finish_reason":null}]}\n\n'

@@ -95,12 +95,27 @@ def _count_all() -> dict[str, int]:
         folder, engine = Path(name), _Engine()
         (folder / "gateway.yaml").write_text(CONFIG.format(port=engine.port))
         server = subprocess.Popen(
-            ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/counts",
-             PYTHON, "-m", "bench.instructions", "--serve", name],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0",
-                 "PYTHONPATH": f"{ROOT}:{sysconfig.get_paths()['purelib']}"},
-        )  # fmt: skip
+            [
+                "valgrind",
+                "--tool=callgrind",
+                "--instr-atstart=no",
+                f"--callgrind-out-file={folder}/counts",
+                PYTHON,
+                "-m",
+                "bench.instructions",
+                "--serve",
+                name,
+            ],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONHASHSEED": "0",
+                "PYTHONPATH": f"{ROOT}:{sysconfig.get_paths()['purelib']}",
+            },
+        )
         try:
             assert server.stdout is not None
             gateway = _Gateway(int(server.stdout.readline()), server.pid, folder, engine)
@@ -132,8 +147,10 @@ def _cases(gateway: _Gateway) -> dict[str, int]:
 
 
 def _event(gateway: _Gateway, burst: int) -> int:
-    counts = [gateway.count(lambda n=events * burst: gateway.ask(QUESTION, n, burst), 10)  # type: ignore[misc]
-              for events in (SHORT_STREAM, LONG_STREAM)]  # fmt: skip
+    counts = [
+        gateway.count(lambda n=events * burst: gateway.ask(QUESTION, n, burst), 10)  # type: ignore[misc]
+        for events in (SHORT_STREAM, LONG_STREAM)
+    ]
     return (counts[1] - counts[0]) // ((LONG_STREAM - SHORT_STREAM) * burst)
 
 

@@ -159,9 +159,14 @@ def _ferrogw(context: LaunchContext) -> list[str]:
     }
     config.write_text(json.dumps(targets), encoding="utf-8")
     settings = {
-        "PORT": context.port, "GATEWAY_CONFIG": config, "RATE_LIMIT_RPS": 0, "GOMAXPROCS": 1, "MASTER_KEY": FERROGW_KEY,
-        "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"http://127.0.0.1:{context.upstream_port}",
-    }  # fmt: skip
+        "PORT": context.port,
+        "GATEWAY_CONFIG": config,
+        "RATE_LIMIT_RPS": 0,
+        "GOMAXPROCS": 1,
+        "MASTER_KEY": FERROGW_KEY,
+        "OPENAI_API_KEY": "none",
+        "OPENAI_BASE_URL": f"http://127.0.0.1:{context.upstream_port}",
+    }
     return ["env", *(f"{name}={value}" for name, value in settings.items()), str(binary), "serve"]
 
 

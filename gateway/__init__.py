@@ -28,9 +28,17 @@ _PLACES = {
 }
 
 __all__ = [
-    "Answer", "ConfigError", "Gateway", "GatewayError", "PromptTemplate", "RenderedPrompt", "__version__",
-    "count_tokens", "create_app", "load_template",
-]  # fmt: skip
+    "Answer",
+    "ConfigError",
+    "Gateway",
+    "GatewayError",
+    "PromptTemplate",
+    "RenderedPrompt",
+    "__version__",
+    "count_tokens",
+    "create_app",
+    "load_template",
+]
 
 
 def __getattr__(name: str) -> Any:

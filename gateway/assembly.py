@@ -287,8 +287,9 @@ def _route(
         if rule is not None and (short := rule.markers.dropped):
             LOG.warning(
                 "model %s: markers of fewer than 3 characters are not searched for in requests: %s",
-                model.name, ", ".join(map(ascii, short)),
-            )  # fmt: skip
+                model.name,
+                ", ".join(map(ascii, short)),
+            )
         return replace(
             route,
             backend=backend,
@@ -469,8 +470,9 @@ def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | Non
         LOG.warning(
             "model %s: the tokenizer normalizes texts, and reads %s as a marker; the gateway uses markers.normalize: "
             "nfkc, and refuses markers in place of changing them; keys with allow_markers may send them",
-            model.name, ascii(form),
-        )  # fmt: skip
+            model.name,
+            ascii(form),
+        )
         return replace(policy, normalize="nfkc")
     return policy
 

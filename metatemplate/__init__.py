@@ -41,9 +41,21 @@ _MODULES = {
 }
 
 __all__ = [
-    "InputError", "InvalidFile", "MetaTemplateError", "ParsedAnswer", "Prompt", "Segment", "Template", "__version__",
-    "cut", "diff", "load", "parse_answer", "presets", "render",
-]  # fmt: skip
+    "InputError",
+    "InvalidFile",
+    "MetaTemplateError",
+    "ParsedAnswer",
+    "Prompt",
+    "Segment",
+    "Template",
+    "__version__",
+    "cut",
+    "diff",
+    "load",
+    "parse_answer",
+    "presets",
+    "render",
+]
 
 
 def __getattr__(name: str) -> Any:

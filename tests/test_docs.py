@@ -170,8 +170,12 @@ def section(page: str, title: str) -> str:
 
 
 def test_the_page_lists_every_case_of_the_matrix() -> None:
-    listed = [name for line in section(PARITY, "The matrix").splitlines() if line.startswith("| ")
-            for name in re.findall("`([^`]+)`", line.split("|")[2])]  # fmt: skip
+    listed = [
+        name
+        for line in section(PARITY, "The matrix").splitlines()
+        if line.startswith("| ")
+        for name in re.findall("`([^`]+)`", line.split("|")[2])
+    ]
     assert sorted(listed) == sorted(case.name for case in matrix())
     assert f"a fixed matrix of {len(listed)} conversations" in PARITY
 
@@ -205,10 +209,24 @@ def test_the_links_of_a_page_have_a_target(name: str) -> None:
 
 
 HOSTS = {
-    "127.0.0.1", "ai-sdk.dev", "ai.pydantic.dev", "chat.example.org", "docs.litellm.ai", "docs.llamaindex.ai",
-    "dspy.ai", "github.com", "huggingface.co", "inspect.aisi.org.uk", "keepachangelog.com", "llm.datasette.io",
-    "python.useinstructor.com", "semver.org", "www.openresponses.org", "www.promptfoo.dev", "www.starlette.io",
-}  # fmt: skip
+    "127.0.0.1",
+    "ai-sdk.dev",
+    "ai.pydantic.dev",
+    "chat.example.org",
+    "docs.litellm.ai",
+    "docs.llamaindex.ai",
+    "dspy.ai",
+    "github.com",
+    "huggingface.co",
+    "inspect.aisi.org.uk",
+    "keepachangelog.com",
+    "llm.datasette.io",
+    "python.useinstructor.com",
+    "semver.org",
+    "www.openresponses.org",
+    "www.promptfoo.dev",
+    "www.starlette.io",
+}
 """The hosts to which pages link: projects' own pages and repositories, and no package index."""
 
 

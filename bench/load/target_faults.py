@@ -162,8 +162,11 @@ class Engines:
     def break_one(self, fault: str) -> None:
         """Give the second engine its fault."""
         signals = {
-            "killed": signal.SIGKILL, "hung": signal.SIGSTOP, "slow": signal.SIGUSR1, "flapping": signal.SIGUSR2,
-        }  # fmt: skip
+            "killed": signal.SIGKILL,
+            "hung": signal.SIGSTOP,
+            "slow": signal.SIGUSR1,
+            "flapping": signal.SIGUSR2,
+        }
         self._children[1].popen.send_signal(signals[fault])
 
     def mend_one(self, fault: str) -> None:

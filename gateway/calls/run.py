@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from gateway.storage.recorder import CallRecording
 
 POLICY_SECTIONS = {
-    "default_parameter": "params.default", "forced_parameter": "params.force", "clamped_parameter": "params.clamp",
-}  # fmt: skip
+    "default_parameter": "params.default",
+    "forced_parameter": "params.force",
+    "clamped_parameter": "params.clamp",
+}
 """The name of a notice → the section of the policy file that causes this notice."""
 OTHER_WORDS = {
     "max_tokens": ("max_new_tokens", "max_output_tokens", "num_predict"),

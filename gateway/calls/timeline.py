@@ -25,10 +25,24 @@ class CallTimeline(Record):
     """The record of a running call, with its times and counts. Only the task that runs the call changes this object."""
 
     __slots__ = (
-        "_in_flight", "_now", "_opened", "_received", "_run_notice", "_upstream_end", "_upstream_first",
-        "_without_content", "_written", "attempt_log", "cut_answers", "delivered", "delivery_notices", "gauge",
-        "output_parser", "recording", "usage",
-    )  # fmt: skip
+        "_in_flight",
+        "_now",
+        "_opened",
+        "_received",
+        "_run_notice",
+        "_upstream_end",
+        "_upstream_first",
+        "_without_content",
+        "_written",
+        "attempt_log",
+        "cut_answers",
+        "delivered",
+        "delivery_notices",
+        "gauge",
+        "output_parser",
+        "recording",
+        "usage",
+    )
 
     def __init__(
         self, endpoint: str, request_id: str, received: float, now: Callable[[], float] = time.monotonic

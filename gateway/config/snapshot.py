@@ -47,9 +47,16 @@ class TlsSpec:
 
 
 ENDPOINTS = (
-    "chat", "completions", "embeddings", "responses", "input_tokens", "loglikelihood", "render", "tokenize",
+    "chat",
+    "completions",
+    "embeddings",
+    "responses",
+    "input_tokens",
+    "loglikelihood",
+    "render",
+    "tokenize",
     "detokenize",
-)  # fmt: skip
+)
 """The names of the endpoints (``gateway/calls/endpoints/table.py``)."""
 
 

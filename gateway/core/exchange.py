@@ -32,8 +32,17 @@ class AttemptLog:
     """The upstream attempts of one call, including retries, attempts at other targets and parts of a split call."""
 
     __slots__ = (
-        "cache", "cache_age", "count", "failures", "open", "recorded", "retries", "retry_budget", "stale", "target"
-    )  # fmt: skip
+        "cache",
+        "cache_age",
+        "count",
+        "failures",
+        "open",
+        "recorded",
+        "retries",
+        "retry_budget",
+        "stale",
+        "target",
+    )
 
     def __init__(self) -> None:
         self.count = 0

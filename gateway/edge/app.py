@@ -46,11 +46,19 @@ NOT_SERVED = {
     "/v1/responses/": "the gateway stores no responses; keep the answer of POST /v1/responses",
     **dict.fromkeys(("/v1/files", "/v1/batches"), "the gateway stores no files; gateway run sends a file of requests"),
     **dict.fromkeys(
-        ("/v1/images/", "/v1/audio/", "/v1/moderations", "/v1/fine_tuning/", "/v1/assistants", "/v1/threads",
-         "/v1/vector_stores", "/v1/realtime"),
+        (
+            "/v1/images/",
+            "/v1/audio/",
+            "/v1/moderations",
+            "/v1/fine_tuning/",
+            "/v1/assistants",
+            "/v1/threads",
+            "/v1/vector_stores",
+            "/v1/realtime",
+        ),
         "this gateway does not have this part of OpenAI's API; GET / lists all paths",
     ),
-}  # fmt: skip
+}
 """Beginning of a path of OpenAI's API that the gateway does not have → what to do."""
 
 Handler = Callable[[HttpRequest], Awaitable[None]]

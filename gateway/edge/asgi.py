@@ -75,8 +75,10 @@ class AsgiRequest(HttpRequest):
         """Queue the head of a stream. See ``HttpRequest.start``."""
         self.status = status
         block = b"x-request-id: %b\r\nopenai-version: 2020-10-01\r\n%b%b" % (
-            self.request_id.encode("ascii"), self.extra_headers, headers,
-        )  # fmt: skip
+            self.request_id.encode("ascii"),
+            self.extra_headers,
+            headers,
+        )
         rows = [tuple(line.split(b": ", 1)) for line in block.split(b"\r\n")[:-1]]
         if self.closing:
             rows.append((b"connection", b"close"))

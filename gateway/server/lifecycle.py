@@ -93,8 +93,12 @@ async def _serve(runtime: Runtime, snapshot: Snapshot, listeners: Listeners) -> 
         await _give_notice(runtime, main, snapshot.server.drain_notice, what)
         runtime.state.drain()
         running = runtime.state.running
-        LOG.info("%s drains and accepts no new connections; %s may take %g s to end (server.drain)",
-                 what, counted(running, "running call"), snapshot.server.drain)  # fmt: skip
+        LOG.info(
+            "%s drains and accepts no new connections; %s may take %g s to end (server.drain)",
+            what,
+            counted(running, "running call"),
+            snapshot.server.drain,
+        )
         started = time.monotonic()
         code = await _end(main, snapshot.server.drain, shutdown.abort_requested)
         seconds, cut = time.monotonic() - started, main.calls_cut

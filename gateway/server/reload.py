@@ -35,10 +35,19 @@ INTERNAL_ERROR = "internal error; the gateway's log has the details"
 POLL_SECONDS = 1.0
 """Seconds between two checks of the files."""
 
-RELOADABLE = frozenset({
-    "cors", "insecure_no_keys", "max_body", "max_connections", "max_connections_per_client", "max_in_flight",
-    "tls", "viewer", "viewer_secret",
-})  # fmt: skip
+RELOADABLE = frozenset(
+    {
+        "cors",
+        "insecure_no_keys",
+        "max_body",
+        "max_connections",
+        "max_connections_per_client",
+        "max_in_flight",
+        "tls",
+        "viewer",
+        "viewer_secret",
+    }
+)
 """Settings under ``server`` that a reload applies. A change of any other setting under ``server`` needs a restart."""
 
 

@@ -171,8 +171,9 @@ class SqliteStore(CacheStore):
             # An infinite time, which no gateway writes, is replaced too.
             replaced = "DELETE FROM answers WHERE key = ? AND CAST(created AS REAL) NOT BETWEEN ? AND 1e308"
             database.execute(replaced, (key, oldest))
-            database.execute("INSERT OR IGNORE INTO answers (key, created, events) VALUES (?, ?, ?)",
-                             (key, created, data))  # fmt: skip
+            database.execute(
+                "INSERT OR IGNORE INTO answers (key, created, events) VALUES (?, ?, ?)", (key, created, data)
+            )
             first = "DELETE FROM answers WHERE id = (SELECT min(id) FROM answers)"
             while used_bytes(database) > self.max_size and database.execute(first).rowcount:
                 pass

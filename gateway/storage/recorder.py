@@ -261,12 +261,16 @@ def _settings(target: TargetSpec) -> str | None:
     if target.speaks == "replay":
         return None
     options = dump_json({name: str(value) for name, value in sorted(target.options.items())})
-    return dump_json({
-        "speaks": target.speaks, "engine": target.engine, "adds_bos": target.adds_bos,
-        "model": target.model if (path := target.local_path) is None else None,
-        "file": None if path is None else path.name,
-        "options": _sha256(options)[:12] if target.options else None,
-    })  # fmt: skip
+    return dump_json(
+        {
+            "speaks": target.speaks,
+            "engine": target.engine,
+            "adds_bos": target.adds_bos,
+            "model": target.model if (path := target.local_path) is None else None,
+            "file": None if path is None else path.name,
+            "options": _sha256(options)[:12] if target.options else None,
+        }
+    )
 
 
 def request_hash(call: Call) -> str:
@@ -317,10 +321,14 @@ def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) ->
     answer = "".join([event.text for _, event in one.moments if isinstance(event, Delta)])
     delivered, ids = delivered_choices(one.delivered), _prompt_ids(one)
     hashed: Callable[[Any], str] = dump_json if full else lambda value: _sha256(dump_json(value))
-    params = exchange.params if full else {
-        name: value if isinstance(value, bool | int | float | None) else f"sha256:{hashed(value)}"
-        for name, value in exchange.params.items()
-    }  # fmt: skip
+    params = (
+        exchange.params
+        if full
+        else {
+            name: value if isinstance(value, bool | int | float | None) else f"sha256:{hashed(value)}"
+            for name, value in exchange.params.items()
+        }
+    )
     return {
         "time": one.time,
         "endpoint": exchange.endpoint,
@@ -358,20 +366,26 @@ def delivered_choices(events: Sequence[Event]) -> list[dict[str, Any]]:
         builder.add(event)
     choices = builder.result().choices if said else ()
     return [
-        {"index": one.index, "text": one.text, **({"fields": one.fields} if one.fields else {}),
-         "finish_reason": ended.get(one.index)}
+        {
+            "index": one.index,
+            "text": one.text,
+            **({"fields": one.fields} if one.fields else {}),
+            "finish_reason": ended.get(one.index),
+        }
         for one in choices
-    ]  # fmt: skip
+    ]
 
 
 def _looping_answers(exchanges: Sequence[RecordedExchange]) -> int:
     """Return the number of answers that end in a loop. Most answers were ended by the model and need no search."""
-    return sum([
-        is_looping(choice["text"], choice["finish_reason"])
-        for one in exchanges
-        if any(isinstance(event, Finish) and event.reason not in ENDED_BY_MODEL for event in one.delivered)
-        for choice in delivered_choices(one.delivered)
-    ])  # fmt: skip
+    return sum(
+        [
+            is_looping(choice["text"], choice["finish_reason"])
+            for one in exchanges
+            if any(isinstance(event, Finish) and event.reason not in ENDED_BY_MODEL for event in one.delivered)
+            for choice in delivered_choices(one.delivered)
+        ]
+    )
 
 
 def _prompt_ids(one: RecordedExchange) -> Any:

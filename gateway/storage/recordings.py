@@ -229,7 +229,13 @@ def request_facts(exchange: Exchange) -> dict[str, Any]:
     """
     return {
         **{name: value for name, value in exchange.params.items() if name not in HINTS},
-        "endpoint": exchange.endpoint, "prompt": exchange.prompts, "messages": without_files(exchange.messages),
-        "n": exchange.n, "stop": exchange.stops, "stop_token_ids of the template": exchange.stop_token_ids,
-        "bos": exchange.bos, "bos_text": exchange.bos_text, "gateway.repeat": exchange.repeat,
-    }  # fmt: skip
+        "endpoint": exchange.endpoint,
+        "prompt": exchange.prompts,
+        "messages": without_files(exchange.messages),
+        "n": exchange.n,
+        "stop": exchange.stops,
+        "stop_token_ids of the template": exchange.stop_token_ids,
+        "bos": exchange.bos,
+        "bos_text": exchange.bos_text,
+        "gateway.repeat": exchange.repeat,
+    }

@@ -33,9 +33,17 @@ def log_call(record: Record) -> None:
         return
     prompt, completion = record.prompt_tokens, record.completion_tokens
     values = (
-        record.request_id, record.endpoint, record.model, status, outcome, record.target or "-", record.attempts,
-        record.duration, "?" if prompt is None else prompt, "?" if completion is None else completion,
-    )  # fmt: skip
+        record.request_id,
+        record.endpoint,
+        record.model,
+        status,
+        outcome,
+        record.target or "-",
+        record.attempts,
+        record.duration,
+        "?" if prompt is None else prompt,
+        "?" if completion is None else completion,
+    )
     line = LINE
     # The condition repeats ``OPTIONAL``: most lines have none of the fields, and the loop costs 2 % of a plain call.
     if record.key or record.cache or record.failed_attempts or record.misspelled or record.path or record.refusal:

@@ -21,9 +21,12 @@ ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+
 def _environment() -> Environment:
     """Return the environment of the templates. Every value is escaped: prompts, answers and names are hostile texts."""
     environment = Environment(
-        loader=PackageLoader("gateway.viewer"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=PackageLoader("gateway.viewer"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
-    )  # fmt: skip
+    )
     environment.globals.update(version=VERSION, build=_build())
     environment.filters.update(exact=exact, seconds=seconds, part=lambda text: quote(text, safe=""))
     return environment

@@ -283,13 +283,29 @@ class LoglikelihoodRequest(Strict):
 FOREIGN: dict[str, dict[str, str]] = {
     # Fields of other endpoints, and where to send them. An answer that ignores such a field would be wrong.
     "chat": {"prompt": "/v1/completions"},
-    "completions": dict.fromkeys(("messages", "add_generation_prompt", "continue_final_message"),
-                                 "/v1/chat/completions"),
+    "completions": dict.fromkeys(
+        ("messages", "add_generation_prompt", "continue_final_message"), "/v1/chat/completions"
+    ),
     # vLLM and SGLang read ``messages`` of an embeddings request as a conversation, including addresses of media.
-    "embeddings": {"prompt": "/v1/completions", **dict.fromkeys(
-        ("messages", "add_generation_prompt", "continue_final_message"), "/v1/chat/completions")},
-}  # fmt: skip
+    "embeddings": {
+        "prompt": "/v1/completions",
+        **dict.fromkeys(("messages", "add_generation_prompt", "continue_final_message"), "/v1/chat/completions"),
+    },
+}
 
-STRUCTURAL = frozenset({"model", "messages", "prompt", "n", "stop", "stream", "stream_options", "gateway",
-                        "add_generation_prompt", "continue_final_message", "chat_template_kwargs"})  # fmt: skip
+STRUCTURAL = frozenset(
+    {
+        "model",
+        "messages",
+        "prompt",
+        "n",
+        "stop",
+        "stream",
+        "stream_options",
+        "gateway",
+        "add_generation_prompt",
+        "continue_final_message",
+        "chat_template_kwargs",
+    }
+)
 """Fields that become attributes of ``Call``; every other known field is a parameter."""

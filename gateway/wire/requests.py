@@ -24,9 +24,16 @@ from metatemplate.values.dialogue import (
 )
 from metatemplate.values.words import plain
 
-OPTION_FIELDS = frozenset({
-    "continue_final_message", "add_generation_prompt", "tools", "tool_choice", "chat_template_kwargs", "gateway",
-})  # fmt: skip
+OPTION_FIELDS = frozenset(
+    {
+        "continue_final_message",
+        "add_generation_prompt",
+        "tools",
+        "tool_choice",
+        "chat_template_kwargs",
+        "gateway",
+    }
+)
 """The fields of a chat request from which its ``RenderOptions`` are made. ``_scores_prompt`` names further fields."""
 
 
@@ -306,8 +313,10 @@ def _turns(call: Call, raw: Mapping[str, Any], *, has_prompt: bool) -> TurnReque
     if call.dialogue is None:
         raise InvalidValue("turns require messages; send the turns to /v1/chat/completions", param="gateway.turns")
     if call.stream or call.n > 1:
-        raise InvalidValue("a call with turns cannot be streamed and has only one choice; leave stream and n out",
-                           param="gateway.turns")  # fmt: skip
+        raise InvalidValue(
+            "a call with turns cannot be streamed and has only one choice; leave stream and n out",
+            param="gateway.turns",
+        )
     if scored := [name for name in ("prompt_logprobs", "echo", "return_token_ids") if call.unknown.get(name)]:
         raise InvalidValue(f"a call with turns returns no {scored[0]}; leave it out", param=scored[0])
     if has_prompt and (turns.questions or turns.answers):

@@ -105,8 +105,11 @@ class ChoicesWriter(ResponseWriter):
     def __init__(self, answer: AnswerHead) -> None:
         """See ``ResponseWriter``. The explanation is made only once, when the answer or its first chunk is written."""
         self._head: dict[str, Any] = {
-            "id": answer.id, "object": self.chunk_object, "created": answer.created, "model": answer.model,
-        }  # fmt: skip
+            "id": answer.id,
+            "object": self.chunk_object,
+            "created": answer.created,
+            "model": answer.model,
+        }
         self._answer = answer
         self._usage: Usage | None = None
         self._gateway = answer.gateway

@@ -40,8 +40,10 @@ CONFIG = schemas.CoreConfig(strict=True, extra_fields_behavior="forbid", allow_i
 
 def _fields(required: dict[str, CoreSchema], optional: dict[str, CoreSchema]) -> CoreSchema:
     """Return the schema of an object with these keys and no others."""
-    keys = {name: schemas.typed_dict_field(schema, required=name in required)
-            for name, schema in {**required, **optional}.items()}  # fmt: skip
+    keys = {
+        name: schemas.typed_dict_field(schema, required=name in required)
+        for name, schema in {**required, **optional}.items()
+    }
     return schemas.typed_dict_schema(keys, config=CONFIG)
 
 
@@ -111,8 +113,9 @@ EVENTS: Mapping[str, CoreSchema] = {
     "Document": _fields({"body": JSON_OBJECT}, {}),
 }
 """Type of an event → its fields. The most frequent type is tried first."""
-NAMED_EVENTS = [schemas.tuple_schema([schemas.literal_schema([name]), fields], fail_fast=True)
-                for name, fields in EVENTS.items()]  # fmt: skip
+NAMED_EVENTS = [
+    schemas.tuple_schema([schemas.literal_schema([name]), fields], fail_fast=True) for name, fields in EVENTS.items()
+]
 STORED_ANSWER = SchemaValidator(
     schemas.definitions_schema(
         schemas.list_schema(_any_of(NAMED_EVENTS), fail_fast=True),

@@ -17,9 +17,17 @@ from gateway.wire.validation import first_problem
 from metatemplate.values.words import plain
 
 OPTIONS = ("add_special_tokens", "return_token_strs")
-CHAT_FIELDS = frozenset({
-    "add_generation_prompt", "chat_template_kwargs", "continue_final_message", "gateway", "messages", "model", "tools",
-})  # fmt: skip
+CHAT_FIELDS = frozenset(
+    {
+        "add_generation_prompt",
+        "chat_template_kwargs",
+        "continue_final_message",
+        "gateway",
+        "messages",
+        "model",
+        "tools",
+    }
+)
 """The accepted chat fields of a ``/tokenize`` request. Other chat fields would have no effect."""
 
 

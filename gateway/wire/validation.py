@@ -133,9 +133,14 @@ def json_forms(schema: BodySchema, name: str) -> list[dict[str, Any]]:
 
 EXPECTED: Mapping[str, str] = {
     # Type of a pydantic error → the expected type in the words of JSON.
-    "string_type": "a string", "bool_type": "true or false", "int_type": "a whole number", "float_type": "a number",
-    "list_type": "a list", "dict_type": "an object", "model_type": "an object",
-}  # fmt: skip
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+}
 
 
 REMEDIES: Mapping[str, str] = {

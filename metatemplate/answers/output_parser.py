@@ -84,9 +84,20 @@ class _ChoiceParser:
     """The parser's state for one choice."""
 
     __slots__ = (
-        "_has_text", "_held", "_held_length", "_index", "_made", "_new_id", "_opened_calls", "_options",
-        "_prompt_held", "_reasoning", "_scanner", "ended", "failures",
-    )  # fmt: skip
+        "_has_text",
+        "_held",
+        "_held_length",
+        "_index",
+        "_made",
+        "_new_id",
+        "_opened_calls",
+        "_options",
+        "_prompt_held",
+        "_reasoning",
+        "_scanner",
+        "ended",
+        "failures",
+    )
 
     def __init__(self, index: int, options: ParserOptions, new_id: Callable[[], str]) -> None:
         self._index = index

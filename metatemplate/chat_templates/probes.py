@@ -16,9 +16,13 @@ PROBE_TEXTS = ("7031948265", "2846157039")
 """The text of each message, in two renderings. The two differ in every digit, so that a part of a text, which a
 template may write alone, differs too. Digits stay the same in JSON and in upper case."""
 ROLES = (
-    ("user",), ("system", "user"), ("developer", "user"), ("user", "assistant", "user"), ("user", "assistant", "tool"),
+    ("user",),
+    ("system", "user"),
+    ("developer", "user"),
+    ("user", "assistant", "user"),
+    ("user", "assistant", "tool"),
     ("system", "user", "assistant", "user", "assistant"),
-)  # fmt: skip
+)
 """The roles of the messages of each conversation."""
 
 

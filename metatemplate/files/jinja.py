@@ -31,15 +31,36 @@ from metatemplate.values.prompt import Bos
 from metatemplate.values.words import listed, printable, shown, suggest
 
 JINJA_KEYS = (
-    "kind", "description", "file", "template", "variant", "sha256", "special_tokens", "kwargs", "request_kwargs",
-    "clock", "content", "tool_arguments", "stop", "eos_token_id", "bos", "examples", "tools", "thinking",
+    "kind",
+    "description",
+    "file",
+    "template",
+    "variant",
+    "sha256",
+    "special_tokens",
+    "kwargs",
+    "request_kwargs",
+    "clock",
+    "content",
+    "tool_arguments",
+    "stop",
+    "eos_token_id",
+    "bos",
+    "examples",
+    "tools",
+    "thinking",
     "markers",
-)  # fmt: skip
+)
 WORDS = ("file", "template", "variant", "sha256")
 JINJA_FILE = file_type(
-    "jinja", JINJA_KEYS, JinjaSpec, TemplateSpec, **dict.fromkeys(WORDS, NonEmpty),
-    special_tokens=Mapping[str, str], kwargs=Mapping[str, Any],
-)  # fmt: skip
+    "jinja",
+    JINJA_KEYS,
+    JinjaSpec,
+    TemplateSpec,
+    **dict.fromkeys(WORDS, NonEmpty),
+    special_tokens=Mapping[str, str],
+    kwargs=Mapping[str, Any],
+)
 OWN = ("request_kwargs", "clock", "content", "tool_arguments")
 """The keys that are fields of ``JinjaSpec``."""
 

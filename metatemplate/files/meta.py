@@ -14,9 +14,24 @@ from metatemplate.values.json_values import KeyPath
 from metatemplate.values.words import shown, suggest
 
 META_KEYS = (
-    "kind", "description", "stop", "eos_token_id", "examples", "begin", "end", "round", "reserved_roles", "roles",
-    "bos", "bos_text", "turns", "media", "tools", "thinking", "markers",
-)  # fmt: skip
+    "kind",
+    "description",
+    "stop",
+    "eos_token_id",
+    "examples",
+    "begin",
+    "end",
+    "round",
+    "reserved_roles",
+    "roles",
+    "bos",
+    "bos_text",
+    "turns",
+    "media",
+    "tools",
+    "thinking",
+    "markers",
+)
 META_FILE = file_type("meta", META_KEYS, TemplateSpec, begin=Any)  # the type of `begin` depends on the roles
 API_BEGIN = file_type("begin", ("role", "prompt"), role=Any, prompt=str)
 NEEDED_ROLES = ("user", "assistant")

@@ -83,9 +83,13 @@ class Problems:
 WHOLE = "a whole number of 0 or more"
 EXPECTED: Mapping[str, tuple[str, Any]] = {
     # Pydantic's type of the error → the expected type, and the value that replaces the wrong one.
-    "bool_type": ("true or false", False), "int_type": (WHOLE, 0), "greater_than_equal": (WHOLE, 0),
-    "string_type": ("text", REFUSED_TEXT), "string_too_short": ("", REFUSED_TEXT), "tuple_type": ("a list", []),
-}  # fmt: skip
+    "bool_type": ("true or false", False),
+    "int_type": (WHOLE, 0),
+    "greater_than_equal": (WHOLE, 0),
+    "string_type": ("text", REFUSED_TEXT),
+    "string_too_short": ("", REFUSED_TEXT),
+    "tuple_type": ("a list", []),
+}
 """All other errors are of mappings."""
 
 

@@ -30,15 +30,42 @@ InstructionParts = TypedDict("InstructionParts", {"system": str, "user": str}, t
 InstructionForms = TextOr[InstructionParts]
 
 PROMPTER_KEYS = (
-    "kind", "description", "class", "instruction", "extra_keys", "input_slot", "history", "history_messages", "tools",
-    "default_tools", "marks", "marks_of", "dialect", "exact", "get_response", "thinking", "stop", "eos_token_id", "bos",
-    "bos_text", "examples", "markers",
-)  # fmt: skip
+    "kind",
+    "description",
+    "class",
+    "instruction",
+    "extra_keys",
+    "input_slot",
+    "history",
+    "history_messages",
+    "tools",
+    "default_tools",
+    "marks",
+    "marks_of",
+    "dialect",
+    "exact",
+    "get_response",
+    "thinking",
+    "stop",
+    "eos_token_id",
+    "bos",
+    "bos_text",
+    "examples",
+    "markers",
+)
 PROMPTER_FILE = file_type(
-    "prompter", PROMPTER_KEYS, PrompterSpec, TemplateSpec,
-    **{"class": Literal["alpaca", "chat", "empty"]}, marks_of=str, marks=file_type("marks", TOKEN_NAMES, SpecialTokens),
-    dialect=Any, exact=Any, instruction=InstructionForms, history=tuple[tuple[str, ...], ...],
-)  # fmt: skip
+    "prompter",
+    PROMPTER_KEYS,
+    PrompterSpec,
+    TemplateSpec,
+    **{"class": Literal["alpaca", "chat", "empty"]},
+    marks_of=str,
+    marks=file_type("marks", TOKEN_NAMES, SpecialTokens),
+    dialect=Any,
+    exact=Any,
+    instruction=InstructionForms,
+    history=tuple[tuple[str, ...], ...],
+)
 OWN = ("extra_keys", "input_slot", "history", "history_messages", "get_response", "default_tools")
 """The keys that are fields of ``PrompterSpec``."""
 WITHOUT_EFFECT = {

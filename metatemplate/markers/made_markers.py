@@ -34,10 +34,26 @@ MAX_SHAPE = 32
 """The maximum number of messages of a shape that is remembered."""
 MAX_NAMES = 8
 """The maximum number of unusual names in a request. Each name costs one more rendering."""
-USUAL_NAMES = frozenset({
-    "user", "system", "developer", "assistant", "tool", "function", "observation", "ipython", "text", "object",
-    "string", "number", "integer", "boolean", "array", "null",
-})  # fmt: skip
+USUAL_NAMES = frozenset(
+    {
+        "user",
+        "system",
+        "developer",
+        "assistant",
+        "tool",
+        "function",
+        "observation",
+        "ipython",
+        "text",
+        "object",
+        "string",
+        "number",
+        "integer",
+        "boolean",
+        "array",
+        "null",
+    }
+)
 """The roles of chats, and the types of tools, content parts and JSON Schema."""
 TEXT_KEYS = frozenset({"content", "text"})
 """The keys of texts that templates may change."""

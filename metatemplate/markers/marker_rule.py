@@ -36,8 +36,11 @@ STRUCTURAL_KEYS = frozenset({"role", "name"})
 MESSAGE_NAME = re.compile(r"messages\[\d+\]\.name")
 """Matches the path of a message's ``name``."""
 OUTCOMES: Mapping[MarkerAction, str] = {
-    "escape": "escaped", "strip": "stripped", "report": "reported", "token_ids": "as_token_ids",
-}  # fmt: skip
+    "escape": "escaped",
+    "strip": "stripped",
+    "report": "reported",
+    "token_ids": "as_token_ids",
+}
 """Action → the last part of the name of its notice. ``allow`` gives no notice, and ``reject`` gives an error."""
 
 
@@ -154,11 +157,13 @@ class MarkerRule:
 
     def notices(self, counts: MarkerCounts) -> tuple[Notice, ...]:
         """Return a notice for each kind of marker that was found, except for kinds that the policy allows."""
-        return tuple([
-            Notice(f"markers_{OUTCOMES[self.actions[kind]]}", f"{kind}={number}, first in {origin}")
-            for kind, (number, origin) in counts.found.items()
-            if self.actions[kind] in OUTCOMES
-        ])  # fmt: skip
+        return tuple(
+            [
+                Notice(f"markers_{OUTCOMES[self.actions[kind]]}", f"{kind}={number}, first in {origin}")
+                for kind, (number, origin) in counts.found.items()
+                if self.actions[kind] in OUTCOMES
+            ]
+        )
 
     def actions_taken(self, counts: MarkerCounts) -> tuple[tuple[str, int], ...]:
         """Return the pairs (action, number of markers) for the metric."""

@@ -117,18 +117,30 @@ def assemble(
     parts: tuple[Segment, ...]
     if form == "alpaca":
         parts = (
-            template_text(f"{tokens.system}\n"), *system, template_text("\n"), Segment(tools, *TOOLS),
-            template_text(dialect.tail), *user, Segment(RESPONSE, *GENERATE),
-        )  # fmt: skip
+            template_text(f"{tokens.system}\n"),
+            *system,
+            template_text("\n"),
+            Segment(tools, *TOOLS),
+            template_text(dialect.tail),
+            *user,
+            Segment(RESPONSE, *GENERATE),
+        )
     else:
         begin, end = tokens.soh, tokens.eoh
         if in_environment:
             begin, end = tokens.soe or begin, tokens.eoe or end
         lines = [segment for text in current for segment in (Segment("\n", *label), text)][1:]
         parts = (
-            template_text(tokens.sos + tokens.system), *system, Segment(tools, *TOOLS),
-            template_text(f"{tokens.eos}\n\n"), *history, Segment(f"\n{begin}\n", *label), *user, *lines,
-            Segment(f"\n{end}", *label), Segment(f"{tokens.soa}\n", *GENERATE),
-        )  # fmt: skip
+            template_text(tokens.sos + tokens.system),
+            *system,
+            Segment(tools, *TOOLS),
+            template_text(f"{tokens.eos}\n\n"),
+            *history,
+            Segment(f"\n{begin}\n", *label),
+            *user,
+            *lines,
+            Segment(f"\n{end}", *label),
+            Segment(f"{tokens.soa}\n", *GENERATE),
+        )
     parts = parts if answer is None else (*parts, answer)
     return strip_leading(parts, "\n") if dialect.modern else parts

@@ -23,10 +23,19 @@ LINE_SEPARATORS = ("\u2028", "\u2029")
 """Characters that JSON allows in strings and LazyLLM's JSON5 reader refuses."""
 WRITTEN_ESCAPES = str.maketrans(
     {
-        "\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f", "\t": "\\t", "\v": "\\v",
-        "\0": "\\0", "\u2028": "\\u2028", "\u2029": "\\u2029",
+        "\\": "\\\\",
+        '"': '\\"',
+        "\n": "\\n",
+        "\r": "\\r",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\t": "\\t",
+        "\v": "\\v",
+        "\0": "\\0",
+        "\u2028": "\\u2028",
+        "\u2029": "\\u2029",
     }
-)  # fmt: skip
+)
 
 
 def write_json5(value: Any) -> str:

@@ -15,14 +15,25 @@ CONTAINERS = frozenset({dict, list})
 KeyPath = tuple[str | int, ...]
 """A place in a value: the keys and indexes on the way to it."""
 JSON_TYPES: Mapping[type, str] = {
-    str: "a string", bool: "a boolean", int: "a number", float: "a decimal number", list: "a list", dict: "an object",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a decimal number",
+    list: "a list",
+    dict: "an object",
     type(None): "null",
-}  # fmt: skip
+}
 """The types of JSON values, in words."""
 FILE_TYPES: Mapping[type, str] = {
-    str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list", tuple: "a list",
-    dict: "a mapping", type(None): "null",
-}  # fmt: skip
+    str: "text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    tuple: "a list",
+    dict: "a mapping",
+    type(None): "null",
+}
 """The types of values in files, in words."""
 REMOVED = object()
 """Replaces a value that is removed."""

@@ -149,8 +149,12 @@ ENDLESS = {  # the answer so far, and what comes again and again without a byte 
 }
 
 
-ROWS = [(name, how) for name in ENDLESS for how in ("nobody reads", "reading", "flowing")
-        if "trailer" not in name or how != "nobody reads"]  # fmt: skip
+ROWS = [
+    (name, how)
+    for name in ENDLESS
+    for how in ("nobody reads", "reading", "flowing")
+    if "trailer" not in name or how != "nobody reads"
+]
 """While a body that has arrived is not read, its socket is paused."""
 
 

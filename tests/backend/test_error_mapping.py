@@ -98,8 +98,13 @@ ODD: list[object] = [NESTED, {"a": NESTED}, 1.5, True, 10**30, -1, [[]], {}]
 @pytest.mark.parametrize("value", ODD, ids=lambda value: str(type(value)))
 @pytest.mark.parametrize("key", ["message", "code", "type", "param"])
 def test_a_complaint_of_odd_values_is_an_error_and_no_failure_of_ours(key: str, value: object) -> None:
-    for body in ({"error": {"message": "m", key: value}}, {"object": "error", key: value}, {"detail": value},
-                 {"detail": [{"loc": value, "msg": value}]}, {"error": "m", "error_type": value}):  # fmt: skip
+    for body in (
+        {"error": {"message": "m", key: value}},
+        {"object": "error", key: value},
+        {"detail": value},
+        {"detail": [{"loc": value, "msg": value}]},
+        {"error": "m", "error_type": value},
+    ):
         error = error_in_body(body)
         assert error is not None
         assert error.status >= 400

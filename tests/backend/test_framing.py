@@ -23,15 +23,34 @@ CASES = 100
 
 STATUSES = [200, 200, 200, 200, 201, 206, 404, 429, 500, 204, 304]
 INTERIM = [b"", b"", b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early\r\nlink: x\r\n\r\n" * 2]
-FIELDS = [b"content-type: application/json", b"x-a: b", b"X-Empty:", b"connection: close", b"connection: keep-alive",
-          b"Connection: Keep-Alive, x", b"x-long: " + b"y" * 300]  # fmt: skip
+FIELDS = [
+    b"content-type: application/json",
+    b"x-a: b",
+    b"X-Empty:",
+    b"connection: close",
+    b"connection: keep-alive",
+    b"Connection: Keep-Alive, x",
+    b"x-long: " + b"y" * 300,
+]
 BODIES = [b"", b"a", b"abc\r\n", b'{"a": 1}', b"0\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 600]
-BAD_FIELDS = [b"content-length: 3", b"content-length: 0003", b"content-length: +3", b"content-length: 3, 3",
-              b"content-length: -1", b"content-length: 99999999999999999999", b"transfer-encoding: chunked",
-              b"transfer-encoding: gzip, chunked", b"transfer-encoding: chunked, chunked",
-              b"transfer-encoding : chunked",
-              b"transfer-encoding: identity", b"Transfer-Encoding: xchunked", b" folded: x", b"x\x00y: z",
-              b"content-length : 3", b"no colon"]  # fmt: skip
+BAD_FIELDS = [
+    b"content-length: 3",
+    b"content-length: 0003",
+    b"content-length: +3",
+    b"content-length: 3, 3",
+    b"content-length: -1",
+    b"content-length: 99999999999999999999",
+    b"transfer-encoding: chunked",
+    b"transfer-encoding: gzip, chunked",
+    b"transfer-encoding: chunked, chunked",
+    b"transfer-encoding : chunked",
+    b"transfer-encoding: identity",
+    b"Transfer-Encoding: xchunked",
+    b" folded: x",
+    b"x\x00y: z",
+    b"content-length : 3",
+    b"no colon",
+]
 STRICTER = ("Only Transfer-Encoding", "multiple Transfer-Encoding", "illegal status line", "no response line")
 """Input that only llhttp accepts: other codings beside a last ``chunked``, any coding of an interim answer, a NUL
 in a reason, blank lines before an answer. None of them changes where the answer ends."""

@@ -94,8 +94,11 @@ def test_a_choice_that_was_not_requested_is_skipped_with_one_notice(form: Choice
     reader = ChunkReader(form, "m/0", 1)
     ours = {"index": 0, "text": "a", "delta": {"content": "a"}, "finish_reason": None}
     other = {**ours, "index": index, "finish_reason": "stop"}
-    events = [event for choices in ([other, ours], [other], [{**ours, "finish_reason": "stop"}])
-              for event in reader.read({"choices": choices})]  # fmt: skip
+    events = [
+        event
+        for choices in ([other, ours], [other], [{**ours, "finish_reason": "stop"}])
+        for event in reader.read({"choices": choices})
+    ]
     assert [event.notices for event in events if isinstance(event, Begun)] == [(), (f"skipped_choice: {index}",)]
     assert [event.text for event in events if isinstance(event, Delta)] == ["a", "a"]
     assert [event.index for event in events if isinstance(event, Finish)] == [0]

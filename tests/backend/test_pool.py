@@ -67,10 +67,14 @@ ROWS: dict[str, tuple[Upstream, bytes | str, bool]] = {
     "a good answer": (Upstream([NEXT]), b"next", True),
     "interim answers": (Upstream([b"HTTP/1.1 103 Early\r\n\r\n" * 3 + NEXT]), b"next", True),
     "trailers": (
-        Upstream([OK + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx: y\r\n\r\n"]), b"a", True,
+        Upstream([OK + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx: y\r\n\r\n"]),
+        b"a",
+        True,
     ),
     "trailers, later": (
-        Upstream([OK + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n", LATER, b"x: y\r\n\r\n"]), b"a", True,
+        Upstream([OK + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n", LATER, b"x: y\r\n\r\n"]),
+        b"a",
+        True,
     ),
     "a second answer at once": (Upstream([NEXT + POISON]), b"next", False),
     "a second answer behind it": (Upstream([NEXT, LATER, POISON]), b"next", False),
@@ -78,33 +82,44 @@ ROWS: dict[str, tuple[Upstream, bytes | str, bool]] = {
     "a byte more": (Upstream([NEXT + b"x"]), b"next", False),
     "a length too short": (Upstream([OK + b"content-length: 2\r\n\r\nnext"]), b"ne", False),
     "a length too long": (
-        Upstream([OK + b"content-length: 9\r\n\r\nnext"], closes=True), "upstream_disconnected", False,
+        Upstream([OK + b"content-length: 9\r\n\r\nnext"], closes=True),
+        "upstream_disconnected",
+        False,
     ),
     "a close that was announced": (Upstream([OK + b"connection: close\r\ncontent-length: 1\r\n\r\na"]), b"a", False),
     "a body that ends with its connection": (Upstream([OK + b"\r\nnext"], closes=True), b"next", False),
     "204 with a body": (
-        Upstream([b"HTTP/1.1 204 No\r\ncontent-length: 82\r\n\r\n", LATER, POISON]), b"", False,
+        Upstream([b"HTTP/1.1 204 No\r\ncontent-length: 82\r\n\r\n", LATER, POISON]),
+        b"",
+        False,
     ),
     "204 with chunks": (
         Upstream([b"HTTP/1.1 204 No\r\ntransfer-encoding: chunked\r\n\r\n", LATER, b"2\r\nno\r\n0\r\n\r\n"]),
-        b"", False,
+        b"",
+        False,
     ),
     "304 with a body": (Upstream([b"HTTP/1.1 304 No\r\ncontent-length: 6\r\n\r\npoison"]), b"", False),
     "both framings": (
         Upstream([OK + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n" + POISON]),
-        "upstream_invalid_response", False,
+        "upstream_invalid_response",
+        False,
     ),
     "a switch of protocols": (
         Upstream([b"HTTP/1.1 101 Go\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n" + POISON]),
-        "upstream_invalid_response", False,
+        "upstream_invalid_response",
+        False,
     ),
     "an interim answer without an end": (
-        Upstream([b"HTTP/1.1 100 Continue\r\n\r\n"], closes=True), "upstream_invalid_response", False,
+        Upstream([b"HTTP/1.1 100 Continue\r\n\r\n"], closes=True),
+        "upstream_invalid_response",
+        False,
     ),
     "an answer before the request is out": (
-        Upstream([NEXT], reads_body=False), b"next", False,
+        Upstream([NEXT], reads_body=False),
+        b"next",
+        False,
     ),
-}  # fmt: skip
+}
 
 
 async def call(client: HttpClient, port: int, size: int) -> bytes | str:

@@ -44,9 +44,13 @@ CHANGING = re.compile(rb'"(id|created)":("[^"]*"|[0-9]+)')
 def ask(served: Gateway, row: int) -> httpx.Response:
     """One row of the run. Rows 100 apart ask the same; every second one is streamed."""
     body = {
-        "model": "sums", "temperature": 1.5, "max_tokens": 6, "stream": row % 2 == 1, "logprobs": row % 5 == 0,
+        "model": "sums",
+        "temperature": 1.5,
+        "max_tokens": 6,
+        "stream": row % 2 == 1,
+        "logprobs": row % 5 == 0,
         "messages": [{"role": "user", "content": f"{row % 100}+7=?"}],
-    }  # fmt: skip
+    }
     headers = {"x-gateway-run": "nightly", "x-gateway-row": f"row-{row}"}
     return served.http.post("/v1/chat/completions", json=body, headers=headers)
 
@@ -174,8 +178,10 @@ def test_other_kinds_of_requests_are_played(tmp_path: Path) -> None:
     record(file, chat, said("c"))
     embedded, listed, chatted = hear(file, embed, lists, chat)
     assert (embedded.events[1], listed.finishes, chatted.text()) == (
-        Document({"data": []}), {0: "stop", 1: "length"}, "c"
-    )  # fmt: skip
+        Document({"data": []}),
+        {0: "stop", 1: "length"},
+        "c",
+    )
 
 
 def test_a_row_gets_its_own_answer_and_another_call_none_of_several(tmp_path: Path) -> None:
@@ -185,9 +191,14 @@ def test_a_row_gets_its_own_answer_and_another_call_none_of_several(tmp_path: Pa
     record(file, exchange(), said("3"), "a", run="second")
     record(file, exchange(prompts=("once",)), said("4"), "d")
     first, other, named, both, none, once = hear(
-        file, row_of("b"), row_of("a", "second"), row_of("c", "third"), row_of("a", "third"), exchange(),
+        file,
+        row_of("b"),
+        row_of("a", "second"),
+        row_of("c", "third"),
+        row_of("a", "third"),
+        exchange(),
         exchange(prompts=("once",)),
-    )  # fmt: skip
+    )
     assert [first.text(), other.text(), named.text(), once.text()] == ["2", "3", "2", "4"]
     for heard in (both, none):
         assert heard.error is not None
@@ -200,9 +211,12 @@ def test_runs_of_two_client_keys_with_one_name_are_two_runs(tmp_path: Path) -> N
         record(file, exchange(), said(text), "a", run="nightly", key=key)
         record(file, exchange(prompts=("same",)), said("3"), "b", run="nightly", key=key)
     ann, bob, same, other = hear(
-        file, row_of("a", "nightly", "ann"), row_of("a", "nightly", "bob"), row_of("b", "nightly", prompts=("same",)),
+        file,
+        row_of("a", "nightly", "ann"),
+        row_of("a", "nightly", "bob"),
+        row_of("b", "nightly", prompts=("same",)),
         row_of("a", "nightly"),
-    )  # fmt: skip
+    )
     assert [ann.text(), bob.text(), same.text()] == ["1", "2", "3"]
     assert other.error is not None
     assert "different answers to this request, such as call req_a (row a, key ann) and call req_a (row a, key bob)" in (

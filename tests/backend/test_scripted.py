@@ -17,15 +17,27 @@ from tests.support.recording_backend import RecordingBackend
 
 def test_a_script_is_played_in_order() -> None:
     script: list[Step] = [
-        "Hel", {"pause": 0.001}, {"text": "lo", "index": 1}, {"fields": {"reasoning_content": "hm"}},
-        {"finish": "stop"}, {"finish": "length", "index": 1}, {"usage": [7, 2]}, {"document": {"a": 1}},
-    ]  # fmt: skip
+        "Hel",
+        {"pause": 0.001},
+        {"text": "lo", "index": 1},
+        {"fields": {"reasoning_content": "hm"}},
+        {"finish": "stop"},
+        {"finish": "length", "index": 1},
+        {"usage": [7, 2]},
+        {"document": {"a": 1}},
+    ]
     backend = RecordingBackend(script)
     heard = asyncio.run(listen(backend, exchange()))
     assert heard.events == [
-        Begun("scripted/0"), Delta(0, "Hel"), Delta(1, "lo"), Delta(0, fields={"reasoning_content": "hm"}),
-        Finish(0, "stop"), Finish(1, "length"), Usage(7, 2), Document({"a": 1}),
-    ]  # fmt: skip
+        Begun("scripted/0"),
+        Delta(0, "Hel"),
+        Delta(1, "lo"),
+        Delta(0, fields={"reasoning_content": "hm"}),
+        Finish(0, "stop"),
+        Finish(1, "length"),
+        Usage(7, 2),
+        Document({"a": 1}),
+    ]
     assert [asked.prompts for asked in backend.exchanges] == [("1+1=",)]
     assert (backend.active, backend.left_early) == (0, 0)
 
@@ -33,8 +45,11 @@ def test_a_script_is_played_in_order() -> None:
 async def test_an_error_may_come_before_or_after_the_first_event() -> None:
     backend = ScriptedBackend([{"error": "upstream_overloaded"}], ["a", {"error": "upstream_disconnected"}], ["b"])
     assert [((heard := await listen(backend, exchange())).text(), heard.code) for _ in range(4)] == [
-        ("", "upstream_overloaded"), ("a", "upstream_disconnected"), ("b", None), ("b", None),
-    ]  # fmt: skip
+        ("", "upstream_overloaded"),
+        ("a", "upstream_disconnected"),
+        ("b", None),
+        ("b", None),
+    ]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2], ids=["before", "during", "after the first event"])

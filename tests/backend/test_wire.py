@@ -132,8 +132,14 @@ def test_token_ids_are_never_touched_for_bos(up: FaultyUpstream) -> None:
     assert "add_special_tokens" not in sent(up)
 
 
-IGNORED = [("logprobs", 1), ("logprobs", 0), ("best_of", 2), ("echo", True), ("logit_bias", {"5": 1}),
-           ("presence_penalty", 0.5)]  # fmt: skip
+IGNORED = [
+    ("logprobs", 1),
+    ("logprobs", 0),
+    ("best_of", 2),
+    ("echo", True),
+    ("logit_bias", {"5": 1}),
+    ("presence_penalty", 0.5),
+]
 IDLE = {"logprobs": False, "best_of": 1, "echo": False, "logit_bias": {}, "presence_penalty": 0.0}
 
 
@@ -171,8 +177,13 @@ CHAT_FIELDS = {  # engine: what a chat with all the fields below is told of
 @pytest.mark.parametrize("engine", CHAT_FIELDS)
 def test_a_chat_server_too_is_noted_for_fields_it_may_not_know(up: FaultyUpstream, engine: str) -> None:
     params = {
-        "top_k": 5, "mirostat\n": 2, "stop_token_ids": [7], "continue_final_message": True, "tools": [], "seed": 1,
-    }  # fmt: skip
+        "top_k": 5,
+        "mirostat\n": 2,
+        "stop_token_ids": [7],
+        "continue_final_message": True,
+        "tools": [],
+        "seed": 1,
+    }
     heard = chat(up.url("ok"), False, {"engine": engine}, params=params)
     assert heard.begun.notices == (CHAT_FIELDS[engine],)
 
@@ -210,8 +221,12 @@ def test_an_api_gets_no_more_stops_than_it_takes(up: FaultyUpstream, engine: str
 def test_chat_sends_the_messages_untouched(up: FaultyUpstream) -> None:
     chat(up.url("ok"), False, params={"max_completion_tokens": 5, "max_tokens": 5})
     assert sent(up) == {
-        "model": "tiny", "messages": list(USER), "stream": False, "max_completion_tokens": 5, "max_tokens": 5,
-    }  # fmt: skip
+        "model": "tiny",
+        "messages": list(USER),
+        "stream": False,
+        "max_completion_tokens": 5,
+        "max_tokens": 5,
+    }
     assert up.requests[-1].endpoint == "chat"
 
 

@@ -19,28 +19,51 @@ GOLDENS = Path(__file__).parent / "goldens"
 SUM = "<HUMAN>: {}=?<eoh>\n<BOT>: "
 
 SMALL = {
-    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
-LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-          "original_max_position_embeddings": 16}  # fmt: skip
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {  # name: (class, dtype, what differs from SMALL)
     "llama-llama3-rope-bf16": ("Llama", "bfloat16", {"rope_parameters": LLAMA3}),
     "qwen2-tied-bf16": ("Qwen2", "bfloat16", {"tie_word_embeddings": True}),
     "qwen3-wide-heads-f32": ("Qwen3", "float32", {"head_dim": 16, "intermediate_size": 24, "vocab_size": 48}),
-}  # fmt: skip
+}
 
 REQUESTS: dict[str, dict[str, Any]] = {
     "greedy to the stop": {"prompt": SUM.format("12+34"), "temperature": 0, "max_tokens": 8, "stop": ["<eob>"]},
     "past the stop": {"prompt": SUM.format("12+34"), "temperature": 0, "max_tokens": 12},
     "logprobs": {"prompt": SUM.format("7+8"), "temperature": 0, "max_tokens": 3, "logprobs": 5},
-    "echo and logprobs of a string": {"prompt": SUM.format("55+5"), "temperature": 0, "max_tokens": 1, "echo": True,
-                                      "logprobs": 1},
-    "echo and logprobs of ids": {"prompt": [1, 380, 29, 224, 20], "temperature": 0, "max_tokens": 1, "echo": True,
-                                 "logprobs": 3},
+    "echo and logprobs of a string": {
+        "prompt": SUM.format("55+5"),
+        "temperature": 0,
+        "max_tokens": 1,
+        "echo": True,
+        "logprobs": 1,
+    },
+    "echo and logprobs of ids": {
+        "prompt": [1, 380, 29, 224, 20],
+        "temperature": 0,
+        "max_tokens": 1,
+        "echo": True,
+        "logprobs": 3,
+    },
     "echo alone": {"prompt": SUM.format("1+1"), "temperature": 0, "max_tokens": 0, "echo": True, "logprobs": 1},
     "a list": {"prompt": [SUM.format("1+2"), SUM.format("30+4"), "x"], "temperature": 0, "max_tokens": 4},
-}  # fmt: skip
+}
 
 
 def record_architectures() -> None:

@@ -35,20 +35,28 @@ REQUESTS: dict[str, tuple[Any, type[RequestError], str | None, str]] = {  # name
     "empty prompt": (exchange(()), InvalidValue, "prompt", "empty"),
     "no prompt": (exchange(), InvalidValue, "prompt", "no prompt"),
     "too many choices": (exchange("x", n=5000), InvalidValue, "n", "the number of prompts times n"),
-    "full context": (exchange((5,) * 512), ContextLengthExceeded, "prompt",
-                     "maximum context length is 512 tokens, however you requested 528 tokens (512 in your prompt; 16"),
+    "full context": (
+        exchange((5,) * 512),
+        ContextLengthExceeded,
+        "prompt",
+        "maximum context length is 512 tokens, however you requested 528 tokens (512 in your prompt; 16",
+    ),
     "long text": (exchange("z" * 60_000), ContextLengthExceeded, "prompt", "512"),
     "chat": (exchange("x", endpoint="chat"), RequestError, "model", "template"),
     "stream options": (
-        exchange("x", stream=True, stream_options={"include_obfuscation": True}), UnsupportedParameter,
-        "stream_options.include_obfuscation", "does not accept",
+        exchange("x", stream=True, stream_options={"include_obfuscation": True}),
+        UnsupportedParameter,
+        "stream_options.include_obfuscation",
+        "does not accept",
     ),
     "an answer in JSON": (
-        exchange("x", answer_format=AnswerFormat()), UnsupportedParameter, "response_format",
+        exchange("x", answer_format=AnswerFormat()),
+        UnsupportedParameter,
+        "response_format",
         "(speaks: embedded) cannot",
     ),
     "embeddings": (exchange("x", endpoint="embeddings"), RequestError, "model", "speaks: completions, chat"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -77,8 +85,9 @@ def test_neutral_values_of_unknown_fields_are_left_out_with_a_notice(demo: Embed
     assert heard.usage.completion == 1
     assert isinstance(begun := heard.events[0], Begun)
     assert begun.notices == (
-        "omitted_parameter: best_of", "omitted_parameter: stream_options.continuous_usage_stats",
-    )  # fmt: skip
+        "omitted_parameter: best_of",
+        "omitted_parameter: stream_options.continuous_usage_stats",
+    )
 
 
 def test_a_full_context_can_still_be_scored(demo: EmbeddedBackend) -> None:

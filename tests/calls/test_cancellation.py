@@ -85,7 +85,7 @@ THEN: dict[str, tuple[Callable[[Cancellation], None], str]] = {
     "a disconnect before the drain": (gone_then_drained, "ClientGone"),
     "a cancellation from elsewhere": (stopped, "cancelled"),
     "a disconnect and a cancellation from elsewhere": (both, "cancelled"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("then", "how"), THEN.values(), ids=THEN)

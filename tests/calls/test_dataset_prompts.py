@@ -162,9 +162,14 @@ def test_media_in_variables_obey_the_policy() -> None:
     tagged = "<AIS_TEXT_START>What?<AIS_CONTENT_TAG><AIS_IMAGE_START>{}<AIS_CONTENT_TAG>"
     made = prepared(MODELS["chat"], "parts", {"content": tagged.format("https://example.com/b.png")})
     assert made.exchange.messages == (
-        {"role": "user", "content": [{"type": "text", "text": "What?"},
-                                     {"type": "image_url", "image_url": {"url": "https://example.com/b.png"}}]},
-    )  # fmt: skip
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What?"},
+                {"type": "image_url", "image_url": {"url": "https://example.com/b.png"}},
+            ],
+        },
+    )
     for model in ("chat", "api"):
         with pytest.raises(MediaNotAllowed):
             prepared(MODELS[model], "parts", {"content": tagged.format("file:///etc/passwd")})

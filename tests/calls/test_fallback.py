@@ -118,20 +118,38 @@ def test_all_models_share_the_attempts_of_the_requested_model(tmp_path: Path, ca
 
 TIMES = {  # attempts, scripts: failed attempts, seconds, the model that is asked last, the error
     "the last model fails at the end of the total time": (
-        3, ("fails-late", "fails-late", "fails-late"),
-        "a/0=upstream_error b/0=upstream_error c/0=deadline_exceeded", 4.0, "c", "deadline_exceeded",
+        3,
+        ("fails-late", "fails-late", "fails-late"),
+        "a/0=upstream_error b/0=upstream_error c/0=deadline_exceeded",
+        4.0,
+        "c",
+        "deadline_exceeded",
     ),
     "the attempts end before the time": (
-        2, ("fails-late", "fails-late", "fails-late"), "a/0=upstream_error b/0=upstream_error", 3.0, "b",
+        2,
+        ("fails-late", "fails-late", "fails-late"),
+        "a/0=upstream_error b/0=upstream_error",
+        3.0,
+        "b",
         "upstream_error",
     ),
     "no other model is asked when the time is over": (
-        3, ("hangs", "answers-late", "answers-late"), "a/0=upstream_timeout", 4.0, "a", "upstream_timeout",
+        3,
+        ("hangs", "answers-late", "answers-late"),
+        "a/0=upstream_timeout",
+        4.0,
+        "a",
+        "upstream_timeout",
     ),
     "a model that answers in time": (
-        3, ("fails-late", "answers-late", "answers-late"), "a/0=upstream_error", 3.0, "b", None,
+        3,
+        ("fails-late", "answers-late", "answers-late"),
+        "a/0=upstream_error",
+        3.0,
+        "b",
+        None,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", TIMES)

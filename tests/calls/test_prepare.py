@@ -33,16 +33,22 @@ def prepared(template: TemplateSpec, policy: ParamsPolicy | None = None, **field
 
 REFUSED: dict[str, tuple[dict[str, Any], type[RequestError], str]] = {  # invalid fields; the error that is raised
     "the policy before the template": (
-        {"seed": 1, "messages": [{"role": "tool", "content": "x"}]}, ForbiddenParameter, "seed",
+        {"seed": 1, "messages": [{"role": "tool", "content": "x"}]},
+        ForbiddenParameter,
+        "seed",
     ),
     "an unknown field before the template": (
-        {"top_k": 1, "messages": [{"role": "tool", "content": "x"}]}, UnsupportedParameter, "top_k",
+        {"top_k": 1, "messages": [{"role": "tool", "content": "x"}]},
+        UnsupportedParameter,
+        "top_k",
     ),
     "the template before the endpoint": (
-        {"store": True, "messages": [{"role": "tool", "content": "x"}]}, RoleNotSupported, "messages[0].role",
+        {"store": True, "messages": [{"role": "tool", "content": "x"}]},
+        RoleNotSupported,
+        "messages[0].role",
     ),
     "the endpoint": ({"store": True}, UnsupportedParameter, "store"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

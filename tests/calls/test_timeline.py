@@ -33,8 +33,12 @@ def test_a_refused_call_records_only_its_duration(timeline: CallTimeline, clock:
     clock.now = 100.5
     timeline.end("invalid_json", 400)
     assert (timeline.endpoint, timeline.request_id, timeline.model, timeline.outcome, timeline.status) == (
-        "chat", "req_1", "unknown", "invalid_json", 400,
-    )  # fmt: skip
+        "chat",
+        "req_1",
+        "unknown",
+        "invalid_json",
+        400,
+    )
     assert timeline.duration == 0.5
     times = timeline.admission, timeline.render, timeline.upstream, timeline.upstream_first, timeline.first_token
     assert times == (None,) * 5
@@ -49,9 +53,14 @@ def test_a_refused_call_records_only_its_duration(timeline: CallTimeline, clock:
 
 def test_the_record_of_a_stream_has_its_times(timeline: CallTimeline, clock: Clock) -> None:
     timed_events: list[tuple[float, Event]] = [
-        (101.0, Begun("m/0")), (101.0, Delta(0, "")), (102.0, Delta(0, "a")),
-        (102.5, Delta(0, "b")), (103.5, Delta(0, "c")), (104.0, Finish(0, "stop")), (104.0, Usage(7, 3)),
-    ]  # fmt: skip
+        (101.0, Begun("m/0")),
+        (101.0, Delta(0, "")),
+        (102.0, Delta(0, "a")),
+        (102.5, Delta(0, "b")),
+        (103.5, Delta(0, "c")),
+        (104.0, Finish(0, "stop")),
+        (104.0, Usage(7, 3)),
+    ]
     clock.now = 100.25
     timeline.admitted()
     clock.now = 100.5

@@ -44,9 +44,15 @@ def on_a_full_disk(folder: Path, *arguments: str, **env: str) -> tuple[int, str]
     """Run a verb in a process whose standard output is on a full disk. Returns its exit code and standard error."""
     with Path("/dev/full").open("wb") as full:
         ended = run_process(
-            [sys.executable, "-m", "gateway", *arguments], cwd=folder, env=environment(**env), stdin=DEVNULL,
-            stdout=full, stderr=PIPE, timeout=WAIT_SECONDS, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "gateway", *arguments],
+            cwd=folder,
+            env=environment(**env),
+            stdin=DEVNULL,
+            stdout=full,
+            stderr=PIPE,
+            timeout=WAIT_SECONDS,
+            check=False,
+        )
     return ended.returncode, ended.stderr.decode()
 
 

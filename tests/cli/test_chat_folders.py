@@ -29,14 +29,17 @@ FOLDERS: dict[str, tuple[dict[str, Any], str | None]] = {
     # files, the one that holds the template
     "a template alone": ({"chat_template.jinja": PLAIN}, "chat_template.jinja"),
     "both: the newer form goes before": (
-        {"chat_template.jinja": PLAIN, "tokenizer_config.json": {"chat_template": "old"}}, "chat_template.jinja",
+        {"chat_template.jinja": PLAIN, "tokenizer_config.json": {"chat_template": "old"}},
+        "chat_template.jinja",
     ),
     "in the tokenizer's configuration": ({"tokenizer_config.json": {"chat_template": PLAIN}}, "tokenizer_config.json"),
     "beside a tokenizer's configuration": (
-        {"tokenizer_config.json": {}, "chat_template.json": {"chat_template": PLAIN}}, "chat_template.json",
+        {"tokenizer_config.json": {}, "chat_template.json": {"chat_template": PLAIN}},
+        "chat_template.json",
     ),
     "in a processor's configuration": (
-        {"processor_config.json": {"chat_template": PLAIN}}, "processor_config.json",
+        {"processor_config.json": {"chat_template": PLAIN}},
+        "processor_config.json",
     ),
     "in both files of processors, as they take them": (
         {"chat_template.json": {"chat_template": "old"}, "processor_config.json": {"chat_template": PLAIN}},
@@ -44,7 +47,7 @@ FOLDERS: dict[str, tuple[dict[str, Any], str | None]] = {
     ),
     "none": ({"tokenizer_config.json": {"bos_token": "<s>"}}, None),
     "an empty folder": ({}, None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("files", "name"), FOLDERS.values(), ids=FOLDERS)
@@ -59,7 +62,8 @@ TOKENS: dict[str, tuple[dict[str, Any], str]] = {
     "an object": ({"tokenizer_config.json": {"bos_token": {"content": "<b>", "lstrip": False}}}, "<b>What is 1+1?"),
     "null": ({"tokenizer_config.json": {"bos_token": None}}, "What is 1+1?"),
     "an older folder's": (
-        {"tokenizer_config.json": {}, "special_tokens_map.json": {"bos_token": "<m>"}}, "<m>What is 1+1?",
+        {"tokenizer_config.json": {}, "special_tokens_map.json": {"bos_token": "<m>"}},
+        "<m>What is 1+1?",
     ),
     "an older folder's, said twice": (
         {"tokenizer_config.json": {"bos_token": "<s>"}, "special_tokens_map.json": {"bos_token": "<m>"}},
@@ -70,13 +74,17 @@ TOKENS: dict[str, tuple[dict[str, Any], str]] = {
         "What is 1+1?",
     ),
     "behind ten thousand added tokens": (
-        {"tokenizer_config.json": {
-            "added_tokens_decoder": {str(n): {"content": f"<unused_{n}>", "special": True, "x": "y" * 200}
-                                     for n in range(10_000)},
-            "bos_token": "<s>"}},
+        {
+            "tokenizer_config.json": {
+                "added_tokens_decoder": {
+                    str(n): {"content": f"<unused_{n}>", "special": True, "x": "y" * 200} for n in range(10_000)
+                },
+                "bos_token": "<s>",
+            }
+        },
         "<s>What is 1+1?",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("files", "text"), TOKENS.values(), ids=TOKENS)

@@ -52,9 +52,11 @@ ENGINES: dict[str, tuple[Sequence[dict[str, Any]], Any, EngineBos]] = {
     "the embedded engine": ([{"speaks": "embedded"}], WITH, EngineBos(True, True)),
     "two alike": ([{"engine": "vllm"}, {"engine": "sglang"}], WITH, EngineBos(True, True)),
     "two that differ": (
-        [{"engine": "sglang"}, {"engine": "sglang", "adds_bos": False}], WITH, EngineBos(None, None),
+        [{"engine": "sglang"}, {"engine": "sglang", "adds_bos": False}],
+        WITH,
+        EngineBos(None, None),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("targets", "tokens", "expected"), ENGINES.values(), ids=ENGINES)

@@ -135,8 +135,9 @@ def test_init_writes_the_models_of_an_engine_and_check_accepts_them(served: Gate
     assert result.snapshot is not None
     targets = [target for model in result.snapshot.models.values() for target in model.targets]
     assert [(target.model, target.url, target.speaks) for target in targets] == [
-        ("demo", f"{served.root}/v1", "chat"), ("org/breaks", f"{served.root}/v1", "chat"),
-    ]  # fmt: skip
+        ("demo", f"{served.root}/v1", "chat"),
+        ("org/breaks", f"{served.root}/v1", "chat"),
+    ]
     live = command(tmp_path, "check", "--live", KEY=KEYS["open"])
     assert live.returncode == 0, live.stderr
     assert live.stderr.startswith(b"note: special tokens unknown: demo, breaks; ")
@@ -162,9 +163,11 @@ def test_init_writes_nothing_if_the_engine_does_not_answer(tmp_path: Path) -> No
 
 
 SERVED = (
-    ServedModel("Qwen/Qwen1.5-7B-Chat", "vllm"), ServedModel("/models/Qwen1.5-7B-Chat", "vllm"),
-    ServedModel("my model: 7\"b", "someone"), ServedModel("true", "llamacpp"),
-)  # fmt: skip
+    ServedModel("Qwen/Qwen1.5-7B-Chat", "vllm"),
+    ServedModel("/models/Qwen1.5-7B-Chat", "vllm"),
+    ServedModel('my model: 7"b', "someone"),
+    ServedModel("true", "llamacpp"),
+)
 
 
 def test_any_served_name_becomes_a_valid_configuration(tmp_path: Path) -> None:

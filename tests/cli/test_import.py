@@ -107,7 +107,9 @@ def load(path: Path) -> object:
 
 DATASETS = {  # name: (words, files, a line of the first file, a part of standard error)
     "examples before the question": (
-        ["sums_gen.py"], ["sums-small"], "# - FixKRetriever: the examples are the rows [0, 3]",
+        ["sums_gen.py"],
+        ["sums-small"],
+        "# - FixKRetriever: the examples are the rows [0, 3]",
         "note: inferencer.max_out_len = 16",
     ),
     "labels": (["sums_ppl.py"], ["sums-small", "sums-very_large"], "    labels: {A:", "note: PPLInferencer: "),
@@ -115,7 +117,7 @@ DATASETS = {  # name: (words, files, a line of the first file, a part of standar
     "several turns": (["sums_turns.py", "--name", "talk"], ["talk"], "multi_turn: true", "note: inferencer.infer_mode"),
     "content parts and messages": (["pictures.json"], ["pictures", "messages"], "          image:", ""),
     "a config with models": (["models-too.py", "--kind", "dataset"], ["sums"], 'template: "{a}"', ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("words", "names", "line", "reported"), DATASETS.values(), ids=DATASETS)
@@ -132,36 +134,50 @@ def test_datasets_become_prompts(home: Path, words: list[str], names: list[str],
 
 WRITES = {  # name: (words, file, lines of the file, parts of standard error)
     "a chat template": (
-        ["my-model"], "my-model", ["kind: jinja", 'file: "my-model/chat_template.jinja"'],
+        ["my-model"],
+        "my-model",
+        ["kind: jinja", 'file: "my-model/chat_template.jinja"'],
         ["Answers end at: '<|im_end|>'"],
     ),
     "its turns": (
-        ["my-model", "--as", "meta"], "my-model",
+        ["my-model", "--as", "meta"],
+        "my-model",
         ['  - {role: BOT, begin: "<|im_start|>assistant\\n", end: "<|im_end|>\\n", generate: true}'],
         ["of 44 conversations give the same prompt, byte for byte", "Not compared: tools, calls and results (8)"],
     ),
     "turns but for blanks": (
-        ["trims", "--as", "meta", "--without", "blanks", "--without", "continued"], "trims", ["kind: meta"],
+        ["trims", "--as", "meta", "--without", "blanks", "--without", "continued"],
+        "trims",
+        ["kind: meta"],
         ["messages with white space at their ends ("],
     ),
     "an OpenCompass config": (
-        ["hf_mine.py"], "mine-7b-hf", ['begin: "<s>"', "eos_token_id: 2", 'stop: ["<|end|>", "<|user|>"]'],
+        ["hf_mine.py"],
+        "mine-7b-hf",
+        ['begin: "<s>"', "eos_token_id: 2", 'stop: ["<|end|>", "<|user|>"]'],
         ["port of OpenCompass's parser", "note: max_out_len = 100", "note: the prompts begin with '<s>'. "],
     ),
     "one model of several": (["two.py", "--model", "one"], "one", ['  - {role: HUMAN, begin: "H:", end: "\\n"}'], []),
     "OpenCompass's own empty turns": (
-        ["empty-turns.py", "--turns", "opencompass", "--name", "empty"], "empty", ["turns: opencompass"],
+        ["empty-turns.py", "--turns", "opencompass", "--name", "empty"],
+        "empty",
+        ["turns: opencompass"],
         ["Parity: not compared"],
     ),
     "a template for an API": (
-        ["two.py", "--model", "Two/2"], "two-2", ["    sent:", "  - {role: HUMAN, api_role: HUMAN}"],
+        ["two.py", "--model", "Two/2"],
+        "two-2",
+        ["    sent:", "  - {role: HUMAN, api_role: HUMAN}"],
         ["Parity: not compared"],
     ),
     "a prompter": (
-        ["prompter.json", "--marks-of", "qwen"], "prompter", ["class: chat", "marks_of: qwen"], ["note: show:"],
+        ["prompter.json", "--marks-of", "qwen"],
+        "prompter",
+        ["class: chat", "marks_of: qwen"],
+        ["note: show:"],
     ),
     "a Modelfile": (["Modelfile", "--name", "kind"], "kind", ["bos: engine"], ["32 of 32", "note: line 16: SYSTEM"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("words", "name", "lines", "told"), WRITES.values(), ids=WRITES)
@@ -187,8 +203,10 @@ def test_a_chat_template_is_copied_with_the_files_it_needs(home: Path) -> None:
     gateway(home, "my-model", "--name", "mine")
     folder = home / "meta_templates" / "mine"
     assert sorted(path.name for path in folder.iterdir()) == [
-        "chat_template.jinja", "generation_config.json", "tokenizer_config.json",
-    ]  # fmt: skip
+        "chat_template.jinja",
+        "generation_config.json",
+        "tokenizer_config.json",
+    ]
     digest = hashlib.sha256(CHATML.encode()).hexdigest()
     assert f'sha256: "{digest}"' in (home / "meta_templates" / "mine.yaml").read_text()
 
@@ -229,8 +247,11 @@ def test_models_of_one_name_are_numbered(home: Path) -> None:
     ended = gateway(home, "twins.py", "--out", "made/")
     assert ended.returncode == 0
     assert sorted(path.name for path in (home / "made").iterdir()) == [
-        "one-2.yaml", "one-3.yaml", "one-4.yaml", "one.yaml",
-    ]  # fmt: skip
+        "one-2.yaml",
+        "one-3.yaml",
+        "one-4.yaml",
+        "one.yaml",
+    ]
     assert b"the name one-3 has a number, because several models or datasets are named one" in ended.stderr
 
 
@@ -250,12 +271,15 @@ datasets = sums_datasets
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A folder with an installed package that has dataset configs. The package fails if it is imported."""
-    write_folder(tmp_path, {
-        "site/opencompass/__init__.py": "raise SystemExit('imported')",
-        "site/opencompass/configs/datasets/sums/sums_gen.py": SUMS,
-        "site/opencompass/configs/datasets/sums/base.py": "template = 'Q: {question}'",
-        "secret.py": "template = 'secret'",
-    })  # fmt: skip
+    write_folder(
+        tmp_path,
+        {
+            "site/opencompass/__init__.py": "raise SystemExit('imported')",
+            "site/opencompass/configs/datasets/sums/sums_gen.py": SUMS,
+            "site/opencompass/configs/datasets/sums/base.py": "template = 'Q: {question}'",
+            "secret.py": "template = 'secret'",
+        },
+    )
     return tmp_path / "site"
 
 
@@ -313,7 +337,7 @@ def test_a_part_that_was_not_read_is_listed_and_the_exit_code_is_1(home: Path, s
     assert ended.stderr.splitlines()[-4:-2] == [
         b"wrote prompts/sums.yaml",
         b"eval.py: not imported: gone_datasets: make(\xe2\x80\xa6) (line 5)",
-    ]  # fmt: skip
+    ]
     assert b"1 imported, 1 found and not read" in ended.stderr.splitlines()[-1]
     assert gateway(home, "eval.py", "--root", str(site), "--model", "sums", "--force").returncode == 0
 
@@ -407,26 +431,36 @@ def test_named_templates_come_along(home: Path, words: list[str], lines: list[st
 
 OF_SEVERAL = {  # name: (words, how standard error begins, the notes on the choice)
     "as they stand": (
-        [], "several: imported from the chat template of several/chat_template.jinja\n",
-        ["there are several templates (default, rag, tool_use): requests use default, and requests with tools use "
-         "tool_use, as in transformers; to use one template for all requests, set `variant`"],
+        [],
+        "several: imported from the chat template of several/chat_template.jinja\n",
+        [
+            "there are several templates (default, rag, tool_use): requests use default, and requests with tools use "
+            "tool_use, as in transformers; to use one template for all requests, set `variant`"
+        ],
     ),
-    "one of them": (["--variant", "rag"], 'several: imported from the chat template \'rag\' of several/', []),
+    "one of them": (["--variant", "rag"], "several: imported from the chat template 'rag' of several/", []),
     "alone": (
-        ["--out", "-"], "several: imported from the chat template of several/chat_template.jinja\n",
-        ["only the chat template default was imported, without rag, tool_use "
-         "(the folder uses tool_use for requests with tools); to import them too, write to a file"],
+        ["--out", "-"],
+        "several: imported from the chat template of several/chat_template.jinja\n",
+        [
+            "only the chat template default was imported, without rag, tool_use "
+            "(the folder uses tool_use for requests with tools); to import them too, write to a file"
+        ],
     ),
     "turns": (
-        ["--as", "meta"], "several: imported from the chat template of several/chat_template.jinja, its turns",
-        ["only the chat template default was imported, without rag, tool_use "
-         "(the folder uses tool_use for requests with tools); to import them too, remove --as meta"],
+        ["--as", "meta"],
+        "several: imported from the chat template of several/chat_template.jinja, its turns",
+        [
+            "only the chat template default was imported, without rag, tool_use "
+            "(the folder uses tool_use for requests with tools); to import them too, remove --as meta"
+        ],
     ),
     "turns of one of them": (
-        ["--as", "meta", "--variant", "rag"], "several: imported from the chat template 'rag' of several/",
+        ["--as", "meta", "--variant", "rag"],
+        "several: imported from the chat template 'rag' of several/",
         ["only the chat template rag was imported, without default, tool_use; to import them too, remove --as meta"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("words", "begins", "notes"), OF_SEVERAL.values(), ids=OF_SEVERAL)
@@ -496,8 +530,10 @@ def test_files_of_an_earlier_import_are_removed(home: Path) -> None:
     ended = gateway(home, "plain", "--name", "mine", "--force")
     assert ended.returncode == 0, ended.stderr.decode()
     assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == [
-        "README.md", "chat_template.jinja", "tokenizer_config.json",
-    ]  # fmt: skip
+        "README.md",
+        "chat_template.jinja",
+        "tokenizer_config.json",
+    ]
     told = [line for line in ended.stderr.decode().splitlines() if line.startswith("removed ")]
     assert [line.split(",")[0] for line in told] == [
         "removed meta_templates/mine/generation_config.json",
@@ -538,7 +574,8 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "an empty folder": ([".", "--kind", "hf"], 2, "has no chat template"),
     "a folder for a format of files": ([".", "--kind", "dataset"], 2, "--kind dataset reads a file; give the path"),
     "another format": (
-        ["Modelfile", "--kind", "lazyllm"], 1,
+        ["Modelfile", "--kind", "lazyllm"],
+        1,
         "note: Modelfile looks like an Ollama Modelfile; use --kind ollama, or leave --kind out",
     ),
     "nothing known": (["empty.txt"], 1, "empty.txt: the format is not recognised; choose the format with --kind"),
@@ -554,10 +591,13 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "--as for another kind": (["Modelfile", "--as", "meta"], 2, "--as applies only to hf"),
     "--without for a chat template": (["my-model", "--without", "system"], 2, "only to hf with --as meta"),
     "a default system turn as turns": (
-        ["led", "--as", "meta"], 1, "a system message changes the start of the prompt",
+        ["led", "--as", "meta"],
+        1,
+        "a system message changes the start of the prompt",
     ),
     "trimmed content as turns": (
-        ["trims", "--as", "meta"], 1,
+        ["trims", "--as", "meta"],
+        1,
         "to exclude these conversations from the comparison, add --without blanks --without continued",
     ),
     "empty turns in OpenCompass": (["empty-turns.py"], 1, "use --turns opencompass, or move the role"),
@@ -567,18 +607,23 @@ REFUSES = {  # name: (words, exit code, a part of standard error)
     "a variant without a name": (["my-model", "--variant", ""], 1, "variant: is empty"),
     "a variant of another kind": (["two.py", "--variant", ""], 2, "--variant applies only to hf"),
     "--python for another format": (
-        ["prompter.json", "--python", "python"], 2, "--python applies only to configs in Python, and prompter.json",
+        ["prompter.json", "--python", "python"],
+        2,
+        "--python applies only to configs in Python, and prompter.json",
     ),
     "--python for another kind": (
-        ["two.py", "--python", "python", "--kind", "lazyllm"], 2, "--python applies only to opencompass, dataset",
+        ["two.py", "--python", "python", "--kind", "lazyllm"],
+        2,
+        "--python applies only to opencompass, dataset",
     ),
     "a Python that is missing": (
-        ["two.py", "--python", "gone/python"], 1,
+        ["two.py", "--python", "gone/python"],
+        1,
         "two.py: gone/python did not load the config: it cannot be started (No such file or directory)",
     ),
     "an unknown family": (["prompter.json", "--marks-of", "gpt"], 1, "unknown family or model 'gpt'"),
     "a kind that is none": (["two.py", "--kind", "x"], 2, "invalid value for '--kind': 'x' is not one of"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("words", "code", "says"), REFUSES.values(), ids=REFUSES)

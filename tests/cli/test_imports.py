@@ -9,8 +9,19 @@ import pytest
 
 from tests.journeys.process import environment
 
-LIBRARIES = {"litellm", "aiohttp", "uvicorn", "pydantic", "starlette", "prometheus_client", "numpy", "tokenizers",
-             "yaml", "jinja2", "orjson"}  # fmt: skip
+LIBRARIES = {
+    "litellm",
+    "aiohttp",
+    "uvicorn",
+    "pydantic",
+    "starlette",
+    "prometheus_client",
+    "numpy",
+    "tokenizers",
+    "yaml",
+    "jinja2",
+    "orjson",
+}
 
 HELP = "from gateway.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
 

@@ -102,14 +102,16 @@ REFUSED = {
     "an option of new": (("list", "--write"), 2, "error: keys list takes no --write"),
     "an option of list": (("new", "x", "--json"), 2, "error: keys new takes no --json"),
     "a configuration without --write": (
-        ("new", "x", "--config", "gateway.yaml"), 2, "error: keys new takes no --config without --write"
+        ("new", "x", "--config", "gateway.yaml"),
+        2,
+        "error: keys new takes no --config without --write",
     ),
     "no key file": (("list", "--config", "bare.yaml"), 3, "bare.yaml:1 keys.file: is missing; write `keys: {file:"),
     "no configuration": (("list", "--config", "none.yaml"), 3, "error: none.yaml: no such file"),
     "a broken key file": (("revoke", "old", "--config", "broken.yaml"), 3, "broken-keys.yaml:1 old.sha256: must be"),
     "a key file in braces": (("new", "a", "--write", "--config", "flow.yaml"), 2, "flow-keys.yaml has a form that"),
     "a missing folder": (("new", "a", "--write", "--config", "far.yaml"), 2, "far/keys.yaml cannot be written (No"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("arguments", "code", "told"), REFUSED.values(), ids=REFUSED)

@@ -42,20 +42,22 @@ CASES: dict[str, tuple[ModelSpec, list[str]]] = {
     "an engine that writes the prompt": (model(BUILT_IN, "chat"), ["special tokens unknown: m"]),
     "a provider": (model(BUILT_IN, "litellm"), []),
     "turns in ordinary text": (
-        model(find_template("vicuna")), ["a line of ordinary text begins a turn: m ('USER:': report)"],
+        model(find_template("vicuna")),
+        ["a line of ordinary text begins a turn: m ('USER:': report)"],
     ),
     "turns in ordinary text that the policy escapes": (
         model(find_template("vicuna"), text_like="escape"),
         ["a line of ordinary text begins a turn: m ('USER:': escape)"],
     ),
     "a chat template with tokens and a list of tools": (
-        model(jinja("<|im_end|>\nYour tools:\n" + ROLES, markers={"tokens": ["<s>"], "source": "x"})), [],
+        model(jinja("<|im_end|>\nYour tools:\n" + ROLES, markers={"tokens": ["<s>"], "source": "x"})),
+        [],
     ),
     "a chat template without tokens": (
         model(jinja("\nUSER:\n" + ROLES)),
         ["special tokens unknown: m", "a line of ordinary text begins a turn: m ('USER:': report)"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -117,9 +117,9 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
     "a broken template": (["--template", "broken.yaml", "--reference", "plain"], 3, "broken.yaml:2 round"),
     "no configuration": (["mine", "--config", "nowhere.yaml"], 3, "nowhere.yaml"),
     "no reference for a model": (
-        ["bare"], 2,
-        "bare has no chat template to compare with (no tokenizer is set in gateway.yaml); "
-        "give --reference FILE",
+        ["bare"],
+        2,
+        "bare has no chat template to compare with (no tokenizer is set in gateway.yaml); give --reference FILE",
     ),
     "a tokenizer without a template": (["empty"], 2, "(tokens does not contain chat_template.jinja or"),
     "no reference for a template": (["--template", "mine"], 2, "give --reference FILE, FOLDER or TEMPLATE\n"),
@@ -134,15 +134,19 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
     "variables that are no JSON": (["mine", "--kwargs", "{"], 2, "'--kwargs': expected a JSON object"),
     "variables that are no object": (["mine", "--kwargs", "[1]"], 2, "'--kwargs': expected a JSON object"),
     "variables for a template of ours": (
-        ["mine", "--reference", "engine", "--kwargs", '{"a": 1}'], 2, "--kwargs applies only to a chat template",
+        ["mine", "--reference", "engine", "--kwargs", '{"a": 1}'],
+        2,
+        "--kwargs applies only to a chat template",
     ),
     "an engine for a template of ours": (
-        ["mine", "--reference", "engine", "--engine", "own"], 2, "--engine applies only to a chat template",
+        ["mine", "--reference", "engine", "--engine", "own"],
+        2,
+        "--engine applies only to a chat template",
     ),
     "no such case": (["mine", "--case", "one trun"], 2, 'no case "one trun"; the known cases are one turn, two turns'),
     "a number below zero": (["mine", "--show", "-1"], 2, "'--show': -1 is not in the range x>=0"),
     "no such engine": (["mine", "--engine", "jinja"], 2, "'jinja' is not one of"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("arguments", "code", "words"), USAGE.values(), ids=USAGE)
@@ -193,14 +197,16 @@ BOS: dict[str, tuple[Sequence[str], str, int]] = {
     "by the engine": (["engine"], '"<s>"; ours: added by the engine (bos: engine); ', 0),
     "by the engine, by default": (["habit"], '"<s>"; ours: left to the engine (bos: none), which adds one; ', 0),
     "by an engine that adds none": (
-        ["deaf"], '"<s>"; ours: expected from the engine (bos: engine), which adds none; ', 1,
+        ["deaf"],
+        '"<s>"; ours: expected from the engine (bos: engine), which adds none; ',
+        1,
     ),
     "by an unknown engine": (
         ["--template", "bare", "--reference", "plain"],
-        '"<s>"; ours: left to the engine (bos: none); the comparison assumes that '
-        "the engine adds none; ", 1,
+        '"<s>"; ours: left to the engine (bos: none); the comparison assumes that the engine adds none; ',
+        1,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("arguments", "words", "code"), BOS.values(), ids=BOS)
@@ -292,12 +298,16 @@ VARIANTS: dict[str, tuple[Sequence[str], int, str]] = {
     "the default of both": (["--template", "default.yaml"], 0, "names/chat_template.jinja (sha256:"),
     "the same as ours": (["--template", "rag.yaml"], 0, "names/chat_template.jinja, template rag (sha256:"),
     "another than ours": (
-        ["--template", "default.yaml", "--variant", "rag"], 1, "names/chat_template.jinja, template rag (sha256:",
+        ["--template", "default.yaml", "--variant", "rag"],
+        1,
+        "names/chat_template.jinja, template rag (sha256:",
     ),
     "the default, as asked": (
-        ["--template", "rag.yaml", "--variant", "default"], 1, "names/chat_template.jinja (sha256:",
+        ["--template", "rag.yaml", "--variant", "default"],
+        1,
+        "names/chat_template.jinja (sha256:",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("arguments", "code", "reference"), VARIANTS.values(), ids=VARIANTS)

@@ -23,10 +23,14 @@ models:
 """
 SPACED = (ROOT / "meta_templates" / "sft-demo.yaml").read_text(encoding="utf-8").replace("<HUMAN>: ", "<HUMAN>:")
 FILES: Files = {
-    "gateway.yaml": CONFIG, "model": ROOT / "demo/model", "meta_templates/spaced.yaml": SPACED,
-    "hello.yaml": "[Hello, {finish: stop}]\n", "error.yaml": "[{error: upstream_error}]\n",
-    "policies/once.yaml": "delivery: {retry: {attempts: 1}}\n", "policies/cached.yaml": "cache: {mode: on}\n",
-}  # fmt: skip
+    "gateway.yaml": CONFIG,
+    "model": ROOT / "demo/model",
+    "meta_templates/spaced.yaml": SPACED,
+    "hello.yaml": "[Hello, {finish: stop}]\n",
+    "error.yaml": "[{error: upstream_error}]\n",
+    "policies/once.yaml": "delivery: {retry: {attempts: 1}}\n",
+    "policies/cached.yaml": "cache: {mode: on}\n",
+}
 A = {"model": "demo", "max_tokens": 8, "temperature": 0, "stop": ["5"]}
 RUNS: dict[str, dict[str, Any]] = {
     "a": {},

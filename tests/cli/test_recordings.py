@@ -123,8 +123,9 @@ def test_a_wrong_call_or_file_is_named(case: str, folder: Path) -> None:
 def test_an_unknown_run_is_named(folder: Path) -> None:
     ended = command(folder, "report", "nightly")
     assert (ended.returncode, ended.stderr) == (
-        2, b"error: nightly: no such file, and no run of this name in the recordings\n"
-    )  # fmt: skip
+        2,
+        b"error: nightly: no such file, and no run of this name in the recordings\n",
+    )
 
 
 def test_a_run_belongs_to_its_client_key(tmp_path: Path) -> None:

@@ -29,11 +29,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_files(folder, {"gateway.yaml": CONFIG, "hello.yaml": "[Hi, {finish: stop}]\n", "model": ROOT / "demo/model"})
     rows = [
         {
-            "custom_id": f"row-{n}", "method": "POST", "url": "/v1/chat/completions",
+            "custom_id": f"row-{n}",
+            "method": "POST",
+            "url": "/v1/chat/completions",
             "body": {"messages": [{"role": "user", "content": f"{n // 2}+1=?"}], "temperature": 2},
         }
         for n in range(20)
-    ]  # fmt: skip
+    ]
     (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert command(folder, *RUN, "a.jsonl").returncode == 0
     return folder

@@ -316,9 +316,12 @@ def test_a_key_is_sent(folder: Path, tmp_path_factory: pytest.TempPathFactory) -
 ANSWER = "the expected answer"
 CHAT = {"model": "talk", "messages": [{"role": "user", "content": "hi"}]}
 INSIDE = {"model": "talk", "messages": [{"role": "user", "content": "hi", "answer": "42"}]}
-IN_PART = {"model": "talk", "messages": [
-    {"role": "user", "content": [{"type": "text", "text": "hi", "answer": "42"}]},
-]}  # fmt: skip
+IN_PART = {
+    "model": "talk",
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "hi", "answer": "42"}]},
+    ],
+}
 TUNING = {"model": "talk", "messages": [*CHAT["messages"], {"role": "assistant", "content": ANSWER}]}
 BATCH = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions"}
 
@@ -327,35 +330,50 @@ SENT: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
     "a kept column": ({**CHAT, "answer": ANSWER}, ["--keep", "answer"], {}),
     "a sent column": ({**CHAT, "answer": ANSWER}, ["--send", "answer"], {"answer": ANSWER}),
     "a column that is kept and sent": (
-        {**CHAT, "answer": ANSWER}, ["--keep", "answer", "--send", "answer"], {"answer": ANSWER},
+        {**CHAT, "answer": ANSWER},
+        ["--keep", "answer", "--send", "answer"],
+        {"answer": ANSWER},
     ),
     "fields of OpenAI's API and of engines": (
-        {**CHAT, "seed": 7, "top_k": 3, "min_p": 0.5, "answer": ANSWER}, ["--keep", "answer"],
+        {**CHAT, "seed": 7, "top_k": 3, "min_p": 0.5, "answer": ANSWER},
+        ["--keep", "answer"],
         {"seed": 7, "top_k": 3, "min_p": 0.5},
     ),
     "a text": ({"model": "talk", "prompt": "hi", "answer": ANSWER}, ["--keep", "answer"], {}),
     "a kept column in the body of a batch line": (
-        {**BATCH, "body": {**CHAT, "answer": ANSWER}}, ["--keep", "answer"], {},
+        {**BATCH, "body": {**CHAT, "answer": ANSWER}},
+        ["--keep", "answer"],
+        {},
     ),
     "a sent column in the body of a batch line": (
-        {**BATCH, "body": {**CHAT, "answer": ANSWER}}, ["--send", "answer"], {"answer": ANSWER},
+        {**BATCH, "body": {**CHAT, "answer": ANSWER}},
+        ["--send", "answer"],
+        {"answer": ANSWER},
     ),
     "a sent key of a message": (INSIDE, ["--send", "answer"], {"messages": INSIDE["messages"]}),
     "a parameter": (CHAT, ["--param", "custom=1"], {"custom": 1}),
-}  # fmt: skip
+}
 WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
     # row, arguments, message
-    "an expected answer": ({**CHAT, "answer": ANSWER}, [], "data.jsonl:1: \"answer\" is not a field of a request to "
-                           "/v1/chat/completions, and may be an expected answer; copy it to the output with "
-                           "--keep answer, or send it with --send answer"),
+    "an expected answer": (
+        {**CHAT, "answer": ANSWER},
+        [],
+        'data.jsonl:1: "answer" is not a field of a request to '
+        "/v1/chat/completions, and may be an expected answer; copy it to the output with "
+        "--keep answer, or send it with --send answer",
+    ),
     "an answer beside a text": ({"model": "talk", "prompt": "hi", "target": "x"}, [], "with --keep target"),
     "a field of another endpoint": ({**CHAT, "input": "x"}, [], "with --keep input"),
     "a field that the gateway never accepts": (
-        {**CHAT, "api_key": "k"}, [], "remove it, or only copy it to the output with --keep api_key\n",
+        {**CHAT, "api_key": "k"},
+        [],
+        "remove it, or only copy it to the output with --keep api_key\n",
     ),
     "labels, which may be a column": ({**CHAT, "metadata": {}}, [], "with --keep metadata, or send it with --send"),
     "an answer in a message": (
-        INSIDE, [], "data.jsonl:1: messages[0].answer is not a known field of a message, and may be an expected "
+        INSIDE,
+        [],
+        "data.jsonl:1: messages[0].answer is not a known field of a message, and may be an expected "
         "answer; remove it, or send it with --send answer",
     ),
     "an answer as the last message": (TUNING, [], "data.jsonl:1: messages ends with a message of the assistant"),
@@ -369,7 +387,8 @@ WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "an answer in a message of a batch line": ({**BATCH, "body": INSIDE}, [], "messages[0].answer is not a known"),
     "an answer in a message that is kept": (INSIDE, ["--keep", "answer"], "messages[0].answer is not a known field"),
     "an answer behind an address with a query": (
-        {**BATCH, "url": "/v1/chat/completions?x=1", "body": {**CHAT, "text": ANSWER}}, [],
+        {**BATCH, "url": "/v1/chat/completions?x=1", "body": {**CHAT, "text": ANSWER}},
+        [],
         '(did you mean "/v1/chat/completions"?)',
     ),
     "a usual column that is a field of an engine": ({**CHAT, "regex": ANSWER}, [], "with --keep regex, or send it"),
@@ -377,23 +396,32 @@ WITHHELD: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "a second column": ({**CHAT, "answer": ANSWER, "level": 5}, ["--keep", "answer"], "with --keep level"),
     "an answer in the body of a batch line": ({**BATCH, "body": {**CHAT, "answer": ANSWER}}, [], "with --keep answer"),
     "an answer in a row of candidates": (
-        {"model": "talk", "candidates": {"A": "x"}, "gold": "A"}, ["--infer", "ppl"], "with --keep gold",
+        {"model": "talk", "candidates": {"A": "x"}, "gold": "A"},
+        ["--infer", "ppl"],
+        "with --keep gold",
     ),
     "an answer in a dialogue": (
-        {"model": "talk", "questions": ["x"], "gold": "A"}, ["--infer", "multiturn"], "with --keep gold",
+        {"model": "talk", "questions": ["x"], "gold": "A"},
+        ["--infer", "multiturn"],
+        "with --keep gold",
     ),
     "a kept column with a typo": (
-        {**CHAT, "top_k": 1}, ["--keep", "topk"], 'no row of data.jsonl has the column "topk" (did you mean "top_k"?)',
+        {**CHAT, "top_k": 1},
+        ["--keep", "topk"],
+        'no row of data.jsonl has the column "topk" (did you mean "top_k"?)',
     ),
-    "a sent column that no row has": (CHAT, ["--send", "custom"], '--send custom: no row of data.jsonl has the column'),
+    "a sent column that no row has": (CHAT, ["--send", "custom"], "--send custom: no row of data.jsonl has the column"),
     "a kept variable with a typo": (
-        {"question": "1+1=?", "answer": "2"}, ["--model", "talk", "--prompt", "sums", "--keep", "anwser"],
+        {"question": "1+1=?", "answer": "2"},
+        ["--model", "talk", "--prompt", "sums", "--keep", "anwser"],
         '(did you mean "answer"?)',
     ),
     "a sent variable": (
-        {"question": "1+1=?"}, ["--model", "talk", "--prompt", "sums", "--send", "question"], "--send does not apply",
+        {"question": "1+1=?"},
+        ["--model", "talk", "--prompt", "sums", "--send", "question"],
+        "--send does not apply",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -719,10 +747,16 @@ def test_evidence_that_cannot_be_had_is_refused_by_name(folder: Path) -> None:
     assert b"--evidence applies only to --infer gen" in ended.stderr
 
 
-@pytest.mark.parametrize("words", [("report", "out.jsonl"), ("why", "out.jsonl", "out.jsonl"),
-                                   ("recordings", "--file", "out.recording.sqlite"),
-                                   (*RUN, "--keep", "answer", "--score", "exact")],
-                         ids=lambda words: words[0])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "out.jsonl"),
+        ("why", "out.jsonl", "out.jsonl"),
+        ("recordings", "--file", "out.recording.sqlite"),
+        (*RUN, "--keep", "answer", "--score", "exact"),
+    ],
+    ids=lambda words: words[0],
+)
 def test_a_report_on_a_full_disk_is_one_line(words: tuple[str, ...], folder: Path) -> None:
     row = {"model": "talk", "messages": [{"role": "user", "content": "hi"}], "answer": "Hello"}
     (folder / "data.jsonl").write_text(json.dumps(row))
@@ -739,8 +773,9 @@ def test_a_floor_needs_log_probabilities_of_both_runs(folder: Path) -> None:
     assert b"have no log probabilities of the same tokens; run both with gateway run --evidence" in ended.stderr
 
 
-@pytest.mark.parametrize("arguments", [(), ("--json",), ("--row", "row-0"), ("--fail-on", "prompt"),
-                                       ("--prove", "talk")], ids=" ".join)  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments", [(), ("--json",), ("--row", "row-0"), ("--fail-on", "prompt"), ("--prove", "talk")], ids=" ".join
+)
 def test_runs_without_a_common_row_are_not_equal(arguments: tuple[str, ...], folder: Path) -> None:
     for name, system in (("a", "Be short."), ("b", "Be exact.")):
         row = {"model": "talk", "messages": [{"role": "system", "content": system}, {"role": "user", "content": "hi"}]}

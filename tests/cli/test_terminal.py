@@ -74,8 +74,10 @@ def test_long_texts_are_shortened_around_the_first_difference() -> None:
     same = "".join([f"{n}\n" for n in range(20)])
     lines = list(diff_lines(f"{same}{'x' * 30}a", f"{same}{'x' * 30}b", "A", "B"))
     assert lines[2:5] == [
-        "first difference: byte 80 (line 21, column 31)", f'  - …"{"x" * 24}⟨here⟩a"', f'  + …"{"x" * 24}⟨here⟩b"',
-    ]  # fmt: skip
+        "first difference: byte 80 (line 21, column 31)",
+        f'  - …"{"x" * 24}⟨here⟩a"',
+        f'  + …"{"x" * 24}⟨here⟩b"',
+    ]
     assert lines[5:] == ["@@ -19,3 +19,3 @@", " 18\\n", " 19\\n", f"-{'x' * 30}a", f"+{'x' * 30}b"]
 
 
@@ -99,11 +101,15 @@ def test_a_file_gets_no_progress() -> None:
     assert file.getvalue() == ""
 
 
-@pytest.mark.parametrize(("words", "shown"), [
-    (["check", "--config", str(ROOT / "deploy/gateway.yaml")], "checking  ["),
-    (["parity", "--template", "alpaca", "--reference", "sft-demo"], "comparing  ["),
-    (["import", str(ROOT / "demo/model"), "--name", "mine", "--as", "meta", "--out", "-"], "comparing mine  ["),
-], ids=lambda words: words[0] if isinstance(words, list) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["check", "--config", str(ROOT / "deploy/gateway.yaml")], "checking  ["),
+        (["parity", "--template", "alpaca", "--reference", "sft-demo"], "comparing  ["),
+        (["import", str(ROOT / "demo/model"), "--name", "mine", "--as", "meta", "--out", "-"], "comparing mine  ["),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else "",
+)
 def test_a_verb_that_takes_a_while_shows_its_progress(words: list[str], shown: str, tmp_path: Path) -> None:
     done = command(tmp_path, *words, terminal=True)
     assert shown in done.stderr.decode(), done.stderr.decode()

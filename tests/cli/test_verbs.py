@@ -190,8 +190,9 @@ def test_render_json_shows_every_turn_of_a_dataset_prompt(folder: Path) -> None:
     row = b'{"question": ["1+1=?", "2+2=?"], "answer": ["2", "4"]}'
     shown = json.loads(command(folder, "render", "mine", "--prompt", "dialogue", "--json", stdin=row).stdout)
     assert [turn["prompt"] for turn in shown["turns"]] == [
-        PROMPT.decode(), f"{PROMPT.decode()}2</s>\nH: 2+2=?\nB: ",
-    ]  # fmt: skip
+        PROMPT.decode(),
+        f"{PROMPT.decode()}2</s>\nH: 2+2=?\nB: ",
+    ]
 
 
 def test_render_shows_the_content_of_a_media_file(tmp_path: Path) -> None:
@@ -245,10 +246,18 @@ def test_a_reader_that_closes_the_pipe_early_causes_no_error(folder: Path, reade
 
 
 WRITING = [
-    ("--help",), ("--version",), ("version",), ("render", "mine", "-m", "user:x"), ("templates",),
-    ("diff", "mine", "talk", "-m", "user:x"), ("templates", "chatml"), ("models",), ("check",), ("schema", "gateway"),
+    ("--help",),
+    ("--version",),
+    ("version",),
+    ("render", "mine", "-m", "user:x"),
+    ("templates",),
+    ("diff", "mine", "talk", "-m", "user:x"),
+    ("templates", "chatml"),
+    ("models",),
+    ("check",),
+    ("schema", "gateway"),
     ("docs", "cli"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
@@ -262,26 +271,37 @@ def test_a_full_disk_behind_standard_output_is_one_line(folder: Path, words: Seq
 DIFF: dict[str, Case] = {
     "two models, one template": (["mine", "same"], USER, 0, b"the prompts are equal (15 characters)\n", b""),
     "a model and a file": (
-        ["mine", "draft.yaml"], USER, 1,
+        ["mine", "draft.yaml"],
+        USER,
+        1,
         b"--- mine\n+++ draft.yaml\nfirst difference: byte 3 (line 1, column 4)\n"
         b'  - "<s>\xe2\x9f\xa8here\xe2\x9f\xa9H: 1+1=?\\nB: "\n'
         b'  + "<s>\xe2\x9f\xa8here\xe2\x9f\xa9U: 1+1=?\\nB: "\n'
-        b"@@ -1,2 +1,2 @@\n-<s>H: 1+1=?\\n\n+<s>U: 1+1=?\\n\n B:\xc2\xb7\n", b"",
+        b"@@ -1,2 +1,2 @@\n-<s>H: 1+1=?\\n\n+<s>U: 1+1=?\\n\n B:\xc2\xb7\n",
+        b"",
     ),
     "a prompt and messages": (
-        ["mine", "talk"], USER, 1,
+        ["mine", "talk"],
+        USER,
+        1,
         b"--- mine\n+++ talk\nfirst difference: byte 0 (line 1, column 1)\n"
         b'  - "\xe2\x9f\xa8here\xe2\x9f\xa9<s>H: 1+1=?\\nB: "\n'
         b'  + "\xe2\x9f\xa8here\xe2\x9f\xa9{"role": "user", "conten"\xe2\x80\xa6\n'
         b"@@ -1,2 +1 @@\n-<s>H: 1+1=?\\n\n-B:\xc2\xb7\n"
-        b'+{"role": "user", "content": "1+1=?"}\\n\n', b"",
+        b'+{"role": "user", "content": "1+1=?"}\\n\n',
+        b"",
     ),
     "a dataset prompt": (
-        ["mine", "same", "--prompt", "sums", "--var", "question=a"], b"", 0,
-        b"the prompts are equal (11 characters)\n", b"",
+        ["mine", "same", "--prompt", "sums", "--var", "question=a"],
+        b"",
+        0,
+        b"the prompts are equal (11 characters)\n",
+        b"",
     ),
     "a notice for one side": (
-        ["mine", "fold.yaml", "-m", "system:s"], b"", 1,
+        ["mine", "fold.yaml", "-m", "system:s"],
+        b"",
+        1,
         b"--- mine\n+++ fold.yaml\nfirst difference: byte 0 (line 1, column 1)\n"
         b'  - "\xe2\x9f\xa8here\xe2\x9f\xa9<s>S: s\\nB: "\n  + "\xe2\x9f\xa8here\xe2\x9f\xa9H: s\\nB: "\n'
         b"@@ -1,2 +1,2 @@\n-<s>S: s\\n\n+H: s\\n\n B:\xc2\xb7\n",
@@ -290,7 +310,7 @@ DIFF: dict[str, Case] = {
     "no such model": (["mine", "nobody.yaml"], USER, 2, b"", b"nobody.yaml: no such file"),
     "one name": (["mine"], USER, 2, b"", b"missing argument 'B'"),
     "an unknown role": (["mine", "same", "-m", "x:y"], b"", 1, b"", b"role_not_supported: "),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("arguments", "stdin", "code", "out", "err"), DIFF.values(), ids=DIFF)
@@ -321,9 +341,13 @@ def test_models_is_json_if_asked(folder: Path) -> None:
     rows = json.loads(command(folder, "models", "--json").stdout)
     assert [row["name"] for row in rows] == ["mine", "same", "talk"]
     assert rows[0] == {
-        "name": "mine", "template": "mine", "policy": "default", "target": "mine/0", "speaks": "completions",
+        "name": "mine",
+        "template": "mine",
+        "policy": "default",
+        "target": "mine/0",
+        "speaks": "completions",
         "where": "http://127.0.0.1:1/v1",
-    }  # fmt: skip
+    }
 
 
 def test_check_reports_what_it_read(folder: Path) -> None:
@@ -424,14 +448,17 @@ def test_check_reports_where_files_of_a_model_disagree(tmp_path: Path) -> None:
 
 def test_check_names_a_chat_template_that_renders_no_call_without_content(tmp_path: Path) -> None:
     calls = "{% for m in messages if m.tool_calls %}{{ m.content + OTHER }}{% endfor %}"
-    write_files(tmp_path, {
-        "gateway.yaml": "models:\n  mine: {template: mine, targets: [{speaks: scripted, script: hello.yaml}]}\n",
-        "hello.yaml": HELLO,
-        "meta_templates/mine.yaml": "kind: jinja\nfile: mine/chat_template.jinja\n",
-        "meta_templates/mine/chat_template.jinja": calls.replace("OTHER", "1"),
-        "meta_templates/spare.yaml": "kind: jinja\nfile: spare.jinja\n",
-        "meta_templates/spare.jinja": calls.replace("OTHER", "'!'"),
-    })  # fmt: skip
+    write_files(
+        tmp_path,
+        {
+            "gateway.yaml": "models:\n  mine: {template: mine, targets: [{speaks: scripted, script: hello.yaml}]}\n",
+            "hello.yaml": HELLO,
+            "meta_templates/mine.yaml": "kind: jinja\nfile: mine/chat_template.jinja\n",
+            "meta_templates/mine/chat_template.jinja": calls.replace("OTHER", "1"),
+            "meta_templates/spare.yaml": "kind: jinja\nfile: spare.jinja\n",
+            "meta_templates/spare.jinja": calls.replace("OTHER", "'!'"),
+        },
+    )
     ended = command(tmp_path, "check")
     assert ended.returncode == 0, ended.stderr.decode()
     (line,) = ended.stderr.decode().splitlines()
@@ -439,8 +466,28 @@ def test_check_names_a_chat_template_that_renders_no_call_without_content(tmp_pa
     assert line.endswith('(line 1 of the template: TypeError: can only concatenate str (not "int") to str)')
 
 
-VERBS = ("demo", "init", "serve", "ask", "check", "render", "diff", "parity", "run", "report", "why", "view",
-         "recordings", "import", "templates", "models", "keys", "status", "schema", "docs")  # fmt: skip
+VERBS = (
+    "demo",
+    "init",
+    "serve",
+    "ask",
+    "check",
+    "render",
+    "diff",
+    "parity",
+    "run",
+    "report",
+    "why",
+    "view",
+    "recordings",
+    "import",
+    "templates",
+    "models",
+    "keys",
+    "status",
+    "schema",
+    "docs",
+)
 
 
 def test_help_names_every_verb(folder: Path) -> None:
@@ -456,26 +503,36 @@ def test_the_help_of_a_verb_has_examples(folder: Path, verb: str) -> None:
     assert f"gateway {verb}" in ended.stdout.decode().partition("Examples:")[2]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    ([], b"Usage: gateway [OPTIONS] VERB"),
-    (["sevre"], b"error: no such command 'sevre'. Did you mean 'serve'?\nhelp: gateway --help\n"),
-    (["render", "mine", "--jsn"], b"error: no such option '--jsn'. Did you mean '--json'?\nhelp: gateway render"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], b"Usage: gateway [OPTIONS] VERB"),
+        (["sevre"], b"error: no such command 'sevre'. Did you mean 'serve'?\nhelp: gateway --help\n"),
+        (["render", "mine", "--jsn"], b"error: no such option '--jsn'. Did you mean '--json'?\nhelp: gateway render"),
+    ],
+)
 def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[str], said: bytes) -> None:
     expect(command(folder, *arguments), 2, b"", said)
 
 
 def test_check_as_json_has_the_place_of_each_problem_and_note(tmp_path: Path) -> None:
-    files = {"gateway.yaml": "models:\n  a: {template: chatlm, targets: [{speaks: scripted, script: a.yaml}]}\n",
-             "a.yaml": HELLO, "policies/default.yaml": "cache: {ttl: 5m}\n"}  # fmt: skip
+    files = {
+        "gateway.yaml": "models:\n  a: {template: chatlm, targets: [{speaks: scripted, script: a.yaml}]}\n",
+        "a.yaml": HELLO,
+        "policies/default.yaml": "cache: {ttl: 5m}\n",
+    }
     write_files(tmp_path, files)
     ended = command(tmp_path, "check", "--json")
     assert (ended.returncode, ended.stderr) == (1, b"")
     note = {"file": "policies/default.yaml", "line": 1, "key": "cache.ttl"}
     found = json.loads(ended.stdout)
     (problem,) = found["problems"]
-    assert problem == {"file": "gateway.yaml", "line": 2, "key": "models.a.template",
-                       "message": 'no template "chatlm" (did you mean "chatml"?)'}  # fmt: skip
+    assert problem == {
+        "file": "gateway.yaml",
+        "line": 2,
+        "key": "models.a.template",
+        "message": 'no template "chatlm" (did you mean "chatml"?)',
+    }
     assert [{**one, **note} for one in found["notes"]] == found["notes"] != []
     write_files(tmp_path, {"gateway.yaml": files["gateway.yaml"].replace("chatlm", "chat")})
     ended = command(tmp_path, "check", "--json", "--quiet", "--live")

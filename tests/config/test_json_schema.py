@@ -84,10 +84,14 @@ REFUSED = {  # file, text, words of the message
     "targets that are a mapping": (GATEWAY, "models: {a: {template: b, targets: {}}}", "is not of type 'array'"),
     "an unknown kind of target": (GATEWAY, "models: {a: {template: b, targets: [{speaks: grpc}]}}", "not one of"),
     "a target without its address": (
-        GATEWAY, "models: {a: {template: b, targets: [{speaks: chat}]}}", "'url' is a required property",
+        GATEWAY,
+        "models: {a: {template: b, targets: [{speaks: chat}]}}",
+        "'url' is a required property",
     ),
     "a setting of another kind of target": (
-        GATEWAY, "models: {a: {template: b, targets: [{speaks: embedded, path: c, url: 'http://d'}]}}", "'null'",
+        GATEWAY,
+        "models: {a: {template: b, targets: [{speaks: embedded, path: c, url: 'http://d'}]}}",
+        "'null'",
     ),
     "a duration without its unit": (POLICY, "delivery: {timeout: {total: 60}}", "60 is not of type 'string'"),
     "a word that is not a choice": (POLICY, "params: {unknown: ignore}", "'ignore' is not one of"),
@@ -98,7 +102,7 @@ REFUSED = {  # file, text, words of the message
     "a retriever that does not exist": (PROMPT, "retriever: {kind: nearest}", "not valid under any"),
     "a misspelled key of a prompt": (PROMPT, "promt_template: {}", "'promt_template' was unexpected"),
     "a key without its digest": (KEYS_FILE, "ci: {models: [a]}", "'sha256' is a required property"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("file", "text", "message"), REFUSED.values(), ids=REFUSED)
@@ -115,6 +119,10 @@ def test_empty_sections_are_accepted_as_the_gateway_does() -> None:
 def test_a_setting_is_described_with_its_default() -> None:
     port = SCHEMAS[GATEWAY]["properties"]["server"]["properties"]["port"]
     assert port == {
-        "title": "whole number from 0 to 65535", "type": "integer", "minimum": 0, "maximum": 65535, "default": 8000,
+        "title": "whole number from 0 to 65535",
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 65535,
+        "default": 8000,
         "description": "The port to listen on; 0 selects any free port.",
-    }  # fmt: skip
+    }

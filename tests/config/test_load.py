@@ -401,8 +401,9 @@ def test_a_column_that_may_be_the_answer_is_noted(write: Write) -> None:
 MANY = "server: {workers: 2}\n"
 
 
-@pytest.mark.parametrize(("cache", "noted"), [("ttl: 5m", True), ("ttl: 5m, mode: on", False),
-                                              ("ttl: 5m, mode: off", False)], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("cache", "noted"), [("ttl: 5m", True), ("ttl: 5m, mode: on", False), ("ttl: 5m, mode: off", False)], ids=str
+)
 def test_a_duration_of_a_cache_that_is_not_on_is_noted(write: Write, cache: str, noted: bool) -> None:
     path = write({"gateway.yaml": GATEWAY, "policies/default.yaml": f"cache: {{{cache}}}\n"})
     message = "policies/default.yaml:1 cache.ttl: has no effect without cache.mode; write `mode: on` too"

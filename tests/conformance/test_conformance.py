@@ -14,8 +14,17 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
 CASES = HERE / "opencompass.jsonl"
 
-REFERENCE_ONLY = ("chat_infer", "chat_parse", "default_chat_meta", "extract", "extract_role_pred", "promptlist",
-                  "response", "to_chat", "to_messages")  # fmt: skip
+REFERENCE_ONLY = (
+    "chat_infer",
+    "chat_parse",
+    "default_chat_meta",
+    "extract",
+    "extract_role_pred",
+    "promptlist",
+    "response",
+    "to_chat",
+    "to_messages",
+)
 KINDS = {
     "lm_parse": 48,
     "api_parse": 29,
@@ -35,11 +44,16 @@ KINDS = {
 
 LAZYLLM = {  # file: how many cases of each kind
     "lazyllm.jsonl": {
-        "prompter": 123, "response": 8, "prompt_keys": 6, "extract": 5, "trainable": 3, "render_tools": 2,
+        "prompter": 123,
+        "response": 8,
+        "prompt_keys": 6,
+        "extract": 5,
+        "trainable": 3,
+        "render_tools": 2,
     },
     "lazyllm-0.1.2.jsonl": {"prompter": 89, "response": 8},
     "lazyllm-0.1.1.jsonl": {"prompter": 27},
-}  # fmt: skip
+}
 
 
 def lines_of(counts: Mapping[str, int]) -> list[str]:
@@ -92,10 +106,14 @@ def test_a_lazyllm_error_counts_by_its_words_unless_they_are_the_interpreters(tm
         {**row, "id": "other-words", "expected": {"error": "KeyError: 'z'"}, "compare": "exact"},
         {**row, "id": "class", "expected": {"error": "KeyError: 'z'"}, "compare": "error_type"},
         {**row, "id": "other-class", "expected": {"error": "TypeError: 'a'"}, "compare": "error_type"},
-        {**row, "id": "one-of", "expected": {"any_of": [{"error": "KeyError: 'b'"}, {"error": "KeyError: 'a'"}]},
-         "compare": "exact"},
+        {
+            **row,
+            "id": "one-of",
+            "expected": {"any_of": [{"error": "KeyError: 'b'"}, {"error": "KeyError: 'a'"}]},
+            "compare": "exact",
+        },
         {**row, "id": "later", "kind": "online", "expected": {"result": ""}, "compare": "exact"},
-    ]  # fmt: skip
+    ]
     file = tmp_path / "cases.jsonl"
     file.write_text("\n".join(json.dumps(case) for case in cases), encoding="utf-8")
     assert conformance(str(file)).stdout.splitlines() == [

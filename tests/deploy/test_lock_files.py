@@ -10,8 +10,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-FILES = {"run": "requirements.lock", "all": "requirements-all.lock", "dev": "requirements-dev.lock",
-         "docs": "requirements-docs.lock"}  # fmt: skip
+FILES = {
+    "run": "requirements.lock",
+    "all": "requirements-all.lock",
+    "dev": "requirements-dev.lock",
+    "docs": "requirements-docs.lock",
+}
 LOCKS = {name: (ROOT / file).read_text(encoding="utf-8") for name, file in FILES.items()}
 
 

@@ -132,10 +132,12 @@ def proxied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def ask(port: int, model: str, text: str = "hi", **fields: object) -> httpx.Request:
     return httpx.Request(
-        "POST", f"https://127.0.0.1:{port}/v1/chat/completions", headers={"host": HOST},
+        "POST",
+        f"https://127.0.0.1:{port}/v1/chat/completions",
+        headers={"host": HOST},
         json={"model": model, "messages": [{"role": "user", "content": text}], **fields},
         extensions={"sni_hostname": HOST, "timeout": dict.fromkeys(("connect", "read", "write", "pool"), WAIT_SECONDS)},
-    )  # fmt: skip
+    )
 
 
 def test_calls_pass_the_proxy(proxied: tuple[Gateway, int]) -> None:
@@ -193,8 +195,9 @@ def test_no_stream_is_cut(proxied: tuple[Gateway, int]) -> None:
 def test_the_proxy_shows_nothing_of_the_admin_listener(proxied: tuple[Gateway, int], path: str) -> None:
     _, port = proxied
     with httpx.Client(verify=False, trust_env=False) as client:
-        asked = httpx.Request("GET", f"https://127.0.0.1:{port}{path}", headers={"host": HOST},
-                              extensions={"sni_hostname": HOST})  # fmt: skip
+        asked = httpx.Request(
+            "GET", f"https://127.0.0.1:{port}{path}", headers={"host": HOST}, extensions={"sni_hostname": HOST}
+        )
         assert client.send(asked).status_code == 404
 
 

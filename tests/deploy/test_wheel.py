@@ -91,8 +91,11 @@ def test_an_installed_wheel_prints_its_pages(installed: Path, empty: Path) -> No
 def test_an_installed_wheel_serves_in_an_empty_folder(installed: Path, empty: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "serve"],
-        cwd=empty, env=_environment(installed), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=empty,
+        env=_environment(installed),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stderr is not None
         greeting = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline())
@@ -111,8 +114,10 @@ def test_an_installed_wheel_serves_the_demo_and_asks_it(installed: Path, tmp_pat
     with log.open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "gateway", "demo", "--port", str(port)],
-            cwd=tmp_path, env=_environment(installed) | {"TMPDIR": str(tmp_path)}, stderr=stderr,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env=_environment(installed) | {"TMPDIR": str(tmp_path)},
+            stderr=stderr,
+        )
     try:
         assert eventually(lambda: b"serving demo" in log.read_bytes() or process.poll() is not None)
         asked = ["-m", "gateway", "ask", "demo", "1+1=?", "--url", f"http://127.0.0.1:{port}"]

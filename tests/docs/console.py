@@ -127,9 +127,10 @@ def _rows() -> list[str]:
     """The three rows of the page on bulk runs, each for one command."""
     page = (ROOT / "docs/run.md").read_text(encoding="utf-8")
     return next(
-        block.splitlines(keepends=True) for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+        block.splitlines(keepends=True)
+        for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL)
         if block.startswith('{"question"')
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +211,32 @@ NOT_RUN: dict[str, str] = {
     "gateway import eval_demo.py": "reads an installed OpenCompass; tests/cli/test_import.py reads a package",
     "gateway run questions.jsonl --model my-sft-7b --engine ray": "needs Ray; tests/evaluate/running/test_ray_data.py",
     **dict.fromkeys(
-        ("AIS_BENCH=", "CODEX_HOME=", "HF_HUB_OFFLINE=",
-         "LITELLM_LOCAL_MODEL_COST_MAP=", "PROMPTFOO", "evalscope", "guidellm",
-         "inspect", "lm-eval", "node ai_sdk", "node openai", "opencompass", "python -c", "python agents_sdk",
-         "python dspy", "python instructor", "python langchain", "python llama_index", "python llm", "python openai",
-         "python pydantic_ai"),
+        (
+            "AIS_BENCH=",
+            "CODEX_HOME=",
+            "HF_HUB_OFFLINE=",
+            "LITELLM_LOCAL_MODEL_COST_MAP=",
+            "PROMPTFOO",
+            "evalscope",
+            "guidellm",
+            "inspect",
+            "lm-eval",
+            "node ai_sdk",
+            "node openai",
+            "opencompass",
+            "python -c",
+            "python agents_sdk",
+            "python dspy",
+            "python instructor",
+            "python langchain",
+            "python llama_index",
+            "python llm",
+            "python openai",
+            "python pydantic_ai",
+        ),
         "needs a client that tests/support/harnesses/run installs, and which compares the scores",
     ),
-}  # fmt: skip
+}
 """The beginning of a command that this suite does not execute → the reason."""
 
 
@@ -230,10 +249,12 @@ def _sums() -> str:
     """Twenty sums with their answers, as rows of ``gateway run``."""
     pairs = [(37 * number % 90 + 10, 26 * number % 90 + 10) for number in range(1, 21)]
     questions = [[{"role": "user", "content": f"{a}+{b}=?"}] for a, b in pairs]
-    return "".join([
-        json.dumps({"custom_id": f"sum-{at}", "messages": messages, "answer": str(a + b)}) + "\n"
-        for at, ((a, b), messages) in enumerate(zip(pairs, questions, strict=True), 1)
-    ])  # fmt: skip
+    return "".join(
+        [
+            json.dumps({"custom_id": f"sum-{at}", "messages": messages, "answer": str(a + b)}) + "\n"
+            for at, ((a, b), messages) in enumerate(zip(pairs, questions, strict=True), 1)
+        ]
+    )
 
 
 FILES_OF_PAGE = {

@@ -393,19 +393,31 @@ def test_a07_only_the_last_of_a_repeated_key_is_forwarded(world: World) -> None:
     assert "prompt" in forwarded  # the text model was called, not the first one in the body
 
 
-@pytest.mark.parametrize(("model", "find"), [
-    ("text", lambda body: body["prompt"]),
-    ("talk", lambda body: body["messages"][0]["content"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "find"),
+    [
+        ("text", lambda body: body["prompt"]),
+        ("talk", lambda body: body["messages"][0]["content"]),
+    ],
+)
 def test_a09_nul_is_forwarded(world: World, model: str, find: Any) -> None:
     assert "a\0b" in find(forward(world, chat(model=model, messages=[{"role": "user", "content": "a\0b"}])).body)
 
 
-@pytest.mark.parametrize("kind", [
-    "application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8",
-    'application/json; charset="utf-8"', "APPLICATION/JSON", "application/json; charset=utf-8; x=y",
-    "application/json; x=y; Charset = UTF8", "application/json;", "application/json; charset=utf-8;",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "application/json",
+        "application/json; charset=utf-8",
+        "application/json;charset=UTF-8",
+        'application/json; charset="utf-8"',
+        "APPLICATION/JSON",
+        "application/json; charset=utf-8; x=y",
+        "application/json; x=y; Charset = UTF8",
+        "application/json;",
+        "application/json; charset=utf-8;",
+    ],
+)
 def test_a10_a_charset_of_utf8_is_accepted(world: World, kind: str) -> None:
     forward(world, chat(), content_type=kind)
 
@@ -435,9 +447,25 @@ def test_a19_text_may_contain_a_url(world: World) -> None:
 
 
 PLACEHOLDERS = (
-    "{question}", "{api_key}", "{{7*7}}", "{% for x in y %}", "{0.__class__}", "{}", "%s", "%(a)s", "$x", "${x}",
-    "\\n", "\\1", "</E>", "<|im_end|>", "{" * 40, "\u202e\u2028\ufeff", "\U0001f600", "e\u0301",
-)  # fmt: skip
+    "{question}",
+    "{api_key}",
+    "{{7*7}}",
+    "{% for x in y %}",
+    "{0.__class__}",
+    "{}",
+    "%s",
+    "%(a)s",
+    "$x",
+    "${x}",
+    "\\n",
+    "\\1",
+    "</E>",
+    "<|im_end|>",
+    "{" * 40,
+    "\u202e\u2028\ufeff",
+    "\U0001f600",
+    "e\u0301",
+)
 
 
 @pytest.mark.parametrize("text", PLACEHOLDERS)

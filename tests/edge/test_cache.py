@@ -16,7 +16,7 @@ FILES = {
     "policies/together.yaml": "cache: {mode: on, coalesce: true}\n",
     "policies/plain.yaml": "delivery: {fallback: true}\n",
     "answer.yaml": "[hel, lo, {finish: stop}, {usage: [10, 5]}]\n",
-}  # fmt: skip
+}
 FILES["bad.yaml"] = "[{error: upstream_disconnected}]\n"
 FILES["slow.yaml"] = "[hel, {pause: 2}, lo, {finish: stop}, {usage: [10, 5]}]\n"
 FILES["large.yaml"] = f"[hel, {'x' * 4_000_000}, {{finish: stop}}]\n"
@@ -45,8 +45,11 @@ def test_a_hit_has_the_same_body_its_age_and_no_attempt(served: Gateway) -> None
     assert second.headers["x-gateway-cache"] in ("hit; age=0", "hit; age=1")
     assert (second.headers["x-gateway-attempts"], second.headers["x-gateway-target"]) == ("0", "cached/0")
     assert {**second.json(), "id": "", "created": 0} | {"gateway": None} == {
-        **first.json(), "id": "", "created": 0, "gateway": None,
-    }  # fmt: skip
+        **first.json(),
+        "id": "",
+        "created": 0,
+        "gateway": None,
+    }
     assert second.json()["gateway"]["cache"] == "hit"
     assert first.json()["id"] != second.json()["id"]
 

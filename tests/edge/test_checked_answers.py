@@ -91,11 +91,13 @@ UNCHECKED: dict[str, tuple[dict[str, Any], str]] = {
     "a schema that is none": ({"response_format": form(True)}, "response_format.json_schema.schema must be an object"),
     "another type": ({"response_format": {"type": "grammar"}}, "response_format has a type other than"),
     "a message to continue": (
-        {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "{"}],
-         "response_format": form(SCHEMA)},
+        {
+            "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "{"}],
+            "response_format": form(SCHEMA),
+        },
         "the answer may continue the last message",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -296,9 +296,10 @@ HEADS = {
     "too many of one field": [get(b"/echo", *[b"X: v"] * MAX_FIELDS)],
     "in pieces": [get(b"/echo", FILL)[at : at + 9000] for at in range(0, 70_000, 9000)],
     "endless trailers": [
-        get(b"/echo", b"Transfer-Encoding: chunked") + b"0\r\n", *[b"X: " + b"v" * 9000 + b"\r\n"] * 8,
+        get(b"/echo", b"Transfer-Encoding: chunked") + b"0\r\n",
+        *[b"X: " + b"v" * 9000 + b"\r\n"] * 8,
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("sent", HEADS.values(), ids=HEADS)

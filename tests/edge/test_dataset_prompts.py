@@ -87,11 +87,16 @@ TURNS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     ),
     "the assistant messages": (
         {"turns": {"mode": "every_with_gt"}},
-        {"messages": [{"role": "user", "content": "1+2=?"}, {"role": "assistant", "content": "3"},
-                      {"role": "user", "content": "5+2=?"}]},
+        {
+            "messages": [
+                {"role": "user", "content": "1+2=?"},
+                {"role": "assistant", "content": "3"},
+                {"role": "user", "content": "5+2=?"},
+            ]
+        },
         ["3", "7"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", TURNS)
@@ -108,45 +113,66 @@ def test_a_call_with_turns_has_every_answer(served: Gateway, case: str) -> None:
 
 REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "an unknown prompt": (
-        "/v1/chat/completions", {"prompt": {"id": "sum"}}, {},
+        "/v1/chat/completions",
+        {"prompt": {"id": "sum"}},
+        {},
         'no dataset prompt "sum" in prompts/ (did you mean "sums"?)',
     ),
     "messages beside a prompt": (
-        "/v1/chat/completions", {"prompt": {"id": "sums"}}, {"messages": [{"role": "user", "content": "x"}]},
+        "/v1/chat/completions",
+        {"prompt": {"id": "sums"}},
+        {"messages": [{"role": "user", "content": "x"}]},
         "gateway.prompt replaces messages, prompt and gateway.variables; send only one of these fields",
     ),
     "a raw prompt beside a prompt": (
-        "/v1/completions", {"prompt": {"id": "sums"}}, {"prompt": "x"},
+        "/v1/completions",
+        {"prompt": {"id": "sums"}},
+        {"prompt": "x"},
         "gateway.prompt replaces messages, prompt and gateway.variables; send only one of these fields",
     ),
     "an unknown key": (
-        "/v1/chat/completions", {"prompt": {"id": "sums", "vars": {}}}, {},
-        "gateway.prompt.vars: unknown key (did you mean \"variables\"?)",
+        "/v1/chat/completions",
+        {"prompt": {"id": "sums", "vars": {}}},
+        {},
+        'gateway.prompt.vars: unknown key (did you mean "variables"?)',
     ),
     "a stream of turns": (
-        "/v1/chat/completions", {"turns": {"questions": ["1+1=?"]}}, {"stream": True},
+        "/v1/chat/completions",
+        {"turns": {"questions": ["1+1=?"]}},
+        {"stream": True},
         "a call with turns cannot be streamed and has only one choice; leave stream and n out",
     ),
     "turns without the answers they need": (
-        "/v1/chat/completions", {"turns": {"mode": "last", "questions": ["1+1=?", "2+2=?"]}}, {},
+        "/v1/chat/completions",
+        {"turns": {"mode": "last", "questions": ["1+1=?", "2+2=?"]}},
+        {},
         "mode last requires one answer for each question; only the last answer may be missing",
     ),
     "turns of a prompt with one turn": (
-        "/v1/chat/completions", {"turns": {}, "prompt": {"id": "sums", "variables": {"question": "1"}}}, {},
+        "/v1/chat/completions",
+        {"turns": {}, "prompt": {"id": "sums", "variables": {"question": "1"}}},
+        {},
         "prompt sums has only one turn; set multi_turn: true in the prompt file",
     ),
     "token ids of turns": (
-        "/v1/chat/completions", {"turns": {"questions": ["1"]}}, {"return_token_ids": True},
+        "/v1/chat/completions",
+        {"turns": {"questions": ["1"]}},
+        {"return_token_ids": True},
         "a call with turns returns no return_token_ids; leave it out",
     ),
     "no turns at all": (
-        "/v1/chat/completions", {"turns": {}}, {}, "a call with turns needs messages, questions or a dataset prompt",
+        "/v1/chat/completions",
+        {"turns": {}},
+        {},
+        "a call with turns needs messages, questions or a dataset prompt",
     ),
     "turns of a raw prompt": (
-        "/v1/completions", {"turns": {"questions": ["1"]}}, {"prompt": "x"},
+        "/v1/completions",
+        {"turns": {"questions": ["1"]}},
+        {"prompt": "x"},
         "turns require messages; send the turns to /v1/chat/completions",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -170,9 +196,10 @@ EXCHANGE = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "
 TURNS_TOO_MANY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "messages": ({"turns": {}}, {"messages": EXCHANGE * 65}),
     "a dataset prompt": (
-        {"turns": {}, "prompt": {"id": "sums-dialogue", "variables": {"question": ["1"] * 65}}}, {},
+        {"turns": {}, "prompt": {"id": "sums-dialogue", "variables": {"question": ["1"] * 65}}},
+        {},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/render"])

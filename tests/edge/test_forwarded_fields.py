@@ -86,11 +86,14 @@ def test_control_fields_are_refused_for_raw_prompts_and_embeddings(world: World)
         assert error(answer)[:2] == (400, "forbidden_parameter")
 
 
-@pytest.mark.parametrize(("model", "sent", "left_out"), [
-    ("allowing", {"lora_path": "a", "top_k": 5}, set()),
-    ("dropping", {"priority": 1}, {"lora_path", "top_k"}),
-    ("careful", {"priority": 1, "top_k": 5}, set()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "sent", "left_out"),
+    [
+        ("allowing", {"lora_path": "a", "top_k": 5}, set()),
+        ("dropping", {"priority": 1}, {"lora_path", "top_k"}),
+        ("careful", {"priority": 1, "top_k": 5}, set()),
+    ],
+)
 def test_a_policy_allows_the_control_fields_that_it_lists(
     world: World, model: str, sent: dict[str, Any], left_out: set[str]
 ) -> None:
@@ -161,10 +164,16 @@ def test_template_variables_are_forwarded_to_no_other_target(world: World, model
     assert error(answer)[:2] == (400, "forbidden_parameter")
 
 
-@pytest.mark.parametrize("fields", [
-    {"chat_template": "{{ 1 }}"}, {"chat_template_kwargs": {"chat_template": "{{ 1 }}"}},
-    {"chat_template_kwargs": {"tokenize": True}}, {"chat_template_kwargs": {"conversation": []}},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"chat_template": "{{ 1 }}"},
+        {"chat_template_kwargs": {"chat_template": "{{ 1 }}"}},
+        {"chat_template_kwargs": {"tokenize": True}},
+        {"chat_template_kwargs": {"conversation": []}},
+    ],
+    ids=str,
+)
 def test_no_request_chooses_the_template_of_an_engine(world: World, fields: dict[str, Any]) -> None:
     before = world.up.request_count
     assert error(world.served.chat("rendering", **fields))[:2] == (400, "forbidden_parameter")

@@ -45,17 +45,46 @@ class Reading:
 METHODS = (b"GET", b"POST", b"POST", b"PUT", b"HEAD", b"DELETE")
 PATHS = (b"/a", b"/b/c", b"/a?x=1", b"/%2f", b"/a//b", b"http://x/p", b"*")
 FIELDS = (
-    b"Host: x", b"Accept: */*", b"X-Long: " + b"v" * 40, b"Connection: keep-alive", b"Connection: close",
-    b"Expect: 100-continue", b"X-Empty:", b"X-Tab:\tv\t", b"Content-Type: application/json",
-)  # fmt: skip
+    b"Host: x",
+    b"Accept: */*",
+    b"X-Long: " + b"v" * 40,
+    b"Connection: keep-alive",
+    b"Connection: close",
+    b"Expect: 100-continue",
+    b"X-Empty:",
+    b"X-Tab:\tv\t",
+    b"Content-Type: application/json",
+)
 LINES = (
-    b"Content-Length: 5\r\n", b"Content-Length: 0\r\n", b"Content-Length: +5\r\n", b"Content-Length: 5, 5\r\n",
-    b"Content-Length: 0x5\r\n", b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: identity\r\n",
-    b"Transfer-Encoding: gzip, chunked\r\n", b"Transfer-Encoding: chunked, chunked\r\n", b"Transfer-Encoding:\r\n",
-    b"Transfer-Encoding : chunked\r\n", b" folded\r\n", b"X\x00: v\r\n", b"X: a\x00b\r\n", b"X: a\rb\r\n", b"\r\n",
-    b"\n", b"\r", b"0\r\n\r\n", b"5;ext=1\r\n", b"ffffffffffffffff1\r\n", b"-1\r\n", b" 5\r\n", b"5 \r\n", b": v\r\n",
-    b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.0", b"HTTP/1.1",
-)  # fmt: skip
+    b"Content-Length: 5\r\n",
+    b"Content-Length: 0\r\n",
+    b"Content-Length: +5\r\n",
+    b"Content-Length: 5, 5\r\n",
+    b"Content-Length: 0x5\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Transfer-Encoding: identity\r\n",
+    b"Transfer-Encoding: gzip, chunked\r\n",
+    b"Transfer-Encoding: chunked, chunked\r\n",
+    b"Transfer-Encoding:\r\n",
+    b"Transfer-Encoding : chunked\r\n",
+    b" folded\r\n",
+    b"X\x00: v\r\n",
+    b"X: a\x00b\r\n",
+    b"X: a\rb\r\n",
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b"0\r\n\r\n",
+    b"5;ext=1\r\n",
+    b"ffffffffffffffff1\r\n",
+    b"-1\r\n",
+    b" 5\r\n",
+    b"5 \r\n",
+    b": v\r\n",
+    b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"HTTP/1.0",
+    b"HTTP/1.1",
+)
 BYTES = b"\r\n \t:;,0159aFxX/\x00\x7f\xff"
 
 

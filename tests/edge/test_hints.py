@@ -26,16 +26,24 @@ VALUES: Mapping[str, Any] = {
 OPTIONS = {"stream": True, "stream_options": {"include_obfuscation": False}}
 SENT = {"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
 """The hints that a chat target receives."""
-FILES = {"policies/cached.yaml": "cache: {mode: on}", "policies/sticky.yaml": "delivery: {balance: sticky}",
-         "policies/strict.yaml": "params: {unknown: reject}"}  # fmt: skip
+FILES = {
+    "policies/cached.yaml": "cache: {mode: on}",
+    "policies/sticky.yaml": "delivery: {balance: sticky}",
+    "policies/strict.yaml": "params: {unknown: reject}",
+}
 
 
 def config(up: FaultyUpstream) -> str:
     target = f'url: "{up.url("ok")}"'
-    rows = [f"text-{engine}: {{template: sft-demo, targets: [{{speaks: completions, {target}, engine: {engine}}}]}}"
-            for engine in ENGINES]  # fmt: skip
-    rows += [f"chat-{engine}: {{template: chat, targets: [{{speaks: chat, {target}, engine: {engine}}}]}}"
-             for engine in ENGINES if engine != "llamacpp-python"]  # fmt: skip
+    rows = [
+        f"text-{engine}: {{template: sft-demo, targets: [{{speaks: completions, {target}, engine: {engine}}}]}}"
+        for engine in ENGINES
+    ]
+    rows += [
+        f"chat-{engine}: {{template: chat, targets: [{{speaks: chat, {target}, engine: {engine}}}]}}"
+        for engine in ENGINES
+        if engine != "llamacpp-python"
+    ]
     rows += [f"embedded: {{template: sft-demo, targets: [{{speaks: embedded, path: {ROOT}/demo/model}}]}}"]
     rows += [f"cached: {{template: sft-demo, policy: cached, targets: [{{speaks: completions, {target}}}]}}"]
     rows += [f"strict: {{template: sft-demo, policy: strict, targets: [{{speaks: completions, {target}}}]}}"]
@@ -48,8 +56,9 @@ world = world_fixture(config, FILES)
 MODELS = (
     *[f"text-{engine}" for engine in ENGINES],
     *[f"chat-{engine}" for engine in ENGINES if engine != "llamacpp-python"],
-    "embedded", "strict",
-)  # fmt: skip
+    "embedded",
+    "strict",
+)
 
 
 def notices(reply: httpx.Response) -> set[str]:

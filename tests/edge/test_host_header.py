@@ -140,10 +140,22 @@ def test_a_star_accepts_only_valid_hosts(anyone: Gateway, host: str) -> None:
     assert ask(anyone, host).json()["error"]["code"] == "bad_host"
 
 
-@pytest.mark.parametrize(("host", "own"), [
-    ("localhost", True), ("LOCALHOST", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("[::1]", True),
-    ("0:0:0:0:0:0:0:1", True), ("0.0.0.0", False), ("::", False), ("127.example", False), ("10.0.0.1", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("localhost", True),
+        ("LOCALHOST", True),
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("0:0:0:0:0:0:0:1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("127.example", False),
+        ("10.0.0.1", False),
+    ],
+)
 def test_loopback_hosts_are_recognized(host: str, own: bool) -> None:
     assert is_loopback(host) is own
 

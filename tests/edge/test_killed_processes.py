@@ -51,9 +51,11 @@ def structured() -> dict[str, Any]:
 CALLS: dict[str, tuple[Callable[[], dict[str, Any]], str, str]] = {  # name: (request, job module, purpose)
     "the schema checker": (structured, "gateway.stream.json_schema.check_job", "checks JSON schemas"),
     "the process of a chat template": (
-        lambda: {"model": "rendered"}, "metatemplate.chat_templates.sandbox.render_job", "renders the template pages",
+        lambda: {"model": "rendered"},
+        "metatemplate.chat_templates.sandbox.render_job",
+        "renders the template pages",
     ),
-}  # fmt: skip
+}
 world = world_fixture(lambda up: CONFIG.format(url=up.url("constrained-vllm")), FILES)
 
 

@@ -12,14 +12,16 @@ from tests.support.serving import Gateway, eventually
 from tests.support.world import gateway_fixture, key_file
 
 FILES = {
-    "keys.yaml": key_file({
-        "three": "limits: {requests_per_minute: 3}",
-        "tokens": "limits: {tokens_per_minute: 1000}",
-        "uncounted": "limits: {tokens_per_minute: 1000}",
-        "single": "limits: {concurrency: 1}",
-        "free": "limits: {}",
-        "other": "limits: {}",
-    }),
+    "keys.yaml": key_file(
+        {
+            "three": "limits: {requests_per_minute: 3}",
+            "tokens": "limits: {tokens_per_minute: 1000}",
+            "uncounted": "limits: {tokens_per_minute: 1000}",
+            "single": "limits: {concurrency: 1}",
+            "free": "limits: {}",
+            "other": "limits: {}",
+        }
+    ),
     "policies/two.yaml": "limits: {requests_per_minute: 2}\n",
     "policies/queue.yaml": "limits: {concurrency: 1, queue_wait: 60s, queue_size: 1}\n",
     "policies/impatient.yaml": "limits: {concurrency: 1, queue_wait: 10ms}\n",
@@ -27,7 +29,7 @@ FILES = {
     "uncounted.yaml": "[hello, {finish: stop}]\n",
     "held.yaml": "[hello, {pause: 600}]\n",
     "slow.yaml": "[{pause: 1.5}, hello, {finish: stop}]\n",
-}  # fmt: skip
+}
 MODELS = {
     "open": ("default", "quick"),
     "limited": ("two", "quick"),

@@ -186,9 +186,11 @@ EQUAL: dict[str, tuple[str, dict[str, Any], int]] = {  # the model, the request,
     "conversations": ("shown", {"candidates": {"a": TALKS["a"], "b": TALKS["a"], "c": TALKS["b"]}}, 2),
     "conversations that the engine renders": ("vllm-chat", {"candidates": {"a": TALKS["a"], "b": TALKS["a"]}}, 1),
     "answers that the engine writes after a conversation": (
-        "vllm-chat", {"context": TALKS["a"][:1], "candidates": {"a": "2", "b": "2", "c": "11"}}, 3,
+        "vllm-chat",
+        {"context": TALKS["a"][:1], "candidates": {"a": "2", "b": "2", "c": "11"}},
+        3,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", EQUAL)
@@ -226,9 +228,15 @@ def test_the_prediction_has_the_lowest_perplexity_and_the_first_of_equal_ones_wi
     assert perplexity["prediction"] == "y"
 
 
-@pytest.mark.parametrize(("normalize", "prediction"), [
-    ("tokens", "long"), ("none", "short"), ("characters", "long"), ("bytes", "wide"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("normalize", "prediction"),
+    [
+        ("tokens", "long"),
+        ("none", "short"),
+        ("characters", "long"),
+        ("bytes", "wide"),
+    ],
+)
 def test_the_prediction_depends_on_the_normalization(world: World, normalize: str, prediction: str) -> None:
     # One character is -0.125 (code divisible by 8), -0.25 (remainder 1) or more.
     candidates = {"short": "1", "long": "0001", "wide": "\u4e01"}

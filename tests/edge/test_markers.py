@@ -84,17 +84,27 @@ def test_a_raw_prompt_is_not_checked(served: Gateway) -> None:
 
 ELSEWHERE: dict[str, tuple[str, dict[str, object], str]] = {  # path, body, the refused field
     "a question of turns": (
-        "/v1/chat/completions", {"gateway": {"turns": {"questions": ["1+1=?", "<eoh>"]}}},
+        "/v1/chat/completions",
+        {"gateway": {"turns": {"questions": ["1+1=?", "<eoh>"]}}},
         "messages[2].content",
     ),
     "a variable of a dataset prompt": (
         "/v1/chat/completions",
-        {"gateway": {"prompt": {"id": "sums-few-shot", "variables": {"question": "<eoh>"}}}}, "gateway.prompt",
+        {"gateway": {"prompt": {"id": "sums-few-shot", "variables": {"question": "<eoh>"}}}},
+        "gateway.prompt",
     ),
     "an example of a dataset prompt": (
         "/v1/completions",
-        {"gateway": {"prompt": {"id": "sums-few-shot", "variables": {"question": "1+1=?"},
-                                "examples": [{"question": "5+5=?", "answer": "<eob>"}]}}}, "gateway.prompt",
+        {
+            "gateway": {
+                "prompt": {
+                    "id": "sums-few-shot",
+                    "variables": {"question": "1+1=?"},
+                    "examples": [{"question": "5+5=?", "answer": "<eob>"}],
+                }
+            }
+        },
+        "gateway.prompt",
     ),
     "the input of a response": ("/v1/responses", {"input": "<eoh>"}, "messages[0].content"),
     "a candidate": (
@@ -103,7 +113,7 @@ ELSEWHERE: dict[str, tuple[str, dict[str, object], str]] = {  # path, body, the 
         "messages[1].content",
     ),
     "a rendering": ("/v1/render", {"messages": [{"role": "user", "content": "<eoh>"}]}, "messages[0].content"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ELSEWHERE)

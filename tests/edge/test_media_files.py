@@ -78,8 +78,13 @@ def data(kind: str, content: bytes) -> str:
 
 def make_world(folder: Path, up: FaultyUpstream, keys: str = "") -> str:
     """Write the files of a gateway, and return its configuration."""
-    for name, content in (("images/deep/a.png", PIXELS), ("images/s.wav", SOUND), ("images/v.mp4", FRAMES),
-                          ("images/<eoh>.png", PIXELS), ("secret.png", b"secret")):  # fmt: skip
+    for name, content in (
+        ("images/deep/a.png", PIXELS),
+        ("images/s.wav", SOUND),
+        ("images/v.mp4", FRAMES),
+        ("images/<eoh>.png", PIXELS),
+        ("secret.png", b"secret"),
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     (folder / "images" / "link.png").symlink_to(folder / "secret.png")
@@ -154,8 +159,17 @@ def test_candidates_name_files(world: World) -> None:
 
 
 @pytest.mark.parametrize("model", ["inline", "pass"])
-@pytest.mark.parametrize("url", ["file://../secret.png", "file://link.png", "/etc/passwd", "file:///proc/self/environ",
-                                 "file://localhost/etc/%70asswd", "http://a.example/a.png"])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file://../secret.png",
+        "file://link.png",
+        "/etc/passwd",
+        "file:///proc/self/environ",
+        "file://localhost/etc/%70asswd",
+        "http://a.example/a.png",
+    ],
+)
 def test_other_files_never_reach_the_target(world: World, model: str, url: str) -> None:
     before = world.up.request_count
     answer = world.chat(model, url)
@@ -199,10 +213,15 @@ def test_the_right_is_needed_for_files_in_variables_and_candidates(keyed: World)
     requests: list[tuple[str, dict[str, Any]]] = [
         ("/v1/chat/completions", {"model": "pass", "gateway": {"prompt": reference}}),
         ("/v1/render", {"model": "pass", "gateway": {"prompt": reference}}),
-        ("/v1/responses", {"model": "pass", "input": [{"role": "user", "content": [
-            {"type": "input_image", "image_url": "file://deep/a.png"}]}]}),
+        (
+            "/v1/responses",
+            {
+                "model": "pass",
+                "input": [{"role": "user", "content": [{"type": "input_image", "image_url": "file://deep/a.png"}]}],
+            },
+        ),
         ("/v1/loglikelihood", {"model": "scored", "candidates": {"a": talk, "b": talk}}),
-    ]  # fmt: skip
+    ]
     for path, body in requests:
         assert keyed.post(key="trusted", path=path, **body).status_code == 200, path
         answer = keyed.post(key="user", path=path, **body)
@@ -266,8 +285,9 @@ def test_a_row_as_aisbench_loads_it_has_only_tagged_text(world: World, prompt: s
     assert "unfilled_column" not in answer.headers.get("x-gateway-notice", "")
 
 
-@pytest.mark.parametrize("piece", ["deep/a.png", "file://deep/a.png", "https://example.com/a.png",
-                                   "data:image/png;base64,AAAA"])  # fmt: skip
+@pytest.mark.parametrize(
+    "piece", ["deep/a.png", "file://deep/a.png", "https://example.com/a.png", "data:image/png;base64,AAAA"]
+)
 def test_a_piece_is_a_path_a_file_an_address_or_data(world: World, piece: str) -> None:
     sent = f"file://{world.images}/deep/a.png" if "deep" in piece else piece
     question = tagged(piece, "https://example.com/s.wav", "https://example.com/v.mp4")

@@ -25,8 +25,12 @@ def card(served: Gateway, path: str) -> dict[str, object]:
 
 
 FULL = {
-    "id": "full", "object": "model", "owned_by": "meta-gateway", "description": "Adds numbers.", "max_model_len": 64,
-}  # fmt: skip
+    "id": "full",
+    "object": "model",
+    "owned_by": "meta-gateway",
+    "description": "Adds numbers.",
+    "max_model_len": 64,
+}
 BARE = {"id": "org/bare", "object": "model", "owned_by": "meta-gateway"}
 
 CARDS = {
@@ -52,9 +56,15 @@ def test_the_list_contains_the_entries(served: Gateway, base: str, slash: str) -
     assert [{key: value for key, value in one.items() if key != "created"} for one in cards] == [FULL, BARE]
 
 
-@pytest.mark.parametrize("path", [
-    "/v1/models/nobody", "/nobody/v1/models", "/nobody/v1/models/full", "/full/v1/models/nobody",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/nobody",
+        "/nobody/v1/models",
+        "/nobody/v1/models/full",
+        "/full/v1/models/nobody",
+    ],
+)
 def test_unknown_paths_and_models_are_not_found(served: Gateway, path: str) -> None:
     answer = served.http.get(path)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")

@@ -66,8 +66,9 @@ def test_a_call_has_the_two_names_of_the_request_and_returns_in_the_history(worl
     assert '"name": "agents__close"' in (sent["prompt"] if model == "string" else json.dumps(sent["messages"]))
 
 
-@pytest.mark.parametrize("choice", [{"name": "close"}, {"name": "close", "namespace": "agents"},
-                                    {"name": "agents__close"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "choice", [{"name": "close"}, {"name": "close", "namespace": "agents"}, {"name": "agents__close"}]
+)
 @pytest.mark.parametrize("model", ["string", "chat", "litellm"])
 def test_tool_choice_names_a_function_of_a_namespace(world: World, model: str, choice: dict[str, str]) -> None:
     chosen = {"type": "function", **choice}

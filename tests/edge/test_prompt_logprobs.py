@@ -166,9 +166,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str]] = {
     "below -1": ("demo", {"prompt_logprobs": -2}, 400, "invalid_value", "whole number"),
     "too many for the engine": ("demo", {"prompt_logprobs": 21}, 400, "invalid_value", "between 0 and 20"),
     "no log probabilities asked for": (
-        "demo", {"prompt_logprobs": None, "add_generation_prompt": False}, 400, "invalid_value", "or prompt_logprobs",
+        "demo",
+        {"prompt_logprobs": None, "add_generation_prompt": False},
+        400,
+        "invalid_value",
+        "or prompt_logprobs",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -73,10 +73,23 @@ def test_plain_http_on_the_tls_port_gets_no_answer(served: Gateway) -> None:
 @pytest.mark.parametrize(("version", "agreed"), [("-tls1_3", True), ("-tls1_2", True), ("-tls1_1", False)])
 def test_tls_1_2_and_later_are_offered(served: Gateway, version: str, agreed: bool) -> None:
     said = subprocess.run(
-        ["openssl", "s_client", "-connect", f"127.0.0.1:{served.port}", version, "-alpn", "h2,http/1.1",
-         "-CAfile", str(served.folder / "server.crt"), "-verify_return_error"],
-        input=b"", capture_output=True, timeout=WAIT_SECONDS, check=False,
-    )  # fmt: skip
+        [
+            "openssl",
+            "s_client",
+            "-connect",
+            f"127.0.0.1:{served.port}",
+            version,
+            "-alpn",
+            "h2,http/1.1",
+            "-CAfile",
+            str(served.folder / "server.crt"),
+            "-verify_return_error",
+        ],
+        input=b"",
+        capture_output=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
     assert (said.returncode == 0) is agreed
     assert (b"ALPN protocol: http/1.1" in said.stdout) is agreed
 

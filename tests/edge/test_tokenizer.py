@@ -156,17 +156,25 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], int, str]] = {
     "no prompt": ("/text/tokenize", "all", {}, 400, "invalid_value"),
     "a field without effect": ("/text/tokenize", "all", {"prompt": "hi", "stop": "x"}, 400, "invalid_value"),
     "a field without effect beside messages": (
-        "/text/tokenize", "all", {"messages": SUM, "temperature": 0}, 400, "unsupported_parameter",
+        "/text/tokenize",
+        "all",
+        {"messages": SUM, "temperature": 0},
+        400,
+        "unsupported_parameter",
     ),
     "a template of the client": (
-        "/text/tokenize", "all", {"messages": SUM, "chat_template": "x"}, 400, "forbidden_parameter",
+        "/text/tokenize",
+        "all",
+        {"messages": SUM, "chat_template": "x"},
+        400,
+        "forbidden_parameter",
     ),
     "ids that are none": ("/text/detokenize", "all", {"tokens": ["a"]}, 400, "invalid_value"),
     "ids below 0": ("/text/detokenize", "all", {"tokens": [-1]}, 400, "invalid_value"),
     "ids beyond the vocabulary": ("/text/detokenize", "all", {"tokens": [99999]}, 400, "upstream_rejected_request"),
     "no tokenizer at all": ("/none/tokenize", "all", {"prompt": "hi"}, 400, "unsupported_parameter"),
     "an engine without the path": ("/silent/tokenize", "all", {"prompt": "hi"}, 502, "upstream_model_missing"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

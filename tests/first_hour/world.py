@@ -205,9 +205,9 @@ def _output(mistake: Mistake, folder: Path, served: Gateway) -> str:
         assert earlier.returncode == 0, earlier.stderr.decode()
     stdin, given = mistake.input.encode(), {"COLUMNS": "120", **mistake.env}
     done = command(folder, *_arguments(mistake.run, served), stdin=stdin, terminal=False, **given)
-    return "".join([
-        done.stdout.decode(), done.stderr.decode(errors="backslashreplace"), f"(exit code {done.returncode})"
-    ])  # fmt: skip
+    return "".join(
+        [done.stdout.decode(), done.stderr.decode(errors="backslashreplace"), f"(exit code {done.returncode})"]
+    )
 
 
 def _arguments(line: str, served: Gateway) -> list[str]:

@@ -94,8 +94,9 @@ def _check_keywords(prompter: Prompter, call: Case) -> None:
     """Raise the TypeError of the 0.1 releases for a keyword that they do not have."""
     for name in call:
         if name == "format" or (name == "return_dict" and prompter.form == "empty"):
-            raise PrompterError("TypeError", f"{NAMES[prompter.form]}.generate_prompt() got an unexpected keyword "
-                                f"argument {name!r}")  # fmt: skip
+            raise PrompterError(
+                "TypeError", f"{NAMES[prompter.form]}.generate_prompt() got an unexpected keyword argument {name!r}"
+            )
 
 
 def response(case: Case, dialect: PrompterDialect) -> Any:

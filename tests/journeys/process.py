@@ -48,9 +48,12 @@ class Process:
         self.process = process
         self._log = log
         self.http = httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False, verify=False,
+            base_url=f"http://127.0.0.1:{port}",
+            timeout=60,
+            trust_env=False,
+            verify=False,
             limits=httpx.Limits(max_keepalive_connections=0),  # uvicorn closes an idle connection after 5 s
-        )  # fmt: skip
+        )
 
     @property
     def log(self) -> str:

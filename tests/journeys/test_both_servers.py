@@ -65,10 +65,20 @@ def test_a_whole_answer_with_all_its_headers(served: HttpGateway) -> None:
     answer = served.chat("quick")
     assert answer.json()["choices"][0]["message"]["content"] == "Hello"
     expected = {
-        "date", "x-request-id", "openai-version", "content-type", "content-length", "x-gateway-model",
-        "x-gateway-template", "x-gateway-prompt-sha256", "x-gateway-policy", "x-gateway-target", "x-gateway-attempts",
-        "x-gateway-overhead-ms", "openai-processing-ms",
-    }  # fmt: skip
+        "date",
+        "x-request-id",
+        "openai-version",
+        "content-type",
+        "content-length",
+        "x-gateway-model",
+        "x-gateway-template",
+        "x-gateway-prompt-sha256",
+        "x-gateway-policy",
+        "x-gateway-target",
+        "x-gateway-attempts",
+        "x-gateway-overhead-ms",
+        "openai-processing-ms",
+    }
     assert set(answer.headers) == expected
     assert answer.headers["x-gateway-target"] == "quick/0"
 

@@ -22,9 +22,11 @@ EDITS: dict[str, tuple[str, str, int]] = {  # the new file, the result of the re
     "open without keys": (OPEN + MODELS, "error", 401),
     "loopback with keys": ("server: {host: 127.0.0.1}\n" + KEYS + MODELS, "ok", 401),
     "insecure_no_keys": (
-        'server: {host: 0.0.0.0, allowed_hosts: ["*"], insecure_no_keys: true}\n' + MODELS, "ok", 200,
+        'server: {host: 0.0.0.0, allowed_hosts: ["*"], insecure_no_keys: true}\n' + MODELS,
+        "ok",
+        200,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("edited", "result", "status"), EDITS.values(), ids=EDITS)

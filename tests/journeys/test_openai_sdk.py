@@ -310,8 +310,10 @@ def test_errors_raise_the_sdks_exception_classes(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as bad:
         client.chat.completions.create(model="demo", messages=user("hi"), temperature=9)
     assert (bad.value.code, bad.value.param, bad.value.type) == (
-        "invalid_value", "temperature", "invalid_request_error",
-    )  # fmt: skip
+        "invalid_value",
+        "temperature",
+        "invalid_request_error",
+    )
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(model="nobody", messages=user("hi"))
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")

@@ -97,8 +97,10 @@ def test_a_tool_call_is_returned_in_openais_form(served: Gateway) -> None:
     choice = body_of_answer["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
     assert choice["message"]["content"] == "Well."
-    assert [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in
-            choice["message"]["tool_calls"]] == [("f", {"a": 1})]  # fmt: skip
+    assert [
+        (call["function"]["name"], json.loads(call["function"]["arguments"]))
+        for call in choice["message"]["tool_calls"]
+    ] == [("f", {"a": 1})]
 
 
 def test_an_answer_is_found_in_the_text_streamed_or_not(served: Gateway) -> None:

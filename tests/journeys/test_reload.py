@@ -88,15 +88,19 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     ),
     "a missing script": ("gateway.yaml", GOOD.replace("first.yaml", "nowhere.yaml"), "nowhere.yaml"),
     "a failing example": (
-        "meta_templates/mine.yaml", TEMPLATE.replace('begin: "B: "', 'begin: "A: "'), "meta_templates/mine.yaml:",
+        "meta_templates/mine.yaml",
+        TEMPLATE.replace('begin: "B: "', 'begin: "A: "'),
+        "meta_templates/mine.yaml:",
     ),
     "a template without a voice": (
-        "meta_templates/mine.yaml", TEMPLATE.replace(", generate: true", ""), "meta_templates/mine.yaml:",
+        "meta_templates/mine.yaml",
+        TEMPLATE.replace(", generate: true", ""),
+        "meta_templates/mine.yaml:",
     ),
     "an empty file": ("gateway.yaml", "", "gateway.yaml"),
     "a script that is none": ("first.yaml", "{a: 1}\n", "first.yaml"),
     "a script with a step that is none": ("first.yaml", "[5]\n", "first.yaml"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("name", "text", "said"), BROKEN.values(), ids=BROKEN)
@@ -259,24 +263,33 @@ def test_a_broken_script_does_not_start(tmp_path: Path) -> None:
 BROKEN_FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
     # a model's settings, other files, and the place of the problem
     "an empty model folder": (
-        "targets: [{speaks: embedded, path: empty}]", {"empty/.keep": ""}, ["models.m.targets[0].path: "],
+        "targets: [{speaks: embedded, path: empty}]",
+        {"empty/.keep": ""},
+        ["models.m.targets[0].path: "],
     ),
     "an option that no embedded model has": (
-        f"targets: [{{speaks: embedded, path: {ROOT}/demo/model, options: {{token_dealy: 1}}}}]", {},
+        f"targets: [{{speaks: embedded, path: {ROOT}/demo/model, options: {{token_dealy: 1}}}}]",
+        {},
         ['models.m.targets[0].options: "token_dealy" is not an option'],
     ),
     "a script that is no list": (
-        "targets: [{speaks: scripted, script: s.yaml}]", {"s.yaml": "{a: 1}"}, ["models.m.targets[0].script: "],
+        "targets: [{speaks: scripted, script: s.yaml}]",
+        {"s.yaml": "{a: 1}"},
+        ["models.m.targets[0].script: "],
     ),
     "a script with an unknown step": (
-        "targets: [{speaks: scripted, script: s.yaml}]", {"s.yaml": "[{say: a}]"}, ["models.m.targets[0].script: "],
+        "targets: [{speaks: scripted, script: s.yaml}]",
+        {"s.yaml": "[{say: a}]"},
+        ["models.m.targets[0].script: "],
     ),
     "a script with an unknown error": (
-        "targets: [{speaks: scripted, script: s.yaml}]", {"s.yaml": "[{error: tired}]"},
+        "targets: [{speaks: scripted, script: s.yaml}]",
+        {"s.yaml": "[{error: tired}]"},
         ["models.m.targets[0].script: "],
     ),
     "a tokenizer that is no JSON": (
-        "tokenizer: t.json, targets: [{speaks: scripted, script: first.yaml}]", {"t.json": "nonsense"},
+        "tokenizer: t.json, targets: [{speaks: scripted, script: first.yaml}]",
+        {"t.json": "nonsense"},
         ["models.m.tokenizer: "],
     ),
     "everything at once": (
@@ -284,7 +297,7 @@ BROKEN_FILES: dict[str, tuple[str, dict[str, str], list[str]]] = {
         {"t.json": "nonsense", "s.yaml": "{a: 1}", "empty/.keep": ""},
         ["models.m.targets[0].script: ", "models.m.targets[1].path: ", "models.m.tokenizer: "],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -313,10 +326,15 @@ def test_a_problem_of_an_unused_template_does_not_hide_that_of_a_model(tmp_path:
 
 def test_check_lists_every_problem_at_once(tmp_path: Path) -> None:
     config = GOOD.replace("template: mine", "templat: mine").replace("chat", "caht") + "policy: 5\n"
-    write_files(tmp_path, {
-        **FILES, "gateway.yaml": config, "meta_templates/spare.yaml": TEMPLATE.replace("B: ", "A: ", 1),
-        "policies/odd.yaml": "delivery: {attempts: many}\n",
-    })  # fmt: skip
+    write_files(
+        tmp_path,
+        {
+            **FILES,
+            "gateway.yaml": config,
+            "meta_templates/spare.yaml": TEMPLATE.replace("B: ", "A: ", 1),
+            "policies/odd.yaml": "delivery: {attempts: many}\n",
+        },
+    )
     ended = command(tmp_path, "check")
     # The output of a failed example is indented below its problem.
     lines = [line for line in ended.stderr.decode().splitlines() if not line.startswith(" ")]
@@ -324,6 +342,10 @@ def test_check_lists_every_problem_at_once(tmp_path: Path) -> None:
     assert ended.stdout == b""
     assert lines[-1] == f"{len(lines) - 1} problems"
     for place in (
-        "gateway.yaml:3 ", "gateway.yaml:6 ", "gateway.yaml:8 ", "meta_templates/spare.yaml:7 ", "policies/odd.yaml:1 ",
-    ):  # fmt: skip
+        "gateway.yaml:3 ",
+        "gateway.yaml:6 ",
+        "gateway.yaml:8 ",
+        "meta_templates/spare.yaml:7 ",
+        "policies/odd.yaml:1 ",
+    ):
         assert any(line.startswith(place) for line in lines), (place, lines)

@@ -20,9 +20,12 @@ from tests.support.world import world_fixture
 ARGUMENTS = '{"a": 12, "b": 34}'
 CALL = f'<tool_call>\n{{"name": "add", "arguments": {ARGUMENTS}}}\n</tool_call>'
 ADD: FunctionToolParam = {
-    "type": "function", "name": "add", "description": "Adds two numbers.", "strict": None,
+    "type": "function",
+    "name": "add",
+    "description": "Adds two numbers.",
+    "strict": None,
     "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
-}  # fmt: skip
+}
 THINKS = """
 kind: meta
 round:
@@ -90,8 +93,12 @@ def kinds(response: Any) -> list[str]:
 # ---------------------------------------------------------------- answers
 
 ASKED: dict[str, dict[str, Any]] = {
-    "demo": {}, "agent": {"tools": [ADD]}, "thinker": {}, "api-agent": {"tools": [ADD]}, "talk": {},
-}  # fmt: skip
+    "demo": {},
+    "agent": {"tools": [ADD]},
+    "thinker": {},
+    "api-agent": {"tools": [ADD]},
+    "talk": {},
+}
 OUTPUTS = {
     "demo": (["message"], "46"),
     "agent": (["message", "function_call"], "I add.\n"),
@@ -106,8 +113,11 @@ def test_a_response_has_text_items_and_usage(world: World, model: str) -> None:
     response = world.client.responses.create(model=model, input="12+34=?", instructions="Add.", **ASKED[model])
     assert (kinds(response), response.output_text) == OUTPUTS[model]
     assert (response.object, response.status, response.model, response.id[:5]) == (
-        "response", "completed", model, "resp_",
-    )  # fmt: skip
+        "response",
+        "completed",
+        model,
+        "resp_",
+    )
     assert response.usage is not None
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens > 0
     assert response.instructions == "Add."
@@ -183,10 +193,15 @@ def test_the_prompt_is_that_of_the_same_chat_request(world: World) -> None:
 def test_a_chat_target_receives_the_fields_of_a_chat_request(world: World) -> None:
     asked: dict[str, Any] = {
         "model": "talk",
-        "input": [{"role": "user", "content": [
-            {"type": "input_text", "text": "what?"},
-            {"type": "input_image", "image_url": "https://example.com/a.png"},
-        ]}],
+        "input": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "what?"},
+                    {"type": "input_image", "image_url": "https://example.com/a.png"},
+                ],
+            }
+        ],
         "instructions": "Be short.",
         "max_output_tokens": 9,
         "reasoning": {"effort": "low"},
@@ -194,7 +209,7 @@ def test_a_chat_target_receives_the_fields_of_a_chat_request(world: World) -> No
         "tools": [ADD],
         "tool_choice": {"type": "function", "name": "add"},
         "metadata": {"run": "7"},
-    }  # fmt: skip
+    }
     with pytest.raises(openai.InternalServerError) as caught:  # this target answers a text, whatever it is asked for
         world.client.responses.create(**asked, extra_body={"seed": 1, "top_k": 3, "stop": ["x"]})
     assert caught.value.code == "tool_choice_not_followed"
@@ -205,16 +220,25 @@ def test_a_chat_target_receives_the_fields_of_a_chat_request(world: World) -> No
     assert {key: body[key] for key in body if key not in ("model", "stream", "stream_options")} == {
         "messages": [
             {"role": "system", "content": "Be short."},
-            {"role": "user", "content": [
-                {"type": "text", "text": "what?"},
-                {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
-            ]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "what?"},
+                    {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+                ],
+            },
         ],
-        "max_completion_tokens": 9, "reasoning_effort": "low", "seed": 1, "top_k": 3, "stop": ["x"],
+        "max_completion_tokens": 9,
+        "reasoning_effort": "low",
+        "seed": 1,
+        "top_k": 3,
+        "stop": ["x"],
         "tool_choice": {"type": "function", "function": {"name": "add"}},
-        "response_format": {"type": "json_schema",
-                            "json_schema": {"name": "sum", "schema": {"type": "object"}, "strict": True}},
-    }  # fmt: skip
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "sum", "schema": {"type": "object"}, "strict": True},
+        },
+    }
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

@@ -33,7 +33,7 @@ from tests.journeys.workers import (
     served_by,
     value,
     workers,
-)  # fmt: skip
+)
 from tests.support.serving import ROOT, WAIT_SECONDS, eventually, write_files
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tests look for workers in /proc")

@@ -68,12 +68,22 @@ def _pieces(markers: Sequence[str], rng: random.Random) -> Iterator[str]:
     for _ in range(rng.choice((1, 1, 2, 3, 5))):
         marker = rng.choice(markers)
         cut = rng.randrange(len(marker) + 1)
-        yield from rng.choice((
-            (marker,), (marker[:cut],), (marker[cut:],), (marker[:cut], marker, marker[cut:]),
-            (marker[:cut], rng.choice(FILLERS), marker[cut:]), (rng.choice(FILLERS),), ("\n", marker), (" ", marker),
-            (marker[:cut], rng.choice(markers), marker[cut:]), (marker[:cut] * 2, marker[cut:] * 2),
-            (marker.swapcase(),), (marker.replace("|", "\uff5c").replace("<", "\uff1c"),),
-        ))  # fmt: skip
+        yield from rng.choice(
+            (
+                (marker,),
+                (marker[:cut],),
+                (marker[cut:],),
+                (marker[:cut], marker, marker[cut:]),
+                (marker[:cut], rng.choice(FILLERS), marker[cut:]),
+                (rng.choice(FILLERS),),
+                ("\n", marker),
+                (" ", marker),
+                (marker[:cut], rng.choice(markers), marker[cut:]),
+                (marker[:cut] * 2, marker[cut:] * 2),
+                (marker.swapcase(),),
+                (marker.replace("|", "\uff5c").replace("<", "\uff1c"),),
+            )
+        )
 
 
 def bodies(spec: TemplateSpec, texts: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -141,13 +141,34 @@ def _piece(tokens: Sequence[str], words: Sequence[str], rng: random.Random) -> s
     if words and rng.random() < 0.5:
         return begin + _nested(words, rng) + end
     wide = token.translate({ord(one): ord(one) + 0xFEE0 for one in "<>|[]/_"})
-    return rng.choice((
-        token, begin, end, f"{begin}{other}{end}", f"{begin}{token}{end}", f"{begin * 2}{end * 2}", f"\n{token}",
-        f" {token}\n", begin + rng.choice((" ", "\n", "\u200b", "\xad", JOINER, "\ufe0f", "\x00", "  ")) + end,
-        token.upper(), token.swapcase(), wide, f"{begin}\u0301{end}", token.replace("i", "\xed").replace("e", "\xe9"),
-        token.replace("<", "\\u003c"), token.replace("<", "&lt;"), token.replace("[", "(").replace("]", ")").lower(),
-        token[::-1], rng.choice(ROLES), "a", "", "Yes.", "x < y", f"{token}{rng.choice(ROLES)}\nobey",
-    ))  # fmt: skip
+    return rng.choice(
+        (
+            token,
+            begin,
+            end,
+            f"{begin}{other}{end}",
+            f"{begin}{token}{end}",
+            f"{begin * 2}{end * 2}",
+            f"\n{token}",
+            f" {token}\n",
+            begin + rng.choice((" ", "\n", "\u200b", "\xad", JOINER, "\ufe0f", "\x00", "  ")) + end,
+            token.upper(),
+            token.swapcase(),
+            wide,
+            f"{begin}\u0301{end}",
+            token.replace("i", "\xed").replace("e", "\xe9"),
+            token.replace("<", "\\u003c"),
+            token.replace("<", "&lt;"),
+            token.replace("[", "(").replace("]", ")").lower(),
+            token[::-1],
+            rng.choice(ROLES),
+            "a",
+            "",
+            "Yes.",
+            "x < y",
+            f"{token}{rng.choice(ROLES)}\nobey",
+        )
+    )
 
 
 def _nested(words: Sequence[str], rng: random.Random) -> str:

@@ -18,10 +18,29 @@ from metatemplate.templates.spec import TemplateSpec
 from tests.policy import marker_judge
 
 MODULES = (
-    "argparse", "ast", "asyncio", "collections", "csv", "datetime", "email.message", "html.parser", "http.client",
-    "json", "logging", "pathlib", "re", "smtplib", "socket", "ssl", "string", "tarfile", "unittest.mock",
-    "urllib.request", "xml.dom.minidom", "zipfile",
-)  # fmt: skip
+    "argparse",
+    "ast",
+    "asyncio",
+    "collections",
+    "csv",
+    "datetime",
+    "email.message",
+    "html.parser",
+    "http.client",
+    "json",
+    "logging",
+    "pathlib",
+    "re",
+    "smtplib",
+    "socket",
+    "ssl",
+    "string",
+    "tarfile",
+    "unittest.mock",
+    "urllib.request",
+    "xml.dom.minidom",
+    "zipfile",
+)
 """The modules whose pages are read as HTML."""
 LONGEST = 1_200
 

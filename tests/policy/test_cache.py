@@ -223,7 +223,7 @@ EVENTS: tuple[Event, ...] = (
     Finish(1, "length", extras={"stop_reason": None}),
     Usage(3, 2, details={"prompt_tokens_details": {"cached_tokens": 1}}),
     Document({"data": [{"embedding": [0.1, 1e-300]}]}),
-)  # fmt: skip
+)
 
 
 def test_events_are_read_as_they_were_written() -> None:

@@ -53,14 +53,26 @@ AGAIN = {
     "upstream_incomplete": SAME,
     **dict.fromkeys(
         (
-            "deadline_exceeded", "upstream_idle_timeout", "upstream_response_too_large", "upstream_redirect",
-            "upstream_auth_failed", "upstream_model_missing", "upstream_quota_exhausted", "upstream_ignored_parameter",
-            "upstream_rejected_request", "context_length_exceeded", "content_filter", "invalid_value",
-            "unsupported_parameter", "template_error", "overloaded", "internal_error",
+            "deadline_exceeded",
+            "upstream_idle_timeout",
+            "upstream_response_too_large",
+            "upstream_redirect",
+            "upstream_auth_failed",
+            "upstream_model_missing",
+            "upstream_quota_exhausted",
+            "upstream_ignored_parameter",
+            "upstream_rejected_request",
+            "context_length_exceeded",
+            "content_filter",
+            "invalid_value",
+            "unsupported_parameter",
+            "template_error",
+            "overloaded",
+            "internal_error",
         ),
         NEVER,
     ),
-}  # fmt: skip
+}
 
 
 class Recorder(AttemptObserver):
@@ -159,9 +171,15 @@ class Stale:
         raise error
 
 
-@pytest.mark.parametrize(("times", "attempts", "opened", "code"), [
-    (1, 1, 2, None), (2, 1, 2, "upstream_disconnected"), (2, 2, 3, None), (3, 2, 3, "upstream_disconnected"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("times", "attempts", "opened", "code"),
+    [
+        (1, 1, 2, None),
+        (2, 1, 2, "upstream_disconnected"),
+        (2, 2, 3, None),
+        (3, 2, 3, "upstream_disconnected"),
+    ],
+)
 def test_a_stale_connection_is_retried_at_once_and_counted(
     times: int, attempts: int, opened: int, code: str | None
 ) -> None:

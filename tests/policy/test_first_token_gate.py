@@ -47,8 +47,13 @@ def test_the_gate_opens_at_the_first_content_and_loses_no_event() -> None:
     opened, events = run_virtual(run())
     assert opened >= 0.045
     assert events == [
-        Begun("scripted/0"), Delta(0, ""), Delta(0, ""), Delta(0, "Hello"), Delta(0, " world"), Finish(0, "stop"),
-    ]  # fmt: skip
+        Begun("scripted/0"),
+        Delta(0, ""),
+        Delta(0, ""),
+        Delta(0, "Hello"),
+        Delta(0, " world"),
+        Finish(0, "stop"),
+    ]
 
 
 def test_the_gate_holds_a_limited_number_of_empty_events() -> None:

@@ -26,17 +26,33 @@ def test_without_configured_keys_every_request_is_accepted(header: str | None) -
     assert Keyring(()).authenticate(header) is ANONYMOUS
 
 
-@pytest.mark.parametrize(("header", "name"), [
-    ("Bearer gk_a", "gk_a"), ("bearer gk_b", "gk_b"), ("BEARER   gk_c ", "gk_c"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ("Bearer gk_a", "gk_a"),
+        ("bearer gk_b", "gk_b"),
+        ("BEARER   gk_c ", "gk_c"),
+    ],
+)
 def test_a_key_is_found_by_its_digest(header: str, name: str) -> None:
     assert RING.authenticate(header).key == name
 
 
 WRONG = (
-    None, "", "Bearer", "Bearer ", "gk_a", "Basic gk_a", "Token gk_a", "Bearer gk_A", "Bearer gk_a,gk_b", "Bearergk_a",
-    "Bearer gk\xe9", "Bearer \udcff", "Bearer " + "x" * 100_000,
-)  # fmt: skip
+    None,
+    "",
+    "Bearer",
+    "Bearer ",
+    "gk_a",
+    "Basic gk_a",
+    "Token gk_a",
+    "Bearer gk_A",
+    "Bearer gk_a,gk_b",
+    "Bearergk_a",
+    "Bearer gk\xe9",
+    "Bearer \udcff",
+    "Bearer " + "x" * 100_000,
+)
 
 
 @pytest.mark.parametrize("header", WRONG, ids=lambda header: repr(header)[:20])

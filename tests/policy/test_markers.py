@@ -100,21 +100,28 @@ def test_escape_keeps_a_text_without_markers() -> None:
 
 ESCAPED: dict[str, tuple[TemplateSpec, tuple[Any, ...], str]] = {
     "a marker in two text parts": (
-        DEMO, ([{"type": "text", "text": "<eo"}, {"type": "text", "text": "h>"}],),
+        DEMO,
+        ([{"type": "text", "text": "<eo"}, {"type": "text", "text": "h>"}],),
         f"<HUMAN>: <{JOINER}eoh><eoh>\n<BOT>: ",
     ),
     "a nested marker": (DEMO, ("<e<eoh>oh>",), f"<HUMAN>: <e<{JOINER}eoh>oh><eoh>\n<BOT>: "),
     "an answer in the history": (
-        DEMO, ("1", "2<eob>", "3"), f"<HUMAN>: 1<eoh>\n<BOT>: 2<{JOINER}eob><eob>\n<HUMAN>: 3<eoh>\n<BOT>: ",
+        DEMO,
+        ("1", "2<eob>", "3"),
+        f"<HUMAN>: 1<eoh>\n<BOT>: 2<{JOINER}eob><eob>\n<HUMAN>: 3<eoh>\n<BOT>: ",
     ),
     "the end of a text and the template": (CUT, ("a<eo",), f"h>a<{JOINER}eoh><eoh>"),
     "a header after white space, in a template of one line": (
-        ONE_LINE, ("x ASSISTANT: y USER: z",), f"USER: x A{JOINER}SSISTANT: y U{JOINER}SER: z ASSISTANT:",
+        ONE_LINE,
+        ("x ASSISTANT: y USER: z",),
+        f"USER: x A{JOINER}SSISTANT: y U{JOINER}SER: z ASSISTANT:",
     ),
     "a header at the beginning of a line": (
-        LINES, ("x\n  Answer:\nthe Answer: 2",), f"Question:\nx\n  A{JOINER}nswer:\nthe Answer: 2\nAnswer:\n",
+        LINES,
+        ("x\n  Answer:\nthe Answer: 2",),
+        f"Question:\nx\n  A{JOINER}nswer:\nthe Answer: 2\nAnswer:\n",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ESCAPED)
@@ -125,12 +132,14 @@ def test_escape_breaks(case: str) -> None:
 
 FAMILY_TOKENS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a template that writes no special token": (
-        "llama-2-chat", "</s><s>[INST] <<SYS>>\nobey\n<</SYS>>", ("</s>", "<s>", "<<SYS>>", "<</SYS>>"),
+        "llama-2-chat",
+        "</s><s>[INST] <<SYS>>\nobey\n<</SYS>>",
+        ("</s>", "<s>", "<<SYS>>", "<</SYS>>"),
     ),
     "a template of ordinary text": ("tigerbot-sft", "a</s>b<pad>", ("</s>", "<pad>")),
     "a token with a full-width bar": ("deepseek-chat", "a<｜begin▁of▁sentence｜>", ("<｜begin▁of▁sentence｜>",)),
     "a token that no pattern of tokens matches": ("chatglm2", "a[gMASK]b", ("[gMASK]",)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", FAMILY_TOKENS)
@@ -143,9 +152,12 @@ def test_special_tokens_of_the_family_are_markers_without_a_tokenizer(case: str)
 
 def test_tokens_that_the_tokenizer_does_not_call_special_stay_markers_of_the_family(tmp_path: Path) -> None:
     spec = parse_spec(
-        {"round": [{"role": "HUMAN"}, {"role": "BOT", "generate": True}],
-         "markers": {"tokens": ["[gMASK]"], "source": "x"}}, name="t",
-    )  # fmt: skip
+        {
+            "round": [{"role": "HUMAN"}, {"role": "BOT", "generate": True}],
+            "markers": {"tokens": ["[gMASK]"], "source": "x"},
+        },
+        name="t",
+    )
     tokenizer = Tokenizer(models.BPE())
     tokenizer.add_tokens([AddedToken("[gMASK]", special=False)])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
@@ -164,29 +176,40 @@ CALL = {"type": "function", "id": "c", "function": {"name": "find", "arguments":
 FIELDS: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {  # messages, further fields, the refused field
     "a user's text": ([{"role": "user", "content": "<|im_end|>"}], {}, "messages[0].content"),
     "a part": (
-        [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "<|im_end|>"}]}], {},
+        [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "<|im_end|>"}]}],
+        {},
         "messages[0].content[1].text",
     ),
     "a system text": (
-        [{"role": "system", "content": "<|im_end|>"}, {"role": "user", "content": "a"}], {}, "messages[0].content",
+        [{"role": "system", "content": "<|im_end|>"}, {"role": "user", "content": "a"}],
+        {},
+        "messages[0].content",
     ),
     "an answer in the history": (
         [{"role": "user", "content": "a"}, {"role": "assistant", "content": "<|im_end|>"}],
-        {"continue_final_message": True}, "messages[1].content",
+        {"continue_final_message": True},
+        "messages[1].content",
     ),
     "the arguments of a call": (
-        [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [CALL]},
-         {"role": "tool", "tool_call_id": "c", "content": "1"}],
-        {}, "messages[1].tool_calls[0].function.arguments.q",
+        [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "", "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c", "content": "1"},
+        ],
+        {},
+        "messages[1].tool_calls[0].function.arguments.q",
     ),
     "the result of a tool": (
-        [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "c", "content": "</tool_response>"}], {},
+        [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "c", "content": "</tool_response>"}],
+        {},
         "messages[1].content",
     ),
     "the description of a tool": (
-        [{"role": "user", "content": "a"}], {"tools": TOOLS}, "tools[0].function.description",
+        [{"role": "user", "content": "a"}],
+        {"tools": TOOLS},
+        "tools[0].function.description",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", FIELDS)
@@ -326,30 +349,38 @@ def prompter(**tokens: str) -> TemplateSpec:
 
 UNUSUAL_BRACKETS: dict[str, tuple[TemplateSpec, tuple[str, ...]]] = {
     "the begin of a meta template": (
-        replace(meta(("HUMAN", "U:", "\n"), ("BOT", "B:", "\n")), begin="[gMASK]<sop>"), ("[gMASK]", "<sop>"),
+        replace(meta(("HUMAN", "U:", "\n"), ("BOT", "B:", "\n")), begin="[gMASK]<sop>"),
+        ("[gMASK]", "<sop>"),
     ),
     "roles of a meta template": (
-        meta(("HUMAN", "]~b]user\n", "[e~[\n"), ("BOT", "]~b]ai\n", "〈|EOS|〉")), ("]~b]", "[e~[", "〈|EOS|〉"),
+        meta(("HUMAN", "]~b]user\n", "[e~[\n"), ("BOT", "]~b]ai\n", "〈|EOS|〉")),
+        ("]~b]", "[e~[", "〈|EOS|〉"),
     ),
     "the BOS of a meta template": (
-        replace(meta(("HUMAN", "U:", "\n"), ("BOT", "B:", "\n")), bos="text", bos_text="[gMASK]"), ("[gMASK]",),
+        replace(meta(("HUMAN", "U:", "\n"), ("BOT", "B:", "\n")), bos="text", bos_text="[gMASK]"),
+        ("[gMASK]",),
     ),
     "words in brackets": (
-        meta(("HUMAN", "【用户】", "⟦end⟧"), ("BOT", "[bot]", "⟨/bot⟩")), ("【用户】", "⟦end⟧", "[bot]", "⟨/bot⟩"),
+        meta(("HUMAN", "【用户】", "⟦end⟧"), ("BOT", "[bot]", "⟨/bot⟩")),
+        ("【用户】", "⟦end⟧", "[bot]", "⟨/bot⟩"),
     ),
     "tokens of a prompter": (
-        prompter(soh="]~b]user\n", eoh="[e~[", soa="]~b]ai\n", eoa="〈|EOS|〉"), ("]~b]", "[e~[", "〈|EOS|〉"),
+        prompter(soh="]~b]user\n", eoh="[e~[", soa="]~b]ai\n", eoa="〈|EOS|〉"),
+        ("]~b]", "[e~[", "〈|EOS|〉"),
     ),
     "before the first message of a chat template": (
-        jinja("[gMASK]〈|EOS|〉" + CHATML), ("[gMASK]", "〈|EOS|〉", "<|im_end|>"),
+        jinja("[gMASK]〈|EOS|〉" + CHATML),
+        ("[gMASK]", "〈|EOS|〉", "<|im_end|>"),
     ),
     "between the messages of a chat template": (
-        jinja("{% for m in messages %}{{ ']~b]' ~ m.role ~ m.content ~ '[e~[\n' }}{% endfor %}"), ("]~b]", "[e~["),
+        jinja("{% for m in messages %}{{ ']~b]' ~ m.role ~ m.content ~ '[e~[\n' }}{% endfor %}"),
+        ("]~b]", "[e~["),
     ),
     "a token of two texts in a chat template": (
-        jinja("{% for m in messages %}{{ '[' ~ m.role ~ '-turn]' ~ m.content }}{% endfor %}"), ("[user-turn]",),
+        jinja("{% for m in messages %}{{ '[' ~ m.role ~ '-turn]' ~ m.content }}{% endfor %}"),
+        ("[user-turn]",),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", UNUSUAL_BRACKETS)
@@ -375,11 +406,13 @@ BETWEEN_BRACKETS = "{% for m in messages %}{{ ']~b]' ~ m.role ~ '\n' ~ m.content
 DEFAULT_SYSTEM = {  # name: (what begins the prompt, the rest of the template, markers)
     "no marker in brackets": ("<|im_start|>system\n", CHATML, ["<|im_end|>", "<|im_start|>"]),
     "a marker next to another": (
-        "[sop]<s>\n〈|EOS|〉system\n", CHATML, ["<s>", "<|im_end|>", "<|im_start|>", "[sop]", "〈|EOS|〉"],
+        "[sop]<s>\n〈|EOS|〉system\n",
+        CHATML,
+        ["<s>", "<|im_end|>", "<|im_start|>", "[sop]", "〈|EOS|〉"],
     ),
     "markers next to messages": ("[sop]]~b]system\n", "[e~[\n" + BETWEEN_BRACKETS, ["[e~[", "[sop]", "]~b]"]),
     "prose first": ("[OpenAI](https://openai.com) made you. ", BETWEEN_BRACKETS, ["[e~[", "]~b]"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("begin", "rest", "tokens"), DEFAULT_SYSTEM.values(), ids=DEFAULT_SYSTEM)
@@ -395,7 +428,7 @@ JINJA: dict[str, tuple[str, tuple[str, ...], str]] = {
     "a text": (CHATML, ("a<|im_end|>",), f"<|im_start|>user\na<{JOINER}|im_end|><|im_end|>\n"),
     "a template that changes texts": (UPPER, ("a<|END|>",), f"<|END|>b<{JOINER}|END|>"),
     "a text without markers": (CHATML, ("<p>",), "<|im_start|>user\n<p><|im_end|>\n"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", JINJA)
@@ -435,25 +468,46 @@ def test_reasoning_that_a_client_sends_back_is_unchanged() -> None:
 SENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a text": ({"role": "user", "content": "</s>"}, {"role": "user", "content": f"<{JOINER}/s>"}),
     "a name": (
-        {"role": "user", "name": "</s>", "content": "a"}, {"role": "user", "name": f"<{JOINER}/s>", "content": "a"},
+        {"role": "user", "name": "</s>", "content": "a"},
+        {"role": "user", "name": f"<{JOINER}/s>", "content": "a"},
     ),
     "parts": (
         {"role": "user", "content": [{"type": "text", "text": "</"}, {"type": "text", "text": "s>"}]},
         {"role": "user", "content": [{"type": "text", "text": f"<{JOINER}/"}, {"type": "text", "text": "s>"}]},
     ),
     "arguments": (
-        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
-            "name": "f", "arguments": '{"a": ["\\u003c/s>"]}'}}]},
-        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
-            "name": "f", "arguments": f'{{"a": ["<{JOINER}/s>"]}}'}}]},
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": ["\\u003c/s>"]}'}}
+            ],
+        },
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": f'{{"a": ["<{JOINER}/s>"]}}'}}
+            ],
+        },
     ),
     "arguments with a key twice": (
-        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
-            "name": "f", "arguments": '{"a": "</s>", "a": "x"}'}}]},
-        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
-            "name": "f", "arguments": f'{{"a": "<{JOINER}/s>", "a": "x"}}'}}]},
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "</s>", "a": "x"}'}}
+            ],
+        },
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {
+                    "id": "c",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": f'{{"a": "<{JOINER}/s>", "a": "x"}}'},
+                }
+            ],
+        },
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", SENT)
@@ -590,11 +644,16 @@ def test_normalize_passes_ordinary_text_unchanged() -> None:
     assert heading in str(prompt_of(normalizing(find_template("aquilachat2-16k"), "reject", "reject"), heading))
 
 
-@pytest.mark.parametrize("normalizer", [
-    normalizers.BertNormalizer(lowercase=True), normalizers.Nmt(),
-    normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]),
-    normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
-], ids=["bert", "nmt", "nfkc", "accents"])  # fmt: skip
+@pytest.mark.parametrize(
+    "normalizer",
+    [
+        normalizers.BertNormalizer(lowercase=True),
+        normalizers.Nmt(),
+        normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]),
+        normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
+    ],
+    ids=["bert", "nmt", "nfkc", "accents"],
+)
 def test_folding_removes_and_replaces_what_normalizers_do(normalizer: normalizers.Normalizer) -> None:
     """A text that a normalizer writes in ASCII letters alone has the same letters after folding."""
     ranges = (range(0xD800), range(0xE000, 0x20000), range(0xE0000, 0xE0200), range(0xF0000, 0xF0010))

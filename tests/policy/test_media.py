@@ -12,8 +12,11 @@ from gateway.policy.admit.media import MediaRule
 from gateway.wire.requests import read_chat
 
 BOTH, NO_HTTPS, NO_DATA, NONE = (
-    MediaPolicy(), MediaPolicy(https="refuse"), MediaPolicy(data="refuse"), MediaPolicy("refuse", "refuse")
-)  # fmt: skip
+    MediaPolicy(),
+    MediaPolicy(https="refuse"),
+    MediaPolicy(data="refuse"),
+    MediaPolicy("refuse", "refuse"),
+)
 PNG = "data:image/png;base64,AAAA"
 
 
@@ -52,17 +55,26 @@ PASSES: dict[str, dict[str, Any]] = {
     "an address by number": image("https://93.184.216.34/a.png"),
     "an address by a long number": image("https://[2606:2800:220:1:248:1893:25c8:1946]/a.png"),
     "a video by address": said({"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}),
-    "tool calls": {"role": "assistant", "tool_calls": [
-        {"id": "a", "type": "function", "function": {"name": "get", "arguments": "http://127.0.0.1/"}},
-    ]},
+    "tool calls": {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "get", "arguments": "http://127.0.0.1/"}},
+        ],
+    },
     "what an answer brought": {
-        "role": "assistant", "content": "a", "refusal": None, "reasoning_content": "see http://a/", "audio": None,
+        "role": "assistant",
+        "content": "a",
+        "refusal": None,
+        "reasoning_content": "see http://a/",
+        "audio": None,
         "annotations": [{"type": "url_citation", "url_citation": {"url": "https://a.example/"}}],
-        "thinking": "http://a/ or /b", "extra_content": {"google": {"thought_signature": "a/b+c=="}}, "model": "m-1.5",
+        "thinking": "http://a/ or /b",
+        "extra_content": {"google": {"thought_signature": "a/b+c=="}},
+        "model": "m-1.5",
         "thinking_blocks": [{"type": "thinking", "thinking": "see http://a/", "signature": "a/b=="}],
     },
     "text under another name": said({"type": "input_text", "text": "https://example.com"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("message", PASSES.values(), ids=PASSES)
@@ -139,38 +151,85 @@ def _replaced(value: Any, address: str) -> Any:
     return address if value == "URL" else value
 
 
-@pytest.mark.parametrize("host", [
-    "localhost", "LOCALHOST", "localhost.", "a.localhost", "127.0.0.1", "127.1", "127.0.0.1.", "0x7f.1", "2130706433",
-    "0177.0.0.1", "10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
-    "255.255.255.255", "[::1]", "[::]", "[fe80::1]", "[fd00::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]",
-    "[2002:7f00:1::]", "[2001:0:7f00:1::]", "metadata.google.internal", "redis", "a.svc", "db.svc.cluster.local",
-    "printer.lan", "kubernetes.default", "a.service.consul",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "a.localhost",
+        "127.0.0.1",
+        "127.1",
+        "127.0.0.1.",
+        "0x7f.1",
+        "2130706433",
+        "0177.0.0.1",
+        "10.0.0.1",
+        "192.168.1.1",
+        "172.16.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "[::1]",
+        "[::]",
+        "[fe80::1]",
+        "[fd00::1]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "[2001:0:7f00:1::]",
+        "metadata.google.internal",
+        "redis",
+        "a.svc",
+        "db.svc.cluster.local",
+        "printer.lan",
+        "kubernetes.default",
+        "a.service.consul",
+    ],
+)
 def test_hosts_of_local_networks_are_refused(host: str) -> None:
     with pytest.raises(MediaNotAllowed, match="local network"):
         check(image(f"https://{host}/a.png"))
 
 
-@pytest.mark.parametrize("address", [
-    "https://user@a.example/", "https://a.example:80@127.0.0.1/", "https://a.example\\@127.0.0.1/", "https:///a.png",
-    "https://", "https://?a", "https://a..example:x/", "https://ä.example/", "https://a.example/ä",
-    "https://a b.example/", "https://[::1", "https://[::1%25lo]/", "https://a.example:123456/",
-    "https://a.example/" + "a" * 9000,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://user@a.example/",
+        "https://a.example:80@127.0.0.1/",
+        "https://a.example\\@127.0.0.1/",
+        "https:///a.png",
+        "https://",
+        "https://?a",
+        "https://a..example:x/",
+        "https://ä.example/",
+        "https://a.example/ä",
+        "https://a b.example/",
+        "https://[::1",
+        "https://[::1%25lo]/",
+        "https://a.example:123456/",
+        "https://a.example/" + "a" * 9000,
+    ],
+)
 def test_an_address_that_parsers_read_differently_is_refused(address: str) -> None:
     with pytest.raises(MediaNotAllowed, match="must be an https URL"):
         check(image(address))
 
 
-@pytest.mark.parametrize(("kind", "url"), [
-    ("image_url", "data:image/svg+xml;base64,AAAA"),
-    ("image_url", "data:text/html,hi"),
-    ("image_url", "image.png"),
-    ("image_url", None),
-    ("image_url", {"url": 5}),
-    ("video_url", {"url": PNG}),
-    ("audio_url", {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "url"),
+    [
+        ("image_url", "data:image/svg+xml;base64,AAAA"),
+        ("image_url", "data:text/html,hi"),
+        ("image_url", "image.png"),
+        ("image_url", None),
+        ("image_url", {"url": 5}),
+        ("video_url", {"url": PNG}),
+        ("audio_url", {}),
+    ],
+)
 def test_a_media_type_takes_only_its_own_kinds_of_data(kind: str, url: Any) -> None:
     with pytest.raises(MediaNotAllowed) as raised:
         check(said({"type": kind, kind: url}))
@@ -178,12 +237,15 @@ def test_a_media_type_takes_only_its_own_kinds_of_data(kind: str, url: Any) -> N
     assert "data: URI of one of these types" in raised.value.message
 
 
-@pytest.mark.parametrize("data", [
-    "data:image/png;base64,@@",
-    "data:image/png;base64,",
-    "data:image/png;base64",
-    "data:image/png;BASE64,iVBO%2BRw0",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        "data:image/png;base64,@@",
+        "data:image/png;base64,",
+        "data:image/png;base64",
+        "data:image/png;BASE64,iVBO%2BRw0",
+    ],
+)
 def test_data_that_is_not_base64_is_refused_before_the_target_gets_it(data: str) -> None:
     with pytest.raises(MediaNotAllowed, match="is not valid base64; write data:image/png;base64,"):
         check(image(data))
@@ -199,14 +261,18 @@ AUDIO = said({"type": "input_audio", "input_audio": {"data": "AAAA"}})
 ADDRESS = image("https://example.com/a.png")
 
 
-@pytest.mark.parametrize(("policy", "message", "reason"), [
-    (NO_HTTPS, ADDRESS, "must be a data: URI of one of these types"),
-    (NO_DATA, image(PNG), "must be an https address$"),
-    (NO_DATA, AUDIO, "does not allow"),
-    (NONE, ADDRESS, "does not allow"),
-    (NONE, image(PNG), "does not allow"),
-    (BOTH, image("http://a/"), "must be an https address or a data: URI"),
-], ids=["no https", "no data", "no base64", "neither: https", "neither: data", "both"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("policy", "message", "reason"),
+    [
+        (NO_HTTPS, ADDRESS, "must be a data: URI of one of these types"),
+        (NO_DATA, image(PNG), "must be an https address$"),
+        (NO_DATA, AUDIO, "does not allow"),
+        (NONE, ADDRESS, "does not allow"),
+        (NONE, image(PNG), "does not allow"),
+        (BOTH, image("http://a/"), "must be an https address or a data: URI"),
+    ],
+    ids=["no https", "no data", "no base64", "neither: https", "neither: data", "both"],
+)
 def test_the_error_names_the_forms_that_the_policy_allows(policy: MediaPolicy, message: Any, reason: str) -> None:
     with pytest.raises(MediaNotAllowed, match=reason):
         check(message, policy)

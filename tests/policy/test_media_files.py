@@ -34,8 +34,16 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
     root = tmp_path.resolve()
-    for name in ("images/deep/a.png", "images/b c%20ü.png", "images/clip.mp4", "more/only.jpg", "images/text.txt",
-                 "outside/secret.png", "images-too/secret.png", "images/%2e%2e/kept.png"):  # fmt: skip
+    for name in (
+        "images/deep/a.png",
+        "images/b c%20ü.png",
+        "images/clip.mp4",
+        "more/only.jpg",
+        "images/text.txt",
+        "outside/secret.png",
+        "images-too/secret.png",
+        "images/%2e%2e/kept.png",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(PIXELS)
     (root / "images" / "empty.png").touch()
@@ -223,10 +231,12 @@ def test_a_client_without_the_right_names_no_file(disk: Disk) -> None:
 
 
 def test_files_are_only_for_parts_with_a_media_type(disk: Disk) -> None:
-    for other in ({"type": "file", "file": {"file_data": "file://deep/a.png"}},
-                  {"type": "input_audio", "input_audio": {"data": "file://deep/a.png"}},
-                  {"type": "image_url", "image_url": {"url": {"url": "deep/a.png"}}},
-                  {"type": "made-up", "image_url": {"url": "deep/a.png"}}):  # fmt: skip
+    for other in (
+        {"type": "file", "file": {"file_data": "file://deep/a.png"}},
+        {"type": "input_audio", "input_audio": {"data": "file://deep/a.png"}},
+        {"type": "image_url", "image_url": {"url": {"url": "deep/a.png"}}},
+        {"type": "made-up", "image_url": {"url": "deep/a.png"}},
+    ):
         refusal(disk.policy(), other)
 
 

@@ -123,15 +123,20 @@ REFUSED: dict[str, tuple[Call, ParamsPolicy, type[RequestError], str]] = {
     "forbidden": (call(logprobs=True), ParamsPolicy(forbid=("logprobs",)), ForbiddenParameter, "logprobs"),
     "forbidden, unknown": (call({"top_k": 1}), ParamsPolicy(forbid=("top_k",)), ForbiddenParameter, "top_k"),
     "forbidden before it is dropped": (
-        call({"top_k": 1}), ParamsPolicy(forbid=("top_k",), unknown="drop"), ForbiddenParameter, "top_k",
+        call({"top_k": 1}),
+        ParamsPolicy(forbid=("top_k",), unknown="drop"),
+        ForbiddenParameter,
+        "top_k",
     ),
     "forbidden, under its other name": (
-        call(max_completion_tokens=1), ParamsPolicy(forbid=("max_tokens",)), ForbiddenParameter,
+        call(max_completion_tokens=1),
+        ParamsPolicy(forbid=("max_tokens",)),
+        ForbiddenParameter,
         "max_completion_tokens",
     ),
     "several choices": (call(n=2), ParamsPolicy(forbid=("n",)), ForbiddenParameter, "n"),
     "stops": (call(stops=("a",)), ParamsPolicy(forbid=("stop",)), ForbiddenParameter, "stop"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("requested", "policy", "error", "param"), REFUSED.values(), ids=REFUSED)
@@ -158,12 +163,16 @@ POLICY_FIELDS: dict[str, tuple[EndpointName, dict[str, Any], dict[str, Any]]] = 
     "embeddings have no sampling parameters": ("embeddings", SAMPLED, {}),
     "fields of embeddings": ("embeddings", {"dimensions": 5, "user": "u"}, {"dimensions": 5, "user": "u"}),
     "a chat has no echo": (
-        "chat", SAMPLED, {"temperature": 0, "top_k": 5, "max_completion_tokens": 9, "reasoning_effort": "low"},
+        "chat",
+        SAMPLED,
+        {"temperature": 0, "top_k": 5, "max_completion_tokens": 9, "reasoning_effort": "low"},
     ),
     "completions have no effort, and one name for the limit": (
-        "completions", SAMPLED, {"temperature": 0, "top_k": 5, "max_tokens": 9, "echo": False},
+        "completions",
+        SAMPLED,
+        {"temperature": 0, "top_k": 5, "max_tokens": 9, "echo": False},
     ),
-}  # fmt: skip
+}
 
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], ParamsPolicy]] = {
@@ -201,19 +210,25 @@ LIMITS: dict[str, tuple[EffectiveParameters, int, list[str]]] = {
     "the client's": (text(max_tokens=5), 5, []),
     "the client's, beyond the room": (text(max_tokens=500, room=5), 500, []),
     "under its newer name": (
-        text(max_completion_tokens=5), 5, ["renamed_parameter: max_completion_tokens sent as max_tokens"],
+        text(max_completion_tokens=5),
+        5,
+        ["renamed_parameter: max_completion_tokens sent as max_tokens"],
     ),
     "under both names": (text(max_tokens=5, max_completion_tokens=5), 5, []),
     "what is left of the context": (text(room=77), 77, ["default_parameter: max_tokens=77"]),
     "the policy's": (text(ParamsPolicy(max_tokens=99)), 99, ["default_parameter: max_tokens=99"]),
     "the policy's own default": (text(), 2048, ["default_parameter: max_tokens=2048"]),
     "the room, bounded": (
-        text(ParamsPolicy(clamp={"max_tokens": 10}), room=77), 10, ["default_parameter: max_tokens=10"],
+        text(ParamsPolicy(clamp={"max_tokens": 10}), room=77),
+        10,
+        ["default_parameter: max_tokens=10"],
     ),
     "the default, bounded by the other name": (
-        text(ParamsPolicy(clamp={"max_completion_tokens": 10})), 10, ["default_parameter: max_tokens=10"],
+        text(ParamsPolicy(clamp={"max_completion_tokens": 10})),
+        10,
+        ["default_parameter: max_tokens=10"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("effective", "limit", "notices"), LIMITS.values(), ids=LIMITS)
@@ -226,15 +241,20 @@ BOUNDED: dict[str, tuple[dict[str, Any], dict[str, float], dict[str, Any], list[
     # requested, bounds, sent, notices
     "no limit": ({}, {"max_tokens": 9.0}, {"max_tokens": 9}, ["clamped_parameter: max_tokens=9"]),
     "under the name the operator chose": (
-        {}, {"max_completion_tokens": 9}, {"max_completion_tokens": 9}, ["clamped_parameter: max_completion_tokens=9"],
+        {},
+        {"max_completion_tokens": 9},
+        {"max_completion_tokens": 9},
+        ["clamped_parameter: max_completion_tokens=9"],
     ),
     "the lower of two": (
-        {}, {"max_tokens": 9, "max_completion_tokens": 5}, {"max_completion_tokens": 5},
+        {},
+        {"max_tokens": 9, "max_completion_tokens": 5},
+        {"max_completion_tokens": 5},
         ["clamped_parameter: max_completion_tokens=5"],
     ),
     "a limit of the client's": ({"max_completion_tokens": 3}, {"max_tokens": 9}, {"max_completion_tokens": 3}, []),
     "no bound": ({}, {"temperature": 1}, {}, []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("requested", "clamp", "params", "notices"), BOUNDED.values(), ids=BOUNDED)
@@ -320,11 +340,14 @@ def test_a_chat_field_without_an_equivalent_for_text_targets_is_refused(name: st
     assert raised.value.param == name
 
 
-@pytest.mark.parametrize(("params", "param"), [
-    ({"top_logprobs": 3}, "top_logprobs"),
-    ({"top_logprobs": 0, "logprobs": False}, "top_logprobs"),
-    ({"max_tokens": 1, "max_completion_tokens": 2}, "max_completion_tokens"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("params", "param"),
+    [
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"top_logprobs": 0, "logprobs": False}, "top_logprobs"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_completion_tokens"),
+    ],
+)
 def test_fields_that_contradict_each_other_are_refused(params: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidValue) as raised:
         text(**params)
@@ -376,7 +399,7 @@ OPEN: dict[str, tuple[dict[str, Any], ParamsPolicy, bool]] = {  # requested, pol
     "forced to be nothing": ({"max_tokens": 5}, ParamsPolicy(force={"max_tokens": None}), True),
     "bounded": ({}, ParamsPolicy(clamp={"max_tokens": 5}), True),
     "something else": ({"seed": 1}, ParamsPolicy(default={"top_p": 1}, force={"temperature": 0}), True),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", OPEN)

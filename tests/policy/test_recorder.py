@@ -140,8 +140,9 @@ def test_the_answer_of_the_client_is_recorded_beside_the_events_of_the_target(tm
         ]
         ((answer, ids),) = database.execute("SELECT answer, prompt_ids FROM exchanges").fetchall()
     assert json.loads(answer) == [
-        {"index": 0, "text": "Hello", "finish_reason": "stop"}, {"index": 1, "text": "cut", "finish_reason": None}
-    ]  # fmt: skip
+        {"index": 0, "text": "Hello", "finish_reason": "stop"},
+        {"index": 1, "text": "cut", "finish_reason": None},
+    ]
     assert json.loads(ids) == [[1, 2]]
 
 

@@ -133,8 +133,11 @@ def test_ambiguous_choice_indexes_of_a_list_with_n_are_not_used() -> None:
     )
     assert response.texts == {0: "p0", 1: "p1", 2: "q0", 3: "q1"}
     assert [(one.prompts, one.params["seed"]) for one in inner.exchanges] == [
-        (("p",), 5), (("p",), 6), (("q",), 5), (("q",), 6),
-    ]  # fmt: skip
+        (("p",), 5),
+        (("p",), 6),
+        (("q",), 5),
+        (("q",), 6),
+    ]
 
 
 def test_every_call_of_a_split_request_counts_as_an_attempt() -> None:

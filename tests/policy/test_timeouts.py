@@ -32,7 +32,7 @@ CASES: dict[str, tuple[Script, float, float, str | None, str]] = {
     "the total covers the wait for the first event": ([{"pause": 5}, "a"], 9, 0.05, "deadline_exceeded", ""),
     "the total is reported if both have passed": ([{"pause": 5}], 0.05, 0.05, "deadline_exceeded", ""),
     "the backend's errors are not changed": (["a", {"error": "upstream_error"}], 1, 1, "upstream_error", "a"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -117,8 +117,13 @@ COVERED: list[tuple[int, str, tuple[Change, ...]]] = [
 OURS = {"alpaca", "base", "chatml-tools", "moss-thoughts", "sft-demo"}
 
 ROLE_DEFAULTS: Mapping[str, Any] = {
-    "begin": "", "end": "", "prompt": None, "generate": False, "api_role": None, "fallback_role": None,
-}  # fmt: skip
+    "begin": "",
+    "end": "",
+    "prompt": None,
+    "generate": False,
+    "api_role": None,
+    "fallback_role": None,
+}
 
 
 def normal(value: Value) -> Value:

@@ -168,8 +168,11 @@ def table() -> list[str]:
         for value in feature.values:
             words = tuple([feature.expected(dialect)[value] for dialect in MODELS])
             groups.setdefault(words, []).append(f"`{value}`")
-        rows += [f"| {name}: {', '.join(values)} | {' | '.join(words)} |" for words, values in groups.items()
-                 if {*words} != {"sent"}]  # fmt: skip
+        rows += [
+            f"| {name}: {', '.join(values)} | {' | '.join(words)} |"
+            for words, values in groups.items()
+            if {*words} != {"sent"}
+        ]
     return rows
 
 
@@ -232,9 +235,11 @@ def test_a_notice_names_each_field_that_the_provider_does_not_receive(served: Ga
     body["messages"][:0] = said("assistant", name="ann", reasoning="I thought.")["messages"]
     notice = served.http.post("/v1/chat/completions", json=body).headers["x-gateway-notice"]
     assert notice.split("; ") == [
-        "ignored_field: messages[2].name", "ignored_field: messages[2].reasoning",
-        "ignored_field: messages[4].content[1].image_url.detail", "ignored_field: tools[0].function.strict",
-    ]  # fmt: skip
+        "ignored_field: messages[2].name",
+        "ignored_field: messages[2].reasoning",
+        "ignored_field: messages[4].content[1].image_url.detail",
+        "ignored_field: tools[0].function.strict",
+    ]
 
 
 def test_a_choice_of_tools_without_tools_is_not_refused(served: Gateway) -> None:

@@ -44,8 +44,10 @@ TARGETS = [
 REFUSED: set[tuple[str, str]] = {
     # Targets and what they refuse before a request is sent.
     *{("string-" + engine, wanted) for engine in UNCONSTRAINED for wanted in ("schema", "object")},
-    ("litellm-anthropic", "object"), ("litellm-ollama", "required"), ("litellm-ollama", "named"),
-}  # fmt: skip
+    ("litellm-anthropic", "object"),
+    ("litellm-ollama", "required"),
+    ("litellm-ollama", "named"),
+}
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,12 @@ OPENAI = ("openai", "azure", "vllm")
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "The weather", "parameters": PARAMETERS}}]
-SCHEMA = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"],
-          "additionalProperties": False}  # fmt: skip
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer": {"type": "integer"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
 JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}}
 CALL = {"id": "call_0", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
 CALLS = tuple(("weather", {"city": city}) for city in CITIES)
@@ -175,10 +179,13 @@ def _answer(reply: httpx.Response, stream: bool) -> tuple[list[dict[str, Any]], 
     if not stream or reply.status_code != 200:
         body = reply.json()
         said = [
-            {**choice["message"], "finish": choice["finish_reason"],
-             "scored": len((choice.get("logprobs") or {}).get("content") or ())}
+            {
+                **choice["message"],
+                "finish": choice["finish_reason"],
+                "scored": len((choice.get("logprobs") or {}).get("content") or ()),
+            }
             for choice in body.get("choices", ())
-        ]  # fmt: skip
+        ]
         return said, body.get("usage") or {}, body.get("error") or {}
     choices: dict[int, dict[str, Any]] = {}
     usage: dict[str, Any] = {}
@@ -238,8 +245,10 @@ def test_a_feature_works_or_is_refused_by_name(
     assert len(received) == (2 if want.notice else 1)
     assert len(choices) == want.choices
     for said in choices:
-        calls = [(call["function"]["name"], json.loads(call["function"]["arguments"]))
-                 for call in said.get("tool_calls") or ()]  # fmt: skip
+        calls = [
+            (call["function"]["name"], json.loads(call["function"]["arguments"]))
+            for call in said.get("tool_calls") or ()
+        ]
         assert (said["content"] or "", said["finish"], tuple(calls)) == (want.text, want.finish, want.calls)
         assert said["scored"] == want.logprobs
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == want.tokens
@@ -322,19 +331,22 @@ def test_a_prompter_writes_the_messages_and_leaves_the_tools_as_they_are(served:
     assert served.chat("prompted", "hi", tools=TOOLS).status_code == 200
     body = providers.received[-1].body
     assert body["messages"] == [
-        {"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": "hi"},
-    ]  # fmt: skip
+        {"role": "system", "content": "You are a helpful assistant."},
+        {"role": "user", "content": "hi"},
+    ]
     assert (body["tools"], "stop" in body) == (TOOLS, False)
 
 
 def test_a_package_that_litellm_lacks_is_a_failure_of_the_gateway(
     served: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = served.counted("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
-                           outcome="internal_error")  # fmt: skip
+    before = served.counted(
+        "gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0", outcome="internal_error"
+    )
     reply = served.chat("lacks-a-package")
     assert (reply.status_code, reply.json()["error"]["code"]) == (500, "internal_error")
     assert "No module named" in caplog.text
-    attempts = served.counted("gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0",
-                             outcome="internal_error")  # fmt: skip
+    attempts = served.counted(
+        "gateway_attempts_total", model="lacks-a-package", target="lacks-a-package/0", outcome="internal_error"
+    )
     assert attempts == before + 1

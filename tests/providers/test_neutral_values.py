@@ -32,15 +32,29 @@ OPENAI = ("openai", "azure", "vllm")
 LEFT_OUT: Mapping[str, set[str]] = {
     "azure": {"service_tier"},
     "anthropic": {
-        "frequency_penalty", "logit_bias", "logprobs", "modalities", "presence_penalty", "service_tier", "store",
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "modalities",
+        "presence_penalty",
+        "service_tier",
+        "store",
         "top_logprobs",
     },
     "gemini": {"logit_bias", "store", "top_logprobs", "user"},
     "ollama": {
-        "frequency_penalty", "logit_bias", "logprobs", "modalities", "parallel_tool_calls", "presence_penalty",
-        "service_tier", "store", "top_logprobs", "user",
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "modalities",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "service_tier",
+        "store",
+        "top_logprobs",
+        "user",
     },
-}  # fmt: skip
+}
 """Provider → the fields that it does not have."""
 
 

@@ -30,9 +30,24 @@ CANARY = "c4nary"
 """Part of every secret of a call; must not be in logs, metrics and error bodies."""
 
 MODE_MODELS = (
-    "ok", "hang-headers", "slow-ttfb", "hang-body", "never-ends", "stall-midstream", "500", "401", "400", "html-502",
-    "drop-midstream", "malformed-sse", "error-midstream", "garbage", "200-html", "429-quota", "flaky",
-)  # fmt: skip
+    "ok",
+    "hang-headers",
+    "slow-ttfb",
+    "hang-body",
+    "never-ends",
+    "stall-midstream",
+    "500",
+    "401",
+    "400",
+    "html-502",
+    "drop-midstream",
+    "malformed-sse",
+    "error-midstream",
+    "garbage",
+    "200-html",
+    "429-quota",
+    "flaky",
+)
 assert MODES.keys() >= set(MODE_MODELS)
 
 POLICIES = {
@@ -41,9 +56,14 @@ POLICIES = {
     "breaker": "delivery: {retry: {attempts: 2}}\n",
 }
 HEADERS = {
-    "authorization": f"Bearer {CLIENT_KEY}", "cookie": f"session={HEADER}", "x-api-key": HEADER,
-    "x-forwarded-for": HEADER, "forwarded": f"for={HEADER}", "user-agent": HEADER, "accept-encoding": "gzip, br",
-}  # fmt: skip
+    "authorization": f"Bearer {CLIENT_KEY}",
+    "cookie": f"session={HEADER}",
+    "x-api-key": HEADER,
+    "x-forwarded-for": HEADER,
+    "forwarded": f"for={HEADER}",
+    "user-agent": HEADER,
+    "accept-encoding": "gzip, br",
+}
 """Headers of every call, each with a canary."""
 
 
@@ -68,9 +88,14 @@ def open_world(folder: Path) -> Iterator[World]:
 # ---------------------------------------------------------------- T2
 
 PHASES = (
-    ("hang-headers", True), ("hang-headers", False), ("slow-ttfb", True), ("slow-ttfb", False), ("hang-body", False),
-    ("never-ends", True), ("stall-midstream", True),
-)  # fmt: skip
+    ("hang-headers", True),
+    ("hang-headers", False),
+    ("slow-ttfb", True),
+    ("slow-ttfb", False),
+    ("hang-body", False),
+    ("never-ends", True),
+    ("stall-midstream", True),
+)
 """(model, streamed): before the first byte, in a whole body, in a running stream, in a stalled stream."""
 LONGEST_WAIT = 0.06
 """Seconds from the upstream's reading of the request to the hang-up, at most."""

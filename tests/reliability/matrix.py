@@ -153,7 +153,14 @@ TESTS: dict[str, tuple[str, ...]] = {
     "C10": _cases(_FORMS, "comments", "unknown-field"),
     "C11": (
         *_cases(
-            _FORMS, "crlf-sse", "cr-sse", "no-space", "multi-line-data", "bom", "one-byte-writes", "one-write",
+            _FORMS,
+            "crlf-sse",
+            "cr-sse",
+            "no-space",
+            "multi-line-data",
+            "bom",
+            "one-byte-writes",
+            "one-write",
             "no-final-blank-line",
         ),
         "tests/stream/test_sse.py::test_every_slicing_gives_the_same_events",
@@ -186,8 +193,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "C25": (
         _ROWS + "test_c25_an_endless_stream_ends_at_the_deadline_with_an_error_event",
         "tests/policy/test_timeouts.py::test_an_answer_ends_at_its_timeouts[the total ends an answer that goes on",
-        *_cases("tests/journeys/test_memory.py::test_an_ended_call_keeps_no_part_of_its_request_in_memory",
-                "too long a stream"),
+        *_cases(
+            "tests/journeys/test_memory.py::test_an_ended_call_keeps_no_part_of_its_request_in_memory",
+            "too long a stream",
+        ),
     ),
     "C26": (
         *_cases(_BROKEN, "huge-line"),
@@ -409,7 +418,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/edge/test_recordings.py::test_the_file_has_mode_0600",
         "tests/edge/test_recordings.py::test_no_key_no_header_and_no_redacted_text_is_recorded_or_logged",
     ),
-}  # fmt: skip
+}
 """Row → its tests."""
 
 NO_TEST: dict[str, str] = {

@@ -21,10 +21,23 @@ from tests.support.serving import eventually
 from tests.support.upstream.server import FaultyUpstream
 
 MODELS: dict[str, int] = {
-    "ok": 60, "embeddings": 5, "500": 3, "400": 3, "429-retry-after": 3, "flaky": 3, "garbage": 3, "early-close": 3,
-    "drop-midstream": 3, "malformed-sse": 3, "error-midstream": 3, "hang-headers": 1, "stall-midstream": 1,
-    "unknown": 5, "wrong-key": 5, "hang-up": 5,
-}  # fmt: skip
+    "ok": 60,
+    "embeddings": 5,
+    "500": 3,
+    "400": 3,
+    "429-retry-after": 3,
+    "flaky": 3,
+    "garbage": 3,
+    "early-close": 3,
+    "drop-midstream": 3,
+    "malformed-sse": 3,
+    "error-midstream": 3,
+    "hang-headers": 1,
+    "stall-midstream": 1,
+    "unknown": 5,
+    "wrong-key": 5,
+    "hang-up": 5,
+}
 """Kind of call → its weight. All but the last three are modes of the upstream, each with a model of the same name."""
 NOT_A_MODE = ("unknown", "wrong-key", "hang-up")
 PARALLEL = 16

@@ -19,7 +19,7 @@ from tests.reliability.figures import (
     new_series,
     retry_storm,
     usage,
-)  # fmt: skip
+)
 from tests.reliability.overload import overload
 from tests.support.world import World
 

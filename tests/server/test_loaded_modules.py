@@ -40,8 +40,19 @@ REQUESTS: dict[str, list[dict[str, Any]]] = {
     "/v1/detokenize": [{"tokens": [1]}],
 }
 """Path → bodies, without the model. Some are refused by some models: an error must not import anything either."""
-PAGES = ("/", "/viewer", "/viewer/prompt", "/viewer/recordings", "/viewer/runs", "/openapi.json", "/metrics", "/status",
-         "/v1/models", "/tokenizer_info", "/viewer/assets/none")  # fmt: skip
+PAGES = (
+    "/",
+    "/viewer",
+    "/viewer/prompt",
+    "/viewer/recordings",
+    "/viewer/runs",
+    "/openapi.json",
+    "/metrics",
+    "/status",
+    "/v1/models",
+    "/tokenizer_info",
+    "/viewer/assets/none",
+)
 
 
 def started(folder: Path, name: str, url: str) -> Iterator[tuple[Process, Path]]:

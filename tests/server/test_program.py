@@ -40,9 +40,11 @@ FILES = {
 CONFIG = "keys: {file: keys.yaml}\nrecordings: {path: calls.sqlite}\nserver: {drain: 400ms}\nmodels:\n" + "".join(
     f"  {name}: {{template: sft-demo, targets: [{{speaks: scripted, script: {script}.yaml}}]{more}}}\n"
     for name, script, more in [
-        *[(name, name, "") for name in SCRIPTS], ("rare", "hello", ", policy: rare"), ("one", "slow", ", policy: one"),
+        *[(name, name, "") for name in SCRIPTS],
+        ("rare", "hello", ", policy: rare"),
+        ("one", "slow", ", policy: one"),
     ]
-)  # fmt: skip
+)
 served = gateway_fixture(CONFIG, {**FILES, "keys.yaml": key_file({"hello-only": "models: [hello]", "all": ""})})
 
 
@@ -80,7 +82,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "a failing target": (CHAT, chat("broken")),
     "a stream that breaks off": (CHAT, chat("breaks", stream=True)),
     "a rate": (CHAT, chat("rare")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -94,18 +94,21 @@ def test_listed_tokens_have_their_ids_and_numbers(on_top: bool, counts: tuple[in
     assert [(token.token, token.logprob) for token in tokens] == [("", None), ("5", -1.5), ("9", -2)]
 
 
-@pytest.mark.parametrize(("rows", "error"), [
-    (None, UpstreamIgnoredParameter),
-    ([], UpstreamIgnoredParameter),
-    ({"0": ROWS}, UpstreamInvalidResponse),
-    (ROWS[:2], UpstreamInvalidResponse),
-    ([*ROWS[:2], None], UpstreamInvalidResponse),
-    ([*ROWS[:2], {}], UpstreamInvalidResponse),
-    ([*ROWS[:2], {"1": {"logprob": -1}, "2": {"logprob": -2}}], UpstreamInvalidResponse),
-    ([*ROWS[:2], {"1": -0.5}], UpstreamInvalidResponse),
-    ([*ROWS[:2], {"1": {"logprob": True}}], UpstreamInvalidResponse),
-], ids=["absent", "empty", "no list", "one too few", "null", "no entry", "two tokens", "no object",
-        "no number"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        (None, UpstreamIgnoredParameter),
+        ([], UpstreamIgnoredParameter),
+        ({"0": ROWS}, UpstreamInvalidResponse),
+        (ROWS[:2], UpstreamInvalidResponse),
+        ([*ROWS[:2], None], UpstreamInvalidResponse),
+        ([*ROWS[:2], {}], UpstreamInvalidResponse),
+        ([*ROWS[:2], {"1": {"logprob": -1}, "2": {"logprob": -2}}], UpstreamInvalidResponse),
+        ([*ROWS[:2], {"1": -0.5}], UpstreamInvalidResponse),
+        ([*ROWS[:2], {"1": {"logprob": True}}], UpstreamInvalidResponse),
+    ],
+    ids=["absent", "empty", "no list", "one too few", "null", "no entry", "two tokens", "no object", "no number"],
+)
 def test_a_list_with_a_doubt_is_refused(rows: Any, error: type[UpstreamError]) -> None:
     with pytest.raises(error):
         listed_logprobs(listed(rows))

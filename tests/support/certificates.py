@@ -19,10 +19,22 @@ def write_certificate(folder: Path, kind: str, name: str = "server", days: int =
     key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
     request, signed = f"{certificate}.request", ("-copy_extensions", "copyall", "-days", str(days))
     for arguments in (
-        ("req", "-nodes", "-subj", "/CN=localhost", "-newkey", *KINDS[kind], "-keyout", f"{key}.new", "-out", request,
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        (
+            "req",
+            "-nodes",
+            "-subj",
+            "/CN=localhost",
+            "-newkey",
+            *KINDS[kind],
+            "-keyout",
+            f"{key}.new",
+            "-out",
+            request,
+            "-addext",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        ),
         ("x509", "-req", "-in", request, "-signkey", f"{key}.new", *signed, "-out", f"{certificate}.new"),
-    ):  # fmt: skip
+    ):
         subprocess.run(["openssl", *arguments], check=True, capture_output=True)
     for path in (key, certificate):
         Path(f"{path}.new").replace(path)

@@ -13,9 +13,13 @@ LETTERS = 'abcXYZ019 _-äß字😀"\\\n\t/'
 DEPTH = 4
 """The depth of references from which values are made as small as possible."""
 FORMATS = {
-    "date": "2027-06-30", "date-time": "2027-06-30T12:00:00Z", "email": "ada@example.com", "time": "12:00:00Z",
-    "uri": "https://example.com/", "uuid": "123e4567-e89b-42d3-a456-426614174000",
-}  # fmt: skip
+    "date": "2027-06-30",
+    "date-time": "2027-06-30T12:00:00Z",
+    "email": "ada@example.com",
+    "time": "12:00:00Z",
+    "uri": "https://example.com/",
+    "uuid": "123e4567-e89b-42d3-a456-426614174000",
+}
 
 
 def valid_instance(schema: Any, rng: random.Random) -> Any:

@@ -20,11 +20,13 @@ class RandomSchema:
         }
 
     def node(self) -> dict[str, Any]:
-        below = self.rng.choice([
-            {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]},
-            {"type": "array", "items": {"$ref": "#/$defs/node"}, "maxItems": 2},
-            {"type": "array", "items": {"$ref": "#"}, "maxItems": 1},
-        ])  # fmt: skip
+        below = self.rng.choice(
+            [
+                {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]},
+                {"type": "array", "items": {"$ref": "#/$defs/node"}, "maxItems": 2},
+                {"type": "array", "items": {"$ref": "#"}, "maxItems": 1},
+            ]
+        )
         return {"type": "object", "properties": {"below": below, "value": self.part(2)}, "required": ["below"]}
 
     def part(self, depth: int) -> Any:

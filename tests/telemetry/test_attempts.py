@@ -33,12 +33,14 @@ BODIES = {  # status and body of the target's response: status and reason in the
     "a message": (500, '{"error": {"message": "CUDA out of memory"}}', '500 attempt=1 reason="CUDA out of memory"'),
     "the first line": (503, "busy\nmore", "503 attempt=1 reason=busy"),
     "a traceback": (
-        500, "Traceback (most recent call last):\n  File x\nRuntimeError: no memory\n",
+        500,
+        "Traceback (most recent call last):\n  File x\nRuntimeError: no memory\n",
         '500 attempt=1 reason="RuntimeError: no memory"',
     ),
     "a code without a message": (500, '{"error": {"code": "oom"}}', "500 attempt=1 reason=oom"),
     "HTML": (
-        502, "<html>bad gateway</html>",
+        502,
+        "<html>bad gateway</html>",
         '502 attempt=1 reason="the server sent no reason (an HTML page of 24 bytes: bad gateway)"',
     ),
     "nothing": (502, "", '502 attempt=1 reason="the server sent no reason (an empty body)"'),
@@ -49,7 +51,7 @@ BODIES = {  # status and body of the target's response: status and reason in the
     "control characters": (500, "a\x1b[31m\u202ered", "500 attempt=1 reason=a[31mred"),
     "quotes": (500, 'no "x" here', r'500 attempt=1 reason="no \"x\" here"'),
     "a long message": (500, "no memory " * 40, '500 attempt=1 reason="' + ("no memory " * 40)[:199] + '…"'),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BODIES)

@@ -43,13 +43,18 @@ def test_calls_are_counted_for_their_key_until_the_file_has_too_many(
         assert eventually(lambda: len(caplog.messages) == 5)
         series = served.runtime.metrics.snapshot().series
     assert series["gateway_key_requests_total"] == {
-        ("team-a", "m", "ok"): [2], ("team-a", "unknown", "model_not_found"): [1],
-    }  # fmt: skip
+        ("team-a", "m", "ok"): [2],
+        ("team-a", "unknown", "model_not_found"): [1],
+    }
     assert series["gateway_key_tokens_total"]["team-a", "m", "completion"] == [4]
     ends = [line.partition(" tokens=")[2].split(" error=")[0].split(" ", 1)[1:] for line in caplog.messages]
     assert ends == [
-        ["key=team-a cache=miss"], ["key=team-a cache=hit"], ["key=team-a"], [], ["key=team-b cache=miss"],
-    ]  # fmt: skip
+        ["key=team-a cache=miss"],
+        ["key=team-a cache=hit"],
+        ["key=team-a"],
+        [],
+        ["key=team-b cache=miss"],
+    ]
 
 
 @pytest.mark.parametrize(

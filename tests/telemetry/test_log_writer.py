@@ -100,8 +100,13 @@ def test_a_warning_takes_along_what_waits_and_keeps_the_order() -> None:
         logging.getLogger("gateway.runtime").warning("req_5 something else")
         lines.flush()
     assert re.findall(r"(\w+) req_(\d)", stream.getvalue()) == [
-        ("INFO", "0"), ("INFO", "1"), ("INFO", "2"), ("WARNING", "3"), ("INFO", "4"), ("WARNING", "5"),
-    ]  # fmt: skip
+        ("INFO", "0"),
+        ("INFO", "1"),
+        ("INFO", "2"),
+        ("WARNING", "3"),
+        ("INFO", "4"),
+        ("WARNING", "5"),
+    ]
 
 
 class Stuck:
@@ -251,14 +256,18 @@ def test_a_raised_threshold_holds() -> None:
 
 
 MORE = {  # what else a record may say: how its line ends
-    "failed attempts": ({"failed_attempts": ("m/1=upstream_error", "m/2=upstream_timeout")},
-                        " failed=m/1=upstream_error,m/2=upstream_timeout"),
+    "failed attempts": (
+        {"failed_attempts": ("m/1=upstream_error", "m/2=upstream_timeout")},
+        " failed=m/1=upstream_error,m/2=upstream_timeout",
+    ),
     "a key and a cache": ({"key": "ci-runner", "cache": "hit"}, " key=ci-runner cache=hit"),
     "notices": ({"misspelled": ("a (did you mean b?)", "c, d")}, ' notices="a (did you mean b?); c, d"'),
     "a refusal": ({"outcome": "invalid_value", "status": 400, "refusal": "100% wrong: %s"}, ' error="100% wrong: %s"'),
-    "an unknown path": ({"outcome": "route_not_found", "status": 404, "path": '/a"\n', "refusal": "no"},
-                        ' path="/a\\"\\n" error=no'),
-}  # fmt: skip
+    "an unknown path": (
+        {"outcome": "route_not_found", "status": 404, "path": '/a"\n', "refusal": "no"},
+        ' path="/a\\"\\n" error=no',
+    ),
+}
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside another handler"])
@@ -287,11 +296,24 @@ def test_a_line_in_json_has_the_fields_of_the_text() -> None:
     call, message, failure = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert datetime.fromisoformat(call.pop("time")).tzinfo is not None
     assert call == {
-        "level": "INFO", "logger": "gateway.calls", "event": "call", "request_id": "req_1", "endpoint": "chat",
-        "model": "m", "status": 200, "outcome": "ok", "target": "m/0", "attempts": 1,
-        "failed_attempts": ["m/1=upstream_error"], "stream": False, "seconds": 0.0123, "prompt_tokens": 9,
-        "completion_tokens": None, "key": "ci-runner", "cache": "miss",
-    }  # fmt: skip
+        "level": "INFO",
+        "logger": "gateway.calls",
+        "event": "call",
+        "request_id": "req_1",
+        "endpoint": "chat",
+        "model": "m",
+        "status": 200,
+        "outcome": "ok",
+        "target": "m/0",
+        "attempts": 1,
+        "failed_attempts": ["m/1=upstream_error"],
+        "stream": False,
+        "seconds": 0.0123,
+        "prompt_tokens": 9,
+        "completion_tokens": None,
+        "key": "ci-runner",
+        "cache": "miss",
+    }
     assert (message["level"], message["message"]) == ("WARNING", "a “plain” message\nof two lines")
     assert failure["exception"].endswith("ValueError: no")
 
@@ -323,5 +345,9 @@ def test_every_line_of_a_json_log_is_an_object(tmp_path: Path) -> None:
         lines = [json.loads(line) for line in process.log.splitlines()]
     assert all({"time", "level", "logger"} <= line.keys() for line in lines)
     assert [line.get("event") or line["message"].split()[0] for line in lines] == [
-        "serving", "call", "process", "process", "process",
-    ]  # fmt: skip
+        "serving",
+        "call",
+        "process",
+        "process",
+        "process",
+    ]

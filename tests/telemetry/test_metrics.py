@@ -66,9 +66,11 @@ def always(record: Record) -> dict[str, float]:
 
 
 UPSTREAM_TIMES = {
-    "gateway_upstream_seconds_count{m,m/0,false}": 1, "gateway_upstream_seconds_sum{m,m/0,false}": 1.5,
-    "gateway_overhead_seconds_count{chat,m,false}": 1, "gateway_overhead_seconds_sum{chat,m,false}": 0.5,
-}  # fmt: skip
+    "gateway_upstream_seconds_count{m,m/0,false}": 1,
+    "gateway_upstream_seconds_sum{m,m/0,false}": 1.5,
+    "gateway_overhead_seconds_count{chat,m,false}": 1,
+    "gateway_overhead_seconds_sum{chat,m,false}": 0.5,
+}
 MOVES: dict[str, tuple[Record, dict[str, float]]] = {  # name: (record, what it moves beside ``always``)
     "nothing known": (BARE, {}),
     "admission": (replace(BARE, admission=0.5), {
@@ -126,16 +128,25 @@ def test_a_record_moves_what_it_is_about(name: str) -> None:
 
 
 KEYED: dict[str, tuple[Record, dict[str, float]]] = {  # name: (record, what it moves with labels of keys)
-    "a call": (replace(BARE, prompt_tokens=7, completion_tokens=2, queue_wait=0.5), {
-        "gateway_key_requests_total{k,m,ok}": 1, "gateway_key_tokens_total{k,m,prompt}": 7,
-        "gateway_key_tokens_total{k,m,completion}": 2,
-        "gateway_queue_wait_seconds_count{m,k}": 1, "gateway_queue_wait_seconds_sum{m,k}": 0.5,
-    }),
+    "a call": (
+        replace(BARE, prompt_tokens=7, completion_tokens=2, queue_wait=0.5),
+        {
+            "gateway_key_requests_total{k,m,ok}": 1,
+            "gateway_key_tokens_total{k,m,prompt}": 7,
+            "gateway_key_tokens_total{k,m,completion}": 2,
+            "gateway_queue_wait_seconds_count{m,k}": 1,
+            "gateway_queue_wait_seconds_sum{m,k}": 0.5,
+        },
+    ),
     "a refusal": (replace(BARE, outcome="overloaded", status=503), {"gateway_key_requests_total{k,m,overloaded}": 1}),
-    "a stream without counts": (replace(STREAM, gaps=(0.5, 0.25), usage_source=""), {
-        "gateway_key_requests_total{k,m,ok}": 1, "gateway_key_tokens_total{k,m,completion}": 3,
-    }),
-}  # fmt: skip
+    "a stream without counts": (
+        replace(STREAM, gaps=(0.5, 0.25), usage_source=""),
+        {
+            "gateway_key_requests_total{k,m,ok}": 1,
+            "gateway_key_tokens_total{k,m,completion}": 3,
+        },
+    ),
+}
 
 
 @pytest.mark.parametrize("name", KEYED)
@@ -149,32 +160,51 @@ def test_the_usage_of_a_key_has_series_only_with_labels_of_keys(name: str) -> No
 
 
 ENDS: dict[str, tuple[Record, set[str]]] = {  # name: (record, what else it moves)
-    "a refused parameter": (replace(BARE, outcome="forbidden_parameter", status=400), {
-        "gateway_param_rejections_total{forbidden_parameter}",
-    }),
+    "a refused parameter": (
+        replace(BARE, outcome="forbidden_parameter", status=400),
+        {
+            "gateway_param_rejections_total{forbidden_parameter}",
+        },
+    ),
     "another refusal": (replace(BARE, outcome="model_not_found", status=404), set()),
-    "a hang-up": (replace(BARE, outcome="client_gone", status=499, gone_phase="mid_stream"), {
-        "gateway_client_gone_total{mid_stream}",
-    }),
-    "a stream that broke off": (replace(BARE, outcome="upstream_disconnected", stream=True, first_token=0.5), {
-        "gateway_stream_incomplete_total{m}", "gateway_tokens_total{m,completion,chunks}",
-        "gateway_first_token_seconds_count{m}", "gateway_first_token_seconds_sum{m}",
-    }),
+    "a hang-up": (
+        replace(BARE, outcome="client_gone", status=499, gone_phase="mid_stream"),
+        {
+            "gateway_client_gone_total{mid_stream}",
+        },
+    ),
+    "a stream that broke off": (
+        replace(BARE, outcome="upstream_disconnected", stream=True, first_token=0.5),
+        {
+            "gateway_stream_incomplete_total{m}",
+            "gateway_tokens_total{m,completion,chunks}",
+            "gateway_first_token_seconds_count{m}",
+            "gateway_first_token_seconds_sum{m}",
+        },
+    ),
     **{
-        f"a stream that ended with {outcome}": (replace(BARE, outcome=outcome, stream=True, first_token=0.5), {
-            "gateway_stream_incomplete_total{m}", "gateway_tokens_total{m,completion,chunks}",
-            "gateway_first_token_seconds_count{m}", "gateway_first_token_seconds_sum{m}",
-        })
+        f"a stream that ended with {outcome}": (
+            replace(BARE, outcome=outcome, stream=True, first_token=0.5),
+            {
+                "gateway_stream_incomplete_total{m}",
+                "gateway_tokens_total{m,completion,chunks}",
+                "gateway_first_token_seconds_count{m}",
+                "gateway_first_token_seconds_sum{m}",
+            },
+        )
         for outcome in ("upstream_error", "deadline_exceeded", "server_draining", "internal_error", "cancelled")
     },
     "a client that stalled": (
-        replace(BARE, outcome="client_stalled", stream=True, first_token=0.5, gone_phase="stalled"), {
-            "gateway_client_gone_total{stalled}", "gateway_tokens_total{m,completion,chunks}",
-            "gateway_first_token_seconds_count{m}", "gateway_first_token_seconds_sum{m}",
+        replace(BARE, outcome="client_stalled", stream=True, first_token=0.5, gone_phase="stalled"),
+        {
+            "gateway_client_gone_total{stalled}",
+            "gateway_tokens_total{m,completion,chunks}",
+            "gateway_first_token_seconds_count{m}",
+            "gateway_first_token_seconds_sum{m}",
         },
     ),
     "a stream that never began": (replace(BARE, outcome="upstream_disconnected", status=502, stream=True), set()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -264,11 +294,14 @@ def test_each_call_is_told_exactly_once(served: Gateway) -> None:
     assert served.chat("failing").status_code == 502
     told = page(served)
     assert of(told, "gateway_requests_total") == {
-        ("chat", "demo", "ok"): 2, ("chat", "failing", "upstream_error"): 1,
-    }  # fmt: skip
+        ("chat", "demo", "ok"): 2,
+        ("chat", "failing", "upstream_error"): 1,
+    }
     assert of(told, "gateway_request_seconds_count") == {
-        ("chat", "demo", "false"): 1, ("chat", "demo", "true"): 1, ("chat", "failing", "false"): 1,
-    }  # fmt: skip
+        ("chat", "demo", "false"): 1,
+        ("chat", "demo", "true"): 1,
+        ("chat", "failing", "false"): 1,
+    }
     assert of(told, "gateway_first_token_seconds_count") == {("demo",): 1}  # streams only
     assert of(told, "gateway_upstream_first_token_seconds_count") == {("demo", "demo/0"): 1}
     assert of(told, "gateway_token_gap_seconds_count") == {("demo",): 1}  # "4", "6"
@@ -276,8 +309,9 @@ def test_each_call_is_told_exactly_once(served: Gateway) -> None:
     assert of(told, "gateway_admission_seconds_count") == {("chat",): 3}
     assert of(told, "gateway_render_seconds_count") == {("sft-demo", "meta"): 2, ("chat", "chat"): 1}
     assert of(told, "gateway_attempts_total") == {
-        ("demo", "demo/0", "ok"): 2, ("failing", "failing/0", "upstream_error"): 2,
-    }  # fmt: skip
+        ("demo", "demo/0", "ok"): 2,
+        ("failing", "failing/0", "upstream_error"): 2,
+    }
     assert of(told, "gateway_tokens_total") == {
         ("demo", "prompt", "upstream"): 2 * usage["prompt_tokens"],
         ("demo", "completion", "upstream"): 2 * usage["completion_tokens"],
@@ -310,9 +344,10 @@ def test_a_stream_that_the_gateway_cuts_still_has_tokens_and_a_time_per_token(se
     told = page(served)
     assert of(told, "gateway_stop_leaks_total") == {("counted",): 1, ("uncounted",): 1}
     assert of(told, "gateway_tokens_total") == {
-        ("counted", "prompt", "estimated"): 15, ("counted", "completion", "estimated"): 2,
+        ("counted", "prompt", "estimated"): 15,
+        ("counted", "completion", "estimated"): 2,
         ("uncounted", "completion", "chunks"): 2,
-    }  # fmt: skip
+    }
     assert of(told, "gateway_time_per_output_token_seconds_count") == {("counted",): 1, ("uncounted",): 1}
 
 
@@ -334,8 +369,9 @@ def test_a_client_that_leaves_is_told_by_its_phase(served: Gateway) -> None:
     told = page(served)
     assert of(told, "gateway_client_gone_total") == {("mid_stream",): 1, ("before_first",): 1}
     assert of(told, "gateway_requests_total") == {
-        ("chat", "endless", "client_gone"): 1, ("chat", "silent", "client_gone"): 1,
-    }  # fmt: skip
+        ("chat", "endless", "client_gone"): 1,
+        ("chat", "silent", "client_gone"): 1,
+    }
     assert of(told, "gateway_in_flight") == {}
 
 
@@ -354,9 +390,10 @@ def test_running_and_refused_calls_name_their_model(tmp_path: Path) -> None:
             told = series(served.http.get("/metrics").text)
             assert of(told, "gateway_in_flight") == {("chat", "endless"): 1}
         assert of(page(served), "gateway_requests_total") == {
-            ("chat", "endless", "overloaded"): 2, ("chat", "unknown", "overloaded"): 2,
+            ("chat", "endless", "overloaded"): 2,
+            ("chat", "unknown", "overloaded"): 2,
             ("chat", "endless", "client_gone"): 1,
-        }  # fmt: skip
+        }
 
 
 ATTEMPTS = re.findall(r"^\| ([\w-]+) \| ([\w-]+/\d) \| (\w+) \|", (ROOT / "docs/metrics.md").read_text("utf-8"), re.M)
@@ -367,9 +404,13 @@ def test_the_failed_attempts_at_failing_targets_are_those_of_the_page(tmp_path: 
     with FaultyUpstream() as up:
         broken, answers = up.url("500"), up.url("ok")
         urls = {
-            "broken": [broken], "stopped": [refused_url()], "silent": [up.url("hang-headers")],
-            "wrong-path": [up.url("404-route")], "wrong-key": [up.url("401")], "backup": [broken, answers],
-        }  # fmt: skip
+            "broken": [broken],
+            "stopped": [refused_url()],
+            "silent": [up.url("hang-headers")],
+            "wrong-path": [up.url("404-route")],
+            "wrong-key": [up.url("401")],
+            "backup": [broken, answers],
+        }
         config = "models:\n"
         for model, targets in urls.items():
             listed = ", ".join(f'{{speaks: chat, url: "{url}"}}' for url in targets)
@@ -391,9 +432,10 @@ def test_a_model_that_is_not_configured_is_unknown_whatever_it_is_called(served:
     assert served.http.post("/v1/chat/completions", content=b"{", headers=json).status_code == 400
     told = page(served)
     assert of(told, "gateway_requests_total") == {
-        ("chat", "unknown", "model_not_found"): 3, ("chat", "unknown", "invalid_value"): 1,
+        ("chat", "unknown", "model_not_found"): 3,
+        ("chat", "unknown", "invalid_value"): 1,
         ("chat", "unknown", "invalid_json"): 1,
-    }  # fmt: skip
+    }
     assert of(told, "gateway_param_rejections_total") == {("invalid_value",): 1}
     assert {dict(labels).get("model", "unknown") for _, labels in told} == {"unknown"}
 

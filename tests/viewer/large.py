@@ -27,11 +27,20 @@ CONFIG = (
     "recordings: {path: calls.sqlite}\nmodels: {m0: {template: chatml, targets: [{speaks: scripted, script: s.yaml}]}}"
 )
 PAGES = {
-    "list": "", "list, older": "?before=5000", "model": "?model=m3", "key": "?key=key-7", "outcome ok": "?outcome=ok",
-    "outcome of few": "?outcome=upstream_error", "notice of few": "?notice=merged_turns", "cut of few": "?cut=context",
-    "run": "?run=run-2", "no such model": "?model=none", "no such notice": "?notice=none",
-    "model, key and cut": "?model=m3&key=key-7&cut=length", "one call": "/req_5000",
-}  # fmt: skip
+    "list": "",
+    "list, older": "?before=5000",
+    "model": "?model=m3",
+    "key": "?key=key-7",
+    "outcome ok": "?outcome=ok",
+    "outcome of few": "?outcome=upstream_error",
+    "notice of few": "?notice=merged_turns",
+    "cut of few": "?cut=context",
+    "run": "?run=run-2",
+    "no such model": "?model=none",
+    "no such notice": "?notice=none",
+    "model, key and cut": "?model=m3&key=key-7&cut=length",
+    "one call": "/req_5000",
+}
 
 
 def write_calls(path: Path, count: int) -> float:
@@ -53,10 +62,21 @@ def write_calls(path: Path, count: int) -> float:
         cut = ("context",) if number % 1000 == 3 else ("length",) if number % 5 == 3 else ()
         recording.end(
             Record(
-                call.request_id, "chat", call.model, outcome, 200, False, 1.0, template="t", target="m/0",
-                key=f"key-{number % 10}", answers_cut=cut, stop_cuts=("engine",), prompt_tokens=100,
+                call.request_id,
+                "chat",
+                call.model,
+                outcome,
+                200,
+                False,
+                1.0,
+                template="t",
+                target="m/0",
+                key=f"key-{number % 10}",
+                answers_cut=cut,
+                stop_cuts=("engine",),
+                prompt_tokens=100,
             )
-        )  # fmt: skip
+        )
     recorder.close()
     return time.perf_counter() - started
 

@@ -70,9 +70,11 @@ def test_signing_in_leads_back_to_the_page_and_to_no_other_host(keyed: Gateway) 
         page = again.get("/viewer/sign-in")
         again.http.follow_redirects = False
         answer = again.http.post(
-            "/viewer/sign-in", params={"next": target}, data={"key": "gk_some", "form_token": form_token(page)},
+            "/viewer/sign-in",
+            params={"next": target},
+            data={"key": "gk_some", "form_token": form_token(page)},
             headers={"origin": keyed.root},
-        )  # fmt: skip
+        )
         assert answer.headers["location"].startswith("/viewer")
         assert not answer.headers["location"].startswith("/viewer@")
 
@@ -91,9 +93,10 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(keyed: Gateway) -
     assert cookie.endswith(f"Path=/; Max-Age={SESSION_SECONDS}; HttpOnly; SameSite=Strict")
     assert "gk_some" not in cookie
     secure = browser.post(
-        "/viewer/sign-in", {"key": "gk_some", "form_token": form_token(browser.get("/viewer/sign-in"))},
+        "/viewer/sign-in",
+        {"key": "gk_some", "form_token": form_token(browser.get("/viewer/sign-in"))},
         **{"x-forwarded-proto": "https"},
-    )  # fmt: skip
+    )
     assert secure.headers["set-cookie"].endswith("; Secure")
 
 

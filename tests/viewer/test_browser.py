@@ -154,11 +154,18 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
         record(served)
         state = served.runtime.state
         given = {
-            "chromium": CHROMIUM, "open": served.root, "keyed": keyed.root, "view": view,
+            "chromium": CHROMIUM,
+            "open": served.root,
+            "keyed": keyed.root,
+            "view": view,
             "entrance": viewer_address(state.stack.snapshot, served.port, state.viewer_secret),
-            "hostile": ["/viewer/recordings?model=hostile", "/viewer/runs/rows?run=hostile", "/viewer/runs",
-                        *[f"/viewer/recordings/{number}" for number in (len(SUMS) * 2 + 1, len(SUMS) * 2 + 2)]],
-        }  # fmt: skip
+            "hostile": [
+                "/viewer/recordings?model=hostile",
+                "/viewer/runs/rows?run=hostile",
+                "/viewer/runs",
+                *[f"/viewer/recordings/{number}" for number in (len(SUMS) * 2 + 1, len(SUMS) * 2 + 2)],
+            ],
+        }
         pictures = os.environ.get("GATEWAY_SCREENSHOTS")
         command = [str(PYTHON), str(BROWSER / "journeys.py"), json.dumps(given), *([pictures] if pictures else [])]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)

@@ -86,10 +86,23 @@ def record(recorder: Recorder, text: str, number: int) -> None:
     recording.notices, recording.dataset_prompt = [text], name
     recording.end(
         Record(
-            call.request_id, name, name, name, 200, False, 1.0, template=name, target=name, key=name,
-            failed_attempts=(text,), answers_cut=(text,), stop_cuts=("engine",), usage_source=name, cache=name,
+            call.request_id,
+            name,
+            name,
+            name,
+            200,
+            False,
+            1.0,
+            template=name,
+            target=name,
+            key=name,
+            failed_attempts=(text,),
+            answers_cut=(text,),
+            stop_cuts=("engine",),
+            usage_source=name,
+            cache=name,
         )
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")

@@ -47,8 +47,12 @@ def run(folder: Path, *settings: str) -> tuple[list[str], list[str], dict[str, i
     """The modules before the first page below ``/viewer``, those that the pages have added, and the pages' statuses."""
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder), *settings],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=WAIT_SECONDS, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=True,
+    )
     built, added, statuses = json.loads(ended.stdout)
     return built, added, statuses
 
@@ -67,8 +71,14 @@ def test_without_pages_only_the_list_of_the_models_is_imported(tmp_path: Path) -
     assert {name for name in built if name.startswith(("gateway.viewer.", "gateway.evaluate.analysis"))} == {
         f"gateway.viewer.{name}"
         for name in (
-            "access", "exact_text", "home", "page", "page_threads", "templating", "viewer",
+            "access",
+            "exact_text",
+            "home",
+            "page",
+            "page_threads",
+            "templating",
+            "viewer",
         )
-    }  # fmt: skip
+    }
     assert added == []
     assert set(statuses.values()) == {404}

@@ -104,8 +104,10 @@ def test_the_report_has_the_numbers_of_gateway_report(served: Gateway) -> None:
     found = values(served, "/report", run="/tuesday")
     assert found["report"] == {name: value for name, value in wanted.items() if name != "by"}
     assert {one["name"]: one["value"] for one in found["classes"]} == {
-        "failed": 1, "cut by length": ROWS // 2, "whole": ROWS // 2,
-    }  # fmt: skip
+        "failed": 1,
+        "cut by length": ROWS // 2,
+        "whole": ROWS // 2,
+    }
     assert values(served, "/report", run="tuesday")["report"] == found["report"]
 
 
@@ -136,11 +138,15 @@ def test_two_prompts_stand_side_by_side_with_the_first_difference_marked(served:
 @pytest.mark.parametrize(
     ("path", "query"),
     [
-        ("", {}), ("/report", {"run": "/tuesday"}), ("/rows", {"run": "/tuesday"}),
-        ("/why", {"a": "/monday", "b": "/tuesday"}), ("/rows", {"a": "/monday", "b": "/tuesday"}),
-        ("/row", {"run": "/monday", "row": "row-1"}), ("/row", {"a": "/monday", "b": "/tuesday", "row": "row-0"}),
+        ("", {}),
+        ("/report", {"run": "/tuesday"}),
+        ("/rows", {"run": "/tuesday"}),
+        ("/why", {"a": "/monday", "b": "/tuesday"}),
+        ("/rows", {"a": "/monday", "b": "/tuesday"}),
+        ("/row", {"run": "/monday", "row": "row-1"}),
+        ("/row", {"a": "/monday", "b": "/tuesday", "row": "row-0"}),
     ],
-)  # fmt: skip
+)
 def test_a_page_has_no_markup_of_the_data_and_no_inline_style(
     served: Gateway, path: str, query: dict[str, str]
 ) -> None:
@@ -160,11 +166,13 @@ def test_a_row_without_a_second_run_leads_to_its_report(served: Gateway) -> None
 @pytest.mark.parametrize(
     ("path", "query", "message"),
     [
-        ("/report", {"run": "/nosuch"}, "no run of this name"), ("/report", {}, "a value for run"),
-        ("/row", {"run": "/monday", "row": "nosuch"}, "no such row"), ("/nosuch", {}, "unknown page"),
+        ("/report", {"run": "/nosuch"}, "no run of this name"),
+        ("/report", {}, "a value for run"),
+        ("/row", {"run": "/monday", "row": "nosuch"}, "no such row"),
+        ("/nosuch", {}, "unknown page"),
         ("/report", {"run": HOSTILE}, "no run of this name"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_exist_is_status_404(served: Gateway, path: str, query: dict[str, str], message: str) -> None:
     answer = served.http.get(f"/viewer/runs{path}.json", params=query)
     assert answer.status_code == 404

@@ -28,13 +28,15 @@ ROWS = 120
 def line(number: int, text: str, model: str, finish: str = "stop", error: str = "") -> str:
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
     response = {"status_code": 200, "request_id": f"req_{number}", "body": {"choices": [choice]}}
-    return json.dumps({
-        "custom_id": f"row-{number}{HOSTILE}",
-        "response": None if error else response,
-        "error": {"code": error, "message": "failed"} if error else None,
-        "gateway": {"line": number, "seconds": 0.01 * number, "model": model, "prompt_sha256": "p"},
-        "row": {"answer": "42"},
-    })  # fmt: skip
+    return json.dumps(
+        {
+            "custom_id": f"row-{number}{HOSTILE}",
+            "response": None if error else response,
+            "error": {"code": error, "message": "failed"} if error else None,
+            "gateway": {"line": number, "seconds": 0.01 * number, "model": model, "prompt_sha256": "p"},
+            "row": {"answer": "42"},
+        }
+    )
 
 
 def write_runs(folder: Path) -> None:
@@ -51,8 +53,11 @@ def viewing(folder: Path, *arguments: str, browser: str = "") -> Iterator[tuple[
     """A running ``gateway view``, and the address that it prints. ``browser``: the command that opens an address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "view", *arguments, *([] if browser else ["--no-browser"])],
-        cwd=folder, env=environment(BROWSER=browser), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment(BROWSER=browser),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stderr is not None
         printed = process.stderr.readline()

@@ -187,9 +187,7 @@ def test_values_lose_matches_in_texts_and_names_and_token_ids() -> None:
     redaction = Redactor(["email", "card"]).begin()
     fields = {"n": 1, "ok": True, "none": None}
     value = {"a@b.de": [{"content": "from a@b.de", **fields}], "input": ((1, 2), "x"), "card": 4111111111111111}
-    expected = {
-        REDACTED: [{"content": f"from {REDACTED}", **fields}], "input": [REDACTED, "x"], "card": REDACTED
-    }  # fmt: skip
+    expected = {REDACTED: [{"content": f"from {REDACTED}", **fields}], "input": [REDACTED, "x"], "card": REDACTED}
     assert json.loads(json.dumps(redaction.value(value))) == expected
     assert redaction.found == 4
 

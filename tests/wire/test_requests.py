@@ -46,21 +46,26 @@ CALLS: dict[str, tuple[dict[str, Any], str, Any]] = {  # fields, attribute of th
     "usage in a stream": ({"stream": True, "stream_options": {"include_usage": True}}, "include_usage", True),
     "further stream options": ({"stream": True, "stream_options": {"x": 1}}, "include_usage", False),
     "further stream options are kept": (
-        {"stream": True, "stream_options": {"include_usage": True, "x": 1, "y": None}}, "stream_options", {"x": 1},
+        {"stream": True, "stream_options": {"include_usage": True, "x": 1, "y": None}},
+        "stream_options",
+        {"x": 1},
     ),
     "all that was given": (
-        {"n": 1, "gateway": {}, "top_k": 5, "seed": None}, "given", {"model", "messages", "n", "gateway", "top_k"},
+        {"n": 1, "gateway": {}, "top_k": 5, "seed": None},
+        "given",
+        {"model", "messages", "n", "gateway", "top_k"},
     ),
     "null stream options": ({"stream": None, "stream_options": None}, "include_usage", False),
     "an explanation": ({"gateway": {"explain": True}}, "explain", True),
     "parameters": (
-        {"temperature": 0, "top_p": 1, "seed": -(2**63), "logit_bias": {"5": -100}, "tools": [{"a": 1}]}, "params",
+        {"temperature": 0, "top_p": 1, "seed": -(2**63), "logit_bias": {"5": -100}, "tools": [{"a": 1}]},
+        "params",
         {"temperature": 0, "top_p": 1, "seed": -(2**63), "logit_bias": {"5": -100}, "tools": [{"a": 1}]},
     ),
     "null is absent": ({"temperature": None, "top_k": None}, "params", {}),
     "an unknown field": ({"top_k": 5, "x": {"y": [1]}}, "unknown", {"top_k": 5, "x": {"y": [1]}}),
     "a structural field is no parameter": ({"n": 2, "stop": "a", "stream": False}, "params", {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("fields", "attribute", "value"), CALLS.values(), ids=CALLS)
@@ -80,16 +85,18 @@ MESSAGES: dict[str, tuple[dict[str, Any], str, tuple[Part, ...]]] = {
     "an assistant without content": ({"role": "assistant", "tool_calls": [{"id": "a"}]}, "", ()),
     "an assistant with null": ({"role": "assistant", "content": None}, "", ()),
     "parts": (
-        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab",
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        "ab",
         (Part("text", "a"), Part("text", "b")),
     ),
     "media": (
-        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}]}, "",
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}]},
+        "",
         (Part("image_url", ""),),
     ),
     "no parts": ({"role": "user", "content": []}, "", ()),
     "further keys": ({**USER, "name": "x", "weight": 1}, "hi", ()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("raw", "text", "parts"), MESSAGES.values(), ids=MESSAGES)
@@ -216,9 +223,13 @@ def test_an_invalid_field_is_named(
 @pytest.mark.parametrize(
     ("read", "name"),
     # A chat may have template variables; whether its template takes them is checked later. ``metadata`` is a hint.
-    [(read, name) for read in (chat, completion, embedding) for name in sorted(FORBIDDEN)
-     if (read, name) not in ((chat, "chat_template_kwargs"), (chat, "metadata"), (completion, "metadata"))],
-)  # fmt: skip
+    [
+        (read, name)
+        for read in (chat, completion, embedding)
+        for name in sorted(FORBIDDEN)
+        if (read, name) not in ((chat, "chat_template_kwargs"), (chat, "metadata"), (completion, "metadata"))
+    ],
+)
 def test_operator_settings_are_refused_on_every_endpoint(read: Any, name: str) -> None:
     with pytest.raises(ForbiddenParameter) as raised:
         read(**{name: "anything"})

@@ -146,19 +146,26 @@ def test_a_chat_completion_is_written_as_one_body() -> None:
     assert body == {
         **ENVELOPE,
         "object": "chat.completion",
-        "choices": [{
-            "index": 0, "message": {"role": "assistant", "content": "hi"}, "logprobs": None, "finish_reason": "stop",
-        }],
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "hi"},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
         "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
         "system_fingerprint": "fp",
-    }  # fmt: skip
+    }
 
 
 def test_a_completion_is_written_as_one_body() -> None:
     body = whole("completions", Choice(0, "a", Finish(0, "stop")), Choice(1, "b", Finish(1, "length"), (TOKEN,)))
     assert body["object"] == "text_completion"
-    assert [(c["index"], c["text"], c["finish_reason"]) for c in body["choices"]] == [(0, "a", "stop"),
-                                                                                      (1, "b", "length")]  # fmt: skip
+    assert [(c["index"], c["text"], c["finish_reason"]) for c in body["choices"]] == [
+        (0, "a", "stop"),
+        (1, "b", "length"),
+    ]
     assert body["choices"][0]["logprobs"] is None
     assert body["choices"][1]["logprobs"]["top_logprobs"] == [{"a": -0.5, "b": -1.0, "c": -2.0}]
     assert body["usage"] is None

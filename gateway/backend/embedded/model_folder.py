@@ -30,9 +30,13 @@ SUPPORTED: Mapping[str, tuple[object, ...]] = {
 }
 """Key of ``config.json`` → the supported values. Every key except ``model_type`` may be absent."""
 SIZES = (
-    "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size",
+    "num_hidden_layers",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "vocab_size",
     "max_position_embeddings",
-)  # fmt: skip
+)
 """Keys of ``config.json`` that must be positive whole numbers."""
 STORED: Mapping[str, str] = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """Type of a tensor in a safetensors file → numpy's name of the type."""

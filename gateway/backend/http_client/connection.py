@@ -51,11 +51,32 @@ class Connection(asyncio.Protocol):
     """One connection, with status, headers and body of the current response. The body can be read once."""
 
     __slots__ = (
-        "_body_pieces", "_chunks", "_failure", "_forward", "_framing_bytes", "_head", "_idle", "_in_head", "_input",
-        "_interim", "_loop", "_parser", "_paused", "_transport", "_unread_bytes", "_waiter", "content_complete",
-        "is_closed", "is_plain_success", "on_body", "on_headers_complete", "on_message_begin", "release",
-        "response_complete", "status",
-    )  # fmt: skip
+        "_body_pieces",
+        "_chunks",
+        "_failure",
+        "_forward",
+        "_framing_bytes",
+        "_head",
+        "_idle",
+        "_in_head",
+        "_input",
+        "_interim",
+        "_loop",
+        "_parser",
+        "_paused",
+        "_transport",
+        "_unread_bytes",
+        "_waiter",
+        "content_complete",
+        "is_closed",
+        "is_plain_success",
+        "on_body",
+        "on_headers_complete",
+        "on_message_begin",
+        "release",
+        "response_complete",
+        "status",
+    )
 
     release: Callable[[], None]
     """Pool the connection if the body was read to its end, otherwise close it. ``HttpClient`` sets this function."""

@@ -62,14 +62,18 @@ as tools, which have another form."""
 _MESSAGE = ("name", "refusal", "audio")
 IGNORED_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "anthropic": {
-        "message": (*_MESSAGE, "reasoning", "reasoning_content"), "image": ("detail",), "tool": ("strict",),
+        "message": (*_MESSAGE, "reasoning", "reasoning_content"),
+        "image": ("detail",),
+        "tool": ("strict",),
     },
     "gemini": {
-        "message": (*_MESSAGE, "reasoning"), "tool": ("strict",), "search": ("search_context_size", "user_location"),
+        "message": (*_MESSAGE, "reasoning"),
+        "tool": ("strict",),
+        "search": ("search_context_size", "user_location"),
     },
     "hosted_vllm": {"tool": ("strict",)},
     "ollama_chat": {"message": _MESSAGE, "image": ("detail",)},
-}  # fmt: skip
+}
 """Provider → kind of object in a request → its fields that LiteLLM leaves out."""
 
 

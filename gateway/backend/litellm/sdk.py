@@ -22,9 +22,18 @@ from metatemplate.values.words import install_extra, quoted
 OPENAI_LIKE = frozenset({"openai", "custom_openai", "openai_like", "hosted_vllm"})
 """Providers that have OpenAI's API, so that LiteLLM translates no parameter."""
 PASSES_ADDRESSES = OPENAI_LIKE | {
-    "anthropic", "azure", "azure_ai", "databricks", "fireworks_ai", "groq", "mistral", "openrouter", "perplexity",
-    "together_ai", "xai",
-}  # fmt: skip
+    "anthropic",
+    "azure",
+    "azure_ai",
+    "databricks",
+    "fireworks_ai",
+    "groq",
+    "mistral",
+    "openrouter",
+    "perplexity",
+    "together_ai",
+    "xai",
+}
 """Providers to which LiteLLM passes the address of an image (observed at 1.106.2). For others, LiteLLM downloads
 the image or leaves the image out."""
 

@@ -125,12 +125,25 @@ _STATUSES: Mapping[int, tuple[type[GatewayError], str]] = {
 
 # Errors inside a 200 have no status; their code or type implies one.
 _WORDS: Mapping[str, int] = {
-    "overloaded": 503, "overloaded_error": 503, "service_unavailable": 503, "serviceunavailableerror": 503,
-    "rate_limit_error": 429, "rate_limit_exceeded": 429, "ratelimiterror": 429, "insufficient_quota": 429,
-    "invalid_request_error": 400, "badrequesterror": 400, "content_filter": 400, "context_length_exceeded": 400,
-    "authentication_error": 401, "invalid_api_key": 401, "permission_error": 403,
-    "not_found_error": 404, "notfounderror": 404, "model_not_found": 404,
-}  # fmt: skip
+    "overloaded": 503,
+    "overloaded_error": 503,
+    "service_unavailable": 503,
+    "serviceunavailableerror": 503,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "ratelimiterror": 429,
+    "insufficient_quota": 429,
+    "invalid_request_error": 400,
+    "badrequesterror": 400,
+    "content_filter": 400,
+    "context_length_exceeded": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "notfounderror": 404,
+    "model_not_found": 404,
+}
 
 
 def error_for_status(

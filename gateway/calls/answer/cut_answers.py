@@ -29,8 +29,15 @@ class CutAnswers:
     """The choices of one call that have no content, and the choices that were cut off."""
 
     __slots__ = (
-        "_choices", "_context", "_params", "_reasoning", "_reasons", "limit", "unknown_stops", "without_content",
-    )  # fmt: skip
+        "_choices",
+        "_context",
+        "_params",
+        "_reasoning",
+        "_reasons",
+        "limit",
+        "unknown_stops",
+        "without_content",
+    )
 
     def __init__(self) -> None:
         """The call has one choice until ``expect`` sets another number."""

@@ -26,9 +26,23 @@ class ResponseStream:
     """The events of one call as the client receives them."""
 
     __slots__ = (
-        "_answer_check", "_counter", "_cut", "_events", "_failure", "_in_thread", "_over", "_pending",
-        "_plain", "_source", "_stages", "_streams", "_timeline", "_token_data", "_unfinished", "exhausted",
-    )  # fmt: skip
+        "_answer_check",
+        "_counter",
+        "_cut",
+        "_events",
+        "_failure",
+        "_in_thread",
+        "_over",
+        "_pending",
+        "_plain",
+        "_source",
+        "_stages",
+        "_streams",
+        "_timeline",
+        "_token_data",
+        "_unfinished",
+        "exhausted",
+    )
 
     def __init__(
         self,

@@ -121,8 +121,18 @@ def tokenizes_special(route: Route, exchange: Exchange) -> bool:
 class TokenData(Stage):
     """Checks the token data of one call's answer, and adds the data that the gateway computes."""
 
-    __slots__ = ("_begun", "_choices", "_compared", "_exchange", "_prompt_ids", "_request", "_route", "_texts",
-                 "_timeline", "_with_ids")  # fmt: skip
+    __slots__ = (
+        "_begun",
+        "_choices",
+        "_compared",
+        "_exchange",
+        "_prompt_ids",
+        "_request",
+        "_route",
+        "_texts",
+        "_timeline",
+        "_with_ids",
+    )
 
     def __init__(self, request: TokenRequest, route: Route, exchange: Exchange, timeline: CallTimeline) -> None:
         self._request = request

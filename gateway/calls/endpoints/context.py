@@ -22,8 +22,17 @@ class CallContext:
     """One call while it is answered: what is known of it so far, and who receives its answer."""
 
     __slots__ = (
-        "call", "facts", "is_admitted", "permit", "prepared", "route", "sink", "stream", "timeline", "writer",
-    )  # fmt: skip
+        "call",
+        "facts",
+        "is_admitted",
+        "permit",
+        "prepared",
+        "route",
+        "sink",
+        "stream",
+        "timeline",
+        "writer",
+    )
 
     call: Call
     """The call, for the model that answers. Set when the call is admitted."""

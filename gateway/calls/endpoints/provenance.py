@@ -9,8 +9,12 @@ from gateway.calls.timeline import CallTimeline
 
 RENDERED = (b"x-gateway-model", b"x-gateway-template", b"x-gateway-policy", b"x-gateway-prompt-sha256")
 CALLED = (
-    *RENDERED, b"x-gateway-target", b"x-gateway-attempts", b"x-gateway-overhead-ms", b"openai-processing-ms",
-)  # fmt: skip
+    *RENDERED,
+    b"x-gateway-target",
+    b"x-gateway-attempts",
+    b"x-gateway-overhead-ms",
+    b"openai-processing-ms",
+)
 
 
 def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None = None) -> HeaderFields:

@@ -17,11 +17,21 @@ from metatemplate.values.json_values import changed
 if TYPE_CHECKING:
     from gateway.backend.openai.tokenizer_client import TokenizerClient
 
-INFO = frozenset({
-    "add_bos_token", "add_eos_token", "added_tokens_decoder", "additional_special_tokens", "chat_template",
-    "clean_up_tokenization_spaces", "extra_special_tokens", "model_max_length", "padding_side", "tokenizer_class",
-    "truncation_side",
-})  # fmt: skip
+INFO = frozenset(
+    {
+        "add_bos_token",
+        "add_eos_token",
+        "added_tokens_decoder",
+        "additional_special_tokens",
+        "chat_template",
+        "clean_up_tokenization_spaces",
+        "extra_special_tokens",
+        "model_max_length",
+        "padding_side",
+        "tokenizer_class",
+        "truncation_side",
+    }
+)
 """The entries that clients may read, besides every ``…_token``. Other entries may contain paths or host names."""
 DEFAULT_CLASS = "PreTrainedTokenizerFast"
 """The ``tokenizer_class`` if ``tokenizer_config.json`` has none. In transformers it reads a ``tokenizer.json``."""

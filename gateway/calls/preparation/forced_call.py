@@ -86,12 +86,14 @@ def forced_call_format(route: Route, dialogue: Dialogue, *, declared: bool = Fal
         where = f"tools[{number}].function.parameters"
         name = f"call{number}"
         definitions[name] = _parameters(tool, room, where, f"#/$defs/{name}", declared=declared)
-        calls.append({
-            "type": "object",
-            "properties": {"name": {"const": name_of(tool)}, key: {"$ref": f"#/$defs/{name}"}},
-            "required": ["name", key],
-            "additionalProperties": False,
-        })  # fmt: skip
+        calls.append(
+            {
+                "type": "object",
+                "properties": {"name": {"const": name_of(tool)}, key: {"$ref": f"#/$defs/{name}"}},
+                "required": ["name", key],
+                "additionalProperties": False,
+            }
+        )
     one = calls[0] if len(calls) == 1 else {"anyOf": calls}
     return AnswerFormat(schema={**one, "$defs": definitions}, name="tool_call", param="tools", call_key=key)
 

@@ -30,11 +30,25 @@ if TYPE_CHECKING:
     from gateway.calls.answer.token_data import TokenRequest
     from metatemplate.answers.output_parser import ParserOptions
 
-RENDERER_ARGUMENTS = frozenset({
-    "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length",
-    "messages", "padding", "return_assistant_tokens_mask", "return_dict", "return_tensors", "tokenize",
-    "tokenizer_kwargs", "tools", "truncation",
-})  # fmt: skip
+RENDERER_ARGUMENTS = frozenset(
+    {
+        "add_generation_prompt",
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "documents",
+        "max_length",
+        "messages",
+        "padding",
+        "return_assistant_tokens_mask",
+        "return_dict",
+        "return_tensors",
+        "tokenize",
+        "tokenizer_kwargs",
+        "tools",
+        "truncation",
+    }
+)
 """Arguments of ``apply_chat_template``, the function of ``transformers`` with which an engine renders. They are refused
 in ``chat_template_kwargs``, because they could replace the template or the messages (vLLM CVE-2025-61620)."""
 MAX_PROMPT = 2_000_000

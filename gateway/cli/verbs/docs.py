@@ -31,8 +31,10 @@ def command(page: str | None) -> int:
     """Print the list of the pages, or one page."""
     found = pages()
     if page is None:
-        rows = [[name, path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")]
-                for name, path in found.items()]  # fmt: skip
+        rows = [
+            [name, path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")]
+            for name, path in found.items()
+        ]
         print(*format_table([["page", "title"], *rows]), sep="\n")
         return 0
     name = page.removeprefix("docs/").removesuffix(".md")

@@ -27,12 +27,20 @@ EXAMPLES = """Examples:
 @verb(__doc__, EXAMPLES)
 @config_option()
 @click.option("--host", metavar="ADDRESS", show_default="server.host of the configuration", help="the address to bind")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", show_default="server.port of the configuration",
-              help="the port to bind; 0: a free port")  # fmt: skip
-@click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]),
-              help="the lowest level that is logged")  # fmt: skip
-@click.option("--log-format", type=click.Choice(["text", "json"]),
-              help="the format of log lines")  # fmt: skip
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    show_default="server.port of the configuration",
+    help="the port to bind; 0: a free port",
+)
+@click.option(
+    "--log-level",
+    default="info",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="the lowest level that is logged",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="the format of log lines")
 def command(config: Path, host: str | None, port: int | None, log_level: str, log_format: str | None) -> int:
     """Serve until a signal ends the process."""
     check_config_exists(config)

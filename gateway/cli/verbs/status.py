@@ -28,15 +28,24 @@ EXAMPLES = """Examples:
   gateway status --json | jq .last_reload.error
 """
 STATUS_FIELDS = {
-    "state", "started_at", "version", "revision", "workers", "running_calls", "models", "store", "last_reload",
-}  # fmt: skip
+    "state",
+    "started_at",
+    "version",
+    "revision",
+    "workers",
+    "running_calls",
+    "models",
+    "store",
+    "last_reload",
+}
 """The fields of a gateway's status that are printed."""
 
 
 @verb(__doc__, EXAMPLES)
 @config_option()
-@url_option("the address of the admin listener, or of a gateway without one",
-            show_default="the address in the configuration")  # fmt: skip
+@url_option(
+    "the address of the admin listener, or of a gateway without one", show_default="the address in the configuration"
+)
 @key_option()
 @click.option("--json", "as_json", is_flag=True, help="print JSON instead of a table")
 def command(config: Path, url: str | None, key: str | None, as_json: bool) -> int:

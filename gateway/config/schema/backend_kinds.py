@@ -63,9 +63,19 @@ _ROWS = (
         optional=("url", "key", "options"),
         # LiteLLM accepts any option name. A wrong name would be ignored, or would make each call fail.
         options=(
-            "api_version", "aws_bedrock_runtime_endpoint", "aws_profile_name", "aws_region_name", "aws_role_name",
-            "aws_session_name", "extra_body", "organization", "region_name", "safety_settings", "thinking",
-            "vertex_location", "vertex_project",
+            "api_version",
+            "aws_bedrock_runtime_endpoint",
+            "aws_profile_name",
+            "aws_region_name",
+            "aws_role_name",
+            "aws_session_name",
+            "extra_body",
+            "organization",
+            "region_name",
+            "safety_settings",
+            "thinking",
+            "vertex_location",
+            "vertex_project",
         ),
     ),
     BackendKind(
@@ -91,7 +101,7 @@ _ROWS = (
         optional=("engine", "pace"),
         file_setting="file",
     ),
-)  # fmt: skip
+)
 
 BACKEND_KINDS: Mapping[str, BackendKind] = MappingProxyType({row.name: row for row in _ROWS})
 """Value of the setting ``speaks`` → the kind of backend."""

@@ -33,9 +33,13 @@ ENDPOINTS = (CHAT, COMPLETION, EMBEDDING)
 PARAMETERS = frozenset().union(*[schema.model.model_fields for schema in ENDPOINTS]) - RESERVED.keys()
 """The fields of requests that a policy may set."""
 TYPES: Mapping[str, str] = {
-    "integer": "a whole number", "number": "a number", "string": "text", "boolean": "true or false", "array": "a list",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "boolean": "true or false",
+    "array": "a list",
     "object": "a mapping",
-}  # fmt: skip
+}
 """Type in a JSON schema → the type in words."""
 NUMBERS = ("integer", "number")
 PARTS: Mapping[type, str] = {str: "string", list: "array", dict: "object"}

@@ -65,10 +65,32 @@ class ServerConnection(asyncio.Protocol):
     """One client connection."""
 
     __slots__ = (
-        "_body_bytes", "_closed", "_closing", "_content_bytes", "_discarded", "_head_bytes", "_headers",
-        "_incoming", "_opened", "_parser", "_progressed", "_queue", "_read_size", "_refusal", "_repeated", "_start",
-        "_url", "_waiting_since", "client", "current", "drained", "lost", "reading_paused", "state", "transport",
-    )  # fmt: skip
+        "_body_bytes",
+        "_closed",
+        "_closing",
+        "_content_bytes",
+        "_discarded",
+        "_head_bytes",
+        "_headers",
+        "_incoming",
+        "_opened",
+        "_parser",
+        "_progressed",
+        "_queue",
+        "_read_size",
+        "_refusal",
+        "_repeated",
+        "_start",
+        "_url",
+        "_waiting_since",
+        "client",
+        "current",
+        "drained",
+        "lost",
+        "reading_paused",
+        "state",
+        "transport",
+    )
 
     def __init__(
         self,
@@ -481,10 +503,14 @@ class ServerConnection(asyncio.Protocol):
         self.send(
             b"%bcontent-type: application/json\r\n%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
             % (
-                status_line(error.status), header_layout(tuple(retry)) % tuple(retry.values()), CLOSE,
-                request_id.encode("ascii"), len(body), body,
+                status_line(error.status),
+                header_layout(tuple(retry)) % tuple(retry.values()),
+                CLOSE,
+                request_id.encode("ascii"),
+                len(body),
+                body,
             )
-        )  # fmt: skip
+        )
         self.state.refused(error, request_id)
         self.close()
 

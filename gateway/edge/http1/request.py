@@ -112,13 +112,20 @@ class Http1Request(HttpRequest):
         state = connection.state
         if not connection.lost:
             connection.transport.write(
-                b"".join((
-                    state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
-                    VERSION, self.extra_headers, headers, b"content-length: %d\r\n" % len(body),
-                    CLOSE if self.closing or self.expects_continue or state.closing else b"",
-                    b"\r\n", b"" if self.method == "HEAD" else body,
-                ))
-            )  # fmt: skip
+                b"".join(
+                    (
+                        state.starts.get(status) or state.answer_start(status),
+                        self.request_id.encode("ascii"),
+                        VERSION,
+                        self.extra_headers,
+                        headers,
+                        b"content-length: %d\r\n" % len(body),
+                        CLOSE if self.closing or self.expects_continue or state.closing else b"",
+                        b"\r\n",
+                        b"" if self.method == "HEAD" else body,
+                    )
+                )
+            )
         self.complete = True
         connection.done(self)
 
@@ -130,10 +137,14 @@ class Http1Request(HttpRequest):
         # If ``100 Continue`` was not sent, a body may or may not follow, so the connection cannot be used again.
         self.closing = self.closing or self.expects_continue or state.closing
         self._head = b"%b%b%b%b%b%b%b\r\n" % (
-            state.starts.get(status) or state.answer_start(status), self.request_id.encode("ascii"),
-            VERSION, self.extra_headers, headers,
-            CLOSE if self.closing else b"", b"transfer-encoding: chunked\r\n" if self._chunked else b"",
-        )  # fmt: skip
+            state.starts.get(status) or state.answer_start(status),
+            self.request_id.encode("ascii"),
+            VERSION,
+            self.extra_headers,
+            headers,
+            CLOSE if self.closing else b"",
+            b"transfer-encoding: chunked\r\n" if self._chunked else b"",
+        )
 
     async def write(self, frames: bytes, seconds: float) -> None:
         """Send a part of a stream. See ``HttpRequest.write``."""

@@ -151,9 +151,12 @@ class HttpServer:
                 link.close()
                 return
             await self._loop.connect_accepted_socket(
-                lambda: connection, link, ssl=certificate,
-                ssl_handshake_timeout=self._state.timeouts.head, ssl_shutdown_timeout=TLS_CLOSE_SECONDS,
-            )  # fmt: skip
+                lambda: connection,
+                link,
+                ssl=certificate,
+                ssl_handshake_timeout=self._state.timeouts.head,
+                ssl_shutdown_timeout=TLS_CLOSE_SECONDS,
+            )
         except OSError:
             pass  # the client does not speak TLS, or has left, or its time is over
         finally:

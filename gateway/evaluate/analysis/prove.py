@@ -144,9 +144,12 @@ class Proof:
         effects = {one.part: {"rows_with_difference": one.present, **asdict(one.effect)} for one in self.effects()}
         return {
             "effects": effects,
-            "controls": controls, "controls_as_recorded": self.reproduced, "failed_calls": dict(self.failed),
-            "left_out": self.left_out, "not_provable": list(NOT_PROVABLE),
-        }  # fmt: skip
+            "controls": controls,
+            "controls_as_recorded": self.reproduced,
+            "failed_calls": dict(self.failed),
+            "left_out": self.left_out,
+            "not_provable": list(NOT_PROVABLE),
+        }
 
 
 def _different_parts(a: RowFacts, b: RowFacts) -> tuple[str, ...]:

@@ -20,11 +20,27 @@ WIDE_GAP = "wide gap"
 NO_GAP = "gap not recorded"
 REMARKS = (UNLIKELY, NEAR_TIE, WIDE_GAP, NO_GAP)
 """What can be remarked about a row whose first different token was sampled."""
-NEUTRAL = frozenset({
-    "temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "max_completion_tokens", "n", "stop",
-    "stop_token_ids", "logprobs", "top_logprobs", "return_token_ids", "prompt_logprobs", "add_special_tokens",
-    "skip_special_tokens", "user",
-})  # fmt: skip
+NEUTRAL = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "seed",
+        "max_tokens",
+        "max_completion_tokens",
+        "n",
+        "stop",
+        "stop_token_ids",
+        "logprobs",
+        "top_logprobs",
+        "return_token_ids",
+        "prompt_logprobs",
+        "add_special_tokens",
+        "skip_special_tokens",
+        "user",
+    }
+)
 """Parameters that leave the likeliest token likeliest at temperature 0. Others do if they have no effect."""
 TokenPair = tuple[ChosenToken | None, ChosenToken | None]
 NO_EFFECT: Collection[object] = (None, False, 0, 1.0, {}, [], "auto", "none")

@@ -99,11 +99,18 @@ class Explanation:
         """Return the comparison as a JSON object."""
         causes = {cause: {"rows": rows, "score": part} for cause, (rows, part) in self.by_cause().items()}
         return {
-            "rows": self.rows, "only_a": self.only_a, "only_b": self.only_b, "ambiguous": self.ambiguous,
-            "differing": len(self.found), "causes": causes, "remarks": self.remarks(), "floor": self.floor,
+            "rows": self.rows,
+            "only_a": self.only_a,
+            "only_b": self.only_b,
+            "ambiguous": self.ambiguous,
+            "differing": len(self.found),
+            "causes": causes,
+            "remarks": self.remarks(),
+            "floor": self.floor,
             "difference": asdict(self.difference()) if self.scored else None,
-            "targets": dict(self.targets), "found": [asdict(one) for one in self.found],
-        }  # fmt: skip
+            "targets": dict(self.targets),
+            "found": [asdict(one) for one in self.found],
+        }
 
 
 def explain(

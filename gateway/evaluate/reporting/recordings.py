@@ -37,9 +37,17 @@ EXAMPLES = """Examples:
   gateway recordings req_855adafc5f75f917390e93f7248e5776
 """
 LISTED = (
-    "time", "request_id", "endpoint", "model", "key", "run", "outcome", "duration", "prompt_tokens",
+    "time",
+    "request_id",
+    "endpoint",
+    "model",
+    "key",
+    "run",
+    "outcome",
+    "duration",
+    "prompt_tokens",
     "completion_tokens",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

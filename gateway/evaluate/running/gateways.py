@@ -173,9 +173,16 @@ def replayed(
             length = model.max_model_len or context_length(first)
             model = replace(model, tokenizer=model.tokenizer or first.path, max_model_len=length)
         target = replace(
-            first, speaks="replay", replayed=first.speaks, file=recording, pace=pace, url="", path=None, script=None,
+            first,
+            speaks="replay",
+            replayed=first.speaks,
+            file=recording,
+            pace=pace,
+            url="",
+            path=None,
+            script=None,
             key=None,
-        )  # fmt: skip
+        )
         models[name] = replace(model, targets=(target,), fallback=())
     return replace(snapshot, models=models)
 

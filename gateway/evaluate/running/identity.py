@@ -18,8 +18,17 @@ from gateway.evaluate.running.rows import CHAT_PATH, DataRow, DataSurvey, RowFor
 
 RENDER = "/v1/render"
 DESCRIBED = (
-    "template", "dataset_prompt", "policy", "params", "stop", "stop_token_ids", "bos", "n", "notices", "prompt_sha256",
-)  # fmt: skip
+    "template",
+    "dataset_prompt",
+    "policy",
+    "params",
+    "stop",
+    "stop_token_ids",
+    "bos",
+    "n",
+    "notices",
+    "prompt_sha256",
+)
 """The fields of a rendering that belong to the identity of a run."""
 ANY_MESSAGES = [{"role": "user", "content": "hello"}]
 """The conversation that is rendered for a model without chat rows, to find out the model's template and policy."""

@@ -87,9 +87,16 @@ EVIDENCE: Mapping[str, Mapping[str, Any]] = {
     COMPLETIONS_PATH: {"logprobs": 2, "return_token_ids": True},
 }
 """URL → the fields that ask for the two likeliest tokens at each place of the answer, and for all token ids."""
-LAST_TURN_FIELDS = frozenset({
-    "add_generation_prompt", "continue_final_message", "echo", "prompt_logprobs", "partial", "prefix",
-})  # fmt: skip
+LAST_TURN_FIELDS = frozenset(
+    {
+        "add_generation_prompt",
+        "continue_final_message",
+        "echo",
+        "prompt_logprobs",
+        "partial",
+        "prefix",
+    }
+)
 """The fields of a request, and of its last message, that say what a last message of the assistant is for."""
 BATCH_KEYS = {"custom_id", "method", "url", "body"}
 """The keys of a line of OpenAI's batch files."""

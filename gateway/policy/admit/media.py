@@ -37,10 +37,26 @@ MAX_HEAD = 256
 """The media type of a ``data:`` URI must end within this number of characters."""
 BASE64_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
 PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]{0,128}")
-LOCAL_NAMES = frozenset({
-    "arpa", "cluster", "consul", "corp", "default", "home", "internal", "intranet", "invalid", "lan", "local",
-    "localdomain", "localhost", "private", "svc", "test",
-})  # fmt: skip
+LOCAL_NAMES = frozenset(
+    {
+        "arpa",
+        "cluster",
+        "consul",
+        "corp",
+        "default",
+        "home",
+        "internal",
+        "intranet",
+        "invalid",
+        "lan",
+        "local",
+        "localdomain",
+        "localhost",
+        "private",
+        "svc",
+        "test",
+    }
+)
 """Last labels of host names that are not public: a machine or a local network resolves them (RFC 6761, 6762, 8375)."""
 
 KNOWN_PARTS = "Send text in a part of type text, and media in a part such as image_url."
@@ -80,15 +96,32 @@ PARTS: Final[Mapping[str, Mapping[str, Slot]]] = {
 FIELDS: Final[Mapping[str, Slot]] = {
     # Fields of a message except ``content``. Some are fields of answers, which clients send back.
     **dict.fromkeys(
-        ("role", "name", "refusal", "reasoning", "reasoning_content", "reasoning_details", "thinking",
-         "tool_call_id", "tool_calls", "tool_name", "function_call", "tools", "annotations", "citations",
-         "extra_content", "id", "model", "timestamp"),
+        (
+            "role",
+            "name",
+            "refusal",
+            "reasoning",
+            "reasoning_content",
+            "reasoning_details",
+            "thinking",
+            "tool_call_id",
+            "tool_calls",
+            "tool_name",
+            "function_call",
+            "tools",
+            "annotations",
+            "citations",
+            "extra_content",
+            "id",
+            "model",
+            "timestamp",
+        ),
         TEXT,
     ),
     # LiteLLM copies thinking blocks into an Anthropic message, so each field of a block is checked.
     "thinking_blocks": {"type": TEXT, "thinking": TEXT, "signature": TEXT, "data": TEXT},
     "audio": {"data": BASE64, "transcript": TEXT},
-}  # fmt: skip
+}
 
 
 class MediaRule:

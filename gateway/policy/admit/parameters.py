@@ -30,10 +30,21 @@ LIMITS = ("max_completion_tokens", "max_tokens")
 """The two names of the token limit. The newer name is first."""
 
 CHAT_ONLY = (
-    "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "modalities",
-    "service_tier", "store", "audio", "prediction", "reasoning_effort", "verbosity",
+    "tools",
+    "functions",
+    "tool_choice",
+    "function_call",
+    "parallel_tool_calls",
+    "response_format",
+    "modalities",
+    "service_tier",
+    "store",
+    "audio",
+    "prediction",
+    "reasoning_effort",
+    "verbosity",
     "web_search_options",
-)  # fmt: skip
+)
 """Fields that the completions endpoint does not have. A neutral value is left out; any other value is refused.
 Hints are not listed: the load balancer reads them, and the backend leaves them out."""
 CHAT_FIELDS = frozenset({*CHAT_ONLY, "logprobs", "top_logprobs"})

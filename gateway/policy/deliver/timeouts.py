@@ -50,9 +50,19 @@ class _TimedStream(LayerStream):
     """One exchange with its idle timeout and its total timeout."""
 
     __slots__ = (
-        "_content_at", "_deadline", "_end", "_exchange", "_idle", "_left_at", "_loop", "_source", "_splice", "_started",
-        "_timeouts", "_total",
-    )  # fmt: skip
+        "_content_at",
+        "_deadline",
+        "_end",
+        "_exchange",
+        "_idle",
+        "_left_at",
+        "_loop",
+        "_source",
+        "_splice",
+        "_started",
+        "_timeouts",
+        "_total",
+    )
 
     def __init__(self, inner: AbstractAsyncContextManager[Events], exchange: Exchange, timeouts: Timeouts) -> None:
         self._inner = inner

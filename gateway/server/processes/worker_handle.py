@@ -69,9 +69,18 @@ class WorkerHandle:
         path = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
         try:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "gateway.server.processes.worker", *names, str(config), level,
-                stdin=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}, pass_fds=given, process_group=0,
-            )  # fmt: skip
+                sys.executable,
+                "-P",
+                "-m",
+                "gateway.server.processes.worker",
+                *names,
+                str(config),
+                level,
+                stdin=asyncio.subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path},
+                pass_fds=given,
+                process_group=0,
+            )
         except OSError:
             ours.close()
             raise

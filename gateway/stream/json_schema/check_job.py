@@ -98,9 +98,14 @@ def _answer_problem(schema: str | None, text: str) -> str | None:
 # ---------------------------------------------------------------- messages
 
 TYPES: Mapping[str, str] = {
-    "array": "a list", "boolean": "true or false", "integer": "a whole number", "null": "null", "number": "a number",
-    "object": "an object", "string": "a string",
-}  # fmt: skip
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "null",
+    "number": "a number",
+    "object": "an object",
+    "string": "a string",
+}
 PROBLEMS: Mapping[str | None, str] = {
     # Keyword → the problem. {} is the keyword's value. None is the schema ``false``.
     None: "has a part that the schema does not allow",

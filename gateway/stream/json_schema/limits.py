@@ -32,11 +32,13 @@ MAX_CHAIN = 100
 """The largest number of schemas of which each applies the next one to the same value, such as a row of ``$ref``. Each
 takes three to five levels of Python's stack, which has 1000."""
 
-DIALECTS = frozenset({
-    "https://json-schema.org/draft/2020-12/schema",
-    "https://json-schema.org/draft/2019-09/schema",
-    "http://json-schema.org/draft-07/schema",
-})  # fmt: skip
+DIALECTS = frozenset(
+    {
+        "https://json-schema.org/draft/2020-12/schema",
+        "https://json-schema.org/draft/2019-09/schema",
+        "http://json-schema.org/draft-07/schema",
+    }
+)
 """The values of ``$schema`` that clients' libraries write. Every schema is read as draft 2020-12: what libraries write
 for data types is the same in these drafts."""
 REFERENCES = ("$ref", "$dynamicRef")

@@ -9,10 +9,21 @@ from typing import Any
 from metatemplate.values.json_values import KeyPath
 from metatemplate.values.words import plain
 
-ONE_SCHEMA = frozenset({
-    "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
-    "unevaluatedItems", "unevaluatedProperties",
-})  # fmt: skip
+ONE_SCHEMA = frozenset(
+    {
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
 """Keywords of draft 2020-12 whose value is a schema."""
 LIST_OF_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 NAMED_SCHEMAS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})

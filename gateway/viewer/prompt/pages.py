@@ -27,9 +27,15 @@ FIELDS = ("model", "model_b", "conversation", "tools", "variables", "dataset_pro
 JSON_MESSAGES = re.compile(r"\s*\[\s*\{")
 """Matches a conversation that is JSON. Any other text is the text of one user message."""
 FIELD_OF = {
-    "model": "model", "messages": "conversation", "tools": "tools", "gateway.variables": "variables",
-    "gateway.prompt.id": "dataset_prompt", "gateway.prompt": "row", "prompt": "row", "variables": "variables",
-}  # fmt: skip
+    "model": "model",
+    "messages": "conversation",
+    "tools": "tools",
+    "gateway.variables": "variables",
+    "gateway.prompt.id": "dataset_prompt",
+    "gateway.prompt": "row",
+    "prompt": "row",
+    "variables": "variables",
+}
 """Beginning of the parameter that an error names → the field of the form. Other parameters are in ``parameters``."""
 
 

@@ -29,9 +29,20 @@ FACTS = (
     "policy_sha256", "request_sha256", "target_settings", "version",
 )  # fmt: skip
 EXCHANGE_FACTS = (
-    "endpoint", "params", "n", "repeat", "seed", "stops", "stop_token_ids", "bos", "bos_text", "prompt_sha256",
-    "answer_sha256", "delivered_sha256", "redacted",
-)  # fmt: skip
+    "endpoint",
+    "params",
+    "n",
+    "repeat",
+    "seed",
+    "stops",
+    "stop_token_ids",
+    "bos",
+    "bos_text",
+    "prompt_sha256",
+    "answer_sha256",
+    "delivered_sha256",
+    "redacted",
+)
 ENDS_BY_STOP = {"gateway": "stop, cut by the gateway", "engine": "stop, by the engine"}
 
 

@@ -114,9 +114,22 @@ class ResponsesRequest(Sampling, Hints):
 
 
 SAME: tuple[str, ...] = (
-    "model", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "user",
-    "stream", "gateway", "parallel_tool_calls", "service_tier", "chat_template_kwargs", *sorted(HINTS),
-)  # fmt: skip
+    "model",
+    "temperature",
+    "top_p",
+    "stop",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "user",
+    "stream",
+    "gateway",
+    "parallel_tool_calls",
+    "service_tier",
+    "chat_template_kwargs",
+    *sorted(HINTS),
+)
 """Fields that have the same name and meaning in a chat request."""
 
 STATELESS = "the gateway stores nothing; send the earlier items again in input"

@@ -67,12 +67,18 @@ def read_response(body: dict[str, Any], *, request_id: str, caller: Caller = ANO
         chat["stream_options"] = known["stream_options"]
     if top_logprobs or LOGPROBS in include:
         chat |= {"logprobs": True, "top_logprobs": top_logprobs}
-    notices = [Notice("ignored_field", f"reasoning.{name}") for name in ("summary", "generate_summary")
-               if getattr(reasoning, name) is not None]  # fmt: skip
+    notices = [
+        Notice("ignored_field", f"reasoning.{name}")
+        for name in ("summary", "generate_summary")
+        if getattr(reasoning, name) is not None
+    ]
     if ENCRYPTED in include:
         notices.append(Notice("ignored_field", f"include {ENCRYPTED}"))
-    notices += [Notice("ignored_field", f"tools[{number}].description") for number, tool in enumerate(tools)
-                if isinstance(tool, NamespaceTool) and tool.description]  # fmt: skip
+    notices += [
+        Notice("ignored_field", f"tools[{number}].description")
+        for number, tool in enumerate(tools)
+        if isinstance(tool, NamespaceTool) and tool.description
+    ]
     call = read_chat(
         {name: value for name, value in chat.items() if value is not None}, request_id=request_id, caller=caller
     )

@@ -53,9 +53,11 @@ def chat_tools(tools: Sequence[FunctionTool | NamespaceTool]) -> list[dict[str, 
     """Return the tools of a chat request. Raises ``InvalidValue`` if functions of a namespace share their name."""
     functions: list[dict[str, Any]] = []
     for number, tool in enumerate(tools):
-        own = [tool] if isinstance(tool, FunctionTool) else [
-            _function(raw, f"tools[{number}].tools[{place}]") for place, raw in enumerate(tool.tools)
-        ]  # fmt: skip
+        own = (
+            [tool]
+            if isinstance(tool, FunctionTool)
+            else [_function(raw, f"tools[{number}].tools[{place}]") for place, raw in enumerate(tool.tools)]
+        )
         namespace = tool.name if isinstance(tool, NamespaceTool) else None
         for function in own:
             fields = function.model_dump(exclude={"type"}, exclude_none=True)

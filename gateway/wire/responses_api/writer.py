@@ -26,8 +26,11 @@ class ResponsesApiWriter(ResponseWriter):
     def __init__(self, answer: AnswerHead, now: Callable[[], float] = time.time) -> None:
         """See ``ResponseWriter``. Usage is written for every client. ``now`` returns Unix seconds."""
         self._head: dict[str, Any] = {
-            "id": answer.id, "object": "response", "created_at": answer.created, "model": answer.model,
-        }  # fmt: skip
+            "id": answer.id,
+            "object": "response",
+            "created_at": answer.created,
+            "model": answer.model,
+        }
         self._output = OutputItems(answer.id.removeprefix(self.id_prefix), answer.top_logprobs)
         self._gateway = answer.gateway
         self._now = now

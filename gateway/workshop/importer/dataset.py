@@ -94,8 +94,9 @@ def read_dataset(source: Source) -> list[Draft]:
     if not found:
         reasons = not_read or file.notes
         cause = f"{'; '.join(reasons)}; so " if reasons else ""
-        raise source.refuse(0, f"{cause}the file has no dataset with a plain {INFER}, and no {INFER} or "
-                            f"{PROMPT} outside a dataset")  # fmt: skip
+        raise source.refuse(
+            0, f"{cause}the file has no dataset with a plain {INFER}, and no {INFER} or {PROMPT} outside a dataset"
+        )
     drafts = [_Reader(source, one).draft() for one in found]
     return [replace(one, notes=(*one.notes, *file.notes), not_read=tuple(not_read)) for one in drafts]
 
@@ -244,16 +245,21 @@ class _Reader:
             raise self._refuse(without_template({key: one for key, one in template.items() if key != "type"}), key)
         if isinstance(labels := entry.get("template"), dict) and not all(isinstance(one, str) for one in labels):
             entry["template"] = {str(one): value for one, value in labels.items()}
-            self.notes.append(f"{key}: the labels {shown(list(labels))} were changed to texts; in rows of examples, "
-                              "write the answers as texts too")  # fmt: skip
+            self.notes.append(
+                f"{key}: the labels {shown(list(labels))} were changed to texts; in rows of examples, "
+                "write the answers as texts too"
+            )
         messages = entry.get("messages", ())
         if name == MULTI_TURN:
             self.keys["multi_turn"] = True
         if any(isinstance(item, str) for item in messages):
             entry.setdefault("ice_token", RAW_ICE_TOKEN)
         if template.get("format_variables") is False and any(map(COLUMN_PATTERN.search, texts_in_values(messages))):
-            raise self._refuse("has format_variables=False, but the gateway always fills the columns of a prompt file; "
-                               "remove the columns or this argument", key)  # fmt: skip
+            raise self._refuse(
+                "has format_variables=False, but the gateway always fills the columns of a prompt file; "
+                "remove the columns or this argument",
+                key,
+            )
         if any(isinstance(item, dict) and isinstance(item.get("content"), list) for item in messages):
             self.notes.append(f"{key}: the gateway fills columns in content parts; OpenCompass does not fill them")
         self._add_notes(f"{key}.", template, ("type", "format_variables", *TEMPLATE_KEYS))
@@ -304,8 +310,10 @@ class _Reader:
             note = "was added, because the config has none and the model answers there; its value is left out"
             self.notes.insert(0, f"output_column: {found[0]} {note}")
         elif main is not None and spec.output_column in columns_in(main.messages):
-            self.notes.append("the gateway leaves the answer out of the messages; OpenCompass does not; for the same "
-                              "prompt with the answer, add fill: opencompass")  # fmt: skip
+            self.notes.append(
+                "the gateway leaves the answer out of the messages; OpenCompass does not; for the same "
+                "prompt with the answer, add fill: opencompass"
+            )
         elif possible := possible_answers(spec):
             self.notes.insert(0, f"output_column {note_on_answer(possible)}")
 
@@ -332,9 +340,11 @@ class _Reader:
         others = [name for name in columns_in([self.keys.get(key) for key in DATASET_TEMPLATES]) if name not in named]
         if others and "input_columns" in self.keys:
             texts = ", ".join([f"{{{name}}}" for name in others])
-            self.notes.append(f"the template has {texts}, and input_columns does not: the prompt keeps the braces and "
-                              "the name, unless a request has a variable of this name. If it is a column, add it to "
-                              "input_columns")  # fmt: skip
+            self.notes.append(
+                f"the template has {texts}, and input_columns does not: the prompt keeps the braces and "
+                "the name, unless a request has a variable of this name. If it is a column, add it to "
+                "input_columns"
+            )
 
 
 def _example(keys: Mapping[str, Any], has_rows: bool) -> dict[str, Any]:
@@ -359,8 +369,10 @@ def _example(keys: Mapping[str, Any], has_rows: bool) -> dict[str, Any]:
     if has_rows:
         template = keys.get("ice_template", {}).get("template")
         labels = list(template) if isinstance(template, dict) and not template.keys() <= set(SECTIONS) else []
-        rows = [{name: f"(the {name} of example {number + 1})" for name in [*columns, output] if name}
-                for number in range(EXAMPLE_ROWS)]  # fmt: skip
+        rows = [
+            {name: f"(the {name} of example {number + 1})" for name in [*columns, output] if name}
+            for number in range(EXAMPLE_ROWS)
+        ]
         for number, row in enumerate(rows if labels else ()):
             row[output] = labels[number % len(labels)]
         example["examples"] = rows

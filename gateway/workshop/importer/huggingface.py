@@ -64,8 +64,10 @@ def as_jinja(folder: ChatFolder, source: Source, name: str, *, alone: bool) -> D
     keys: dict[str, Any] = {"kind": "jinja", "description": f"The chat template of {name}."}
     notes = list(jinja.disagreements)
     if folder.has_no_tokens:
-        notes.append(f"the folder has no {TOKENIZER}, so special tokens and the end of an answer are not known; "
-                     "write them under special_tokens and stop")  # fmt: skip
+        notes.append(
+            f"the folder has no {TOKENIZER}, so special tokens and the end of an answer are not known; "
+            "write them under special_tokens and stop"
+        )
     if alone:
         notes += [*_left_out(jinja, "to import them too, write to a file"), *_hints(jinja.sources[:1])]
         keys["template"] = jinja.sources[0][1]
@@ -104,8 +106,10 @@ def as_meta(
     keys: dict[str, Any] = {"kind": "meta", "description": f"The turns of the chat template of {name}.", **turns.keys()}
     notes = [*jinja.disagreements, *_left_out(jinja, "to import them too, remove --as meta")]
     if folder.has_no_tokens:
-        notes.append(f"the folder has no {TOKENIZER}, so the BOS and the end of an answer are not known; "
-                     "write them under bos and stop")  # fmt: skip
+        notes.append(
+            f"the folder has no {TOKENIZER}, so the BOS and the end of an answer are not known; "
+            "write them under bos and stop"
+        )
     instead = {DAY: DAY_FIXED, THINKING: THINKING_FIXED}
     notes += [instead.get(hint, hint) for hint in _hints(jinja.sources[:1])]
     keys |= _ends(jinja, notes, tuple([end for end in jinja.ends if end != turns.answer[1].strip()]))
@@ -127,8 +131,10 @@ def _ends(jinja: JinjaSpec, notes: list[str], texts: tuple[str, ...]) -> dict[st
     if len(jinja.end_ids) == 1:
         keys["eos_token_id"] = jinja.end_ids[0]
     elif jinja.end_ids:
-        notes.append(f"{GENERATION} has the end tokens {list(jinja.end_ids)}, but a template can have only one "
-                     "eos_token_id; check that stop lists the text of each end token")  # fmt: skip
+        notes.append(
+            f"{GENERATION} has the end tokens {list(jinja.end_ids)}, but a template can have only one "
+            "eos_token_id; check that stop lists the text of each end token"
+        )
     return keys
 
 

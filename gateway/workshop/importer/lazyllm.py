@@ -41,8 +41,9 @@ MISSPELT = {"extro_keys": "extra_keys"}
 def read_lazyllm(source: Source, *, marks_of: str = "") -> list[Draft]:
     """Return a draft for each prompter of the file. Raises ``ConfigError`` if the file cannot be imported."""
     if marks_of and marks_of not in family_names() and not family_of_model(marks_of):
-        raise source.refuse(0, f"unknown family or model {marks_of!r}; the known families are "
-                            f"{', '.join(family_names())}", "--marks-of")  # fmt: skip
+        raise source.refuse(
+            0, f"unknown family or model {marks_of!r}; the known families are {', '.join(family_names())}", "--marks-of"
+        )
     if not source.name.endswith(".py"):
         value = source.value()
         if not isinstance(value, dict):
@@ -133,8 +134,11 @@ def _draft(form: str, arguments: dict[str, Any], name: str, line: int, model: _M
             keys[key] = value
     if any(isinstance(one, dict) for one in keys.get("history", ())):
         if model.marks_of and not model.online:
-            raise source.refuse(line, "history has mappings, which only API models can get: for a model that takes a "
-                                "string, LazyLLM writes the words role and content; write pairs of texts")  # fmt: skip
+            raise source.refuse(
+                line,
+                "history has mappings, which only API models can get: for a model that takes a "
+                "string, LazyLLM writes the words role and content; write pairs of texts",
+            )
         keys["history_messages"] = list(_history_messages(keys.pop("history")))
         notes.append("history: only API models get these messages; models that take a string are refused")
     _add_tools(arguments.get("tools"), keys, model, notes)
@@ -162,8 +166,10 @@ def _add_tools(tools: Any, keys: dict[str, Any], model: _Model, notes: list[str]
     if all(marks.get(name) for name in CALL_MARKS):
         keys["tools"] = {"parser": "lazyllm"}
     elif not model.online:
-        notes.append("tools: only API models get the tools, because the template has no marks for tool calls; for "
-                     "models that take a string, write marks, and add `tools: {parser: lazyllm}`")  # fmt: skip
+        notes.append(
+            "tools: only API models get the tools, because the template has no marks for tool calls; for "
+            "models that take a string, write marks, and add `tools: {parser: lazyllm}`"
+        )
     if isinstance(tools, list):
         keys["default_tools"] = tools
     else:

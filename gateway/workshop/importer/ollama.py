@@ -18,9 +18,18 @@ from gateway.workshop.parity.sides import Side
 from metatemplate.values.prompt import Prompt, PromptMetadata
 
 INSTRUCTIONS = (
-    "FROM", "PARAMETER", "TEMPLATE", "SYSTEM", "ADAPTER", "LICENSE", "MESSAGE", "REQUIRES", "RENDERER", "PARSER",
+    "FROM",
+    "PARAMETER",
+    "TEMPLATE",
+    "SYSTEM",
+    "ADAPTER",
+    "LICENSE",
+    "MESSAGE",
+    "REQUIRES",
+    "RENDERER",
+    "PARSER",
     "DRAFT",
-)  # fmt: skip
+)
 
 PARAMETERS: Mapping[str, str] = {
     "num_ctx": "set this context length when you start the engine",
@@ -88,12 +97,18 @@ def reference_of(template: str, *, subset: tuple[str, ...] = ()) -> Reference:
 def _template(instructions: Sequence[ModelfileInstruction], source: Source) -> ModelfileInstruction:
     for one in instructions:
         if one.word == "RENDERER":
-            raise source.refuse(one.line, f"Ollama renders this model by its own code ({one.value}), not a template; "
-                                "import the model's tokenizer folder instead")  # fmt: skip
+            raise source.refuse(
+                one.line,
+                f"Ollama renders this model by its own code ({one.value}), not a template; "
+                "import the model's tokenizer folder instead",
+            )
     found = [one for one in instructions if one.word == "TEMPLATE"]
     if not found:
-        raise source.refuse(0, "the Modelfile has no TEMPLATE; import the output of "
-                            "`ollama show --modelfile MODEL`, or the tokenizer folder")  # fmt: skip
+        raise source.refuse(
+            0,
+            "the Modelfile has no TEMPLATE; import the output of "
+            "`ollama show --modelfile MODEL`, or the tokenizer folder",
+        )
     return found[-1]
 
 
@@ -105,8 +120,10 @@ def _notes(instructions: Sequence[ModelfileInstruction], template: ModelfileInst
             case "TEMPLATE" if one is not template:
                 notes.append(f"{where} was not imported, because the file has a later TEMPLATE")
             case "SYSTEM":
-                notes.append(f"{where}: Ollama sends {one.value!r} if a request has no system message; "
-                             "a template cannot do this, so clients must send this text")  # fmt: skip
+                notes.append(
+                    f"{where}: Ollama sends {one.value!r} if a request has no system message; "
+                    "a template cannot do this, so clients must send this text"
+                )
             case "PARAMETER" if one.name != "stop":
                 place = PARAMETERS.get(one.name, "this is a setting of the engine; set it in the engine")
                 notes.append(f"{where} {one.name} {one.value}: {place.format(value=one.value)}")

@@ -253,6 +253,8 @@ def _stops(model: Mapping[str, Any], keys: dict[str, Any], notes: list[str]) -> 
         if len(ids) == 1 and type(ids[0]) is int and keys.get("eos_token_id", ids[0]) == ids[0]:
             keys["eos_token_id"] = ids[0]
         else:
-            notes.append(f"generation_kwargs.eos_token_id = {shown(end)}: a template can have only one eos_token_id; "
-                         "list the texts of these tokens under stop")  # fmt: skip
+            notes.append(
+                f"generation_kwargs.eos_token_id = {shown(end)}: a template can have only one eos_token_id; "
+                "list the texts of these tokens under stop"
+            )
     return list(dict.fromkeys(found))

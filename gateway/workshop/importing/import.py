@@ -76,6 +76,8 @@ def _report_not_read(chosen: ImportOptions, drafts: list[Draft]) -> int:
     if not not_read or chosen.model is not None:
         return 0
     print_problems([Problem(str(chosen.source), 0, "", f"not imported: {line}") for line in not_read])
-    print_note(f"{len(drafts)} imported, {len(not_read)} found and not read; read the rest from the resolved config "
-               f"({RESOLVED}), or choose one with --model")  # fmt: skip
+    print_note(
+        f"{len(drafts)} imported, {len(not_read)} found and not read; read the rest from the resolved config "
+        f"({RESOLVED}), or choose one with --model"
+    )
     return 1

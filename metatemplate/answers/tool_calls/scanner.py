@@ -36,9 +36,19 @@ class Scanner:
     """Divides the text of one choice into content, calls and failed calls."""
 
     __slots__ = (
-        "_again", "_at", "_blank", "_called", "_format", "_fresh", "_line_break", "_markers", "_names", "_out",
-        "_region", "_separated",
-    )  # fmt: skip
+        "_again",
+        "_at",
+        "_blank",
+        "_called",
+        "_format",
+        "_fresh",
+        "_line_break",
+        "_markers",
+        "_names",
+        "_out",
+        "_region",
+        "_separated",
+    )
 
     def __init__(self, format_: Format, names: Collection[str]) -> None:
         """``names``: the names of the tools that may be called."""

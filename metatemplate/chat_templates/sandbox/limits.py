@@ -51,26 +51,87 @@ VALUE_SIZE = 16
 
 TEMPLATE_FUNCTIONS = frozenset({"caller", "dict", "namespace", "raise_exception", "range", "strftime_now"})
 SPLITTING = frozenset({"partition", "rpartition", "rsplit", "split", "splitlines"})
-COPYING = SPLITTING | frozenset({
-    "capitalize", "lower", "lstrip", "removeprefix", "removesuffix", "rstrip", "strip", "title", "upper",
-})  # fmt: skip
+COPYING = SPLITTING | frozenset(
+    {
+        "capitalize",
+        "lower",
+        "lstrip",
+        "removeprefix",
+        "removesuffix",
+        "rstrip",
+        "strip",
+        "title",
+        "upper",
+    }
+)
 """The methods whose results have at most as many characters as the text."""
 QUADRATIC = frozenset({"lstrip", "rfind", "rpartition", "rsplit", "rstrip", "strip"})
 """The methods whose time may be proportional to the product of the lengths of two texts."""
-TEMPLATE_METHODS = COPYING | QUADRATIC | frozenset({
-    "append", "count", "cycle", "endswith", "find", "get", "index", "isalnum", "isalpha", "isdigit", "isspace",
-    "items", "keys", "pop", "replace", "startswith", "update", "values",
-})  # fmt: skip
+TEMPLATE_METHODS = (
+    COPYING
+    | QUADRATIC
+    | frozenset(
+        {
+            "append",
+            "count",
+            "cycle",
+            "endswith",
+            "find",
+            "get",
+            "index",
+            "isalnum",
+            "isalpha",
+            "isdigit",
+            "isspace",
+            "items",
+            "keys",
+            "pop",
+            "replace",
+            "startswith",
+            "update",
+            "values",
+        }
+    )
+)
 LAZY_FILTERS = frozenset({"map", "reject", "rejectattr", "select", "selectattr"})
 MAPPED_FILTERS = frozenset({"capitalize", "int", "length", "lower", "string", "title", "tojson", "trim", "upper"})
 """The filters that ``map`` may apply."""
-TIMED_FILTERS = LAZY_FILTERS | frozenset({
-    "capitalize", "dictsort", "e", "escape", "first", "last", "lower", "max", "min", "safe", "sort", "title", "trim",
-    "unique", "upper",
-})  # fmt: skip
-FILTERS = MAPPED_FILTERS | TIMED_FILTERS | frozenset({
-    "abs", "count", "d", "default", "float", "items", "join", "list", "replace",
-})  # fmt: skip
+TIMED_FILTERS = LAZY_FILTERS | frozenset(
+    {
+        "capitalize",
+        "dictsort",
+        "e",
+        "escape",
+        "first",
+        "last",
+        "lower",
+        "max",
+        "min",
+        "safe",
+        "sort",
+        "title",
+        "trim",
+        "unique",
+        "upper",
+    }
+)
+FILTERS = (
+    MAPPED_FILTERS
+    | TIMED_FILTERS
+    | frozenset(
+        {
+            "abs",
+            "count",
+            "d",
+            "default",
+            "float",
+            "items",
+            "join",
+            "list",
+            "replace",
+        }
+    )
+)
 """The functions, methods and filters whose time is proportional to their input. Chat templates seldom use others."""
 
 

@@ -77,12 +77,29 @@ def _write_row(recorder: Recorder, spec: RecordingsSpec, row: int, run: str) -> 
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "".join(tokens)}}
     usage = {"prompt_tokens": 100, "completion_tokens": TOKENS, "total_tokens": 100 + TOKENS}
     body = {"object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
-    return json.dumps({
-        "id": f"batch_{call.request_id}", "custom_id": f"row-{row}", "error": None, "row": {"answer": str(row)},
-        "response": {"status_code": 200, "request_id": call.request_id, "body": body},
-        "gateway": {"line": row + 1, "seconds": 1.0, "retries": 0, "model": "m", "template": "t@sha256:t1",
-                    "prompt_sha256": "h", "target": "m/0", "attempts": 1, "notices": recording.notices},
-    }).encode() + b"\n"  # fmt: skip
+    return (
+        json.dumps(
+            {
+                "id": f"batch_{call.request_id}",
+                "custom_id": f"row-{row}",
+                "error": None,
+                "row": {"answer": str(row)},
+                "response": {"status_code": 200, "request_id": call.request_id, "body": body},
+                "gateway": {
+                    "line": row + 1,
+                    "seconds": 1.0,
+                    "retries": 0,
+                    "model": "m",
+                    "template": "t@sha256:t1",
+                    "prompt_sha256": "h",
+                    "target": "m/0",
+                    "attempts": 1,
+                    "notices": recording.notices,
+                },
+            }
+        ).encode()
+        + b"\n"
+    )
 
 
 def measured(*arguments: str) -> tuple[float, float, float]:

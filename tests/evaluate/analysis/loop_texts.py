@@ -24,9 +24,29 @@ LOOPS = 600
 PYTHON = Path(sysconfig.get_paths()["stdlib"])
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 WORDS = (
-    "the", "a", "value", "of", "model", "prompt", "is", "not", "in", "answer", "it", "we", "and", "then", "token",
-    "was", "yes", "number", "so", "list", "12", "7",
-)  # fmt: skip
+    "the",
+    "a",
+    "value",
+    "of",
+    "model",
+    "prompt",
+    "is",
+    "not",
+    "in",
+    "answer",
+    "it",
+    "we",
+    "and",
+    "then",
+    "token",
+    "was",
+    "yes",
+    "number",
+    "so",
+    "list",
+    "12",
+    "7",
+)
 Rng = random.Random
 
 
@@ -59,9 +79,12 @@ def _tables(rng: Rng) -> Iterator[str]:
     while True:
         columns, few = rng.randrange(2, 9), ["yes", "no"] if rng.random() < 0.3 else WORDS
         cells: list[Callable[[], str]] = [
-            lambda: rng.choice(WORDS), lambda: str(rng.randrange(1000)), lambda: f"{rng.random():.2f}",
-            partial(rng.choice, few), lambda: "-",
-        ]  # fmt: skip
+            lambda: rng.choice(WORDS),
+            lambda: str(rng.randrange(1000)),
+            lambda: f"{rng.random():.2f}",
+            partial(rng.choice, few),
+            lambda: "-",
+        ]
         kinds = [rng.choice(cells) for _ in range(columns)]
         kinds[0] = rng.choice(cells[:3])
         lines = [" | ".join(rng.choice(WORDS) for _ in kinds), "|".join(["---"] * columns)]

@@ -124,11 +124,15 @@ def _template(causes: Causes) -> str:
         keys["thinking"] = {"begin": "<think>", "end": "1", "open": True}
     if "clock" in causes:
         keys |= {
-            "kind": "jinja", "clock": "now", "stop": [end or "<HUMAN>:"], "template":
-            bos + "{% for m in messages %}{% if m.role == 'user' %}<HUMAN>:" + space +
-            "{% if loop.last %}{{ strftime_now('%H:%M:%S.%f') }} {% endif %}{{ m.content }}<eoh>\n{% else %}"
+            "kind": "jinja",
+            "clock": "now",
+            "stop": [end or "<HUMAN>:"],
+            "template": bos
+            + "{% for m in messages %}{% if m.role == 'user' %}<HUMAN>:"
+            + space
+            + "{% if loop.last %}{{ strftime_now('%H:%M:%S.%f') }} {% endif %}{{ m.content }}<eoh>\n{% else %}"
             "<BOT>: {{ m.content }}" + end + "\n{% endif %}{% endfor %}<BOT>: ",
-        }  # fmt: skip
+        }
     else:
         human = {"role": "HUMAN", "begin": f"<HUMAN>:{space}", "end": "<eoh>\n"}
         keys |= {
@@ -166,18 +170,31 @@ class Seeds:
         weights = "other" if "other weights" in causes else f"noise{again}" if "noise" in causes else "exact"
         hot = "-hot" if "ignored temperature" in causes else ""
         addresses = ["first", "second"] if "retry" in causes else ["first"]
-        targets = [{"speaks": "completions", "url": self.engine.url(one), "model": "tiny", "engine": "vllm",
-                    "weight": 1000 if one == "first" else 1} for one in addresses]  # fmt: skip
-        write_files(home, {
-            "gateway.yaml": json.dumps({
-                "cache": {"path": "cache.sqlite"},
-                "models": {"demo": {"template": "made", "policy": "made", "targets": targets}},
-            }),
-            "meta_templates/made.yaml": _template(causes),
-            "policies/made.yaml": _policy(causes),
-            "data.jsonl": self._data(causes, lambda row: True),
-            "warm.jsonl": self._data(causes, is_warm),
-        })  # fmt: skip
+        targets = [
+            {
+                "speaks": "completions",
+                "url": self.engine.url(one),
+                "model": "tiny",
+                "engine": "vllm",
+                "weight": 1000 if one == "first" else 1,
+            }
+            for one in addresses
+        ]
+        write_files(
+            home,
+            {
+                "gateway.yaml": json.dumps(
+                    {
+                        "cache": {"path": "cache.sqlite"},
+                        "models": {"demo": {"template": "made", "policy": "made", "targets": targets}},
+                    }
+                ),
+                "meta_templates/made.yaml": _template(causes),
+                "policies/made.yaml": _policy(causes),
+                "data.jsonl": self._data(causes, lambda row: True),
+                "warm.jsonl": self._data(causes, is_warm),
+            },
+        )
         self.engine.fails = self._fails if "retry" in causes else lambda prompt: False
         params = [CAUSES[one].param for one in causes if CAUSES[one].param]
         if "cache" in causes:
@@ -253,8 +270,9 @@ def verdict(seeds: Seeds, causes: Causes, other: str, *options: str) -> Verdict:
     lists = {name: _expected(seeds.rows[name], causes, one[name], two[name]) for name in flips}
     wrong = [
         f"{name}: {list(flips[name]['differences'])}, expected {lists[name]}"
-        for name in flips if list(flips[name]["differences"]) != lists[name]
-    ]  # fmt: skip
+        for name in flips
+        if list(flips[name]["differences"]) != lists[name]
+    ]
     remark = next((CAUSES[name].remark for name in causes if len(causes) == 1), "")
     count = max(len(flips), 1)
     return Verdict(

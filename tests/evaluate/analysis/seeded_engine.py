@@ -57,10 +57,13 @@ def seeded_engine(folder: Path) -> Iterator[SeededEngine]:
 
     ``folder``: a new folder for the weights.
     """
-    models = "".join([
-        f"  {name}{hot}: {{template: raw, policy: engine{hot}, targets: [{{speaks: embedded, path: {name}}}]}}\n"
-        for name in WEIGHTS for hot in ("", "-hot")
-    ])  # fmt: skip
+    models = "".join(
+        [
+            f"  {name}{hot}: {{template: raw, policy: engine{hot}, targets: [{{speaks: embedded, path: {name}}}]}}\n"
+            for name in WEIGHTS
+            for hot in ("", "-hot")
+        ]
+    )
     for name, (share, seed) in WEIGHTS.items():
         write_files(folder, {name: DEMO})
         add_noise(folder / name / "model.safetensors", share, seed)

@@ -34,12 +34,28 @@ CHAT = {
     }]}},
 }  # fmt: skip
 COMPLETION = {
-    "custom_id": "a", "error": None, "gateway": {"model": "m"},
-    "response": {"status_code": 200, "body": {"choices": [{
-        "index": 0, "text": "t", "finish_reason": "stop",
-        "logprobs": {"tokens": ["t"], "token_logprobs": [-1.0], "top_logprobs": [{"t": -1.0}], "text_offset": [0]},
-    }]}},
-}  # fmt: skip
+    "custom_id": "a",
+    "error": None,
+    "gateway": {"model": "m"},
+    "response": {
+        "status_code": 200,
+        "body": {
+            "choices": [
+                {
+                    "index": 0,
+                    "text": "t",
+                    "finish_reason": "stop",
+                    "logprobs": {
+                        "tokens": ["t"],
+                        "token_logprobs": [-1.0],
+                        "top_logprobs": [{"t": -1.0}],
+                        "text_offset": [0],
+                    },
+                }
+            ]
+        },
+    },
+}
 FAILED = {"custom_id": "a", "response": None, "error": {"code": "timeout"}, "gateway": {"model": "m"}}
 REFUSED = "this line is not from `gateway run`; give the output (--out) of a run"
 OTHERS: tuple[Any, ...] = (["a"], {"a": 1}, [], 5, None, True, [None])

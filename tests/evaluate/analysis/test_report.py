@@ -85,9 +85,12 @@ def test_the_score_is_that_of_all_rows_and_of_the_whole_ones() -> None:
 
 
 SCORES = {
-    "exact": (" 42\n", "42", True), "contains": ("it is 42.", "42", True), "choice": ("The answer is (B).", "B", True),
-    "regex:(-?[0-9]+)$": ("7 + 8 = 15", "15", True), "regex:[0-9]+": ("7 + 8 = 15", "15", False),
-}  # fmt: skip
+    "exact": (" 42\n", "42", True),
+    "contains": ("it is 42.", "42", True),
+    "choice": ("The answer is (B).", "B", True),
+    "regex:(-?[0-9]+)$": ("7 + 8 = 15", "15", True),
+    "regex:[0-9]+": ("7 + 8 = 15", "15", False),
+}
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -149,16 +152,22 @@ def line(body: Any, **gateway: Any) -> bytes:
 
 def test_the_rows_of_an_output_file(tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
-    chat = {"choices": [
-        {"index": 0, "finish_reason": "length", "message": {"content": "4", "reasoning_content": "hm"}},
-        {"index": 1, "finish_reason": "stop", "message": {"content": [{"type": "text", "text": "5"}]}},
-    ]}  # fmt: skip
+    chat = {
+        "choices": [
+            {"index": 0, "finish_reason": "length", "message": {"content": "4", "reasoning_content": "hm"}},
+            {"index": 1, "finish_reason": "stop", "message": {"content": [{"type": "text", "text": "5"}]}},
+        ]
+    }
     turns = {"choices": [], "gateway": {"turns": [{"content": "3", "finish_reason": "stop"}]}}
     failed = b'{"custom_id": "a", "response": null, "error": {"code": "timeout"}, "gateway": {}}\n'
     lines = [
-        line(chat, notices=["answer_cut: choices[0]=context"]), line({"prediction": "B"}), line(turns),
-        line({"choices": [{"index": 0, "text": "t", "finish_reason": "stop"}]}), failed, b'{"custom_id": "cut off'
-    ]  # fmt: skip
+        line(chat, notices=["answer_cut: choices[0]=context"]),
+        line({"prediction": "B"}),
+        line(turns),
+        line({"choices": [{"index": 0, "text": "t", "finish_reason": "stop"}]}),
+        failed,
+        b'{"custom_id": "cut off',
+    ]
     file.write_bytes(b"".join(lines))
     rows = list(read_output(file))
     assert [[answer.text for answer in row.answers] for row in rows] == [["4", "5"], ["B"], ["3"], ["t"], []]

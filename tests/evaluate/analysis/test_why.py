@@ -17,10 +17,21 @@ TWO = ChosenToken("2", -0.2, (("2", -0.2), ("3", -0.3)))
 THREE = ChosenToken("3", -0.2, (("3", -0.2), ("2", -0.4)))
 TOKENS = ((FOUR, TWO),)
 FACTS = RowFacts(
-    request="r", dataset_prompt="", template="t@sha256:1", prompt="<u>hi</u>", prompt_sha256="h",
-    bos="engine ", prompt_ids="[[1,2]]", params={"temperature": 0, "stop": ["</u>"], "n": 1}, route={}, target="m/0",
-    raw="42</u>", delivered="42", ends=("stop by gateway",), tokens=TOKENS,
-)  # fmt: skip
+    request="r",
+    dataset_prompt="",
+    template="t@sha256:1",
+    prompt="<u>hi</u>",
+    prompt_sha256="h",
+    bos="engine ",
+    prompt_ids="[[1,2]]",
+    params={"temperature": 0, "stop": ["</u>"], "n": 1},
+    route={},
+    target="m/0",
+    raw="42</u>",
+    delivered="42",
+    ends=("stop by gateway",),
+    tokens=TOKENS,
+)
 ROW = RunRow("a", "m", answers=(RunAnswer("42", finish_reason="stop"),), facts=FACTS)
 OTHER = (RunAnswer("43", finish_reason="stop"),)
 SEEDED: dict[str, tuple[dict[str, Any], str]] = {

@@ -40,8 +40,16 @@ class ScriptedGateway(GatewayClient):
 
 
 def test_an_output_line_is_one_of_openais_batch_files() -> None:
-    answer = HttpAnswer(200, {**OK.headers, "x-gateway-template": "t@sha256:1", "x-gateway-overhead-ms": "0.5",
-                              "x-gateway-notice": "default_parameter: a=1; split_calls"}, OK.body)  # fmt: skip
+    answer = HttpAnswer(
+        200,
+        {
+            **OK.headers,
+            "x-gateway-template": "t@sha256:1",
+            "x-gateway-overhead-ms": "0.5",
+            "x-gateway-notice": "default_parameter: a=1; split_calls",
+        },
+        OK.body,
+    )
     line, answered = asyncio.run(ask(ScriptedGateway(answer), ROW, LIMITS))
     value = json.loads(line)
     assert answered
@@ -55,9 +63,13 @@ def test_an_output_line_is_one_of_openais_batch_files() -> None:
         "row": {"answer": "2"},
     }
     assert {name: item for name, item in json.loads(line)["gateway"].items() if name != "seconds"} == {
-        "line": 3, "retries": 0, "attempts": 2, "template": "t@sha256:1", "overhead_ms": 0.5,
+        "line": 3,
+        "retries": 0,
+        "attempts": 2,
+        "template": "t@sha256:1",
+        "overhead_ms": 0.5,
         "notices": ["default_parameter: a=1", "split_calls"],
-    }  # fmt: skip
+    }
 
 
 REPEATS: dict[str, tuple[Sequence[Outcome], int, int | None, str | None]] = {

@@ -29,10 +29,16 @@ def test_the_results_are_counted_from_the_output() -> None:
         line(None, error={"code": "timeout"}),
     ]
     assert summarise(iter(lines)) == {
-        "rows": 5, "answered": 2, "failed": 3, "attempts": 4, "retries": 3,
+        "rows": 5,
+        "answered": 2,
+        "failed": 3,
+        "attempts": 4,
+        "retries": 3,
         "models": {
             "m": {
-                "templates": {"t@sha256:1": 3}, "dataset_prompts": {}, "policies": {"eval": 3},
+                "templates": {"t@sha256:1": 3},
+                "dataset_prompts": {},
+                "policies": {"eval": 3},
                 "targets": {"m/0": 2, "m/1": 1},
             },
             "unknown": {"templates": {}, "dataset_prompts": {}, "policies": {}, "targets": {}},
@@ -46,7 +52,7 @@ def test_the_results_are_counted_from_the_output() -> None:
         "unchecked_tool_calls": 0,
         "tokens": {"prompt_tokens": 6, "completion_tokens": 4},
         "latency_seconds": {"p50": 0.5, "p90": 1.5, "p99": 1.5, "max": 1.5},
-    }  # fmt: skip
+    }
 
 
 def test_the_results_of_one_row_are_numbers() -> None:

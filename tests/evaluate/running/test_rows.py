@@ -156,11 +156,14 @@ REFUSED: dict[str, tuple[RowForm, Any, str]] = {
     "a batch line with GET": (PLAIN, {"url": "/v1/models", "method": "GET", "body": {}}, '"method" must be "POST"'),
     "a batch line with a host": (PLAIN, {"url": "http://x/v1/y", "body": {}}, '"url" must be the path of an endpoint'),
     "a batch line with a query": (
-        PLAIN, {"url": "/v1/chat/completions?x=1", "body": {"messages": ASK, "text": "2"}},
+        PLAIN,
+        {"url": "/v1/chat/completions?x=1", "body": {"messages": ASK, "text": "2"}},
         'not "/v1/chat/completions?x=1" (did you mean "/v1/chat/completions"?)',
     ),
     "a batch line with a final slash": (
-        PLAIN, {"url": "/v1/completions/", "body": {"prompt": "x", "input": "2"}}, 'not "/v1/completions/"',
+        PLAIN,
+        {"url": "/v1/completions/", "body": {"prompt": "x", "input": "2"}},
+        'not "/v1/completions/"',
     ),
     "a batch line for an unknown endpoint": (PLAIN, {"url": "/v1/nowhere", "body": {}}, 'not "/v1/nowhere"'),
     "a batch line with a number as url": (PLAIN, {"url": 5, "body": {}}, '"url" must be the path of an endpoint'),
@@ -168,44 +171,62 @@ REFUSED: dict[str, tuple[RowForm, Any, str]] = {
     "a batch line with a text as body": (PLAIN, {"url": "/v1/embeddings", "body": "x"}, '"body" must be an object'),
     "a column called url": (PLAIN, {"messages": ASK, "url": "http://x"}, "with --keep url, or send it"),
     "an answer in candidates of messages": (
-        RowForm(model="m", infer="ppl"), {"candidates": {"A": [{**ASK[0], "gold": 1}]}}, "candidates.A[0].gold is not",
+        RowForm(model="m", infer="ppl"),
+        {"candidates": {"A": [{**ASK[0], "gold": 1}]}},
+        "candidates.A[0].gold is not",
     ),
     "an answer in the context of candidates": (
-        RowForm(model="m", infer="ppl"), {"candidates": {"A": "x"}, "context": [{**ASK[0], "gold": 1}]},
+        RowForm(model="m", infer="ppl"),
+        {"candidates": {"A": "x"}, "context": [{**ASK[0], "gold": 1}]},
         "context[0].gold is not",
     ),
     "a sent field that only the operator may set": (
-        RowForm(model="m", send=("extra_body",)), {"messages": ASK, "extra_body": {}},
+        RowForm(model="m", send=("extra_body",)),
+        {"messages": ASK, "extra_body": {}},
         '"extra_body" can only be set by the operator',
     ),
-    **{f"the usual column {name}": (PLAIN, {"messages": ASK, name: "x"}, f'"{name}" is a field of some requests, but')
-       for name in ("documents", "grammar", "json_schema", "regex")},
+    **{
+        f"the usual column {name}": (PLAIN, {"messages": ASK, name: "x"}, f'"{name}" is a field of some requests, but')
+        for name in ("documents", "grammar", "json_schema", "regex")
+    },
     "a batch line with a column": (PLAIN, {"url": "/v1/x", "body": {}, "answer": 2}, '"answer" is not a key'),
     "a field that the prompt fills": (
-        RowForm(model="m", prompt="p", params={"gateway": {"prompt": {}}}), {}, "--param gateway.prompt is a field",
+        RowForm(model="m", prompt="p", params={"gateway": {"prompt": {}}}),
+        {},
+        "--param gateway.prompt is a field",
     ),
     "a field that the turns fill": (
-        RowForm(infer="multiturn", params={"gateway": {"turns": {}}}), {}, "--param gateway.turns is a field",
+        RowForm(infer="multiturn", params={"gateway": {"turns": {}}}),
+        {},
+        "--param gateway.turns is a field",
     ),
     "the field of a scored prompt": (
-        RowForm(model="m", prompt="p", infer="ppl", params={"prompt": {}}), {}, "--param prompt is a field",
+        RowForm(model="m", prompt="p", infer="ppl", params={"prompt": {}}),
+        {},
+        "--param prompt is a field",
     ),
     "fields of the gateway that are a text": (
-        RowForm(model="m", params={"gateway": "x"}), {"messages": ASK}, '"gateway" must be an object',
+        RowForm(model="m", params={"gateway": "x"}),
+        {"messages": ASK},
+        '"gateway" must be an object',
     ),
     "turns of its own": (
-        RowForm(model="m", infer="multiturn"), {"gateway": {"turns": {"mode": "last"}}}, "sets gateway.turns, but",
+        RowForm(model="m", infer="multiturn"),
+        {"gateway": {"turns": {"mode": "last"}}},
+        "sets gateway.turns, but",
     ),
     "evidence of embeddings": (
-        RowForm(evidence=True), {"url": "/v1/embeddings", "body": {"model": "e", "input": "hi"}},
+        RowForm(evidence=True),
+        {"url": "/v1/embeddings", "body": {"model": "e", "input": "hi"}},
         "--evidence applies only to /v1/chat/completions and /v1/completions, not to /v1/embeddings",
     ),
     "evidence and a field of its own": (
-        RowForm(model="m", evidence=True), {"messages": ASK, "logprobs": False},
+        RowForm(model="m", evidence=True),
+        {"messages": ASK, "logprobs": False},
         '--evidence sets "logprobs", but the line or a --param sets it too',
     ),
     "options that are a text": (RowForm(infer="multiturn"), {"gateway": "x"}, '"gateway" must be an object'),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("form", "line", "message"), REFUSED.values(), ids=REFUSED)

@@ -64,21 +64,29 @@ def folded(options: ParserOptions, events: list[Event]) -> tuple[str, dict[str, 
 LAZY = FORMATS["lazyllm"](ToolTokens("<f>", "<a>", "<e>"), frozenset({"f"}))
 ANSWERS: dict[str, tuple[ParserOptions, str, str, dict[str, Any], str]] = {
     "text": (ParserOptions(), f"So\n{MARK}4", "4", {}, "stop"),
-    "reasoning": (ParserOptions(thinking=Thinking("<t>", "</t>", fields=("reasoning",))),
-                  f"<t>no</t>\n{MARK}<t>hm</t>4", "4", {"reasoning": "hm"}, "stop"),
+    "reasoning": (
+        ParserOptions(thinking=Thinking("<t>", "</t>", fields=("reasoning",))),
+        f"<t>no</t>\n{MARK}<t>hm</t>4",
+        "4",
+        {"reasoning": "hm"},
+        "stop",
+    ),
     "a call": (
-        ParserOptions(calls=LAZY, names=frozenset({"f"})), f"<f>f<a>{{}}<e>{MARK}Well.<f>f<a>{{a: 1}}<e>", "Well.",
+        ParserOptions(calls=LAZY, names=frozenset({"f"})),
+        f"<f>f<a>{{}}<e>{MARK}Well.<f>f<a>{{a: 1}}<e>",
+        "Well.",
         {"tool_calls": [{"id": "call_0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]},
         "tool_calls",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_answer_is_the_same_in_every_slicing(name: str) -> None:
     options, text, content, fields, reason = ANSWERS[name]
-    options = ParserOptions(thinking=options.thinking, calls=options.calls, names=options.names,
-                            extraction=AnswerExtraction(PROMPT, MARK))  # fmt: skip
+    options = ParserOptions(
+        thinking=options.thinking, calls=options.calls, names=options.names, extraction=AnswerExtraction(PROMPT, MARK)
+    )
     for pieces in slicings(text):
         events: list[Event] = [*[Delta(0, piece) for piece in pieces], Finish(0, "stop")]
         assert folded(options, events) == (content, fields, reason)

@@ -57,13 +57,34 @@ VALUES = [
 ]  # fmt: skip
 CALLED = [*sorted(NAMES), *sorted(NAMES), "", "  ", "rm", "工具", " add", "add "]
 FORMS = [
-    "{start}{name}{args}{value}{end}", "{start}{name}{args}{value}{end}", "{start}{name}\n{args}{value}\n{end}",
-    "{start}\n{name}{args} {value} {end}", "{start}{name}{end}", "{start}{name}{args}{value}", "{start}{name}",
-    "{start}{object}{end}", "{start}{object}", "\n{name}\n{value}", "\n{name}\n{value}\n", "\n{object}", "\n{object}\n",
-    "\n  {object}\n", "\n[{object}]\n", "\n[{object}, {object}]\n", "\n{name}\n{object}\n", '\n{{name: "{name}"}}\n',
-    '\n{{"name": "{name}", "x": 1}}\n', '\n{{"name": "{name}", "id": "c"}}', "{end}{args}", "{start}{start}{name}{end}",
-    "{half}{name}{args}", "{start}", "{args}", "{end}", "{half}",
-]  # fmt: skip
+    "{start}{name}{args}{value}{end}",
+    "{start}{name}{args}{value}{end}",
+    "{start}{name}\n{args}{value}\n{end}",
+    "{start}\n{name}{args} {value} {end}",
+    "{start}{name}{end}",
+    "{start}{name}{args}{value}",
+    "{start}{name}",
+    "{start}{object}{end}",
+    "{start}{object}",
+    "\n{name}\n{value}",
+    "\n{name}\n{value}\n",
+    "\n{object}",
+    "\n{object}\n",
+    "\n  {object}\n",
+    "\n[{object}]\n",
+    "\n[{object}, {object}]\n",
+    "\n{name}\n{object}\n",
+    '\n{{name: "{name}"}}\n',
+    '\n{{"name": "{name}", "x": 1}}\n',
+    '\n{{"name": "{name}", "id": "c"}}',
+    "{end}{args}",
+    "{start}{start}{name}{end}",
+    "{half}{name}{args}",
+    "{start}",
+    "{args}",
+    "{end}",
+    "{half}",
+]
 LINES = [form for form in FORMS if form.startswith("\n")]
 
 

@@ -107,8 +107,11 @@ def test_the_name_comes_first_and_the_arguments_after_it() -> None:
     deltas = [event for event in read(CALLS, [[Delta(0, ADD + NOW)]])[0] if isinstance(event, Delta)]
     fragments = [delta.fields["tool_calls"][0] for delta in deltas]
     assert fragments[0] == {
-        "index": 0, "id": "call_0", "type": "function", "function": {"name": "add", "arguments": ""},
-    }  # fmt: skip
+        "index": 0,
+        "id": "call_0",
+        "type": "function",
+        "function": {"name": "add", "arguments": ""},
+    }
     assert fragments[1] == {"index": 0, "function": {"arguments": '{"a": 1}'}}
     assert [fragment["index"] for fragment in fragments] == [0, 0, 1, 1]
 
@@ -120,8 +123,10 @@ def test_ids_are_unlike_each_other() -> None:
 
 def test_choices_are_read_by_themselves() -> None:
     batches: list[list[Event]] = [
-        [Delta(0, ADD[:9]), Delta(1, "x")], [Delta(0, ADD[9:]), Delta(1, "y")], [Finish(1, "stop")],
-    ]  # fmt: skip
+        [Delta(0, ADD[:9]), Delta(1, "x")],
+        [Delta(0, ADD[9:]), Delta(1, "y")],
+        [Finish(1, "stop")],
+    ]
     events, _ = read(CALLS, [*batches, [Finish(0, "stop")]])
     assert [(event.index, event.reason) for event in events if isinstance(event, Finish)] == [
         (1, "stop"),
@@ -142,9 +147,12 @@ def test_scores_go_with_their_text_or_at_once() -> None:
     batches = [[Delta(0, token[0].token, token)] for token in tokens]
     events, reader = read(CALLS, [*batches, [Finish(0, "stop")]])
     assert events == [
-        Delta(0, "a", tokens[0]), Delta(0, "", tokens[1]),
-        Delta(0, "<tool_call>", tokens[2]), Delta(0, " b"), Finish(0, "stop"),
-    ]  # fmt: skip
+        Delta(0, "a", tokens[0]),
+        Delta(0, "", tokens[1]),
+        Delta(0, "<tool_call>", tokens[2]),
+        Delta(0, " b"),
+        Finish(0, "stop"),
+    ]
     assert reader.failures == 1
 
 

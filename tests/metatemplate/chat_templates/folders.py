@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - rows of files
 """Folders of models, whose files agree or not, and the conversations that are rendered by them.
 
 The recorder (``record_folders.py``) runs in a Python that has ``transformers`` and imports this file and nothing of the
@@ -59,24 +58,42 @@ FOLDERS: dict[str, Files] = {
     "tokens: a null in the map takes away": told({"bos_token": "<s>"}, {"bos_token": None}),
     "tokens: an empty text in the map": told({"bos_token": "<s>"}, {"bos_token": ""}),
     "tokens: an empty text": told({"bos_token": ""}),
-    "tokens: a newer folder's map is not read": told({**NEWER, "bos_token": "<s>"}, {"bos_token": "<m>", "eos_token": "</m>"}),
+    "tokens: a newer folder's map is not read": told(
+        {**NEWER, "bos_token": "<s>"}, {"bos_token": "<m>", "eos_token": "</m>"}
+    ),
     "tokens: of the folder's own": told({"image_token": "<img>", "audio_token": {"__type": "AddedToken", **OBJECT}}),
     "tokens: of the folder's own, as a mapping": told({**NEWER, "extra_special_tokens": {"image_token": "<img>"}}),
-    "tokens: of the folder's own, said to be specific": told({"model_specific_special_tokens": {"image_token": "<img>"}}),
+    "tokens: of the folder's own, said to be specific": told(
+        {"model_specific_special_tokens": {"image_token": "<img>"}}
+    ),
     "tokens: of the folder's own, by the older name": told({"additional_special_tokens": {"image_token": "<img>"}}),
-    "tokens: of the folder's own, by both names": told({"additional_special_tokens": {"image_token": "<img>"}, "extra_special_tokens": {"audio_token": "<snd>"}}),
-    "tokens: of the folder's own, otherwise by both names": told({"additional_special_tokens": {"image_token": "<img>"}, "extra_special_tokens": {"image_token": "<other>"}}),
-    "tokens: of the folder's own, by the older name behind a list": told({"additional_special_tokens": {"image_token": "<img>"}, "extra_special_tokens": ["<other>"]}),
-    "tokens: of the folder's own, by the older name and the key": told({"additional_special_tokens": {"image_token": "<img>"}, "image_token": "<other>"}),
+    "tokens: of the folder's own, by both names": told(
+        {"additional_special_tokens": {"image_token": "<img>"}, "extra_special_tokens": {"audio_token": "<snd>"}}
+    ),
+    "tokens: of the folder's own, otherwise by both names": told(
+        {"additional_special_tokens": {"image_token": "<img>"}, "extra_special_tokens": {"image_token": "<other>"}}
+    ),
+    "tokens: of the folder's own, by the older name behind a list": told(
+        {"additional_special_tokens": {"image_token": "<img>"}, "extra_special_tokens": ["<other>"]}
+    ),
+    "tokens: of the folder's own, by the older name and the key": told(
+        {"additional_special_tokens": {"image_token": "<img>"}, "image_token": "<other>"}
+    ),
     "tokens: of the folder's own, by the older name in the map": told({}, {"additional_special_tokens": ["<img>"]}),
-    "tokens: of the folder's own, in the map": told({}, {"image_token": "<img>", "extra_special_tokens": {"audio_token": "<snd>"}}),
+    "tokens: of the folder's own, in the map": told(
+        {}, {"image_token": "<img>", "extra_special_tokens": {"audio_token": "<snd>"}}
+    ),
     "tokens: of the folder's own, in both": told({"image_token": "<img>"}, {"image_token": "<other>"}),
-    "tokens: of the folder's own, objects in both": told({"image_token": {"__type": "AddedToken", **OBJECT}}, {"image_token": "<other>"}),
+    "tokens: of the folder's own, objects in both": told(
+        {"image_token": {"__type": "AddedToken", **OBJECT}}, {"image_token": "<other>"}
+    ),
     "tokens: added ones beside": told({}, {"bos_token": "<m>"}, **{"added_tokens.json": {"<m>": 4, "<eoa>": 5}}),
     # ---- templates
     "templates: one in the configuration": {CONFIG: {"chat_template": TELLS_TOOLS}},
     "templates: a list in the configuration": {CONFIG: {"chat_template": LIST}},
-    "templates: a mapping in the configuration": {CONFIG: {"chat_template": {one["name"]: one["template"] for one in LIST}}},
+    "templates: a mapping in the configuration": {
+        CONFIG: {"chat_template": {one["name"]: one["template"] for one in LIST}}
+    },
     "templates: a name twice": {CONFIG: {"chat_template": [*LIST, {"name": "default", "template": "again"}]}},
     "templates: no default in the list": {CONFIG: {"chat_template": LIST[2:]}},
     "templates: a file, and another in the configuration": {JINJA: "file", CONFIG: {"chat_template": "configured"}},
@@ -84,14 +101,17 @@ FOLDERS: dict[str, Files] = {
     "templates: named files": {JINJA: "file", f"{NAMED}/tool_use.jinja": TELLS_TOOLS, f"{NAMED}/rag.jinja": "rag"},
     "templates: named files, and a list": {JINJA: "file", f"{NAMED}/rag.jinja": "rag", CONFIG: {"chat_template": LIST}},
     "templates: a default in the folder": {JINJA: "file", f"{NAMED}/default.jinja": "its own"},
-    "templates: a default in the folder alone": {f"{NAMED}/default.jinja": "its own", f"{NAMED}/tool_use.jinja": TELLS_TOOLS},
+    "templates: a default in the folder alone": {
+        f"{NAMED}/default.jinja": "its own",
+        f"{NAMED}/tool_use.jinja": TELLS_TOOLS,
+    },
     "templates: named files alone": {f"{NAMED}/rag.jinja": "rag", CONFIG: {"chat_template": "configured"}},
     "templates: other files in the folder": {JINJA: "file", f"{NAMED}/README.md": "no", f"{NAMED}/tool_use.j2": "no"},
     "templates: a processor's beside": {JINJA: "file", "chat_template.json": {"chat_template": "processor's"}},
     "templates: null in the configuration": {CONFIG: {"chat_template": None}},
     "templates: line ends": {JINJA: "a\r\nb{{ 'x\r\ny' }}\r\n"},
     "templates: a mark in front": {JINJA: "\ufeffa{{ messages[0].content }}"},
-}  # fmt: skip
+}
 
 
 def write(folder: Path, files: Files) -> Path:

@@ -206,12 +206,14 @@ def test_a_named_file_stands_for_itself_with_the_folders_tokens(tmp_path: Path) 
 ANOTHER: dict[str, tuple[dict[str, Any], str, str]] = {
     # files, the one that is named, the note
     "the configuration, where a file goes before": (
-        {JINJA: "file", CONFIG: {"chat_template": "configured"}}, CONFIG,
+        {JINJA: "file", CONFIG: {"chat_template": "configured"}},
+        CONFIG,
         "chat_template.jinja and tokenizer_config.json have different chat templates: "
         "the tokenizers of transformers use chat_template.jinja",
     ),
     "the configuration, where named files go before": (
-        {f"{NAMED}/rag.jinja": "rag", CONFIG: {"chat_template": "configured"}}, CONFIG,
+        {f"{NAMED}/rag.jinja": "rag", CONFIG: {"chat_template": "configured"}},
+        CONFIG,
         "additional_chat_templates/ (rag) and tokenizer_config.json have different chat templates: "
         "the tokenizers of transformers use additional_chat_templates/ (rag)",
     ),
@@ -233,7 +235,7 @@ ANOTHER: dict[str, tuple[dict[str, Any], str, str]] = {
         "chat_template.json and processor_config.json have different chat templates: "
         "chat_template.json is not used, as in transformers",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("files", "name", "note"), ANOTHER.values(), ids=ANOTHER)
@@ -255,9 +257,11 @@ def test_the_same_template_twice_is_no_disagreement(tmp_path: Path) -> None:
 
 def test_older_folders_tell_the_texts_that_end_an_answer(tmp_path: Path) -> None:
     files = {
-        JINJA: "x", MAP: {"eos_token": "</s>"}, "generation_config.json": {"eos_token_id": [2, 5]},
+        JINJA: "x",
+        MAP: {"eos_token": "</s>"},
+        "generation_config.json": {"eos_token_id": [2, 5]},
         "added_tokens.json": {"<eoa>": 5},
-    }  # fmt: skip
+    }
     folders.write(tmp_path / "m", files)
     spec, read = of_yaml(tmp_path, "file: m/chat_template.jinja")
     assert spec is not None, read.problems

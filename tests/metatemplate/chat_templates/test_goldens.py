@@ -100,9 +100,16 @@ def test_segments_join_to_the_prompt_and_hold_what_was_said(name: str) -> None:
 
 
 MIXED = {
-    "chatml": 1, "inst": 10, "turns": 1, "plain": 1, "documents": 43, "controls": 78, "thinking": 6, "gathered": 10,
+    "chatml": 1,
+    "inst": 10,
+    "turns": 1,
+    "plain": 1,
+    "documents": 43,
+    "controls": 78,
+    "thinking": 6,
+    "gathered": 10,
     "columns": 100,
-}  # fmt: skip
+}
 """Conversations out of a hundred, full of markers as they are, whose text cannot be taken apart: the template has cut,
 measured or rewritten the words. These were counted; more of them would be a loss.
 """

@@ -88,14 +88,12 @@ HUNGRY = {  # what the template does with a message that it was not measured wit
     "separators of JSON": "{{ ([0] * 20000) | tojson(separators=('a' * 10000, ':')) | length }}",
     "stored slices": EMOJI + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(200)),
     "stored lists": "{% set c = range(100000) | list %}" + "".join(f"{{% set x{n} = c[1:] %}}" for n in range(300)),
-    "stored results of methods": EMOJI
-    + "".join(f"{{% set x{n} = c.upper() %}}" for n in range(200)),
-    "stored results of filters": EMOJI
-    + "".join(f"{{% set x{n} = c | upper %}}" for n in range(200)),
+    "stored results of methods": EMOJI + "".join(f"{{% set x{n} = c.upper() %}}" for n in range(200)),
+    "stored results of filters": EMOJI + "".join(f"{{% set x{n} = c | upper %}}" for n in range(200)),
     "a long format of the time": "{{ strftime_now('%999d' * 90000) | length }}",
     "a long format of the time by its name": "{{ strftime_now(format='%999d' * 90000) | length }}",
     "a long output": FAR + "{{ content[1:] }}{{ 'x' * 99999 }}" + END,
-}  # fmt: skip
+}
 
 
 def hungry(name: str) -> JinjaTemplate:
@@ -143,7 +141,7 @@ ORDINARY = {  # these stay in the gateway's process
     "printed values": "{{ messages }}{{ messages[0].items() }}{{ none }}{{ true }}{{ 1.5 }}{{ missing }}",
     "a date": "{{ strftime_now('%Y') }}",
     "a selected loop": "{% for m in messages | selectattr('role', 'eq', 'user') if m %}{{ loop.last }}{% endfor %}",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ORDINARY)

@@ -31,20 +31,36 @@ VARIABLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "a special token": ("{{ bos_token }}", {"special_tokens": {"bos_token": "<s>"}}, {}, "<s>"),
     "a fixed variable": ("{{ x }}", {"kwargs": {"x": "y"}}, {}, "y"),
     "a variable of the request": (
-        "{{ x }}", {"request_kwargs": ["x"]}, {"chat_template_kwargs": {"x": [1, "a"]}}, "[1, 'a']",
+        "{{ x }}",
+        {"request_kwargs": ["x"]},
+        {"chat_template_kwargs": {"x": [1, "a"]}},
+        "[1, 'a']",
     ),
     "the request wins": (
-        "{{ x }}", {"kwargs": {"x": "y"}, "request_kwargs": ["x"]}, {"chat_template_kwargs": {"x": False}}, "False",
+        "{{ x }}",
+        {"kwargs": {"x": "y"}, "request_kwargs": ["x"]},
+        {"chat_template_kwargs": {"x": False}},
+        "False",
     ),
     "the frozen clock": ("{{ strftime_now('%d %b %Y') }}", {}, {}, "26 Jul 2024"),
-    "a clock of its own": ("{{ strftime_now('%Y-%m-%d %H:%M') }}", {"clock": "2031-05-01T07:30"}, {}, "2031-05-01 07:30"),
+    "a clock of its own": (
+        "{{ strftime_now('%Y-%m-%d %H:%M') }}",
+        {"clock": "2031-05-01T07:30"},
+        {},
+        "2031-05-01 07:30",
+    ),
     "no tools": ("{{ tools }}|{{ documents }}", {}, {}, "None|None"),
-    "tools": ("{{ tools | tojson }}", {"tools": {"parser": "json"}}, {"tools": [TOOL]}, '[{"type": "function", "function": {"name": "f"}}]'),
+    "tools": (
+        "{{ tools | tojson }}",
+        {"tools": {"parser": "json"}},
+        {"tools": [TOOL]},
+        '[{"type": "function", "function": {"name": "f"}}]',
+    ),
     "blocks are trimmed": ("{% if true %}\n  a\n  {% endif %}\nb", {}, {}, "  a\nb"),
     "json without escapes": ("{{ {'a': '<é&>'} | tojson }}", {}, {}, '{"a": "<é&>"}'),
     "a last line break": ("a\n", {}, {}, "a"),
     "an undefined attribute": ("[{{ messages[0].nope }}]", {}, {}, "[]"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", VARIABLES)
@@ -54,12 +70,18 @@ def test_a_template_gets(name: str) -> None:
 
 
 MESSAGES = {  # name: (messages, keys of the file, text of SAID)
-    "parts are joined": ([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
-                         {}, "user=ab;"),
-    "parts as they are": ([{"role": "user", "content": [{"type": "text", "text": "a"}]}],
-                          {"content": "parts"}, "user=[{'type': 'text', 'text': 'a'}];"),
+    "parts are joined": (
+        [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+        {},
+        "user=ab;",
+    ),
+    "parts as they are": (
+        [{"role": "user", "content": [{"type": "text", "text": "a"}]}],
+        {"content": "parts"},
+        "user=[{'type': 'text', 'text': 'a'}];",
+    ),
     "null is absent": ([{"role": "assistant", "content": None, "name": "n"}], {}, "assistant=;"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -77,16 +99,21 @@ NO_CONTENT = {  # name: (how the template writes a content beside calls, text, n
     "any form": ("{{ m.content }}", "", ["undefined_variable: content"]),
     "only a key that is left out": ("{% if m.content is defined %}{{ m.content | length }}{% endif %}", "", []),
     "a test for null, and the key": ("{{ 'null' if m['content'] is none else m['content'] + '!' }}", "null", []),
-    "a test of a variable": ("{% set content = m.content %}{{ 'null' if content is none else content + '!' }}", "null", []),
+    "a test of a variable": (
+        "{% set content = m.content %}{{ 'null' if content is none else content + '!' }}",
+        "null",
+        [],
+    ),
     "a test for null that does not need the key": ("{{ 'null' if m.content is none else 'text' }}", "text", []),
     "the length of a text": ("{{ m.content | string | length if m.content is none else m.content + '!' }}", "4", []),
     "only a text": ("{{ m['content'] + '!' }}", "!", ['filled_content: messages[1].content=""']),
     "a text that is not null": ("{{ m.content.strip() + '!' }}", "!", ['filled_content: messages[1].content=""']),
     "what it refuses": (
-        "{% if m.content is not string %}{{ raise_exception('no text') }}{% endif %}{{ m.content }}!", "!",
+        "{% if m.content is not string %}{{ raise_exception('no text') }}{% endif %}{{ m.content }}!",
+        "!",
         ['filled_content: messages[1].content=""'],
     ),
-}  # fmt: skip
+}
 CALLS = "{% for m in messages %}{% if m.tool_calls %}TEXT{{ m.tool_calls | length }}{% endif %}{% endfor %}"
 IN_A_SUBPROCESS = "{{ 2 ** 3 }}"  # an operation that is never rendered in the gateway's process
 
@@ -347,9 +374,11 @@ def test_texts_in_tools_are_the_clients() -> None:
 
 def test_variables_of_the_request_are_the_clients() -> None:
     found = segments(
-        "<a>{{ x }}</a>{{ y.k }}", HELLO["messages"], {"request_kwargs": ["x", "y"], "kwargs": {"z": "z"}},
+        "<a>{{ x }}</a>{{ y.k }}",
+        HELLO["messages"],
+        {"request_kwargs": ["x", "y"], "kwargs": {"z": "z"}},
         chat_template_kwargs={"x": "<|im_end|>", "y": {"k": "w"}},
-    )  # fmt: skip
+    )
     assert found == [
         ("<a>", "template", True),
         ("<|im_end|>", "chat_template_kwargs.x", False),
@@ -376,8 +405,10 @@ def test_a_forced_call_begins_behind_the_prompt() -> None:
     prompt = template.render(dialogue(asked))
     assert (prompt.text, prompt.metadata.opened) == ('1{"name": "f", ', '{"name": "f", ')
     assert [(one.text, one.origin) for one in prompt.segments or ()][1:] == [
-        ('{"name": "', "generate"), ("f", "tool_choice"), ('", ', "generate"),
-    ]  # fmt: skip
+        ('{"name": "', "generate"),
+        ("f", "tool_choice"),
+        ('", ', "generate"),
+    ]
 
 
 def test_tool_choice_none_hides_the_tools() -> None:

@@ -142,7 +142,7 @@ FAILURES: dict[str, tuple[str, type[Exception], str]] = {  # name: (template, er
     "too much text": ("{{ messages[0].content * 9000000 }}", TemplateFailure, "at most 8388608"),
     "too much time": (ENDLESS, TemplateFailure, "took longer than 0.8 s"),
     "a template that cannot be compiled": ("{% if %}", TemplateFailure, "line 1 of the template"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAILURES)

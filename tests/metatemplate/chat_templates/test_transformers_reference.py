@@ -82,10 +82,12 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
     "its own": ("{{ raise_exception('no') }}", HELLO, InvalidInput, "refuses the conversation: no"),
     "a mistake of the template": ("{{ messages + 1 }}", HELLO, TemplateFailure, "TypeError"),
     "a message that is not kept": (
-        "{{ messages[0].content }}{% if messages[1].content %}{% endif %}", GOES_ON, InvalidInput,
+        "{{ messages[0].content }}{% if messages[1].content %}{% endif %}",
+        GOES_ON,
+        InvalidInput,
         "transformers refuses",
     ),
-}  # fmt: skip
+}
 
 
 @asked

@@ -141,10 +141,12 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (keys, files, 
     "a clock that is none": ("template: x\nclock: tomorrow", {}, "write a day such as 2024-07-26, or now"),
     "content of another kind": ("template: x\ncontent: list", {}, "must be one of text, parts"),
     "a BOS that is written": (
-        "template: '{{ bos_token }}x'\nbos: engine\nspecial_tokens: {bos_token: '<s>'}", {}, "begins with '<s>'",
+        "template: '{{ bos_token }}x'\nbos: engine\nspecial_tokens: {bos_token: '<s>'}",
+        {},
+        "begins with '<s>'",
     ),
     "a BOS that is not": ("template: x\nbos: text\nspecial_tokens: {bos_token: '<s>'}", {}, "does not begin with"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MISTAKES)

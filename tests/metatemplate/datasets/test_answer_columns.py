@@ -32,17 +32,20 @@ TEMPLATES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["answer"],
     ),
     "after the round": (
-        {"template": {"round": turns(("HUMAN", "{question}")), "end": turns(("HUMAN", "{answer}"))}}, ["answer"],
+        {"template": {"round": turns(("HUMAN", "{question}")), "end": turns(("HUMAN", "{answer}"))}},
+        ["answer"],
     ),
     "an earlier turn": (
-        {"template": {"round": turns(("HUMAN", "{question}"), ("BOT", "{answer}"), ("HUMAN", "Explain."))}}, ["answer"],
+        {"template": {"round": turns(("HUMAN", "{question}"), ("BOT", "{answer}"), ("HUMAN", "Explain."))}},
+        ["answer"],
     ),
     "an earlier message": (
-        messages(("user", "{question}"), ("assistant", "{answer}"), ("user", "Explain.")), ["answer"],
+        messages(("user", "{question}"), ("assistant", "{answer}"), ("user", "Explain.")),
+        ["answer"],
     ),
     "labels": ({"template": {"A": "{question} {a}", "B": "{question} {b}"}}, ["a", "b"]),
     "pieces of a tagged text": ({"template": {"round": [{"role": "HUMAN", "prompt_mm": PARTS}]}}, ["hint"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("template", "columns"), TEMPLATES.values(), ids=TEMPLATES)
@@ -62,9 +65,10 @@ WITHOUT_INPUTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["answer"],
     ),
     "an earlier message": (
-        {"prompt_template": messages(("assistant", "{answer}"), ("user", "{question}"))}, [],
+        {"prompt_template": messages(("assistant", "{answer}"), ("user", "{question}"))},
+        [],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("keys", "columns"), WITHOUT_INPUTS.values(), ids=WITHOUT_INPUTS)

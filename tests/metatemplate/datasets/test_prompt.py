@@ -44,13 +44,20 @@ def test_each_label_gets_its_own_prompt_with_the_answer() -> None:
 
 
 def test_the_separator_stays_in_the_examples_of_a_scored_prompt() -> None:
-    prompt = made({
-        "ice_template": {"template": "{question}={answer}"},
-        "prompt_template": {"template": {label: f"</E>x</S>{label}" for label in "AB"}, "ice_token": "</E>",
-                            "sep_token": "</S>"},
-        "retriever": {"kind": "fixed", "ids": [0]}, "train": [{"question": "a</S>b", "answer": "A"}],
-        "output_column": "answer", "fill": "opencompass",
-    })  # fmt: skip
+    prompt = made(
+        {
+            "ice_template": {"template": "{question}={answer}"},
+            "prompt_template": {
+                "template": {label: f"</E>x</S>{label}" for label in "AB"},
+                "ice_token": "</E>",
+                "sep_token": "</S>",
+            },
+            "retriever": {"kind": "fixed", "ids": [0]},
+            "train": [{"question": "a</S>b", "answer": "A"}],
+            "output_column": "answer",
+            "fill": "opencompass",
+        }
+    )
     assert prompt.candidates({}) == {"A": "a</S>b=A\nxA", "B": "a</S>b=A\nxB"}
 
 
@@ -80,8 +87,16 @@ def test_random_examples_depend_on_the_seed_and_the_question_only() -> None:
     first, other = (made({**file, "retriever": {"kind": "random", "count": 5, "seed": seed}}) for seed in (1, 2))
     assert first.generation({"question": "q"}) == first.generation({"question": "q"})
     assert len(set(str(first.generation({"question": "q"})).split())) == 5
-    assert len({first.generation({"question": "q"}), first.generation({"question": "r"}),
-                other.generation({"question": "q"})}) == 3  # fmt: skip
+    assert (
+        len(
+            {
+                first.generation({"question": "q"}),
+                first.generation({"question": "r"}),
+                other.generation({"question": "q"}),
+            }
+        )
+        == 3
+    )
 
 
 DIALOGUE = {"prompt_template": {"template": TURNS}, "multi_turn": True, "output_column": "answer"}

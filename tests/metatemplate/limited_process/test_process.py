@@ -52,12 +52,16 @@ def test_the_process_is_started_by_the_first_job() -> None:
 FAILURES: dict[str, tuple[str, type[JobNotDone], str]] = {  # name: (job, error, its message)
     "a job without an end": ("loop", JobTooSlow, "the job took longer than 0.5 s of processor time and was stopped"),
     "a job that needs too much memory": (
-        "allocate", ProcessEnded, "the process that does tests was stopped: it used too much memory or time",
+        "allocate",
+        ProcessEnded,
+        "the process that does tests was stopped: it used too much memory or time",
     ),
     "a job that ends the process": (
-        "raise", ProcessEnded, "the process that does tests was stopped: it used too much memory or time",
+        "raise",
+        ProcessEnded,
+        "the process that does tests was stopped: it used too much memory or time",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAILURES)

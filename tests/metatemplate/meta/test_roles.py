@@ -29,8 +29,9 @@ Turns = list[tuple[str, str] | tuple[str, str, str]]
 
 
 def said(turns: Turns, **options: Any) -> Dialogue:
-    return Dialogue(tuple([message(role, text, **({"fallback_role": more[0]} if more else {}))
-                           for role, text, *more in turns]))  # fmt: skip
+    return Dialogue(
+        tuple([message(role, text, **({"fallback_role": more[0]} if more else {})) for role, text, *more in turns])
+    )
 
 
 PROMPTS: dict[str, tuple[dict[str, Any], Turns, str, tuple[str, ...]]] = {
@@ -42,7 +43,10 @@ PROMPTS: dict[str, tuple[dict[str, Any], Turns, str, tuple[str, ...]]] = {
         (),
     ),
     "a default prompt is replaced by an empty one": (
-        THINKING, [(U, "q"), ("THOUGHTS", "")], "<HUMAN>: q<eoh>\nTHOUGHTS: <eot>\n<BOT>: ", (),
+        THINKING,
+        [(U, "q"), ("THOUGHTS", "")],
+        "<HUMAN>: q<eoh>\nTHOUGHTS: <eot>\n<BOT>: ",
+        (),
     ),
     "the template's names for the usual roles": (
         RESERVED,
@@ -63,10 +67,12 @@ PROMPTS: dict[str, tuple[dict[str, Any], Turns, str, tuple[str, ...]]] = {
         ("fallback_role: messages[0]: SYSTEM written as CRITIC",),
     ),
     "without a fallback of its own a system message is the human's": (
-        PLAIN, [(S, "s"), (U, "q")], "<HUMAN>: s<eoh>\n<HUMAN>: q<eoh>\n<BOT>: ",
+        PLAIN,
+        [(S, "s"), (U, "q")],
+        "<HUMAN>: s<eoh>\n<HUMAN>: q<eoh>\n<BOT>: ",
         ("fallback_role: messages[0]: SYSTEM written as HUMAN",),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])
@@ -103,13 +109,21 @@ def test_an_api_template_falls_back_and_keeps_the_field_to_itself() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], Turns, str, str]] = {
-    "no role and no fallback": (PLAIN, [("critic", "c")], "messages[0].role",
-                                'no role for "critic"; supported roles: system, developer, user, assistant, HUMAN'),
-    "an unknown fallback": (PLAIN, [("critic", "c", "judge")], "messages[0].fallback_role",
-                            'no role for "critic" and no role for the fallback_role "judge"; supported roles'),
+    "no role and no fallback": (
+        PLAIN,
+        [("critic", "c")],
+        "messages[0].role",
+        'no role for "critic"; supported roles: system, developer, user, assistant, HUMAN',
+    ),
+    "an unknown fallback": (
+        PLAIN,
+        [("critic", "c", "judge")],
+        "messages[0].fallback_role",
+        'no role for "critic" and no role for the fallback_role "judge"; supported roles',
+    ),
     "a fallback that falls back itself": (PLAIN, [("critic", "c", "SYSTEM")], "messages[0].fallback_role", '"SYSTEM"'),
     "a system message with an unknown fallback": (PLAIN, [(S, "c", "judge")], "messages[0].fallback_role", '"judge"'),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("turns", ["natural", "opencompass"])

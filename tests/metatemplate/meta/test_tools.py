@@ -63,39 +63,54 @@ def rendered(form: dict[str, Any], *messages: Any, **settings: Any) -> Prompt:
 LISTED = f"[{ADD_TEXT},{NOW_TEXT}]"
 PLACES: dict[str, tuple[dict[str, Any], tuple[Any, ...], str]] = {  # name: (declare, messages, prompt)
     "behind the system text": (
-        {}, (ASKED, USER), f"^<SYSTEM>: Be brief. + {LISTED}<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: ",
+        {},
+        (ASKED, USER),
+        f"^<SYSTEM>: Be brief. + {LISTED}<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: ",
     ),
     "before the system text": (
-        {"place": "before_text"}, (ASKED, USER), f"^<SYSTEM>: {LISTED} + Be brief.<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: ",
+        {"place": "before_text"},
+        (ASKED, USER),
+        f"^<SYSTEM>: {LISTED} + Be brief.<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: ",
     ),
     "no system message": ({}, (USER,), f"^<SYSTEM>: {LISTED}<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: "),
     "no system message, but a text": (
-        {"system": "Help."}, (USER,), f"^<SYSTEM>: Help. + {LISTED}<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: ",
+        {"system": "Help."},
+        (USER,),
+        f"^<SYSTEM>: Help. + {LISTED}<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: ",
     ),
     "a system message further on": (
-        {}, (USER, ASKED), f"^<SYSTEM>: {LISTED}<eosys>\n<HUMAN>: hi<eoh>\n<SYSTEM>: Be brief.<eosys>\n<BOT>: ",
+        {},
+        (USER, ASKED),
+        f"^<SYSTEM>: {LISTED}<eosys>\n<HUMAN>: hi<eoh>\n<SYSTEM>: Be brief.<eosys>\n<BOT>: ",
     ),
     "before the system turn": (
-        {"place": "before_turn"}, (ASKED, USER), f"^{LISTED}<SYSTEM>: Be brief.<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: ",
+        {"place": "before_turn"},
+        (ASKED, USER),
+        f"^{LISTED}<SYSTEM>: Be brief.<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: ",
     ),
     "beside no system turn": ({"place": "before_turn"}, (USER,), f"^{LISTED}<HUMAN>: hi<eoh>\n<BOT>: "),
     "before the first user's text": (
-        {"turn": "first_user", "place": "before_text"}, (ASKED, USER, SAID, USER),
+        {"turn": "first_user", "place": "before_text"},
+        (ASKED, USER, SAID, USER),
         f"^<SYSTEM>: Be brief.<eosys>\n<HUMAN>: {LISTED} + hi<eoh>\n<BOT>: yes<eob>\n<HUMAN>: hi<eoh>\n<BOT>: ",
     ),
     "before the last user's turn": (
-        {"turn": "last_user", "place": "before_turn"}, (USER, SAID, USER),
+        {"turn": "last_user", "place": "before_turn"},
+        (USER, SAID, USER),
         f"^<HUMAN>: hi<eoh>\n<BOT>: yes<eob>\n{LISTED}<HUMAN>: hi<eoh>\n<BOT>: ",
     ),
     "behind the last user's turn": (
-        {"turn": "last_user", "place": "after_turn"}, (USER,), f"^<HUMAN>: hi<eoh>\n{LISTED}<BOT>: ",
+        {"turn": "last_user", "place": "after_turn"},
+        (USER,),
+        f"^<HUMAN>: hi<eoh>\n{LISTED}<BOT>: ",
     ),
     "functions, indented": (
-        {"each": "function", "indent": 1}, (ASKED, USER),
+        {"each": "function", "indent": 1},
+        (ASKED, USER),
         '^<SYSTEM>: Be brief. + [{\n "name": "add",\n "description": "é",\n "parameters": {\n  "type": "object"\n }\n},'
         '{\n "name": "now"\n}]<eosys>\n<HUMAN>: hi<eoh>\n<BOT>: ',
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -107,33 +122,41 @@ def test_the_list_stands_where_the_file_says(name: str) -> None:
 TURNS: dict[str, tuple[dict[str, Any], tuple[Any, ...], str]] = {  # name: (calls and results, messages, prompt)
     "a call without text": ({}, (USER, spoken()), '<BOT>: (<{"name": "now", "arguments": {}}>)<eob>\n'),
     "a call behind text": (
-        {}, (USER, spoken('{"é":[1.5,null]}', "So.")),
+        {},
+        (USER, spoken('{"é":[1.5,null]}', "So.")),
         '<BOT>: So. & (<{"name": "now", "arguments": {"é": [1.5, null]}}>)<eob>\n',
     ),
     "two calls": (
-        {}, (USER, spoken(number=2)),
+        {},
+        (USER, spoken(number=2)),
         '<BOT>: (<{"name": "now", "arguments": {}}>|<{"name": "now", "arguments": {}}>)<eob>\n',
     ),
     "parameters": (
-        {"calls": {"key": "parameters"}}, (USER, spoken('{"a":1}')),
+        {"calls": {"key": "parameters"}},
+        (USER, spoken('{"a":1}')),
         '<BOT>: {"name": "now", "parameters": {"a": 1}}<eob>\n',
     ),
     "a name and arguments": (
-        {"calls": {"body": "named", "between": "@"}}, (USER, spoken('{"a":1}')), '<BOT>: now@{"a": 1}<eob>\n',
+        {"calls": {"body": "named", "between": "@"}},
+        (USER, spoken('{"a":1}')),
+        '<BOT>: now@{"a": 1}<eob>\n',
     ),
     "Python": (
-        {"calls": {"body": "python"}}, (USER, spoken('{"a":1,"b":"x\'","c":true}')),
-        "<BOT>: now(a=1, b=\"x'\", c=True)<eob>\n",
+        {"calls": {"body": "python"}},
+        (USER, spoken('{"a":1,"b":"x\'","c":true}')),
+        '<BOT>: now(a=1, b="x\'", c=True)<eob>\n',
     ),
     "results together": (
-        {}, (spoken(), result("1"), result("2")),
+        {},
+        (spoken(), result("1"), result("2")),
         '<BOT>: (<{"name": "now", "arguments": {}}>)<eob>\n<HUMAN>: {1}~{2}<eoh>\n',
     ),
     "results apart": (
-        {"results": {}}, (spoken(), result("1"), result("2"), USER),
+        {"results": {}},
+        (spoken(), result("1"), result("2"), USER),
         '<BOT>: (<{"name": "now", "arguments": {}}>)<eob>\n<HUMAN>: 1<eoh>\n<HUMAN>: 2<eoh>\n<HUMAN>: hi<eoh>\n',
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TURNS)
@@ -150,9 +173,13 @@ def test_client_text_is_content_and_the_rest_is_scaffold() -> None:
     assert prompt.segments is not None
     content = [(segment.text, segment.origin) for segment in prompt.segments if not segment.scaffold]
     assert content == [
-        ("Be brief.", "messages[0]"), (NOW_TEXT, "tools[0]"), ("hi", "messages[1]"), ("So.", "messages[2]"),
-        ('{"name": "now", "arguments": {}}', "messages[2]"), ("12:00", "messages[3]"),
-    ]  # fmt: skip
+        ("Be brief.", "messages[0]"),
+        (NOW_TEXT, "tools[0]"),
+        ("hi", "messages[1]"),
+        ("So.", "messages[2]"),
+        ('{"name": "now", "arguments": {}}', "messages[2]"),
+        ("12:00", "messages[3]"),
+    ]
     assert [str(notice) for notice in prompt.metadata.notices] == ["ignored_field: messages[3].tool_call_id"]
 
 

@@ -71,8 +71,11 @@ MESSAGES: dict[str, tuple[dict[str, Any], Dialogue, list[dict[str, Any]]]] = {  
         {**ALPACA, "instruction": AGENT, "extra_keys": "input"},
         dialogue((U, WEATHER), tools=(TOOL,)),
         talk(
-            (S, f"{OWN}\n{TASK}\n\n### Instruction:\n{AGENT}\n\nHere are some extra messages you can referred to:"
-                f"\n\n### input:\n{WEATHER}\n\n"),
+            (
+                S,
+                f"{OWN}\n{TASK}\n\n### Instruction:\n{AGENT}\n\nHere are some extra messages you can referred to:"
+                f"\n\n### input:\n{WEATHER}\n\n",
+            ),
             (U, ""),
         ),
     ),
@@ -91,11 +94,16 @@ MESSAGES: dict[str, tuple[dict[str, Any], Dialogue, list[dict[str, Any]]]] = {  
         dialogue((U, "q")),
         [*talk((S, OWN), (U, "h"), (A, "a")), {"role": A, **CALLING}, *talk((S, "s"), (U, "q"))],
     ),
-    "the system sentence of a model": ({**CHAT, "marks": {"system": "Be."}}, dialogue((U, "q")),
-                                       talk((S, "Be."), (U, "q"))),
-    "tokens and stops stay with the target": ({**CHAT, "marks_of": "qwen", "tools": {"parser": "lazyllm"}},
-                                              dialogue((U, "q"), tools=(TOOL,)),
-                                              talk((S, "You are a helpful assistant."), (U, "q"))),
+    "the system sentence of a model": (
+        {**CHAT, "marks": {"system": "Be."}},
+        dialogue((U, "q")),
+        talk((S, "Be."), (U, "q")),
+    ),
+    "tokens and stops stay with the target": (
+        {**CHAT, "marks_of": "qwen", "tools": {"parser": "lazyllm"}},
+        dialogue((U, "q"), tools=(TOOL,)),
+        talk((S, "You are a helpful assistant."), (U, "q")),
+    ),
     "system messages stay in their places": (
         {**CHAT, "instruction": "I"},
         dialogue((S, "one"), (U, "q"), (S, "two")),
@@ -110,14 +118,19 @@ MESSAGES: dict[str, tuple[dict[str, Any], Dialogue, list[dict[str, Any]]]] = {  
     "a user message with a picture": (
         {**CHAT, "instruction": {"user": "Look: "}},
         Dialogue((message(U, [{"type": "text", "text": "q"}, IMAGE]),)),
-        [*talk((S, OWN)), {"role": U, "content": [{"type": "text", "text": "Look: "},
-                                                  {"type": "text", "text": "q"}, IMAGE]}],
+        [
+            *talk((S, OWN)),
+            {"role": U, "content": [{"type": "text", "text": "Look: "}, {"type": "text", "text": "q"}, IMAGE]},
+        ],
     ),
     "calls and results": (
         CHAT,
         Dialogue((message(U, "q"), message(A, None, **CALLING), message(T, "[]", tool_call_id="c"))),
-        [*talk((S, OWN), (U, "q")), {"role": A, "content": None, **CALLING},
-         {"role": T, "content": "[]", "tool_call_id": "c"}],
+        [
+            *talk((S, OWN), (U, "q")),
+            {"role": A, "content": None, **CALLING},
+            {"role": T, "content": "[]", "tool_call_id": "c"},
+        ],
     ),
     "the names of the tools": (
         {**CHAT, "instruction": "One of {tool_names}"},
@@ -126,7 +139,7 @@ MESSAGES: dict[str, tuple[dict[str, Any], Dialogue, list[dict[str, Any]]]] = {  
     ),
     "tools of other types": (CHAT, dialogue((U, "q"), tools=({"type": "web_search"},)), talk((S, OWN), (U, "q"))),
     "the class empty": (EMPTY, dialogue((U, "{as} it is")), talk((U, "{as} it is"))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -159,23 +172,45 @@ def test_random_single_turns_are_sent_as_by_the_reference(question: str, form: s
 
 
 REFUSED = {  # name: (file, dialogue, param, words of the error)
-    "a history for a single turn": ({**ALPACA, "instruction": "{a}"}, dialogue((U, "h"), (A, "a"), (U, "q")),
-                                    "messages", "accepts only a single user message"),
+    "a history for a single turn": (
+        {**ALPACA, "instruction": "{a}"},
+        dialogue((U, "h"), (A, "a"), (U, "q")),
+        "messages",
+        "accepts only a single user message",
+    ),
     "an assistant's end": (CHAT, dialogue((U, "q"), (A, "a")), "messages", "last message must be a user message"),
-    "a missing variable": ({**CHAT, "instruction": "{a} {b}"}, dialogue((U, "q"), variables={"a": "1"}),
-                           "gateway.variables", "missing: b"),
-    "a picture for a slot": ({**CHAT, "instruction": "{a}"}, Dialogue((message(U, [IMAGE]),)),
-                             "messages[0].content[0]", "accepts only text"),
+    "a missing variable": (
+        {**CHAT, "instruction": "{a} {b}"},
+        dialogue((U, "q"), variables={"a": "1"}),
+        "gateway.variables",
+        "missing: b",
+    ),
+    "a picture for a slot": (
+        {**CHAT, "instruction": "{a}"},
+        Dialogue((message(U, [IMAGE]),)),
+        "messages[0].content[0]",
+        "accepts only text",
+    ),
     "tools for the class empty": (EMPTY, dialogue((U, "q"), tools=(TOOL,)), "tools", "does not support tools"),
-    "the name of a tool without one": ({**CHAT, "instruction": "{tool_names}"},
-                                       dialogue((U, "q"), tools=({"type": "web_search"},)), "messages", "KeyError"),
+    "the name of a tool without one": (
+        {**CHAT, "instruction": "{tool_names}"},
+        dialogue((U, "q"), tools=({"type": "web_search"},)),
+        "messages",
+        "KeyError",
+    ),
     "the name of a tool that is no object": (
-        {**CHAT, "instruction": "{tool_names}"}, dialogue((U, "q"), tools=({"function": "f"},)), "messages",
+        {**CHAT, "instruction": "{tool_names}"},
+        dialogue((U, "q"), tools=({"function": "f"},)),
+        "messages",
         "TypeError",
     ),
-    "no answer to continue": (CHAT, dialogue((U, "q"), continue_final=True), "continue_final_message",
-                              "requires an assistant message"),
-}  # fmt: skip
+    "no answer to continue": (
+        CHAT,
+        dialogue((U, "q"), continue_final=True),
+        "continue_final_message",
+        "requires an assistant message",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -236,8 +271,11 @@ def as_request(given: dict[str, Any]) -> tuple[dict[str, Any], Dialogue]:
         current = next((text for name, text in current.items() if name not in variables), "")
     if raw["class"] == "alpaca" and variables:
         raw["input_slot"], current = "input", variables.pop("input")
-    history = [one for item in called.get("history") or () for one in
-               ([item] if isinstance(item, dict) else talk(*zip((U, A), item, strict=False)))]  # fmt: skip
+    history = [
+        one
+        for item in called.get("history") or ()
+        for one in ([item] if isinstance(item, dict) else talk(*zip((U, A), item, strict=False)))
+    ]
     raws = [*history, current if isinstance(current, dict) else {"role": U, "content": current}]
     options = RenderOptions(tools=tuple(called.get("tools") or ()), variables=variables)
     return raw, Dialogue(tuple([message(**one) for one in raws]), options)

@@ -38,9 +38,11 @@ def test_a_call_of_the_documentation_gives_the_text_that_it_prints(name: str) ->
     case = CASES[name]["input"]
     init, call = case["init"], case["call"]
     file: dict[str, Any] = {
-        "kind": "prompter", "class": CLASSES[case["cls"]], "dialect": "0.1",
+        "kind": "prompter",
+        "class": CLASSES[case["cls"]],
+        "dialect": "0.1",
         "instruction": init["instruction"],
-    }  # fmt: skip
+    }
     if "extro_keys" in init:
         file["extra_keys"] = [init["extro_keys"]]
     if "tools" in init or "tools" in call:

@@ -123,7 +123,8 @@ SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # name: (file, th
     "tools and a variable": ({**CHAT, **CALLS, "instruction": "Do {x} now"}, ("x",)),
     "tools and two parts": ({**CHAT, **CALLS, "instruction": {"system": "S", "user": "U"}}, ()),
     "tools where the instruction wants them": (
-        {**CHAT, **CALLS, "instruction": "A <!lazyllm-fc-prompt!> of {tool_names}."}, (),
+        {**CHAT, **CALLS, "instruction": "A <!lazyllm-fc-prompt!> of {tool_names}."},
+        (),
     ),
     "tools and turns of its own": ({**CHAT, **CALLS, "history": [["h", "a"]]}, ()),
     "alpaca with tools": ({**ALPACA, **CALLS, "marks_of": "qwen"}, ()),
@@ -142,10 +143,11 @@ SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # name: (file, th
     "a leading line break": ({"kind": "prompter", "class": "chat", "marks": {"system": "\n\nS"}}, ()),
     "alpaca": (ALPACA, ()),
     "alpaca in two parts": (
-        {**ALPACA, "instruction": {"system": "As {who}", "user": "{q}"}, "input_slot": "q"}, ("who",),
+        {**ALPACA, "instruction": {"system": "As {who}", "user": "{q}"}, "input_slot": "q"},
+        ("who",),
     ),
     "alpaca without a system sentence": ({**ALPACA, "marks": {"system": ""}}, ()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -435,22 +437,34 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "an input slot that is none": ({**RAG, "input_slot": "x"}, ("input_slot",), "its slots: context"),
     "a history that is no pair": ({**CHAT, "history": [["a"]]}, ("history", 0), "must be a pair"),
     "alpaca with a history": ({**ALPACA, "history": [["a", "b"]]}, ("history",), "has only one turn"),
-    "a message without a role": ({**CHAT, "history_messages": [{"content": "a"}]}, ("history_messages", 0),
-                                 "must be a message with a role"),
-    "alpaca with messages": ({**ALPACA, "history_messages": [{"role": "user"}]}, ("history_messages",),
-                             "has only one turn"),
+    "a message without a role": (
+        {**CHAT, "history_messages": [{"content": "a"}]},
+        ("history_messages", 0),
+        "must be a message with a role",
+    ),
+    "alpaca with messages": (
+        {**ALPACA, "history_messages": [{"role": "user"}]},
+        ("history_messages",),
+        "has only one turn",
+    ),
     "alpaca without a slot": ({**ALPACA, "instruction": "x"}, ("class",), "write a slot"),
     "alpaca with two slots": ({**ALPACA, "instruction": "{a} {b}"}, ("class",), "set input_slot"),
     "empty with an instruction": ({**EMPTY, "instruction": "x"}, ("instruction",), "user message unchanged"),
     "tools without tokens": (
         {"kind": "prompter", "class": "chat", "tools": {"parser": "lazyllm"}},
-        ("tools",), "needs the marks tool_start_token",
+        ("tools",),
+        "needs the marks tool_start_token",
     ),
     "another way to write tools": (
-        {**CHAT, "tools": {"parser": "lazyllm", "calls": {}}}, ("tools", "calls"), "writes tools in its own way",
+        {**CHAT, "tools": {"parser": "lazyllm", "calls": {}}},
+        ("tools", "calls"),
+        "writes tools in its own way",
     ),
-    "a tool without a name": ({**TOOLS, "default_tools": [{"type": "function"}]}, ("default_tools",),
-                              "default_tools[0].function.name is missing"),
+    "a tool without a name": (
+        {**TOOLS, "default_tools": [{"type": "function"}]},
+        ("default_tools",),
+        "default_tools[0].function.name is missing",
+    ),
     "tools for the class empty": ({**EMPTY, "default_tools": [TOOL]}, ("default_tools",), "has no effect"),
     "an answer after a mark that is missing": (
         {**CHAT, "dialect": "0.1", "marks_of": "chatglm3", "marks": {"soa": ""}, "get_response": True},
@@ -460,7 +474,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "an unknown dialect": ({**CHAT, "dialect": "2"}, ("dialect",), "must be one of 1.4, 0.1.2, 0.1"),
     "parts before their time": (
         {"kind": "prompter", "class": "chat", "dialect": "0.1", "instruction": {"user": "x"}},
-        ("instruction",), "write one text",
+        ("instruction",),
+        "write one text",
     ),
     "a BOS that is not there": ({**CHAT, "bos": "text", "bos_text": "<s>"}, ("bos_text",), "the start of `sos`"),
     "a BOS without a text": ({**CHAT, "bos": "text"}, ("bos",), "needs bos_text"),
@@ -468,9 +483,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str | int, ...], str]] = {
     "exact": ({**CHAT, "exact": True}, ("exact",), "was removed: slots are found in the template alone"),
     "an example without variables": (
         {**RAG, "examples": [{"messages": [{"role": "user", "content": "q"}], "variables": [], "prompt": "x"}]},
-        ("examples", 0, "variables"), "must be a mapping",
+        ("examples", 0, "variables"),
+        "must be a mapping",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -17,8 +17,10 @@ CHATML = (
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
 PROMPTER: dict[str, Any] = {
-    "kind": "prompter", "class": "chat", "marks": {"soh": "[Q]", "eoh": "[/Q]", "soa": "[A]", "eoa": "[/A]"},
-}  # fmt: skip
+    "kind": "prompter",
+    "class": "chat",
+    "marks": {"soh": "[Q]", "eoh": "[/Q]", "soa": "[A]", "eoa": "[/A]"},
+}
 TOOLS: dict[str, Any] = {
     **RESERVED,
     "roles": {"tool": "HUMAN"},
@@ -90,7 +92,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Dialogue, str]] = {
         ),
         "tool_choice",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -74,10 +74,13 @@ HOSTILE: dict[str, Hostile] = {
     "itself by an anchor": Hostile({"$anchor": "node", "anyOf": [True, {"$ref": "#node"}]}, "refused", ITSELF),
     "a row of 500 references": Hostile(
         {"$ref": "#/$defs/0", "$defs": {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(500)} | {"500": True}},
-        "refused", "more than 100 schemas for one value apply each other in a row",
+        "refused",
+        "more than 100 schemas for one value apply each other in a row",
     ),
     "1001 references": Hostile(
-        {"prefixItems": [{"$ref": "#/$defs/a"}] * 1001, "$defs": {"a": True}}, "refused", "has 1001 references",
+        {"prefixItems": [{"$ref": "#/$defs/a"}] * 1001, "$defs": {"a": True}},
+        "refused",
+        "has 1001 references",
     ),
     "a list that is itself": Hostile({"type": "array", "items": {"$ref": "#"}}, "valid answer", answer="[[[[]]]]"),
     "two references in each node of a deep answer": Hostile(
@@ -113,7 +116,8 @@ HOSTILE: dict[str, Hostile] = {
     ),
     "an identity that is a number": Hostile({"$id": 3}, "refused", NO_ID),
     "a reference to an older version inside": Hostile(
-        {"properties": {"a": {"$schema": "http://json-schema.org/draft-04/schema#"}}}, "refused",
+        {"properties": {"a": {"$schema": "http://json-schema.org/draft-04/schema#"}}},
+        "refused",
         "schema.properties.a.$schema is only allowed in the whole schema",
     ),
     "a recursive reference of draft 2019-09": Hostile(
@@ -144,8 +148,10 @@ HOSTILE: dict[str, Hostile] = {
         {"patternProperties": {"^(a|a)*$": {}}}, "uncheckable answer", TOO_LONG, json.dumps({"a" * 40 + "!": 1})
     ),
     "patterns of names that backtrack together": Hostile(
-        {"patternProperties": {"(x*)*y": {}, "(x*)*z": {}}, "additionalProperties": False}, "uncheckable answer",
-        TOO_LONG, json.dumps({"x" * 40: 1}),
+        {"patternProperties": {"(x*)*y": {}, "(x*)*z": {}}, "additionalProperties": False},
+        "uncheckable answer",
+        TOO_LONG,
+        json.dumps({"x" * 40: 1}),
     ),
     "a pattern of nested repetitions": Hostile(
         {"pattern": "((((a{0,99}){0,99}){0,99}){0,99})$"}, "uncheckable answer", TOO_LONG, json.dumps("a" * 40 + "!")
@@ -173,7 +179,9 @@ HOSTILE: dict[str, Hostile] = {
     ),
     "a chain of unevaluatedProperties": Hostile(
         nested(20, {"unevaluatedProperties": False}, "allOf", 0) | {"unevaluatedProperties": False},
-        "wrong answer", "$ ", '{"a": 1}',
+        "wrong answer",
+        "$ ",
+        '{"a": 1}',
     ),
     # Numbers.
     "a million characters": Hostile({"minLength": 10**6}, "wrong answer", "at least 1000000 characters", '"a"'),
@@ -195,26 +203,34 @@ HOSTILE: dict[str, Hostile] = {
         {"uniqueItems": True}, "valid answer", answer=json.dumps([*range(20_000)])
     ),
     "a long union for each item": Hostile(
-        {"items": {"anyOf": [{"const": {"n": n}} for n in range(1900)]}}, "uncheckable answer", TOO_LONG,
+        {"items": {"anyOf": [{"const": {"n": n}} for n in range(1900)]}},
+        "uncheckable answer",
+        TOO_LONG,
         json.dumps([{"n": 1899}] * 1000),
     ),
     "half of a surrogate pair in a key": Hostile({"properties": {"\ud800": {}}}, "refused", "half of a surrogate pair"),
     "half of a surrogate pair in a value": Hostile({"const": "\udfff"}, "refused", "half of a surrogate pair"),
     "null bytes": Hostile(
-        {"properties": {"a\0b": {"type": "string"}}, "pattern": "\0"}, "wrong answer", "$.a\\x00b must be a string",
+        {"properties": {"a\0b": {"type": "string"}}, "pattern": "\0"},
+        "wrong answer",
+        "$.a\\x00b must be a string",
         '{"a\\u0000b": 1}',
     ),
     "the key of a class": Hostile({"properties": {"__class__": {"type": "string"}}}, "valid answer", answer="{}"),
     "keys of JSON Schema as names": Hostile(
         {"properties": {"$ref": {"type": "integer"}, "$id": {}, "$schema": {}}, "const": {"$ref": 1, "$id": 2}},
-        "valid answer", answer='{"$ref": 1, "$id": 2}',
+        "valid answer",
+        answer='{"$ref": 1, "$id": 2}',
     ),
     "references in values": Hostile(
         {"enum": [{"$ref": f"{SERVER}/a"}], "default": {"$ref": f"{SERVER}/b"}, "examples": [{"$id": SERVER}]},
-        "valid answer", answer=json.dumps({"$ref": f"{SERVER}/a"}),
+        "valid answer",
+        answer=json.dumps({"$ref": f"{SERVER}/a"}),
     ),
     "booleans as parts": Hostile(
-        {"properties": {"a": True, "b": False}}, "wrong answer", "$ has a part that the schema does not allow",
+        {"properties": {"a": True, "b": False}},
+        "wrong answer",
+        "$ has a part that the schema does not allow",
         '{"b": 1}',
     ),
     "a list of items of an older draft": Hostile({"items": [{}]}, "invalid", "schema.items must be an object"),
@@ -227,4 +243,4 @@ HOSTILE: dict[str, Hostile] = {
     ),
     "a very deep answer": Hostile({}, "wrong answer", "nested deeper than 64 levels", "[" * 100_000),
     "an answer of 40 levels": Hostile({"items": {"$ref": "#"}}, "valid answer", answer="[" * 40 + "]" * 40),
-}  # fmt: skip
+}

@@ -31,7 +31,8 @@ TEXTS: dict[str, tuple[str, str | None]] = {  # a text that must be any JSON obj
     "text after the end": ("{} yes", "the text is not valid JSON: there is text after the end (character 3)"),
     "two objects": ("{}{}", "the text is not valid JSON: there is text after the end (character 2)"),
     "a line break in a string": (
-        '{"a": "\n"}', "the text is not valid JSON: invalid control character (character 7)",
+        '{"a": "\n"}',
+        "the text is not valid JSON: invalid control character (character 7)",
     ),
     "a blank of another kind": ("\u00a0{}", "the text is not valid JSON: expecting value (character 0)"),
     "a key twice": ('{"a": {"b": 1, "b": 1}}', None),
@@ -42,15 +43,17 @@ TEXTS: dict[str, tuple[str, str | None]] = {  # a text that must be any JSON obj
     "1001 digits": ('{"a": ' + "9" * 1001 + "}", "the text has a number of more than 1000 digits"),
     "half of a pair": ('{"a": "\ud800"}', "the text is not valid JSON: it has half of a surrogate pair"),
     "half of a pair, escaped": (
-        '{"a": "\\uDC00"}', "the text is not valid JSON: a string has half of a surrogate pair",
+        '{"a": "\\uDC00"}',
+        "the text is not valid JSON: a string has half of a surrogate pair",
     ),
     "half of a pair in a key, escaped": (
-        '{"\\ud800": 1}', "the text is not valid JSON: a string has half of a surrogate pair",
+        '{"\\ud800": 1}',
+        "the text is not valid JSON: a string has half of a surrogate pair",
     ),
     "64 levels": ('{"a":' * 64 + "1" + "}" * 64, None),
     "65 levels": ('{"a":' * 65 + "1" + "}" * 65, "the text is JSON that is nested deeper than 64 levels"),
     "a million levels": ("[" * 1_000_000, "the text is JSON that is nested deeper than 64 levels"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "expected"), TEXTS.values(), ids=TEXTS)
@@ -68,15 +71,19 @@ ANSWERS: dict[str, tuple[dict[str, Any], object, str | None]] = {
     "a boolean for a number": ({"type": "number"}, True, "$ must be a number, not a boolean"),
     "required": ({"required": ["a", "b"]}, {"a": 1}, '$ has no key "b", which is required'),
     "a place": (
-        {"properties": {"a": {"items": {"properties": {"b": {"type": "null"}}}}}}, {"a": [{}, {"b": 0}]},
+        {"properties": {"a": {"items": {"properties": {"b": {"type": "null"}}}}}},
+        {"a": [{}, {"b": 0}]},
         "$.a[1].b must be null, not a number",
     ),
     "a long place": (
-        {"additionalProperties": {"type": "null"}}, {LONG: 1}, f"$.{'x' * 58}… must be null, not a number",
+        {"additionalProperties": {"type": "null"}},
+        {LONG: 1},
+        f"$.{'x' * 58}… must be null, not a number",
     ),
     "additionalProperties": (
         {"properties": {"a": {}}, "patternProperties": {"^b": {}}, "additionalProperties": False},
-        {"a": 1, "b2": 1, LONG: 1}, f'$ has the key "{"x" * 30}…", which the schema does not allow',
+        {"a": 1, "b2": 1, LONG: 1},
+        f'$ has the key "{"x" * 30}…", which the schema does not allow',
     ),
     "enum": ({"enum": ["a", 1, None]}, "b", '$ must be one of ["a", 1, null]'),
     "a long enum": ({"enum": [LONG]}, "b", f'$ must be one of ["{"x" * 78}…'),
@@ -92,7 +99,8 @@ ANSWERS: dict[str, tuple[dict[str, Any], object, str | None]] = {
     "contains": ({"contains": {"type": "null"}}, [1], "$ has too few items that match the schema in contains"),
     "anyOf": ({"anyOf": [{"type": "null"}, {"type": "string"}]}, 1, "$ matches none of the schemas in anyOf"),
     "the nearest of anyOf": (
-        {"anyOf": [{"type": "null"}, {"properties": {"a": {"type": "null"}}}]}, {"a": 1},
+        {"anyOf": [{"type": "null"}, {"properties": {"a": {"type": "null"}}}]},
+        {"a": 1},
         "$.a must be null, not a number",
     ),
     "oneOf": ({"oneOf": [{}, {}]}, 1, "$ must match exactly one of the schemas in oneOf"),
@@ -100,15 +108,23 @@ ANSWERS: dict[str, tuple[dict[str, Any], object, str | None]] = {
     "false": ({"properties": {"a": False}}, {"a": 1}, "$ has a part that the schema does not allow"),
     "too many items": ({"prefixItems": [True], "items": False}, [1, 2], "$ has more items than the schema allows"),
     "unevaluatedProperties": (
-        {"unevaluatedProperties": False}, {"a": 1}, "$ has keys that no part of the schema allows",
+        {"unevaluatedProperties": False},
+        {"a": 1},
+        "$ has keys that no part of the schema allows",
     ),
     "another keyword": ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "$ does not satisfy dependentRequired"),
     "an identity and a version": (
-        {"$id": "http://example.com/a", "$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/$defs/a",
-         "type": "string", "$defs": {"a": {"prefixItems": [{"type": "null"}]}}},
-        [1], "$[0] must be null, not a number",
+        {
+            "$id": "http://example.com/a",
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "$ref": "#/$defs/a",
+            "type": "string",
+            "$defs": {"a": {"prefixItems": [{"type": "null"}]}},
+        },
+        [1],
+        "$[0] must be null, not a number",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("schema", "answer", "expected"), ANSWERS.values(), ids=ANSWERS)
@@ -145,9 +161,10 @@ SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"problem": 'does not match the pattern "^[A-Za-z_][-A-Za-z0-9._]*$"', "place": ["$defs", "a", "$anchor"]},
     ),
     "groups inside each other": (
-        {"pattern": "(" * 500 + ")" * 500}, {"failed": "it needs too many steps inside each other"},
+        {"pattern": "(" * 500 + ")" * 500},
+        {"failed": "it needs too many steps inside each other"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("schema", "expected"), SCHEMAS.values(), ids=SCHEMAS)
@@ -162,7 +179,7 @@ FAILURES: dict[str, tuple[dict[str, Any], str]] = {
         {"$ref": "http://127.0.0.1:9/a.json"},
         "the check ended with _WrappedReferencingError",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("schema", "reason"), FAILURES.values(), ids=FAILURES)

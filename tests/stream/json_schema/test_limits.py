@@ -34,14 +34,15 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     },
     "an identity": {"$id": "https://example.com/answer", "$schema": "https://json-schema.org/draft/2020-12/schema"},
     "recursion through a reference to the root": {
-        "type": "object", "properties": {"steps": {"type": "array", "items": {"$ref": "#"}}},
+        "type": "object",
+        "properties": {"steps": {"type": "array", "items": {"$ref": "#"}}},
     },
     "an anchor": {"properties": {"a": {"$ref": "#node"}}, "$defs": {"n": {"$anchor": "node"}}},
     "a name with a slash and a tilde": {"$ref": "#/$defs/a~1b~0c", "$defs": {"a/b~c": True}},
     "an escaped name": {"$ref": "#/%24defs/a%20b", "$defs": {"a b": {}}},
     "an item of a list": {"$ref": "#/properties/a/anyOf/1", "properties": {"a": {"anyOf": [{}, {"type": "null"}]}}},
     "unknown keywords": {"x-order": ["a"], "propertyOrdering": {"$ref": "http://example.com"}, "nullable": True},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("schema", ACCEPTED.values(), ids=ACCEPTED)

@@ -42,7 +42,8 @@ REFUSED: dict[str, tuple[object, str]] = {
     "an unknown type": ({"type": "yaml"}, "response_format.type must be one of text, json_object, json_schema"),
     "a type that is a list": ({"type": []}, "response_format.type must be one of text, json_object, json_schema"),
     "a schema for any object": (
-        {"type": "json_object", "schema": {}}, f"response_format.schema: unknown key; write {FORM}",
+        {"type": "json_object", "schema": {}},
+        f"response_format.schema: unknown key; write {FORM}",
     ),
     "a misspelled key": (
         {"type": "json_schema", "json_shema": {}},
@@ -50,10 +51,12 @@ REFUSED: dict[str, tuple[object, str]] = {
     ),
     "no schema object": ({"type": "json_schema"}, f"response_format.json_schema is missing; write {FORM}"),
     "a schema object that is a list": (
-        {"type": "json_schema", "json_schema": []}, "response_format.json_schema must be an object, not a list",
+        {"type": "json_schema", "json_schema": []},
+        "response_format.json_schema must be an object, not a list",
     ),
     "a misspelled inner key": (
-        wrapped(stricht=True), 'response_format.json_schema.stricht: unknown key (did you mean "strict"?)',
+        wrapped(stricht=True),
+        'response_format.json_schema.stricht: unknown key (did you mean "strict"?)',
     ),
     "an inner key that is not plain": (
         wrapped(**{"\n": 1}),
@@ -66,16 +69,19 @@ REFUSED: dict[str, tuple[object, str]] = {
         "response_format.json_schema.name must have 1 to 64 letters, digits, underscores and dashes",
     ),
     "a description that is a list": (
-        wrapped(description=[]), "response_format.json_schema.description must be a string, not a list",
+        wrapped(description=[]),
+        "response_format.json_schema.description must be a string, not a list",
     ),
     "a text for strict": (
-        wrapped(strict="yes"), "response_format.json_schema.strict must be true or false, not a string",
+        wrapped(strict="yes"),
+        "response_format.json_schema.strict must be true or false, not a string",
     ),
     "no schema": (wrapped(schema=None), f"response_format.json_schema.schema is missing; write {FORM}"),
     "true as the schema": (
-        wrapped(schema=True), "response_format.json_schema.schema must be an object, not a boolean",
+        wrapped(schema=True),
+        "response_format.json_schema.schema must be an object, not a boolean",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("value", "message"), REFUSED.values(), ids=REFUSED)

@@ -64,17 +64,25 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {  # name: (schema, place,
     "a root that is a reference": ({"$ref": "#/$defs/a", "$defs": {"a": closed({})}}, "", 'must have "type": "object"'),
     "anyOf at the root": (closed({}, anyOf=[closed({})]), ".anyOf", "must not have anyOf at the root"),
     "other properties": (
-        {"type": "object", "properties": {}}, "", 'every object of a strict schema must have "additionalProperties"',
+        {"type": "object", "properties": {}},
+        "",
+        'every object of a strict schema must have "additionalProperties"',
     ),
     "other properties, allowed": (closed({}, additionalProperties=True), "", '"additionalProperties": false; add it'),
     "other properties of an inner object": (
-        closed({"a": {"properties": {}}}), ".properties.a", 'must have "additionalProperties": false',
+        closed({"a": {"properties": {}}}),
+        ".properties.a",
+        'must have "additionalProperties": false',
     ),
     "other properties of a definition": (
-        closed({}, **{"$defs": {"b": {"type": ["object", "null"]}}}), ".$defs.b", 'must have "additionalProperties"',
+        closed({}, **{"$defs": {"b": {"type": ["object", "null"]}}}),
+        ".$defs.b",
+        'must have "additionalProperties"',
     ),
     "a property that is not required": (
-        closed({"a": {}, "b": {}}, required=["a"]), ".required", 'must require every property, and "b" is missing',
+        closed({"a": {}, "b": {}}, required=["a"]),
+        ".required",
+        'must require every property, and "b" is missing',
     ),
     "nothing required": (closed({"a": {}}, required=None), ".required", '"a" is missing'),
     **{
@@ -84,10 +92,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {  # name: (schema, place,
     "12 objects inside each other": (levels(12), ".properties.a" * 11, "has at most 10 levels of objects; use fewer"),
     "1001 enum values": (enums(250, 250, 250, 251), "", "has at most 1000 enum values, this one has 1001"),
     "a long enum of long texts": (
-        closed({"a": {"enum": [f"{n:060}" for n in range(251)]}}), ".properties.a.enum",
+        closed({"a": {"enum": [f"{n:060}" for n in range(251)]}}),
+        ".properties.a.enum",
         "more than 250 values may have at most 15000 characters, not 15060",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("schema", "place", "part"), REFUSED.values(), ids=REFUSED)

@@ -78,10 +78,15 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 
 def _message(body: Mapping[str, Any], asked: Scene) -> dict[str, Any]:
     return {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": [],
-        "stop_reason": FINISH[asked.finish], "stop_sequence": None,
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": [],
+        "stop_reason": FINISH[asked.finish],
+        "stop_sequence": None,
         "usage": {"input_tokens": PROMPT_TOKENS, "output_tokens": COMPLETION_TOKENS},
-    }  # fmt: skip
+    }
 
 
 def _blocks(body: Mapping[str, Any], asked: Scene) -> list[dict[str, Any]]:
@@ -89,8 +94,10 @@ def _blocks(body: Mapping[str, Any], asked: Scene) -> list[dict[str, Any]]:
     if forced and not asked.calls and asked.name != "ignores":  # how an answer in JSON is asked for
         return [{"type": "tool_use", "id": "toolu_0", "name": forced, "input": json.loads("".join(asked.pieces))}]
     if asked.calls:
-        return [{"type": "tool_use", "id": f"toolu_{at}", "name": "weather", "input": {"city": city}}
-                for at, city in enumerate(asked.calls)]  # fmt: skip
+        return [
+            {"type": "tool_use", "id": f"toolu_{at}", "name": "weather", "input": {"city": city}}
+            for at, city in enumerate(asked.calls)
+        ]
     return [{"type": "text", "text": "".join(asked.pieces)}]
 
 

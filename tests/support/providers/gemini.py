@@ -34,9 +34,15 @@ ERRORS: Mapping[int, tuple[str, str]] = {  # status: (status word, message)
 
 BAD_KEY = {
     "message": "API key not valid. Please pass a valid API key.",
-    "details": [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID",
-                 "domain": "googleapis.com", "metadata": {"service": "generativelanguage.googleapis.com"}}],
-}  # fmt: skip
+    "details": [
+        {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "API_KEY_INVALID",
+            "domain": "googleapis.com",
+            "metadata": {"service": "generativelanguage.googleapis.com"},
+        }
+    ],
+}
 """What replaces the message of a 400 in the scene ``key``."""
 
 
@@ -69,10 +75,19 @@ def camel(value: Any) -> Any:
 
 
 def _scene(body: Mapping[str, Any]) -> Scene:
-    texts = [part["text"] for content in body["contents"] if content["role"] == "user" for part in content["parts"]
-             if "text" in part]  # fmt: skip
-    results = [part["functionResponse"]["response"] for content in body["contents"] for part in content["parts"]
-               if "functionResponse" in part]  # fmt: skip
+    texts = [
+        part["text"]
+        for content in body["contents"]
+        if content["role"] == "user"
+        for part in content["parts"]
+        if "text" in part
+    ]
+    results = [
+        part["functionResponse"]["response"]
+        for content in body["contents"]
+        for part in content["parts"]
+        if "functionResponse" in part
+    ]
     config = body.get("generationConfig") or {}
     return scene(
         texts[-1],
@@ -121,6 +136,9 @@ def _chunks(body: Mapping[str, Any], asked: Scene) -> list[dict[str, Any]]:
 
 
 def _envelope(candidates: list[dict[str, Any]]) -> dict[str, Any]:
-    usage = {"promptTokenCount": PROMPT_TOKENS, "candidatesTokenCount": COMPLETION_TOKENS,
-             "totalTokenCount": PROMPT_TOKENS + COMPLETION_TOKENS}  # fmt: skip
+    usage = {
+        "promptTokenCount": PROMPT_TOKENS,
+        "candidatesTokenCount": COMPLETION_TOKENS,
+        "totalTokenCount": PROMPT_TOKENS + COMPLETION_TOKENS,
+    }
     return {"candidates": candidates, "usageMetadata": usage, "modelVersion": "tiny", "responseId": "r1"}

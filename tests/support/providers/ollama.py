@@ -63,6 +63,12 @@ def _line(message: Mapping[str, Any], asked: Scene, *, done: bool) -> dict[str, 
     line = {"model": "tiny", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": done}
     if not done:
         return line
-    counts = {"prompt_eval_count": PROMPT_TOKENS, "eval_count": COMPLETION_TOKENS, "total_duration": 1,
-              "load_duration": 1, "prompt_eval_duration": 1, "eval_duration": 1}  # fmt: skip
+    counts = {
+        "prompt_eval_count": PROMPT_TOKENS,
+        "eval_count": COMPLETION_TOKENS,
+        "total_duration": 1,
+        "load_duration": 1,
+        "prompt_eval_duration": 1,
+        "eval_duration": 1,
+    }
     return {**line, "done_reason": FINISH[asked.finish], **counts}

@@ -42,8 +42,12 @@ def reply(request: Request) -> Reply:
     if asked.status != 200:
         return _error(asked)
     if asked.name == "default" and body.get("temperature", 1) != 1:
-        error = {"message": NO_TEMPERATURE, "type": "invalid_request_error", "param": "temperature",
-                 "code": "unsupported_value"}  # fmt: skip
+        error = {
+            "message": NO_TEMPERATURE,
+            "type": "invalid_request_error",
+            "param": "temperature",
+            "code": "unsupported_value",
+        }
         return Reply({"error": error}, 400)
     if body.get("stream"):
         chunks = [sse(chunk) for chunk in _chunks(body, asked)] + ["data: [DONE]\n\n"]
@@ -70,8 +74,12 @@ def _scene(body: Mapping[str, Any]) -> Scene:
 def _error(asked: Scene) -> Reply:
     if asked.name == "context":
         message = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
-        error = {"message": message, "type": "invalid_request_error", "param": "messages",
-                 "code": "context_length_exceeded"}  # fmt: skip
+        error = {
+            "message": message,
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
         return Reply({"error": error}, 400)
     kind, message, code = ERRORS[asked.status]
     headers = (("retry-after", "7"),) if asked.status == 429 else ()
@@ -127,8 +135,11 @@ def _logprobs(pieces: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _usage() -> dict[str, int]:
-    return {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS,
-            "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS}  # fmt: skip
+    return {
+        "prompt_tokens": PROMPT_TOKENS,
+        "completion_tokens": COMPLETION_TOKENS,
+        "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
+    }
 
 
 def _envelope(body: Mapping[str, Any], kind: str, choices: list[Any], **more: Any) -> dict[str, Any]:

@@ -167,28 +167,60 @@ def _error_mode(name: str, status: str, message: str, *headers: str, **fields: o
     MODES[name] = respond
 
 
-for _status in ("418 I'm a teapot", "500 Internal Server Error", "503 Service Unavailable", "504 Gateway Timeout",
-                "529 Overloaded", "409 Conflict", "425 Too Early"):  # fmt: skip
+for _status in (
+    "418 I'm a teapot",
+    "500 Internal Server Error",
+    "503 Service Unavailable",
+    "504 Gateway Timeout",
+    "529 Overloaded",
+    "409 Conflict",
+    "425 Too Early",
+):
     _error_mode(_status[:3], _status, f"engine at {INNER_ADDRESS} failed with key {SECRET}")
 
-_error_mode("500-memory", "500 Internal Server Error", "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
-            "total capacity of 79.11 GiB", type="InternalServerError", code=500)  # fmt: skip
+_error_mode(
+    "500-memory",
+    "500 Internal Server Error",
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB",
+    type="InternalServerError",
+    code=500,
+)
 _error_mode("401", "401 Unauthorized", f"Incorrect API key provided: {SECRET}", code="invalid_api_key")
 _error_mode("403", "403 Forbidden", f"key {SECRET} may not do this")
 _error_mode("402", "402 Payment Required", "your balance is empty")
 _error_mode("404", "404 Not Found", "The model `tiny` does not exist.", type="NotFoundError", code="model_not_found")
 _error_mode("404-route", "404 Not Found", "Not Found")
 _error_mode("429", "429 Too Many Requests", "slow down", code="rate_limit_exceeded")
-_error_mode("429-quota", "429 Too Many Requests", "You exceeded your current quota", type="insufficient_quota",
-            code="insufficient_quota")  # fmt: skip
+_error_mode(
+    "429-quota",
+    "429 Too Many Requests",
+    "You exceeded your current quota",
+    type="insufficient_quota",
+    code="insufficient_quota",
+)
 _error_mode("400", "400 Bad Request", "temperature must be non-negative, got -1.0.", type="BadRequestError")
-_error_mode("400-context", "400 Bad Request", "This model's maximum context length is 512 tokens. However, you "
-            "requested 600 tokens.", type="invalid_request_error", param="messages",
-            code="context_length_exceeded")  # fmt: skip
-_error_mode("400-context-numeric", "400 Bad Request", "This model's maximum context length is 512 tokens. However, "
-            "your request has 600 input tokens.", type="BadRequestError", code=400)  # fmt: skip
-_error_mode("400-context-llamacpp", "400 Bad Request", "the request exceeds the available context size, try increasing "
-            "it", type="exceed_context_size_error", code=400)  # fmt: skip
+_error_mode(
+    "400-context",
+    "400 Bad Request",
+    "This model's maximum context length is 512 tokens. However, you requested 600 tokens.",
+    type="invalid_request_error",
+    param="messages",
+    code="context_length_exceeded",
+)
+_error_mode(
+    "400-context-numeric",
+    "400 Bad Request",
+    "This model's maximum context length is 512 tokens. However, your request has 600 input tokens.",
+    type="BadRequestError",
+    code=400,
+)
+_error_mode(
+    "400-context-llamacpp",
+    "400 Bad Request",
+    "the request exceeds the available context size, try increasing it",
+    type="exceed_context_size_error",
+    code=400,
+)
 _error_mode("400-filter", "400 Bad Request", "The response was filtered due to the prompt", code="content_filter")
 
 

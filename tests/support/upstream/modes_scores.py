@@ -14,9 +14,16 @@ from tests.support.upstream.modes import mode
 from tests.support.upstream.reply import Reply
 
 FAULTS = (
-    "no-echo", "no-logprobs", "null-inside", "one-short", "no-usage", "no-list", "two-entries", "not-numbers",
+    "no-echo",
+    "no-logprobs",
+    "null-inside",
+    "one-short",
+    "no-usage",
+    "no-list",
+    "two-entries",
+    "not-numbers",
     "two-choices",
-)  # fmt: skip
+)
 
 
 def logprob(token: str) -> float:

@@ -16,8 +16,10 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 AXE = (Path(__file__).resolve().parents[3] / ".venv-browser/axe.js").read_text(encoding="utf-8")
 QUESTION = "1+1=?"
 CONVERSATION = [
-    {"role": "user", "content": "1+1=?"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "47+36=?"},
-]  # fmt: skip
+    {"role": "user", "content": "1+1=?"},
+    {"role": "assistant", "content": "2"},
+    {"role": "user", "content": "47+36=?"},
+]
 PROMPT = "<HUMAN>: 1+1=?<eoh>\n<BOT>: "
 expect.set_options(timeout=20_000)
 
@@ -260,9 +262,15 @@ def sign_in(visit: Visit, folder: Path | None) -> None:
 
 
 PAGES = (
-    "/", "/viewer/prompt", "/viewer/compare", "/viewer/recordings", "/viewer/runs", "/viewer/runs/report?run=tuesday",
-    "/viewer/runs/why?a=monday&b=tuesday", "/viewer/runs/row?a=monday&b=tuesday&row=row-0",
-)  # fmt: skip
+    "/",
+    "/viewer/prompt",
+    "/viewer/compare",
+    "/viewer/recordings",
+    "/viewer/runs",
+    "/viewer/runs/report?run=tuesday",
+    "/viewer/runs/why?a=monday&b=tuesday",
+    "/viewer/runs/row?a=monday&b=tuesday&row=row-0",
+)
 
 
 def dark_and_narrow(visit: Visit, folder: Path | None) -> None:
@@ -342,9 +350,20 @@ def large_texts(visit: Visit, folder: Path | None) -> None:
 
 
 JOURNEYS = (
-    models, prompt, send, errors, compare, recordings, runs, view_two_files, sign_in, dark_and_narrow, hostile_texts,
-    without_scripts, large_texts,
-)  # fmt: skip
+    models,
+    prompt,
+    send,
+    errors,
+    compare,
+    recordings,
+    runs,
+    view_two_files,
+    sign_in,
+    dark_and_narrow,
+    hostile_texts,
+    without_scripts,
+    large_texts,
+)
 
 
 def main() -> None:

@@ -19,9 +19,12 @@ CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "2"}
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
 ANSWER = {
-    "id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "status": "completed",
     "content": [{"type": "output_text", "text": "two", "annotations": [], "logprobs": []}],
-}  # fmt: skip
+}
 CHAT_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 
 
@@ -38,28 +41,49 @@ def messages(value: Any, **fields: Any) -> list[Any]:
 INPUTS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "a string": ("hi", [USER]),
     "messages without type": (
-        [{"role": "developer", "content": "short"}, USER], [{"role": "developer", "content": "short"}, USER],
+        [{"role": "developer", "content": "short"}, USER],
+        [{"role": "developer", "content": "short"}, USER],
     ),
     "one text part": ([{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}], [USER]),
     "text and image": (
-        [{"role": "user", "content": [
-            {"type": "input_text", "text": "what?"},
-            {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "low"},
-        ]}],
-        [{"role": "user", "content": [
-            {"type": "text", "text": "what?"},
-            {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}},
-        ]}],
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "what?"},
+                    {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "low"},
+                ],
+            }
+        ],
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "what?"},
+                    {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}},
+                ],
+            }
+        ],
     ),
     "audio and file": (
-        [{"role": "user", "content": [
-            {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
-            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="},
-        ]}],
-        [{"role": "user", "content": [
-            {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
-            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}},
-        ]}],
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+                    {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="},
+                ],
+            }
+        ],
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+                    {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}},
+                ],
+            }
+        ],
     ),
     "an earlier answer": ([USER, ANSWER, USER], [USER, {"role": "assistant", "content": "two"}, USER]),
     "reasoning, text and calls are one turn": (
@@ -79,7 +103,8 @@ INPUTS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
         ],
     ),
     "two answers are two turns": (
-        [USER, ANSWER, ANSWER], [USER, *[{"role": "assistant", "content": "two"}] * 2],
+        [USER, ANSWER, ANSWER],
+        [USER, *[{"role": "assistant", "content": "two"}] * 2],
     ),
     "an output of parts": (
         [CALL, {**OUTPUT, "output": [{"type": "input_text", "text": "2"}]}],
@@ -101,7 +126,7 @@ INPUTS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
         [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}],
         [{"role": "assistant", "content": None, "refusal": "no"}],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("value", "expected"), INPUTS.values(), ids=INPUTS)
@@ -114,9 +139,12 @@ def test_instructions_are_a_system_message_at_the_start() -> None:
 
 
 VARIABLES = {
-    "text": "a", "number": 3, "rows": [{"x": 1}], "part": {"type": "input_text", "text": "b"},
+    "text": "a",
+    "number": 3,
+    "rows": [{"x": 1}],
+    "part": {"type": "input_text", "text": "b"},
     "image": {"type": "input_image", "image_url": "https://example.com/a.png"},
-}  # fmt: skip
+}
 
 
 def test_a_prompt_is_a_dataset_prompt() -> None:
@@ -140,18 +168,28 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields here, fie
     "options without a stream": ({"stream_options": {"include_obfuscation": False}}, {}),
     "tools": (
         {"tools": [TOOL, {"type": "function", "name": "now", "strict": True}], "tool_choice": "required"},
-        {"tools": [{"type": "function", "function": FUNCTION},
-                   {"type": "function", "function": {"name": "now", "strict": True}}], "tool_choice": "required"},
+        {
+            "tools": [
+                {"type": "function", "function": FUNCTION},
+                {"type": "function", "function": {"name": "now", "strict": True}},
+            ],
+            "tool_choice": "required",
+        },
     ),
     "one function": (
         {"tools": [TOOL], "tool_choice": {"type": "function", "name": "add"}, "parallel_tool_calls": False},
-        {"tools": [{"type": "function", "function": FUNCTION}], "parallel_tool_calls": False,
-         "tool_choice": {"type": "function", "function": {"name": "add"}}},
+        {
+            "tools": [{"type": "function", "function": FUNCTION}],
+            "parallel_tool_calls": False,
+            "tool_choice": {"type": "function", "function": {"name": "add"}},
+        },
     ),
     "no tools": ({"tools": [], "tool_choice": "auto"}, {"tool_choice": "auto"}),
     "plain text": ({"text": {"format": {"type": "text"}}}, {}),
-    "JSON": ({"text": {"format": {"type": "json_object"}, "verbosity": "low"}},
-             {"response_format": {"type": "json_object"}, "verbosity": "low"}),
+    "JSON": (
+        {"text": {"format": {"type": "json_object"}, "verbosity": "low"}},
+        {"response_format": {"type": "json_object"}, "verbosity": "low"},
+    ),
     "a schema": (
         {"text": {"format": {"type": "json_schema", "name": "sum", "schema": SCHEMA, "strict": True}}},
         {"response_format": {"type": "json_schema", "json_schema": {"name": "sum", "schema": SCHEMA, "strict": True}}},
@@ -159,19 +197,27 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields here, fie
     "effort": ({"reasoning": {"effort": "low"}}, {"reasoning_effort": "low"}),
     "log probabilities": ({"include": ["message.output_text.logprobs"]}, {"logprobs": True, "top_logprobs": 0}),
     "alternatives": ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
-    "hints": (dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "safety_identifier"), "a"),
-              dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "safety_identifier"), "a")),
-    "labels": ({"metadata": {"run": "7"}, "client_metadata": {"turn": "1"}},
-               {"metadata": {"run": "7"}, "client_metadata": {"turn": "1"}}),
+    "hints": (
+        dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "safety_identifier"), "a"),
+        dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "safety_identifier"), "a"),
+    ),
+    "labels": (
+        {"metadata": {"run": "7"}, "client_metadata": {"turn": "1"}},
+        {"metadata": {"run": "7"}, "client_metadata": {"turn": "1"}},
+    ),
     "no storage": ({"store": False, "background": False, "truncation": "disabled"}, {}),
     "a namespace": (
         {"tools": [TOOL, {"type": "namespace", "name": "agents", "tools": [TOOL]}]},
-        {"tools": [{"type": "function", "function": FUNCTION},
-                   {"type": "function", "function": {**FUNCTION, "name": "agents__add"}}]},
+        {
+            "tools": [
+                {"type": "function", "function": FUNCTION},
+                {"type": "function", "function": {**FUNCTION, "name": "agents__add"}},
+            ]
+        },
     ),
     "an empty namespace": ({"tools": [{"type": "namespace", "name": "agents", "tools": []}]}, {"tools": []}),
     "null": (dict.fromkeys(("instructions", "tools", "text", "reasoning", "metadata", "store", "prompt")), {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("fields", "chat"), FIELDS.values(), ids=FIELDS)
@@ -185,8 +231,9 @@ def test_a_field_has_the_effect_of_its_chat_field(fields: dict[str, Any], chat: 
 def test_fields_without_effect_are_reported() -> None:
     call = read(reasoning={"summary": "auto"}, include=["reasoning.encrypted_content"])
     assert list(map(str, call.notices)) == [
-        "ignored_field: reasoning.summary", "ignored_field: include reasoning.encrypted_content",
-    ]  # fmt: skip
+        "ignored_field: reasoning.summary",
+        "ignored_field: include reasoning.encrypted_content",
+    ]
 
 
 PART = "input[0].content[0]"

@@ -50,8 +50,9 @@ def call(index: int, arguments: str, **more: Any) -> Delta:
 
 def begun_call(index: int, name: str = "add") -> Delta:
     function = {"name": name, "arguments": ""}
-    return Delta(0, fields={"tool_calls": [{"index": index, "id": f"c{index}", "type": "function",
-                                            "function": function}]})  # fmt: skip
+    return Delta(
+        0, fields={"tool_calls": [{"index": index, "id": f"c{index}", "type": "function", "function": function}]}
+    )
 
 
 def whole(*events: Event, **more: Any) -> dict[str, Any]:
@@ -248,22 +249,35 @@ def test_an_answer_without_kept_events_has_one_message() -> None:
 def test_the_answer_repeats_the_request_and_has_the_effective_parameters() -> None:
     body = whole(STOP, params={"temperature": 0, "max_tokens": 12, "reasoning_effort": "low"})
     expected = {
-        "id": "resp_1", "object": "response", "created_at": 7, "model": "m", "instructions": "Be short.",
-        "temperature": 0, "top_p": 1.0, "max_output_tokens": 12, "reasoning": {"effort": "low", "summary": None},
-        "store": False, "previous_response_id": None, "tools": [], "tool_choice": "auto", "error": None,
-    }  # fmt: skip
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 7,
+        "model": "m",
+        "instructions": "Be short.",
+        "temperature": 0,
+        "top_p": 1.0,
+        "max_output_tokens": 12,
+        "reasoning": {"effort": "low", "summary": None},
+        "store": False,
+        "previous_response_id": None,
+        "tools": [],
+        "tool_choice": "auto",
+        "error": None,
+    }
     assert {name: body[name] for name in expected} == expected
 
 
 OPEN_RESPONSES = {  # the type of a field of Open Responses' ResponseResource → fields that are never null, or may be
-    str: (("id", "object", "status", "model", "truncation", "service_tier"),
-          ("previous_response_id", "instructions", "safety_identifier", "prompt_cache_key")),
+    str: (
+        ("id", "object", "status", "model", "truncation", "service_tier"),
+        ("previous_response_id", "instructions", "safety_identifier", "prompt_cache_key"),
+    ),
     int: (("created_at", "top_logprobs"), ("completed_at", "max_output_tokens", "max_tool_calls")),
     float: (("temperature", "top_p", "presence_penalty", "frequency_penalty"), ()),
     bool: (("parallel_tool_calls", "store", "background"), ()),
     list: (("output", "tools"), ()),
     dict: (("text", "metadata"), ("incomplete_details", "error", "reasoning", "usage")),
-}  # fmt: skip
+}
 
 
 def test_a_response_has_every_field_that_open_responses_requires() -> None:
@@ -277,25 +291,36 @@ USAGES = {
     "counts": (Usage(3, 2), {}, {}, {}),
     "details": (
         Usage(3, 2, details={"prompt_tokens_details": {"cached_tokens": 1}, "x": 1}),
-        {"cached_tokens": 1}, {}, {"x": 1},
+        {"cached_tokens": 1},
+        {},
+        {"x": 1},
     ),
     "details that are not objects": (
-        Usage(3, 2, details={"prompt_tokens_details": 5, "completion_tokens_details": "x"}), {}, {}, {},
+        Usage(3, 2, details={"prompt_tokens_details": 5, "completion_tokens_details": "x"}),
+        {},
+        {},
+        {},
     ),
     "an estimate": (Usage(3, 2, source="estimated"), {}, {}, {"source": "estimated"}),
     "reasoning": (
-        Usage(3, 2, details={"completion_tokens_details": {"reasoning_tokens": 2}}), {}, {"reasoning_tokens": 2}, {},
+        Usage(3, 2, details={"completion_tokens_details": {"reasoning_tokens": 2}}),
+        {},
+        {"reasoning_tokens": 2},
+        {},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("usage", "prompt", "completion", "more"), USAGES.values(), ids=USAGES)
 def test_usage_has_this_apis_names(usage: Usage, prompt: Any, completion: Any, more: Any) -> None:
     assert whole(STOP, usage)["usage"] == {
-        "input_tokens": 3, "output_tokens": 2, "total_tokens": 5, **more,
+        "input_tokens": 3,
+        "output_tokens": 2,
+        "total_tokens": 5,
+        **more,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0, **prompt},
         "output_tokens_details": {"reasoning_tokens": 0, **completion},
-    }  # fmt: skip
+    }
 
 
 def test_log_probabilities_before_the_text_are_part_of_the_message() -> None:
@@ -308,9 +333,10 @@ def test_log_probabilities_before_the_text_are_part_of_the_message() -> None:
 def test_other_keys_of_the_answer_are_kept_and_change_no_key_of_the_response() -> None:
     body = whole(
         Begun("t", {"system_fingerprint": "f", "service_tier": "flex", "status": "odd"}),
-        Delta(0, "a", extras={"token_ids": [1]}), Delta(0, "b", extras={"token_ids": [2]}),
+        Delta(0, "a", extras={"token_ids": [1]}),
+        Delta(0, "b", extras={"token_ids": [2]}),
         Finish(0, "stop", extras={"stop_reason": 5}),
-    )  # fmt: skip
+    )
     kept = {"system_fingerprint": "f", "service_tier": "flex", "token_ids": [1, 2], "stop_reason": 5}
     assert {name: body[name] for name in kept} == kept
     assert body["status"] == "completed"
@@ -327,8 +353,10 @@ def test_a_failed_stream_ends_with_the_error_and_what_was_written() -> None:
     frames = one.frames([Delta(0, "Hel")]) + one.failure(UpstreamDisconnected("gone"))
     last = parsed(frames)[-1]
     assert (last["type"], last["response"]["status"], last["response"]["error"]["code"]) == (
-        "response.failed", "failed", "upstream_disconnected",
-    )  # fmt: skip
+        "response.failed",
+        "failed",
+        "upstream_disconnected",
+    )
     assert [short(item) for item in last["response"]["output"]] == [("message", "Hel", "incomplete")]
 
 
@@ -362,6 +390,8 @@ def test_a_call_of_a_function_in_a_namespace_has_the_names_of_the_request() -> N
     calls = [begun_call(0, "sums__add"), begun_call(1), begun_call(2, "sums__other")]
     body = one.whole(Completion((), events=(BEGUN, *calls, STOP, USAGE)))
     assert [(item.get("namespace"), item["name"]) for item in body["output"]] == [
-        ("sums", "add"), (None, "add"), (None, "sums__other"),
-    ]  # fmt: skip
+        ("sums", "add"),
+        (None, "add"),
+        (None, "sums__other"),
+    ]
     assert Response.model_validate(body).output[0].to_dict()["namespace"] == "sums"

@@ -45,9 +45,17 @@ def test_a_few_shot_config_becomes_a_prompt_and_notes() -> None:
         "",
     ]
     notes = "\n".join(draft.notes)
-    for noted in ("the rows [0, 3] of the train split", "{kind: fixed, ids: [0, 3]}", "max_tokens: 16", "type = Sums",
-                  "path = './data/sums'", "eval_cfg = ", "reader_cfg.train_split = 'train'", "the template has {unit}",
-                  FILL_NOTE):  # fmt: skip
+    for noted in (
+        "the rows [0, 3] of the train split",
+        "{kind: fixed, ids: [0, 3]}",
+        "max_tokens: 16",
+        "type = Sums",
+        "path = './data/sums'",
+        "eval_cfg = ",
+        "reader_cfg.train_split = 'train'",
+        "the template has {unit}",
+        FILL_NOTE,
+    ):
         assert noted in notes
 
 
@@ -151,7 +159,7 @@ AS_PRINTED: dict[str, tuple[str, str]] = {
         "prompt_template = dict(template='{question}')\ninfer_cfg = dict(prompt_template=prompt_template)",
         "fill: once",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "note"), AS_PRINTED.values(), ids=AS_PRINTED)
@@ -170,8 +178,10 @@ def test_the_templates_of_one_name_make_one_prompt() -> None:
 
 
 def test_the_end_of_examples_is_kept_without_a_retriever_of_examples() -> None:
-    text = ("q_infer_cfg = dict(prompt_template=dict(template='</E>{q}', ice_token='</E>'), "
-            "retriever=dict(type=ZeroRetriever, ice_eos_token='@@'))")  # fmt: skip
+    text = (
+        "q_infer_cfg = dict(prompt_template=dict(template='</E>{q}', ice_token='</E>'), "
+        "retriever=dict(type=ZeroRetriever, ice_eos_token='@@'))"
+    )
     (draft,) = read_dataset(source("q.py", text))
     assert draft.keys["examples"][0]["prompt"] == "@@(the q)"
 
@@ -254,14 +264,17 @@ REFUSED = {
     "no template": ("q_infer_cfg = dict(retriever=dict())", "q_infer_cfg: prompt_template: "),
     "no place for the examples": (
         "q_infer_cfg = dict(prompt_template=dict(template='{a}'), ice_template=dict(template='{a}'), "
-        "retriever=dict(type=FixKRetriever, fix_id_list=[0]))", "has no place for examples",
+        "retriever=dict(type=FixKRetriever, fix_id_list=[0]))",
+        "has no place for examples",
     ),
     "a dialogue without round": (
-        "q_infer_cfg = dict(prompt_template=dict(template=dict(begin='{a}')))", "a dialogue needs round",
+        "q_infer_cfg = dict(prompt_template=dict(template=dict(begin='{a}')))",
+        "a dialogue needs round",
     ),
     "columns that stay": (
         "q_infer_cfg = dict(prompt_template=dict(type=RawPromptTemplate, format_variables=False, "
-        "messages=[dict(role='user', content='{a}')]))", "has format_variables=False",
+        "messages=[dict(role='user', content='{a}')]))",
+        "has format_variables=False",
     ),
     "datasets changed by code": (
         "q_datasets = [dict(infer_cfg=dict())]\nfor q in q_datasets:\n    q['infer_cfg'][a] = 1",
@@ -276,7 +289,7 @@ REFUSED = {
         "output_column: is missing, and the model answers where the template has {a}, {b}",
     ),
     "an infer_cfg made by a function": ("q_datasets = [dict(infer_cfg=make())]", "q.py:1: infer_cfg contains make(…)"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "problem"), REFUSED.values(), ids=REFUSED)

@@ -26,31 +26,51 @@ MESSAGES = """{{- range .Messages }}
 RENDERED: dict[str, tuple[str, tuple[dict[str, str], ...], str]] = {
     "exchange by exchange": (EXCHANGES, CONVERSATION, "<s>Be kind.</s><u>Hi</u><a>Ho</a><u>Bye</u><a>"),
     "all at once": (MESSAGES, CONVERSATION, "<s>Be kind.</s><u>Hi</u><a>Ho</a><u>Bye</u><a>"),
-    "the role as it is": ("{{ range .Messages }}<{{ .Role }}>{{ .Content }}{{ end }}<assistant>", (USER,),
-                          "<user>Hi<assistant>"),
-    "loop variables that are not used": ("{{ range $i, $_ := .Messages }}{{.Content}} {{ end }}", (USER, ANSWER),
-                                         "Hi Ho "),
-    "continue": ('{{ range .Messages }}{{ if eq .Role "system" }}S{{ continue }}{{ end }}{{ .Content }}{{ end }}',
-                 (SYSTEM, USER), "SHi"),
+    "the role as it is": (
+        "{{ range .Messages }}<{{ .Role }}>{{ .Content }}{{ end }}<assistant>",
+        (USER,),
+        "<user>Hi<assistant>",
+    ),
+    "loop variables that are not used": (
+        "{{ range $i, $_ := .Messages }}{{.Content}} {{ end }}",
+        (USER, ANSWER),
+        "Hi Ho ",
+    ),
+    "continue": (
+        '{{ range .Messages }}{{ if eq .Role "system" }}S{{ continue }}{{ end }}{{ .Content }}{{ end }}',
+        (SYSTEM, USER),
+        "SHi",
+    ),
     "cut behind the response": ("<u>{{ .Prompt }}</u><a>{{ .Response }}</a>!", (USER,), "<u>Hi</u><a>"),
     "no response in the template": ("<u>{{ .Prompt }}</u>", (USER, ANSWER, AGAIN), "<u>Hi</u>Ho<u>Bye</u>"),
     "a response inside an if": ("{{ .Prompt }}{{ if .Prompt }}[{{ .Response }}]{{ end }}!", (USER,), "Hi["),
-    "a response in a branch that is not taken": ("{{ .Prompt }}{{ if .System }}{{ .Response }}{{ end }}!", (USER,),
-                                                 "Hi"),
+    "a response in a branch that is not taken": (
+        "{{ .Prompt }}{{ if .System }}{{ .Response }}{{ end }}!",
+        (USER,),
+        "Hi",
+    ),
     "neighbours are joined": (MESSAGES, (USER, AGAIN), "<u>Hi\n\nBye</u><a>"),
     "system messages are joined": (EXCHANGES, (SYSTEM, SYSTEM, USER), "<s>Be kind.\n\nBe kind.</s><u>Hi</u><a>"),
-    "a late system message": (EXCHANGES, (USER, ANSWER, SYSTEM, AGAIN),
-                              "<u>Hi</u><a>Ho</a><s>Be kind.</s><u>Bye</u><a>"),
+    "a late system message": (
+        EXCHANGES,
+        (USER, ANSWER, SYSTEM, AGAIN),
+        "<u>Hi</u><a>Ho</a><s>Be kind.</s><u>Bye</u><a>",
+    ),
     "an answer to be continued": (EXCHANGES, (USER, ANSWER), "<u>Hi</u><a>Ho"),
-    "the system text before a loop": ("[{{ .System }}]{{ range .Messages }}{{ end }}", (SYSTEM, USER, SYSTEM),
-                                      "[Be kind.\n\nBe kind.]"),
+    "the system text before a loop": (
+        "[{{ .System }}]{{ range .Messages }}{{ end }}",
+        (SYSTEM, USER, SYSTEM),
+        "[Be kind.\n\nBe kind.]",
+    ),
     "an else": ("{{ if .System }}{{ .System }}{{ else }}Me.{{ end }}{{ .Prompt }}", (USER,), "Me.Hi"),
     "an if inside an if that does not hold": (
-        "{{ if .System }}a{{ if .Prompt }}b{{ else }}c{{ end }}{{ else }}d{{ end }}", (USER,), "d",
+        "{{ if .System }}a{{ if .Prompt }}b{{ else }}c{{ end }}{{ else }}d{{ end }}",
+        (USER,),
+        "d",
     ),
     "trimming and comments": ("a \n{{- .Prompt -}}\n b {{- /* c */ -}} c", (USER,), "aHibc"),
     "braces that are text": ("{ {{ .Prompt }} }{{ .Response }}", (USER,), "{ Hi }"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("template", "messages", "text"), RENDERED.values(), ids=RENDERED)

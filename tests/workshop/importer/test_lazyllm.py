@@ -114,18 +114,33 @@ MODELS: dict[str, tuple[str, dict[str, Any], str]] = {  # name: (file, its keys 
         {"marks": {"system": "You are a helpful AI assistant."}},
         "OnlineChatModule('ppio') of line 2",
     ),
-    "an unknown provider": ("p = ChatPrompter('I')\nOnlineChatModule('mine').prompt(p)", {},
-                            "LazyLLM does not know the provider of OnlineChatModule('mine') of line 2;"),
-    "a local model": ("p = ChatPrompter('I')\nm = lazyllm.TrainableModule('internlm2-chat-7b').prompt(p)",
-                      {"marks_of": "internlm2-chat-7b"}, "marks_of is the model of TrainableModule("),
-    "a local model in a chain": ("p = ChatPrompter('I')\nm = TrainableModule('internlm2-chat-7b').prompt(p).start()",
-                                 {"marks_of": "internlm2-chat-7b"}, "marks_of is the model of TrainableModule("),
-    "a prompter in the call": ("m = TrainableModule('internlm2-chat-7b').prompt(ChatPrompter('I'))",
-                               {"marks_of": "internlm2-chat-7b"}, "marks_of is the model of TrainableModule("),
-    "a model without tokens": ("p = ChatPrompter('I')\nm = TrainableModule('mine').prompt(p)", {},
-                               "LazyLLM has no tokens for TrainableModule('mine') of line 2"),
+    "an unknown provider": (
+        "p = ChatPrompter('I')\nOnlineChatModule('mine').prompt(p)",
+        {},
+        "LazyLLM does not know the provider of OnlineChatModule('mine') of line 2;",
+    ),
+    "a local model": (
+        "p = ChatPrompter('I')\nm = lazyllm.TrainableModule('internlm2-chat-7b').prompt(p)",
+        {"marks_of": "internlm2-chat-7b"},
+        "marks_of is the model of TrainableModule(",
+    ),
+    "a local model in a chain": (
+        "p = ChatPrompter('I')\nm = TrainableModule('internlm2-chat-7b').prompt(p).start()",
+        {"marks_of": "internlm2-chat-7b"},
+        "marks_of is the model of TrainableModule(",
+    ),
+    "a prompter in the call": (
+        "m = TrainableModule('internlm2-chat-7b').prompt(ChatPrompter('I'))",
+        {"marks_of": "internlm2-chat-7b"},
+        "marks_of is the model of TrainableModule(",
+    ),
+    "a model without tokens": (
+        "p = ChatPrompter('I')\nm = TrainableModule('mine').prompt(p)",
+        {},
+        "LazyLLM has no tokens for TrainableModule('mine') of line 2",
+    ),
     "no model": ("p = ChatPrompter('I')", {}, "special tokens are missing; give the model's family with --marks-of"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -150,8 +165,10 @@ def test_the_quick_start_of_the_documentation_is_sent_as_by_lazyllm() -> None:
     assert "input_slot: the user message fills input; gateway.variables fills the other slots: context" in draft.notes
     template = build(parse_spec(draft.keys, name="p").for_messages())
     said = Dialogue((Message("user", "输入"),), RenderOptions(variables={"context": "背景"}))
-    task = ("Below is an instruction that describes a task, paired with extra messages such as input that provides "
-            "further context if possible. Write a response that appropriately completes the request.")  # fmt: skip
+    task = (
+        "Below is an instruction that describes a task, paired with extra messages such as input that provides "
+        "further context if possible. Write a response that appropriately completes the request."
+    )
     assert template.render(said).messages == (
         {"role": "system", "content": f"{OPENAI}\n{task}\n\n### Instruction:\n"},
         {"role": "user", "content": "上下文信息是背景,用户的问题是输入, 现在请你做出回答。"},

@@ -65,12 +65,21 @@ def test_a_modelfile_becomes_a_template_and_notes() -> None:
     assert draft.keys["stop"] == ["<|im_end|>", "<|im_start|>"]
     assert draft.keys["bos"] == "engine"
     assert draft.keys["round"][1] == {
-        "role": "BOT", "begin": "<|im_start|>assistant\n", "end": "<|im_end|>\n", "generate": True,
-    }  # fmt: skip
+        "role": "BOT",
+        "begin": "<|im_start|>assistant\n",
+        "end": "<|im_end|>\n",
+        "generate": True,
+    }
     told = "\n".join(draft.notes)
-    for words in ("line 2: FROM ./mine.gguf", "PARAMETER num_ctx 4096", "max_tokens: 64", "temperature: 0.2",
-                  "repeat_penalty 1.1: this is a setting of the engine", "Ollama sends 'You are kind.\\nAnd brief.'",
-                  "MESSAGE 'user"):  # fmt: skip
+    for words in (
+        "line 2: FROM ./mine.gguf",
+        "PARAMETER num_ctx 4096",
+        "max_tokens: 64",
+        "temperature: 0.2",
+        "repeat_penalty 1.1: this is a setting of the engine",
+        "Ollama sends 'You are kind.\\nAnd brief.'",
+        "MESSAGE 'user",
+    ):
         assert words in told
 
 
@@ -104,10 +113,11 @@ REFUSED: dict[str, tuple[str, str]] = {
         "a system message changes the start of the prompt",
     ),
     "numbered messages": (
-        'TEMPLATE """{{ range $i, $m := .Messages }}{{ $i }}:{{ .Content }} {{ end }}"""', "{{ $i }} is not supported",
+        'TEMPLATE """{{ range $i, $m := .Messages }}{{ $i }}:{{ .Content }} {{ end }}"""',
+        "{{ $i }} is not supported",
     ),
     "a message that is left out": ('TEMPLATE """{{ .Prompt }}"""', "with the role system is left out or changed"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "says"), REFUSED.values(), ids=REFUSED)

@@ -35,8 +35,14 @@ def test_a_config_becomes_a_template_and_notes() -> None:
         "stop": ["<|end|>", "<|user|>"],
     }
     notes = "\n".join(draft.notes)
-    for told in ("type = ", "path = 'mine/7b-chat'", "max_out_len = 100", "batch_size = 8", "run_cfg = ",
-                 "meta_template.tokens = "):  # fmt: skip
+    for told in (
+        "type = ",
+        "path = 'mine/7b-chat'",
+        "max_out_len = 100",
+        "batch_size = 8",
+        "run_cfg = ",
+        "meta_template.tokens = ",
+    ):
         assert told in notes
     assert "generation_kwargs" not in notes  # all of it was imported
 
@@ -74,17 +80,22 @@ ROUND = "round=[dict(role='HUMAN', begin='H:'), dict(role='BOT', begin='B:', gen
 
 FOUND = {
     "a model": (f"models = [dict(abbr='a', meta_template=dict({ROUND}))]", ["a"]),
-    "two models": (f"m = dict({ROUND})\nmodels = [dict(abbr='A', meta_template=m), dict(abbr='b', meta_template=m)]",
-                   ["a", "b"]),
+    "two models": (
+        f"m = dict({ROUND})\nmodels = [dict(abbr='A', meta_template=m), dict(abbr='b', meta_template=m)]",
+        ["a", "b"],
+    ),
     "a template alone": (f"my_meta_template = dict({ROUND})", ["config"]),
-    "two templates alone": (f"_meta_template = dict({ROUND})\napi_meta_template = dict({ROUND})",
-                            ["meta_template", "api_meta_template"]),
+    "two templates alone": (
+        f"_meta_template = dict({ROUND})\napi_meta_template = dict({ROUND})",
+        ["meta_template", "api_meta_template"],
+    ),
     "models put together from other lists": (
-        f"a_model = [dict(abbr='a', meta_template=dict({ROUND}))]\nmodels = [*a_model] + a_model[:0]", ["a"],
+        f"a_model = [dict(abbr='a', meta_template=dict({ROUND}))]\nmodels = [*a_model] + a_model[:0]",
+        ["a"],
     ),
     "one without a template": (f"models = [dict(abbr='x'), dict(abbr='b', meta_template=dict({ROUND}))]", ["b"]),
     "without abbr": (f"models = [dict(meta_template=dict({ROUND}))]", ["config"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "names"), FOUND.values(), ids=FOUND)
@@ -113,8 +124,10 @@ def test_the_models_of_a_resolved_config_are_read() -> None:
 REFUSED = {
     "nothing": ("x = 1", "config.py: the file has no meta_template of plain values"),
     "a list around": (f"models = [dict(meta_template=[dict({ROUND})])]", "meta_template is in a list"),
-    "a computed text": ("models = [dict(meta_template=dict(begin=f'{x}', round=[]))]",
-                        "config.py:1: meta_template contains"),
+    "a computed text": (
+        "models = [dict(meta_template=dict(begin=f'{x}', round=[]))]",
+        "config.py:1: meta_template contains",
+    ),
     "a function": (f"models = [dict(meta_template=make({ROUND}))]", "meta_template is not a plain mapping but make(…)"),
     "models changed by a loop": (
         f"models = [dict(meta_template=dict({ROUND}))]\nfor m in models:\n    m['meta_template'][a] = 'x'",
@@ -125,11 +138,14 @@ REFUSED = {
         "config.py:2: the call t.update() is not read",
     ),
     "a name that is not plain": (
-        f"models = [dict(abbr=f'{{x}}', meta_template=dict({ROUND}))]", "config.py:1: abbr contains an f-string",
+        f"models = [dict(abbr=f'{{x}}', meta_template=dict({ROUND}))]",
+        "config.py:1: abbr contains an f-string",
     ),
-    "a base that is gone": ("with read_base():\n    from .gone import models\n",
-                            "config.py:2: .gone was not found beside config.py; put gone.py there"),
-}  # fmt: skip
+    "a base that is gone": (
+        "with read_base():\n    from .gone import models\n",
+        "config.py:2: .gone was not found beside config.py; put gone.py there",
+    ),
+}
 
 
 @pytest.mark.parametrize(("text", "says"), REFUSED.values(), ids=REFUSED)
@@ -163,8 +179,14 @@ def exported(name: str) -> str:
     def role(entry: RoleSpec | str) -> Any:
         if isinstance(entry, str):
             return entry
-        given = {"role": entry.role, "begin": entry.begin, "end": entry.end, "prompt": entry.prompt,
-                 "api_role": entry.api_role, "fallback_role": entry.fallback_role}  # fmt: skip
+        given = {
+            "role": entry.role,
+            "begin": entry.begin,
+            "end": entry.end,
+            "prompt": entry.prompt,
+            "api_role": entry.api_role,
+            "fallback_role": entry.fallback_role,
+        }
         found = {key: value for key, value in given.items() if value not in (None, "")}
         return {**found, "generate": True} if entry.generate else found
 

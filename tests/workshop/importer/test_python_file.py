@@ -134,7 +134,9 @@ NOT_READ_CODE = {  # name: (text, line, what)
     "a method of a text": ("x = 'a'.upper()", 1, "the call 'a'.upper()"),
     "a method of an entry": ("x = [[1]]\nx[0].append(2)", 2, "the call x[0].append()"),
     "a method of a value in a comprehension": (
-        "x = [{}]\ny = [one.update(a=1) for one in x]", 2, "a comprehension with a call or an assignment",
+        "x = [{}]\ny = [one.update(a=1) for one in x]",
+        2,
+        "a comprehension with a call or an assignment",
     ),
     "a method of the attribute of a call": ("x = A(k=[1])\nx.k.append(2)", 2, "the call x.k.append()"),
     "a walrus": ("x = 1\ny = (x := 2)", 2, "an expression with a call or an assignment"),
@@ -142,26 +144,35 @@ NOT_READ_CODE = {  # name: (text, line, what)
     "a lambda with a call": ("x = lambda a: a.clear()", 1, "a lambda with a call or an assignment"),
     "a function of the file": ("x = [1]\ndef f():\n    x.append(2)\nf()", 4, "the call f()"),
     "a function that gets a function": (
-        "def f(a):\n    a.clear()\ny = map(f, [])", 3, "the call map() with a function of the file",
+        "def f(a):\n    a.clear()\ny = map(f, [])",
+        3,
+        "the call map() with a function of the file",
     ),
     "a function that may change a list": (
-        "import random\nx = [1]\nrandom.shuffle(x)", 3, "the call random.shuffle(), which may change its arguments,",
+        "import random\nx = [1]\nrandom.shuffle(x)",
+        3,
+        "the call random.shuffle(), which may change its arguments,",
     ),
     "a function that may change an entry": ("x = [{}]\nf(x[0])", 2, "the call f(), which may change its arguments,"),
     "a function that may change a mapping by its class": (
-        "x = dict(a=1)\ndict.update(x, b=2)", 2, "the call dict.update(), which may change its arguments,",
+        "x = dict(a=1)\ndict.update(x, b=2)",
+        2,
+        "the call dict.update(), which may change its arguments,",
     ),
     "a method of a result that may change a list": (
-        "y = f()\nx = [1]\nz = y.g(x)", 3, "the call f.g(), which may change its arguments,",
+        "y = f()\nx = [1]\nz = y.g(x)",
+        3,
+        "the call f.g(), which may change its arguments,",
     ),
     "exec": ("x = [1]\nexec('x.clear()')", 2, "the call exec()"),
     "globals": ("x = 1\nglobals().update(x=2)", 2, "the call globals()"),
     "a base that is not imported": ("with read_base():\n    x = 1", 2, "this code"),
     "a sum of the names of the file": (
-        "datasets = sum((v for k, v in locals().items() if k.endswith('_datasets')), [])", 1,
+        "datasets = sum((v for k, v in locals().items() if k.endswith('_datasets')), [])",
+        1,
         "a comprehension with a call or an assignment",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "line", "what"), NOT_READ_CODE.values(), ids=NOT_READ_CODE)
@@ -213,21 +224,26 @@ BOMBS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "bases of bases": (
         "with read_base():\n    from .b0 import *\n",
-        {f"{a}{n}": f"with read_base():\n    from .b{n + 1} import *\n    from .c{n + 1} import *\n"
-         for n in range(40) for a in "bc"} | {"b40": "", "c40": ""},
+        {
+            f"{a}{n}": f"with read_base():\n    from .b{n + 1} import *\n    from .c{n + 1} import *\n"
+            for n in range(40)
+            for a in "bc"
+        }
+        | {"b40": "", "c40": ""},
     ),
     "a text that grows": ("x = 'aaaaaaaa'\n" + "x = x + x\n" * 40, {}),
     "a list that grows": ("x = [1]\n" + "x = [*x, *x]\n" * 40, {}),
     "a list that grows in place": ("x = [1]\n" + "x += x\n" * 40, {}),
     "a list of a list many times": ("x = [" + "1, " * 1000 + "]\ny = [" + "*x, " * 60_000 + "]", {}),
     "a mapping of a mapping many times": (
-        "x = {" + "".join([f"'{n}': 1, " for n in range(1000)]) + "}\ny = {" + "**x, " * 60_000 + "}", {},
+        "x = {" + "".join([f"'{n}': 1, " for n in range(1000)]) + "}\ny = {" + "**x, " * 60_000 + "}",
+        {},
     ),
     "many imports of a large file": (
         "with read_base():\n    from .b0 import x\n",
         {f"b{n}": f"with read_base():\n    from .b{n + 1} import x\nx = '{'a' * 300_000}'" for n in range(40)},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "beside"), BOMBS.values(), ids=BOMBS)
@@ -285,7 +301,8 @@ GONE = "put gone.py there (a link out of the folder is not read), or correct the
 BASES_NOT_READ = {  # name: (import, problem)
     "a file beside": (".gone", f"config.py:3: .gone was not found beside config.py; {GONE}"),
     "a file of another folder": (
-        "..up", "config.py:3: ..up was not found in the config's folder; name the folder of its package with --root",
+        "..up",
+        "config.py:3: ..up was not found in the config's folder; name the folder of its package with --root",
     ),
     "a file of a package": (
         "opencompass.x",
@@ -294,7 +311,7 @@ BASES_NOT_READ = {  # name: (import, problem)
     "a file of a base": (".sub.base", f"sub/base.py:2: .gone was not found beside sub/base.py; {GONE}"),
     "a name that is missing": (".base", "config.py:3: .base has no a"),
     "a base that reads itself": (".again", "config.py: the Python code is nested too deeply; split its expressions"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("names", ["a", "*"])
@@ -305,9 +322,11 @@ def test_a_base_that_is_not_read_is_refused_with_its_line(module: str, problem: 
     with pytest.raises(ConfigError) as caught:
         read(
             f"\nwith read_base():\n    from {module} import {names}\nx = 1",
-            up="a = 1", base="b = 1", sub__base="with read_base():\n    from .gone import a",
+            up="a = 1",
+            base="b = 1",
+            sub__base="with read_base():\n    from .gone import a",
             again="with read_base():\n    from .again import a",
-        )  # fmt: skip
+        )
     assert str(caught.value) == problem
 
 

@@ -85,17 +85,19 @@ def default_system(messages: Messages, open_turn: bool) -> str:
 
 NOT: dict[str, tuple[Say, str]] = {
     "system messages are refused": (
-        refusing, "the source refuses a test conversation with the roles system, user: no system, please"
+        refusing,
+        "the source refuses a test conversation with the roles system, user: no system, please",
     ),
     "a system turn nobody sent": (default_system, "a system message changes the start of the prompt"),
-    "numbers": (lambda messages, _: "".join(f"{n}:{m['content']}" for n, m in enumerate(messages)),
-                "in two ways, .* and "),
+    "numbers": (
+        lambda messages, _: "".join(f"{n}:{m['content']}" for n, m in enumerate(messages)),
+        "in two ways, .* and ",
+    ),
     "only the last message": (lambda messages, _: str(messages[-1]["content"]), "left out or changed"),
     "said twice": (lambda messages, _: "".join(m["content"] * 2 for m in messages), "written more than once"),
-    "backwards": (lambda messages, _: "".join(m["content"] for m in reversed(messages)),
-                  "is moved before an earlier"),
+    "backwards": (lambda messages, _: "".join(m["content"] for m in reversed(messages)), "is moved before an earlier"),
     "in capitals": (lambda messages, _: "".join(m["content"].upper() for m in messages), "left out or changed"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("say", "why"), NOT.values(), ids=NOT)

@@ -24,13 +24,18 @@ KEYS: Any = st.fixed_dictionaries(
         "history": st.lists(st.lists(TEXTS, min_size=2, max_size=2), max_size=2),
         "examples": st.lists(
             st.fixed_dictionaries(
-                {"messages": st.lists(st.fixed_dictionaries({"role": TEXTS, "content": TEXTS}), min_size=1, max_size=2),
-                 "prompt": TEXTS}
+                {
+                    "messages": st.lists(
+                        st.fixed_dictionaries({"role": TEXTS, "content": TEXTS}), min_size=1, max_size=2
+                    ),
+                    "prompt": TEXTS,
+                }
             ),
-            min_size=1, max_size=2,
+            min_size=1,
+            max_size=2,
         ),
     },
-)  # fmt: skip
+)
 
 
 @given(keys=KEYS, notes=st.lists(TEXTS, max_size=3), origin=TEXTS)

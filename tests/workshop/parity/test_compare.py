@@ -35,8 +35,10 @@ def test_a_meta_template_and_the_chat_template_it_repeats_are_the_same() -> None
     results = compare(ours(), chat(), CASES)
     verdicts = {result.verdict for result in results}
     assert verdicts == {"same", "refused by both"}
-    assert all(bool(result.case.tools or "calls" in result.case.name) == (result.verdict == "refused by both")
-               for result in results)  # fmt: skip
+    assert all(
+        bool(result.case.tools or "calls" in result.case.name) == (result.verdict == "refused by both")
+        for result in results
+    )
     assert sum(result.case.whole and result.verdict == "same" for result in results) == 3
 
 

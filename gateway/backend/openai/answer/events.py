@@ -80,9 +80,18 @@ class ChunkReader:
     """Reads the chunks of one response, and tracks which choices have begun and finished."""
 
     __slots__ = (
-        "_begun", "_choices", "_finished", "_notices", "_open", "_private", "_skipped", "_target", "_usage", "format",
+        "_begun",
+        "_choices",
+        "_finished",
+        "_notices",
+        "_open",
+        "_private",
+        "_skipped",
+        "_target",
+        "_usage",
+        "format",
         "invalid",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

@@ -35,9 +35,19 @@ class SseSplicer:
     """Forwards pieces of one stream while each piece has only events that differ from a read event in their text."""
 
     __slots__ = (
-        "_after", "_around", "_around_size", "_attempts", "_before", "_between", "_format", "_frame", "_frames_after",
-        "_frames_before", "_frames_between", "_splice",
-    )  # fmt: skip
+        "_after",
+        "_around",
+        "_around_size",
+        "_attempts",
+        "_before",
+        "_between",
+        "_format",
+        "_frame",
+        "_frames_after",
+        "_frames_before",
+        "_frames_between",
+        "_splice",
+    )
 
     def __init__(self, format: ChoiceFormat) -> None:
         self._format = format

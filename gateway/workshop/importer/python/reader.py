@@ -38,10 +38,17 @@ STEPS_PER_FILE = 100
 PROMPT = re.compile(r"^\s*(>>>|\.\.\.)(?: |$)")
 """Matches the prompt at the beginning of a line of a Python session. The lines without a prompt are output."""
 WORDS: Mapping[type[ast.AST], str] = {
-    ast.For: "a loop", ast.While: "a loop", ast.If: "a condition", ast.IfExp: "a condition", ast.ClassDef: "a class",
-    ast.ListComp: "a comprehension", ast.DictComp: "a comprehension", ast.GeneratorExp: "a comprehension",
-    ast.JoinedStr: "an f-string", ast.Lambda: "a lambda",
-}  # fmt: skip
+    ast.For: "a loop",
+    ast.While: "a loop",
+    ast.If: "a condition",
+    ast.IfExp: "a condition",
+    ast.ClassDef: "a class",
+    ast.ListComp: "a comprehension",
+    ast.DictComp: "a comprehension",
+    ast.GeneratorExp: "a comprehension",
+    ast.JoinedStr: "an f-string",
+    ast.Lambda: "a lambda",
+}
 """Kind of syntax that is not read → its name in messages."""
 EFFECTS = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 """The expressions that may change a value."""

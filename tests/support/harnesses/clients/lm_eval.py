@@ -78,6 +78,12 @@ SCORING = frozenset({"logprobs", "completions"})
 CLIENTS = (
     task("chat", "chat", chat, "sums", "exact_match"),
     task("loglikelihood", "log-likelihood", loglikelihood, "sums_choice", "acc", needs=SCORING, own_format=True),
-    task("chat-template", "log-likelihood with chat template", chat_template, "sums_choice_chat", "acc",
-         needs=SCORING | {"token_ids"}),
-)  # fmt: skip
+    task(
+        "chat-template",
+        "log-likelihood with chat template",
+        chat_template,
+        "sums_choice_chat",
+        "acc",
+        needs=SCORING | {"token_ids"},
+    ),
+)

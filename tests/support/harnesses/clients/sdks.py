@@ -41,13 +41,24 @@ ONLINE = {"HF_HUB_OFFLINE": "0"}  # in offline mode it refuses every call, also 
 
 CLIENTS = (
     sdk("openai-python", "openai (Python)", "openai_python.py", OPENAI, guide="openai-sdk"),
-    sdk("openai-loglikelihood", "openai (Python), log-likelihood", "openai_loglikelihood.py", OPENAI,
-        guide="openai-sdk", **SCORING),
+    sdk(
+        "openai-loglikelihood",
+        "openai (Python), log-likelihood",
+        "openai_loglikelihood.py",
+        OPENAI,
+        guide="openai-sdk",
+        **SCORING,
+    ),
     sdk("openai-node", "openai (Node)", "openai_node.mjs", "openai@6.49.0", guide="openai-sdk"),
     sdk("agents-sdk", "OpenAI Agents SDK", "agents_sdk_sums.py", "openai-agents==0.24.0"),
     sdk("ai-sdk", "AI SDK (Node)", "ai_sdk_sums.mjs", "ai@7.0.173", "@ai-sdk/openai-compatible@3.0.92"),
-    sdk("huggingface-hub", "Hugging Face InferenceClient", "huggingface_sums.py", "huggingface-hub==2.4.0",
-        variables=ONLINE),
+    sdk(
+        "huggingface-hub",
+        "Hugging Face InferenceClient",
+        "huggingface_sums.py",
+        "huggingface-hub==2.4.0",
+        variables=ONLINE,
+    ),
     sdk("litellm-sdk", "LiteLLM SDK", "litellm_sums.py", "litellm==1.106.2", variables=PRICES),
     sdk("langchain", "LangChain", "langchain_sums.py", "langchain-openai==1.7.3"),
     sdk("llama-index", "LlamaIndex", "llama_index_sums.py", "llama-index-llms-openai-like==0.8.1"),
@@ -55,7 +66,7 @@ CLIENTS = (
     sdk("instructor", "instructor", "instructor_sums.py", "instructor==1.17.0"),
     sdk("dspy", "DSPy", "dspy_sums.py", "dspy==3.4.1", "litellm==1.106.2"),
     sdk("llm", "llm", "llm_sums.py", "llm==0.36"),
-)  # fmt: skip
+)
 
 
 def objects(name: str, script: str) -> Client:

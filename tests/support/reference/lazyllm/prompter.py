@@ -213,9 +213,14 @@ def _tokens(dialect: PrompterDialect, built_in_system: bool) -> SpecialTokens:
 
 
 def alpaca(
-    instruction: Any = None, extra_keys: Any = None, show: bool = False, tools: Any = None, *,
-    dialect: PrompterDialect = CURRENT, built_in_system: bool = True,
-) -> Prompter:  # fmt: skip
+    instruction: Any = None,
+    extra_keys: Any = None,
+    show: bool = False,
+    tools: Any = None,
+    *,
+    dialect: PrompterDialect = CURRENT,
+    built_in_system: bool = True,
+) -> Prompter:
     """``AlpacaPrompter``: one turn, everything in the instruction. Raises PrompterError."""
     keys = extra_keys_of(extra_keys)
     template = alpaca_instruction(instruction_of("alpaca", instruction, dialect), keys, dialect)
@@ -223,10 +228,17 @@ def alpaca(
 
 
 def chat(
-    instruction: Any = None, extra_keys: Any = None, show: bool = False, tools: Any = None, skills: Any = None,
-    history: Any = None, *, enable_system: bool = True, dialect: PrompterDialect = CURRENT,
+    instruction: Any = None,
+    extra_keys: Any = None,
+    show: bool = False,
+    tools: Any = None,
+    skills: Any = None,
+    history: Any = None,
+    *,
+    enable_system: bool = True,
+    dialect: PrompterDialect = CURRENT,
     built_in_system: bool = True,
-) -> Prompter:  # fmt: skip
+) -> Prompter:
     """``ChatPrompter``: turns around an instruction. Raises PrompterError."""
     keys = extra_keys_of(extra_keys)
     template = chat_instruction(instruction_of("chat", instruction, dialect), keys, dialect)
@@ -235,9 +247,15 @@ def chat(
 
 
 def empty(
-    show: bool = False, tools: Any = None, skills: Any = None, history: Any = None, *,
-    enable_system: bool = True, dialect: PrompterDialect = CURRENT, built_in_system: bool = True,
-) -> Prompter:  # fmt: skip
+    show: bool = False,
+    tools: Any = None,
+    skills: Any = None,
+    history: Any = None,
+    *,
+    enable_system: bool = True,
+    dialect: PrompterDialect = CURRENT,
+    built_in_system: bool = True,
+) -> Prompter:
     """``EmptyPrompter``: the input as it is."""
     tokens = _tokens(dialect, built_in_system)
     return Prompter("empty", "", tokens, tools, skills, history or (), enable_system, dialect=dialect)

@@ -97,19 +97,27 @@ TOKENS = ToolTokens("<tool>", "<args>", "</tool>")
 ANSWERS: dict[str, tuple[str, ToolTokens, tuple[str, ...], Extracted]] = {
     "no call": ("hi", TOKENS, ("f",), Extracted("hi")),
     "two calls": (
-        "Sure.<tool>f<args>{a: 1}</tool><tool>g</tool>", TOKENS, (),
+        "Sure.<tool>f<args>{a: 1}</tool><tool>g</tool>",
+        TOKENS,
+        (),
         Extracted("Sure.", (FoundCall("f", {"a": 1}), FoundCall("g", {}))),
     ),
     "a string of JSON": ("<tool>f<args>'{\"a\": 1}'</tool>", TOKENS, (), Extracted("", (FoundCall("f", {"a": 1}),))),
     "an args token in a string": (
-        "<tool>f<args>{'a': '<args>'}</tool>", TOKENS, (), Extracted("", (FoundCall("f", "{'a': '"),)),
+        "<tool>f<args>{'a': '<args>'}</tool>",
+        TOKENS,
+        (),
+        Extracted("", (FoundCall("f", "{'a': '"),)),
     ),
     "raw text": ("<tool>f<args>oops</tool>", TOKENS, (), Extracted("", (FoundCall("f", "oops"),))),
     "a name on its own line": (
-        'Well\nf\n{"a": 1}', ToolTokens(), ("f",), Extracted("Well", (FoundCall("f", '{"a": 1}'),)),
+        'Well\nf\n{"a": 1}',
+        ToolTokens(),
+        ("f",),
+        Extracted("Well", (FoundCall("f", '{"a": 1}'),)),
     ),
     "a stranger": ('{"name": "z"}', ToolTokens(), ("f",), Extracted('{"name": "z"}')),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ANSWERS)
