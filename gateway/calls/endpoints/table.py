@@ -32,8 +32,6 @@ class Endpoint:
     """The purpose of the endpoint, in a few words."""
     for_tokenizers: bool = False
     """True: the path also exists without ``/v1``, and a request may leave out the model if there is only one."""
-    streams: bool = False
-    """True: the answer is a stream if the request asks for one."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -54,17 +52,17 @@ class LoadedEndpoint:
 
 
 ENDPOINTS = (
-    Endpoint(name="chat", path="/v1/chat/completions", streams=True, summary="Continue a conversation",
+    Endpoint(name="chat", path="/v1/chat/completions", summary="Continue a conversation",
              read="gateway.wire.requests:read_chat", request="gateway.wire.request_fields:ChatRequest",
              respond="gateway.calls.endpoints.answer:respond_chat"),
-    Endpoint(name="completions", path="/v1/completions", streams=True,
+    Endpoint(name="completions", path="/v1/completions",
              summary="Continue a prompt, which no template changes", read="gateway.wire.requests:read_completion",
              request="gateway.wire.request_fields:CompletionRequest",
              respond="gateway.calls.endpoints.answer:respond_completion"),
     Endpoint(name="embeddings", path="/v1/embeddings", summary="Embed texts",
              read="gateway.wire.requests:read_embedding", request="gateway.wire.request_fields:EmbeddingRequest",
              respond="gateway.calls.endpoints.answer:respond_embedding"),
-    Endpoint(name="responses", path="/v1/responses", streams=True,
+    Endpoint(name="responses", path="/v1/responses",
              summary="Answer in the form of OpenAI's Responses API",
              read="gateway.wire.responses_api.request:read_response",
              request="gateway.wire.responses_api.fields:ResponsesRequest",
