@@ -76,7 +76,7 @@ LITELLM_SYSTEMS = ("gateway-litellm", "litellm-sdk")
 RENDERERS = ("gateway", "opencompass", "lazyllm")
 _ROWS = (
     *(_nonstream(connections) for connections in (1, 32, 256)),
-    *(_streams(streams) for streams in (128, 256, 384)),
+    *(_streams(streams) for streams in (64, 128, 256, 384, 1000)),
     _streams(128, 250),
     *(_turns(turns) for turns in (1, 10, 50, 200)),
     *(_prompt(name, size) for name, size in PROMPT_SIZES.items()),
