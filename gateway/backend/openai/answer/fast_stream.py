@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from gateway.backend.openai.answer.events import ChoiceFormat, ChunkReader
-from gateway.core.errors import GatewayError
+from gateway.backend.openai.answer.events import ChoiceFormat
 from gateway.core.text_splice import ChoiceFrame, TextSplice
 from gateway.stream.surrogates import maybe_lone
 from metatemplate.values.events import Delta, Event
@@ -28,7 +27,7 @@ ATTEMPTS = 4
 CLOSED = TextSplice(lambda _: False, {})
 """The splice while nothing is forwarded, because a splice refers to the client's request."""
 AroundText = tuple[bytes, bytes]
-"""The bytes of an event before and after its text, including the quotes of the JSON string."""
+"""The bytes of an event before and after the JSON string of its text."""
 
 
 class SseSplicer:
@@ -66,21 +65,23 @@ class SseSplicer:
         since then.
         """
         delta = events[-1] if events else None
-        if type(delta) is not Delta or not delta.text or maybe_lone(data) or b"\n" in data:  # data of several lines
+        if type(delta) is not Delta or not delta.text or delta.logprobs or delta.fields or delta.extras:
+            return False
+        if maybe_lone(data) or b"\n" in data:  # data of several lines
             return False
         frame = splice.frames.get(delta.index)
         if frame is None:
             return False
         event, around = b"data: " + data + b"\n\n", self._around.get(delta.index)
         if around is None or not (event.startswith(around[0]) and event.endswith(around[1])):
-            around = bytes_around_text(event, delta, self._format) if self._attempts else None
+            around = bytes_around_text(data, delta, self._format) if self._attempts else None
             if around is None:
                 return False
             self._attempts -= 1
             self._around[delta.index] = around
         self._before, self._after = around
         self._between, self._around_size = around[1] + around[0], len(around[0]) + len(around[1])
-        self._frames_before, self._frames_after = frame.before + b'"', b'"' + frame.after
+        self._frames_before, self._frames_after = frame.before, frame.after
         self._frames_between = self._frames_after + self._frames_before
         self._frame, self._splice = frame, splice
         return True
@@ -93,48 +94,66 @@ class SseSplicer:
 
     def take(self, data: bytes) -> bool:
         """Forward a piece of the body and return True. If the piece cannot be forwarded, return False."""
-        texts = data.removeprefix(self._before).removesuffix(self._after)
-        if len(texts) + self._around_size != len(data):
+        strings = data.removeprefix(self._before).removesuffix(self._after)
+        size, splice, count = len(strings), self._splice, 1
+        if size + self._around_size != len(data):
             return False
-        parts = texts.split(self._between)
-        count = len(parts)
-        joined = b'",\n"'.join(parts)
         try:
-            # No JSON string contains a line end. So if the list has one string for each part, each part is one string.
-            strings = orjson.loads(b'["' + joined + b'"]')
-            text = "".join(strings)
+            if size <= self._around_size:  # too short for two events
+                text = orjson.loads(strings)
+                if len(text) + 2 != size:  # not only ASCII without escapes
+                    strings = orjson.dumps(text)
+            else:
+                text, strings, count = self._read_texts(strings)
         except (ValueError, TypeError):
             return False
-        splice = self._splice
-        if len(strings) != count or "" in strings or splice.halts.search(text) is not None:
+        if type(text) is not str or not text or splice.halts.search(text) is not None:
             return False
-        if len(joined) != len(text) + 4 * (count - 1):  # not only ASCII without escapes
-            parts = [orjson.dumps(string)[1:-1] for string in strings]
-        if not splice.write(self._frames_before + self._frames_between.join(parts) + self._frames_after):
+        if not splice.write(self._frames_before + strings + self._frames_after):
             return False
         self._frame.forwarded += len(text)
-        splice.moments += [splice.now()] * count
+        if count == 1:
+            splice.moments.append(splice.now())
+        else:
+            splice.moments += [splice.now()] * count
         return True
 
+    def _read_texts(self, strings: bytes) -> tuple[str, bytes, int]:
+        """Return the text of several events, the strings with the bytes between the client's frames, and their number.
 
-def bytes_around_text(event: bytes, delta: Delta, format: ChoiceFormat) -> AroundText | None:
+        ``strings``: the JSON strings with the bytes between the events. Raises ``ValueError`` or ``TypeError`` if a
+        part is not one JSON string with text.
+        """
+        parts = strings.split(self._between)
+        # No JSON string contains a line end. So if the list has one string for each part, each part is one string.
+        texts = orjson.loads(b"[" + b",\n".join(parts) + b"]")
+        text = "".join(texts)
+        if len(texts) != len(parts) or "" in texts:
+            raise ValueError("not one text in each event")
+        if len(text) + 2 * len(parts) + (len(parts) - 1) * len(self._between) != len(strings):
+            parts = [orjson.dumps(one) for one in texts]
+        return text, self._frames_between.join(parts), len(parts)
+
+
+def bytes_around_text(data: bytes, delta: Delta, format: ChoiceFormat) -> AroundText | None:
     """Return the bytes around the text of an event; None if no such bytes are found.
 
-    ``delta``: the last event that was read from the chunk in ``event``. A different text between the bytes changes only
-    the text of the delta.
+    ``data``: the data of the event. ``delta``: the last event that was read from these data, with only text. A
+    different text between the bytes changes only the text of the delta.
     """
-    text, other = orjson.dumps(delta.text), delta.text + PROBE
-    at = event.find(text)
+    text, other, at = orjson.dumps(delta.text), delta.text + PROBE, -1
     for _ in range(MAX_PLACES):
+        at = data.find(text, at + 1)
         if at < 0:
             break
-        before, after = event[:at], event[at + len(text) :]
+        before, after = data[:at], data[at + len(text) :]
         try:
-            chunk = orjson.loads((before + orjson.dumps(other) + after)[len(b"data: ") :])
-            read = ChunkReader(format, "", delta.index + 1).read(chunk)
-        except (ValueError, GatewayError):
-            read = []
-        if read[1:] == [Delta(delta.index, other)]:
-            return before + b'"', b'"' + after
-        at = event.find(text, at + 1)
+            chunk = orjson.loads(before + orjson.dumps(other) + after)
+            (choice,) = chunk["choices"]
+            holder, key = (choice, "text") if format.message is None else (choice["delta"], "content")
+            found, holder[key] = holder[key], delta.text
+        except (ValueError, TypeError, KeyError):
+            continue
+        if found == other and chunk == orjson.loads(data):
+            return b"data: " + before, after + b"\n\n"
     return None
