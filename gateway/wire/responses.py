@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import orjson
@@ -156,8 +157,8 @@ class ChoicesWriter(ResponseWriter):
                 parts += (around[0], orjson.dumps(event.text), around[1])
             else:
                 parts.append(self._frame(event))
-                before, _, after = self._frame(Delta(event.index, SAMPLE_TEXT)).rpartition(SAMPLE_STRING)
-                self._around_text[event.index] = before, after
+                before, after = _around_text(type(self), event.index, self._answer.include_usage)
+                self._around_text[event.index] = (self._frame_start or self._make_frame_start()) + before, after
         return b"".join(parts)
 
     def choice_frames(self) -> dict[int, ChoiceFrame]:
@@ -217,6 +218,16 @@ class ChoicesWriter(ResponseWriter):
 
     def _finish(self, finish: Finish) -> dict[str, Any]:
         raise NotImplementedError
+
+
+@lru_cache(1024)
+def _around_text(writer_class: type[ChoicesWriter], index: int, include_usage: bool) -> tuple[bytes, bytes]:
+    """Return the bytes around the text in a frame with only text, after the start that all frames share."""
+    writer = writer_class(AnswerHead("", "", 0, include_usage))
+    start = writer._make_frame_start()
+    _, frame = [writer._frame(Delta(index, SAMPLE_TEXT)) for _ in range(2)]  # the first frame of a chat has the role
+    before, _, after = frame.removeprefix(start).rpartition(SAMPLE_STRING)
+    return before, after
 
 
 class ChatWriter(ChoicesWriter):
