@@ -122,11 +122,11 @@ class CallTimeline(Record):
 
     def events_written(self, events: Sequence[Event]) -> None:
         """Store the time of each content in a batch. Call after the batch was written to the client."""
-        count = 0
+        now: float | None = None
         for event in events:
             if type(event) is Delta and (event.text or is_content(event)):
-                count += 1
-        self._written += [self._now()] * count
+                now = now or self._now()
+                self._written.append(now)
 
     def text_forwarded(self, moments: Sequence[float]) -> None:
         """Store the times of text that was forwarded directly to the client. ``moments``: the time of each write."""

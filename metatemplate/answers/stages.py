@@ -96,7 +96,7 @@ class PerChoice(Stage, Generic[Choices]):
 
     def flush(self, last: Sequence[Event] = ()) -> list[Event]:
         """Process the events ``last``, and return the results and all held text. See ``Stage.flush``."""
-        out = self.process(last)
-        for _, choice in sorted(self._choices.items()):
-            out += choice.flush()
+        out = self.process(last) if last else []
+        for index in sorted(self._choices):
+            out += self._choices[index].flush()
         return out

@@ -171,10 +171,10 @@ class ResponseStream:
         if self._over or self._source is None:
             return
         for stage in self._stages:
-            if stage.halts is not None:
-                splice.halts = stage.halts
-            for index in [one for one in splice.frames if not stage.is_clear(one)]:
-                del splice.frames[index]
+            splice.halts = stage.halts or splice.halts
+            for index in tuple(splice.frames):
+                if not stage.is_clear(index):
+                    del splice.frames[index]
         try:
             await self._source.forward_text(splice)
         finally:

@@ -34,7 +34,8 @@ class Deadline:
         self._task = asyncio.current_task(loop)
         self._timer = timer
         timer.checks[self] = check
-        timer.fire_at(when, loop)
+        if when < timer.due or loop is not timer.loop:
+            timer.fire_at(when, loop)
 
     def expire(self, error: GatewayError) -> None:
         """Cancel the task because of an error."""
@@ -61,26 +62,26 @@ class Deadline:
 class SharedTimer:
     """The timer of a layer's deadlines. When it fires, the deadlines that are due are checked."""
 
-    __slots__ = ("_due", "_handle", "_loop", "checks")
+    __slots__ = ("_handle", "checks", "due", "loop")
 
     def __init__(self) -> None:
         self.checks: dict[Deadline, Check] = {}
         """Not an attribute of a deadline: a check refers to its deadline, and a cycle would keep the request alive."""
-        self._due = math.inf
+        self.due = math.inf
         """The event loop time at which the timer fires."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The loop of the timer. None before the timer was first set."""
         self._handle: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def fire_at(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the timer, unless it fires earlier."""
-        if when < self._due or loop is not self._loop:
-            if self._handle is not None and loop is self._loop:
-                self._handle.cancel()
-            self._loop, self._due = loop, when
-            self._handle = loop.call_at(when, self._fire, loop)
+        """Set the timer to an earlier time than ``due``, or to a time of another loop."""
+        if self._handle is not None and loop is self.loop:
+            self._handle.cancel()
+        self.loop, self.due = loop, when
+        self._handle = loop.call_at(when, self._fire, loop)
 
     def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._due, self._handle, now = math.inf, None, loop.time()
+        self.due, self._handle, now = math.inf, None, loop.time()
         try:
             for deadline, check in tuple(self.checks.items()):
                 if deadline.when <= now:
@@ -90,4 +91,6 @@ class SharedTimer:
                     else:
                         deadline.when = outcome
         finally:  # a fault in one check must not stop the deadlines of other calls
-            self.fire_at(min([deadline.when for deadline in self.checks], default=math.inf), loop)
+            when = min([deadline.when for deadline in self.checks], default=math.inf)
+            if when < math.inf:
+                self.fire_at(when, loop)

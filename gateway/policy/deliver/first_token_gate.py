@@ -37,6 +37,11 @@ class FirstTokenGate(Layer):
         """
         return GatedStream(self._inner.open(exchange), self if exchange.stream else None)
 
+    def deadline(self) -> Deadline:
+        """Begin the time limit of one exchange, in the task that opens it."""
+        loop = asyncio.get_running_loop()
+        return Deadline(self.timer, loop, loop.time() + self.seconds, lambda: UpstreamTimeout(self.message))
+
 
 class GatedStream(LayerStream):
     """The events of one exchange: first the events that the gate has held back, then all other events, unchanged."""
@@ -49,8 +54,27 @@ class GatedStream(LayerStream):
         self._gate = gate
         self._held: Sequence[Event] = ()
 
-    def __aenter__(self) -> Coroutine[Any, Any, Events]:
-        return self._begin() if self._gate is None else self._begin_within(self._gate)
+    async def __aenter__(self) -> Events:
+        deadline = None if self._gate is None else self._gate.deadline()
+        try:
+            self._events = events = await self._inner.__aenter__()
+            try:
+                self._held = held = await events.next_batch()
+                for event in held:  # usually the first batch already has text
+                    if type(event) is Delta and event.text:
+                        return self
+                self._held = await _until_content(held, events)
+                return self
+            except BaseException as error:
+                await self._inner.__aexit__(type(error), error, error.__traceback__)
+                raise
+        except BaseException as error:
+            if deadline is not None:
+                deadline.translate(error)
+            raise
+        finally:
+            if deadline is not None:
+                deadline.stop()
 
     @property
     def exhausted(self) -> bool:
@@ -68,30 +92,6 @@ class GatedStream(LayerStream):
     def text_source(self) -> TextSource | None:
         """The object that forwards the text of the upstream, past the gate."""
         return text_source(self._events)
-
-    async def _begin_within(self, gate: FirstTokenGate) -> Events:
-        loop = asyncio.get_running_loop()
-        deadline = Deadline(gate.timer, loop, loop.time() + gate.seconds, lambda: UpstreamTimeout(gate.message))
-        try:
-            return await self._begin()
-        except BaseException as error:
-            deadline.translate(error)
-            raise
-        finally:
-            deadline.stop()
-
-    async def _begin(self) -> Events:
-        self._events = events = await self._inner.__aenter__()
-        try:
-            self._held = held = await events.next_batch()
-            for event in held:  # usually the first batch already has text
-                if type(event) is Delta and event.text:
-                    return self
-            self._held = await _until_content(held, events)
-            return self
-        except BaseException as error:
-            await self._inner.__aexit__(type(error), error, error.__traceback__)
-            raise
 
     async def _take_held(self) -> Sequence[Event]:
         held, self._held = self._held, ()

@@ -78,7 +78,7 @@ _cached = lru_cache(maxsize=CACHED)(StopSet)
 
 def stop_set(stops: tuple[str, ...]) -> StopSet:
     """Return the ``StopSet`` of these stops. A long set is not cached, because clients could fill the memory."""
-    return _cached(stops) if len(stops) + sum(map(len, stops)) <= CACHED_LENGTH else StopSet(stops)
+    return _cached(stops) if len(stops) + len("".join(stops)) <= CACHED_LENGTH else StopSet(stops)
 
 
 class StopScanner:
