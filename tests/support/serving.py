@@ -8,7 +8,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 WAIT_SECONDS = 100.0
 """Seconds to wait for a condition before the test fails; far more than a busy machine needs."""
+
+Handling = Coroutine[Any, Any, None]
+"""The coroutine that handles one request."""
 
 NUMBERS = {row.name: row.labels for row in METRICS if row.kind != "histogram"}
 """Counter or gauge → its labels."""
@@ -155,9 +158,17 @@ def write_files(folder: Path, files: Files) -> None:
 
 @contextmanager
 def gateway(
-    folder: Path, config: str, env: Mapping[str, str] | None = None, *, files: Files | None = None
+    folder: Path,
+    config: str,
+    env: Mapping[str, str] | None = None,
+    *,
+    files: Files | None = None,
+    around: Callable[[Handling], Handling] = lambda handling: handling,
 ) -> Iterator[Gateway]:
-    """Serve ``config`` (the text of a gateway.yaml) from ``folder``, into which ``files`` are written."""
+    """Serve ``config`` (the text of a gateway.yaml) from ``folder``, into which ``files`` are written.
+
+    ``around``: receives the coroutine that handles a request, and returns the one to run.
+    """
     path = folder / "gateway.yaml"
     write_files(folder, {"gateway.yaml": config, **(files or {})})
     loader = ConfigLoader(path, env or {})
@@ -173,7 +184,7 @@ def gateway(
         await runtime.start(snapshot)
         loop, leave = asyncio.get_running_loop(), asyncio.Event()
         app = App(runtime.state, viewer=runtime.open_pages())
-        server = HttpServer(app, refused=app.refused_input, limited_by=runtime.state)
+        server = HttpServer(lambda request: around(app(request)), refused=app.refused_input, limited_by=runtime.state)
         await server.open([bound], runtime.certificate.context if runtime.certificate else None)
         loops.append(loop)
         stop.append(lambda: loop.call_soon_threadsafe(leave.set))

@@ -130,7 +130,10 @@ class Connection(asyncio.Protocol):
         return bool(self._head)
 
     def send(self, head: bytes, body: bytes) -> asyncio.Future[None]:
-        """Send a request. The future is done when the response head has arrived or the connection has failed."""
+        """Send a request. The future is done when a part of the body, or all headers of an error, have arrived.
+
+        It is also done when the connection has failed.
+        """
         self._chunks.clear()
         self._idle.clear()
         self._in_head.append(None)
@@ -272,7 +275,8 @@ class Connection(asyncio.Protocol):
             self._fail(UpstreamUnreachable(IS_TLS) if alert else UpstreamInvalidResponse(NOT_HTTP))
             self.close()
             return
-        if self.status:
+        # Successful headers wait for the first piece of the body, so that the task is woken once.
+        if chunks or self.response_complete or (self.status and not self.is_plain_success):
             self._wake()
         if self._unread_bytes > HIGH_WATER and not self._paused:
             self._paused = True
