@@ -221,10 +221,9 @@ class ResponseStream:
         self._over = True
         if self._stages:
             self._pending = batch
-            held = self._drop_repeated_ends(await self._flush())
+            if held := await self._flush():
+                batch = [*batch, *self._drop_repeated_ends(held)]
             self._pending = ()
-            if held:
-                batch = [*batch, *held]
         if self._unfinished:
             self._failure = UpstreamIncomplete(
                 f"the model's server ended its answer without a finish_reason; {SEND_AGAIN}"

@@ -125,8 +125,7 @@ class ChoiceCutter:
         if self.ended:
             return []
         self.ended = True
-        self._scanner.flush()
-        events = self._release(self.received)
+        events = self._release(self.received) if self._waiting else []
         if self._tokens is not None and (tokens := self._tokens.rest(engine_stop)):
             events.append(Delta(self._index, logprobs=tokens))
         return events
