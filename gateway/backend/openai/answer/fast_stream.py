@@ -1,15 +1,17 @@
 """Fast path of streams: events that have only further text are written to the client without reading their chunks.
 
 Most events of a stream differ only in their text. One event that was read gives the bytes before and after the text. If
-a piece of the body consists of events with these bytes, only the JSON strings between these bytes are parsed. The first
-piece with other bytes ends the forwarding.
+a piece of the body consists of events with these bytes, only the JSON strings between these bytes are parsed, or not
+even these if they have only plain ASCII characters. The first piece with other bytes ends the forwarding.
 
 The general implementation is ``BodyEvents.next_batch``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import orjson
 
@@ -27,7 +29,7 @@ ATTEMPTS = 4
 CLOSED = TextSplice(lambda _: False, {})
 """The splice while nothing is forwarded, because a splice refers to the client's request."""
 AroundText = tuple[bytes, bytes]
-"""The bytes of an event before and after the JSON string of its text."""
+"""The bytes of an event before and after its text, including the quotes of the JSON string."""
 
 
 class SseSplicer:
@@ -45,6 +47,7 @@ class SseSplicer:
         "_frames_after",
         "_frames_before",
         "_frames_between",
+        "_plain",
         "_splice",
     )
 
@@ -55,6 +58,8 @@ class SseSplicer:
         self._attempts = ATTEMPTS
         self._before = self._after = b""
         """The bytes around the text in the events that ``take`` forwards."""
+        self._plain = b""
+        """The characters of texts that are forwarded without being parsed."""
         self._frame: ChoiceFrame
         self._splice = CLOSED
 
@@ -81,8 +86,9 @@ class SseSplicer:
             self._around[delta.index] = around
         self._before, self._after = around
         self._between, self._around_size = around[1] + around[0], len(around[0]) + len(around[1])
-        self._frames_before, self._frames_after = frame.before, frame.after
+        self._frames_before, self._frames_after = frame.before + b'"', b'"' + frame.after
         self._frames_between = self._frames_after + self._frames_before
+        self._plain = plain_characters(splice.halts)
         self._frame, self._splice = frame, splice
         return True
 
@@ -94,45 +100,48 @@ class SseSplicer:
 
     def take(self, data: bytes) -> bool:
         """Forward a piece of the body and return True. If the piece cannot be forwarded, return False."""
-        strings = data.removeprefix(self._before).removesuffix(self._after)
-        size, splice, count = len(strings), self._splice, 1
+        texts = data.removeprefix(self._before).removesuffix(self._after)
+        size, count = len(texts), 1
         if size + self._around_size != len(data):
             return False
-        try:
-            if size <= self._around_size:  # too short for two events
-                text = orjson.loads(strings)
-                if len(text) + 2 != size:  # not only ASCII without escapes
-                    strings = orjson.dumps(text)
-            else:
-                text, strings, count = self._read_texts(strings)
-        except (ValueError, TypeError):
+        # A text of at most ``_around_size`` bytes is that of one event.
+        if size > self._around_size or not size or texts.translate(None, self._plain):
+            try:
+                texts, size, count = self._read_texts(texts)
+            except (ValueError, TypeError):
+                return False
+        splice = self._splice
+        if not splice.write(self._frames_before + texts + self._frames_after):
             return False
-        if type(text) is not str or not text or splice.halts.search(text) is not None:
-            return False
-        if not splice.write(self._frames_before + strings + self._frames_after):
-            return False
-        self._frame.forwarded += len(text)
+        self._frame.forwarded += size
         if count == 1:
             splice.moments.append(splice.now())
         else:
             splice.moments += [splice.now()] * count
         return True
 
-    def _read_texts(self, strings: bytes) -> tuple[str, bytes, int]:
-        """Return the text of several events, the strings with the bytes between the client's frames, and their number.
+    def _read_texts(self, texts: bytes) -> tuple[bytes, int, int]:
+        """Return the texts of several events with the bytes between the client's frames, their length and number.
 
-        ``strings``: the JSON strings with the bytes between the events. Raises ``ValueError`` or ``TypeError`` if a
-        part is not one JSON string with text.
+        ``texts``: JSON strings without their outer quotes, with the bytes between the events. Raises ``ValueError`` or
+        ``TypeError`` if a part is not one JSON string with text, or if the text must not be forwarded.
         """
-        parts = strings.split(self._between)
+        parts = texts.split(self._between)
+        joined = b'",\n"'.join(parts)
         # No JSON string contains a line end. So if the list has one string for each part, each part is one string.
-        texts = orjson.loads(b"[" + b",\n".join(parts) + b"]")
-        text = "".join(texts)
-        if len(texts) != len(parts) or "" in texts:
-            raise ValueError("not one text in each event")
-        if len(text) + 2 * len(parts) + (len(parts) - 1) * len(self._between) != len(strings):
-            parts = [orjson.dumps(one) for one in texts]
-        return text, self._frames_between.join(parts), len(parts)
+        strings = orjson.loads(b'["' + joined + b'"]')
+        text = "".join(strings)
+        if len(strings) != len(parts) or "" in strings or self._splice.halts.search(text) is not None:
+            raise ValueError("not one text that can be forwarded in each event")
+        if len(joined) != len(text) + 4 * (len(parts) - 1):  # not only ASCII without escapes
+            parts = [orjson.dumps(string)[1:-1] for string in strings]
+        return self._frames_between.join(parts), len(text), len(parts)
+
+
+@lru_cache(64)
+def plain_characters(halts: re.Pattern[str]) -> bytes:
+    """Return the ASCII characters that stand for themselves in a JSON string, and that may be forwarded."""
+    return bytes([one for one in range(0x20, 0x7F) if chr(one) not in '"\\' and halts.search(chr(one)) is None])
 
 
 def bytes_around_text(data: bytes, delta: Delta, format: ChoiceFormat) -> AroundText | None:
@@ -155,5 +164,5 @@ def bytes_around_text(data: bytes, delta: Delta, format: ChoiceFormat) -> Around
         except (ValueError, TypeError, KeyError):
             continue
         if found == other and chunk == orjson.loads(data):
-            return b"data: " + before, after + b"\n\n"
+            return b"data: " + before + b'"', b'"' + after + b"\n\n"
     return None
