@@ -59,7 +59,7 @@ class SseSplicer:
         self._before = self._after = b""
         """The bytes around the text in the events that ``take`` forwards."""
         self._plain = b""
-        """The characters of texts that are forwarded without being parsed."""
+        """See ``plain_text_table``."""
         self._frame: ChoiceFrame
         self._splice = CLOSED
 
@@ -88,7 +88,7 @@ class SseSplicer:
         self._between, self._around_size = around[1] + around[0], len(around[0]) + len(around[1])
         self._frames_before, self._frames_after = frame.before + b'"', b'"' + frame.after
         self._frames_between = self._frames_after + self._frames_before
-        self._plain = plain_characters(splice.halts)
+        self._plain = plain_text_table(splice.halts)
         self._frame, self._splice = frame, splice
         return True
 
@@ -105,7 +105,7 @@ class SseSplicer:
         if size + self._around_size != len(data):
             return False
         # A text of at most ``_around_size`` bytes is that of one event.
-        if size > self._around_size or not size or texts.translate(None, self._plain):
+        if size > self._around_size or not size or texts.translate(self._plain) != texts:
             try:
                 texts, size, count = self._read_texts(texts)
             except (ValueError, TypeError):
@@ -139,9 +139,13 @@ class SseSplicer:
 
 
 @lru_cache(64)
-def plain_characters(halts: re.Pattern[str]) -> bytes:
-    """Return the ASCII characters that stand for themselves in a JSON string, and that may be forwarded."""
-    return bytes([one for one in range(0x20, 0x7F) if chr(one) not in '"\\' and halts.search(chr(one)) is None])
+def plain_text_table(halts: re.Pattern[str]) -> bytes:
+    """Return a table with which ``bytes.translate`` changes every text that has other than plain characters.
+
+    Plain are the ASCII characters that stand for themselves in a JSON string, and that may be forwarded.
+    """
+    plain = {one for one in range(0x20, 0x7F) if chr(one) not in '"\\' and halts.search(chr(one)) is None}
+    return bytes([one if one in plain else one ^ 1 for one in range(256)])
 
 
 def bytes_around_text(data: bytes, delta: Delta, format: ChoiceFormat) -> AroundText | None:
