@@ -32,9 +32,8 @@ MAX_FIELDS = 512
 """Maximum fields of a request. OpenAI's API and all engines together have about two hundred fields."""
 MAX_ITEMS = 2**20
 """Maximum commas between items. The limit is high for long lists of token ids, because integers are parsed fast."""
-RARE = 64
-STRUCTURE = (b'"', b",", b"{", b"[")
-"""A long body with fewer than ``RARE`` of each of these signs, such as an image in Base64, is not counted."""
+MAX_EMPTIED = 64
+"""The brackets and commas in the strings of a long body are not counted if it has fewer strings."""
 FIRST_INEXACT = 2.0**63
 """A float that is at least this large may be an integer that orjson has rounded."""
 EXACT = frozenset({str, int, bool, type(None)})
@@ -45,11 +44,10 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object in ``body``. If a key occurs twice, the last value is used. Raises ``RequestError``."""
     if len(body) <= MAX_NODES:
         brackets = count_brackets(body)
-    elif all(_is_rare(sign, body) for sign in STRUCTURE):
-        brackets = 2 * RARE
     else:
-        marks = structure(body)
-        _check_size(body, marks)
+        bare = _with_empty_strings(body)
+        marks = structure(bare)
+        _check_size(bare, marks)
         brackets = count_brackets(marks)
     try:
         value = orjson.loads(body)
@@ -65,14 +63,18 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _is_rare(sign: bytes, body: bytes) -> bool:
-    """Return whether a body has fewer than ``RARE`` of a sign. A search for a sign is ten times as fast as a count."""
-    place = -1
-    for _ in range(RARE):
-        place = body.find(sign, place + 1)
-        if place < 0:
-            return True
-    return False
+def _with_empty_strings(body: bytes) -> bytes:
+    """Return a body with an empty string in place of each string. A body with many strings or ``\\"`` is unchanged.
+
+    A search for quotes is ten times as fast as counting brackets and commas in the strings.
+    """
+    quotes = [-1]
+    while (place := body.find(b'"', quotes[-1] + 1)) >= 0:
+        if len(quotes) > 2 * MAX_EMPTIED or body[place - 1] == ord("\\"):
+            return body
+        quotes.append(place)
+    ends = [*quotes[1::2], len(body)]
+    return b'""'.join([body[start + 1 : end] for start, end in zip(quotes[::2], ends, strict=False)])
 
 
 def _siblings(fields: dict[str, Any]) -> int:

@@ -694,6 +694,21 @@ def test_texts_that_are_too_short_are_listed() -> None:
     assert (markers.token_like, markers.text_like, markers.dropped) == (("<end>",), (), ("Q:", "A:"))
 
 
+@pytest.mark.parametrize("added", [0, 20])
+@pytest.mark.parametrize("name", ["chatml", "sft-demo", "lazyllm-llama-2", "alpaca"])
+def test_texts_of_parts_of_markers_have_a_marker_only_if_they_contain_one(name: str, added: int) -> None:
+    tokens = {f"<|extra_{number}|>": True for number in range(added)}
+    markers = MarkerSet(texts_of(build(find_template(name))), tokens)
+    whole, chance, found = [*markers.token_like, *markers.text_like], random.Random(name), set[bool]()
+    for _ in range(1_000):
+        marker, other = chance.choices(whole, k=2)
+        parts = [marker, marker[:-1], marker[1:], marker[:2], other[: chance.randrange(len(other))], other[-1], "a"]
+        text = "".join(chance.choices(parts, [1, *[3] * 6], k=5))
+        assert markers.may_occur([text]) == any(one in text for one in whole), text
+        found.add(markers.may_occur([text]))
+    assert found == {True, False}
+
+
 def test_longer_markers_are_found_first() -> None:
     markers = MarkerSet(texts_of(build(meta(("HUMAN", "<<SYS>>", "<SYS>"), ("BOT", "<b>", "<bb>")))))
     assert [(hit.start, hit.end) for hit in markers.find("<bb><<SYS>>", "token_like")] == [(0, 4), (4, 11), (5, 10)]

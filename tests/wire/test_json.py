@@ -44,6 +44,18 @@ REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
     ),
     "too deep for the parser": (b"[" * 5000 + b"]" * 5000, JsonTooDeep, "64 levels"),
     "too deep, and long": (b'{"x":' + b"[" * 200_000, JsonTooDeep, "64 levels"),
+    "too deep, beside a long text": (
+        b'{"a":"' + b"[" * MAX_NODES + b'","b":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}",
+        JsonTooDeep,
+        "64 levels",
+    ),
+    "too many lists, beside a long text": (
+        b'{"a":"' + b"[" * MAX_NODES + b'","b":[' + b"[]," * MAX_NODES + b"0]}",
+        InvalidBody,
+        "65536 objects",
+    ),
+    "a text without an end": (b'{"a":"' + b"[" * MAX_NODES, InvalidJson, "line 1"),
+    "a quote that begins no text": (b'{"a":\\"' + b"0" * MAX_NODES + b'"}', InvalidJson, "line 1"),
     "too many lists": (b'{"x":[' + b"[]," * MAX_NODES + b"0]}", InvalidBody, "65536 objects"),
     "too many objects": (b'{"x":[' + b"{}," * MAX_NODES + b"0]}", InvalidBody, "65536 objects"),
     "too many strings": (b'{"x":[' + b'"",' * (MAX_NODES + 1) + b"0]}", InvalidBody, "65536 objects"),
@@ -88,6 +100,14 @@ READ: dict[str, tuple[bytes, dict[str, Any]]] = {
     "a long text of brackets and commas": (b'{"a":"' + b'[{,\\"' * 300_000 + b'"}', {"a": '[{,"' * 300_000}),
     "a long text of decimal numbers": (b'{"a":"' + b"1.5," * 300_000 + b'"}', {"a": "1.5," * 300_000}),
     "many booleans": (b'{"a":[' + b"true,false," * 100_000 + b"null]}", {"a": [True, False] * 100_000 + [None]}),
+    "texts that end in a backslash around a quote": (
+        b'{"a":"\\\\","b":"\\",[","c":"' + b"[" * MAX_NODES + b'"}',
+        {"a": "\\", "b": '",[', "c": "[" * MAX_NODES},
+    ),
+    "a long text after many short ones": (
+        b'{"a":[' + b'"[",' * 2_000 + b'"' + b"[" * MAX_NODES + b'"]}',
+        {"a": ["["] * 2_000 + ["[" * MAX_NODES]},
+    ),
     "a long text that ends in a backslash": (b'{"a":"' + b"[" * 200_000 + b'\\\\"}', {"a": "[" * 200_000 + "\\"}),
     "brackets in a string": (b'{"a":"' + b"[" * 500 + b'"}', {"a": "[" * 500}),
 }
