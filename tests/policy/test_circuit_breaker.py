@@ -32,7 +32,11 @@ class Target:
         self.now = 100.0
         self.seen: list[bool] = []
         self.breaker = CircuitBreaker(
-            policy, "m/0", lambda _, is_open: self.seen.append(is_open), clock=lambda: self.now, rng=random.Random(1)
+            policy,
+            "m/0",
+            lambda _, is_open: self.seen.append(is_open),
+            clock=lambda: self.now,
+            uniform=random.Random(1).uniform,
         )
 
     def call(self, error: BaseException | None = None) -> None:
@@ -165,6 +169,18 @@ def test_a_breaker_survives_a_reload_and_is_forgotten_with_its_last_configuratio
     del breaker
     assert seen[-1] == ("m", "m/0", False)
     assert breakers.get(key).state == "closed"
+
+
+def test_the_metric_of_a_target_with_two_configurations_is_reset_with_the_last_one() -> None:
+    seen: list[tuple[str, str, bool]] = []
+    breakers = CircuitBreakers(lambda *event: seen.append(event))
+    old = breakers.get(BreakerKey(model="m", label="m/0", place="completions http://a/v1 m", policy=POLICY))
+    new = breakers.get(BreakerKey(model="m", label="m/0", place="completions http://b/v1 m", policy=POLICY))
+    assert seen == [("m", "m/0", False)]
+    del old
+    assert len(seen) == 1
+    del new
+    assert seen == [("m", "m/0", False)] * 2
 
 
 def test_a_probe_with_a_long_answer_does_not_hold_up_the_next_probe() -> None:

@@ -96,7 +96,9 @@ def failover(
 ) -> Failover:
     """Failover over replicas with first-token gates, as ``assembly`` builds it."""
     replicas = [replica(f"m/{number}", FirstTokenGate(backend, wait)) for number, backend in enumerate(backends)]
-    return Failover(RoundRobin(replicas), RetryPolicy(attempts, random.Random(1)), RetryBudget(1.0), Recorder(seen))
+    return Failover(
+        RoundRobin(replicas), RetryPolicy(attempts, random.Random(1).uniform), RetryBudget(1.0), Recorder(seen)
+    )
 
 
 def failing(code: str, times: int = 1) -> RecordingBackend:

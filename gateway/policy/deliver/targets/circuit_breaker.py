@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -56,7 +56,7 @@ class CircuitBreaker:
         observe: Callable[[str, bool], None] = lambda target, is_open: None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        rng: random.Random | None = None,
+        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         """``observe``: called with the target's label and whether calls avoid the target, if this may have changed."""
         self.policy = policy
@@ -67,7 +67,7 @@ class CircuitBreaker:
         """False if the last health check failed."""
         self._observe = observe
         self._clock = clock
-        self._rng = rng or random.Random()
+        self._uniform = uniform
         self._is_open = False
         """True if the breaker is open or half open."""
         self._recent: deque[tuple[float, bool]] = deque(maxlen=RECENT * policy.failures)
@@ -157,7 +157,7 @@ class CircuitBreaker:
         return len(recent) == recent.maxlen and 2 * failed >= len(recent) and recent[0][0] >= begin
 
     def _open(self, now: float, reason: str) -> None:
-        seconds = self.policy.open * self._rng.uniform(1 - JITTER, 1 + JITTER)
+        seconds = self.policy.open * self._uniform(1 - JITTER, 1 + JITTER)
         self._is_open, self._until = True, now + seconds
         self._failed_in_row = self._successes = 0
         self._recent.clear()
@@ -188,18 +188,20 @@ class CircuitBreakers:
         """``observe``: called with the model, the target's label, and whether calls avoid the target."""
         self._observe = observe
         self._breakers: WeakValueDictionary[BreakerKey, CircuitBreaker] = WeakValueDictionary()
+        self._counts = Counter[tuple[str, str]]()
+        """(model, label of a target) → the number of its breakers. During a reload, a target may have two."""
 
     def get(self, key: BreakerKey) -> CircuitBreaker:
         """Return the breaker of a target. A new breaker is closed."""
         breaker = self._breakers.get(key)
         if breaker is None:
-            breaker = CircuitBreaker(key.policy, key.label, partial(self._observe, key.model))
-            self._reset(key)
-            self._breakers[key] = breaker
-            finalize(breaker, self._reset, key)
+            breaker = self._breakers[key] = CircuitBreaker(key.policy, key.label, partial(self._observe, key.model))
+            self._count(key, 1)
+            finalize(breaker, self._count, key, -1)
         return breaker
 
-    def _reset(self, key: BreakerKey) -> None:
-        """Reset the target's metric, unless a configuration has a breaker for the same target."""
-        if all((other.model, other.label) != (key.model, key.label) for other in self._breakers):
+    def _count(self, key: BreakerKey, change: int) -> None:
+        """Count the breakers of a target. The metric is reset for the first one, and after the last one."""
+        self._counts[key.model, key.label] += change
+        if self._counts[key.model, key.label] == max(change, 0):
             self._observe(key.model, key.label, False)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gateway.policy.deliver.targets.circuit_breaker import CircuitBreaker
 
@@ -22,14 +22,14 @@ class HealthCheck:
     """A function that returns the reason why the target is not healthy, or an empty string if the target is healthy."""
     interval: float
     """The time between two checks in seconds."""
-    rng: random.Random = field(default_factory=random.Random)
+    uniform: Callable[[float, float], float] = random.uniform
 
     async def run(self) -> None:
         """Check the target until the task is cancelled.
 
         The first check comes after a random part of the interval, so that not all targets are checked at the same time.
         """
-        pause = self.rng.uniform(0, self.interval)
+        pause = self.uniform(0, self.interval)
         while True:
             await asyncio.sleep(pause)
             reason = await self.check()

@@ -6,6 +6,7 @@ The rules come from ``docs/spec/reliability.md`` 4.1. Only attempts that fail be
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.core.errors import (
@@ -58,14 +59,14 @@ def retry_rule(error: type[GatewayError]) -> tuple[type[GatewayError], RetryRule
 class RetryPolicy:
     """The maximum number of attempts per call, and the pause between attempts at the same target."""
 
-    def __init__(self, attempts: int, rng: random.Random | None = None) -> None:
+    def __init__(self, attempts: int, uniform: Callable[[float, float], float] = random.uniform) -> None:
         self.attempts = attempts
         """The maximum number of attempts per call, at least 1. The retry after a stale connection is not counted."""
-        self._rng = rng or random.Random()
+        self._uniform = uniform
 
     def backoff(self, error: GatewayError) -> float:
         """Return the seconds to wait before the same target is tried again."""
-        return error.retry_after if error.retry_after is not None else self._rng.uniform(0, BACKOFF)
+        return error.retry_after if error.retry_after is not None else self._uniform(0, BACKOFF)
 
 
 class RetryState:
