@@ -28,7 +28,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
@@ -65,6 +65,7 @@ from metatemplate.markers.marker_rule import MarkerRule
 from metatemplate.markers.marker_set import MarkerSet, fold, texts_of
 from metatemplate.markers.role_boundaries import SafeRenderer
 from metatemplate.markers.token_splits import disguised, splits_exactly
+from metatemplate.templates.base import Template
 from metatemplate.templates.registry import build, build_for_prompt_lists, output_parsing
 from metatemplate.tokenizer import Tokenizer
 from metatemplate.values.dialogue import EMPTY_MAPPING
@@ -139,9 +140,9 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     if snapshot.server.cors.origins:
         import_module("gateway.edge.cors")
     problems, redactor = _Problems(), _redactor(snapshot)
-    prompts = dataset_prompts(snapshot)
+    parts = PromptParts(dataset_prompts(snapshot), shared.load_engine)
     routes = {
-        name: _route(model, snapshot, prompts, shared, problems, redactor) for name, model in snapshot.models.items()
+        name: _route(model, snapshot, parts, shared, problems, redactor) for name, model in snapshot.models.items()
     }
     if problems.found:
         raise ConfigError(tuple(problems.found))
@@ -204,31 +205,52 @@ def _load_engine(target: TargetSpec) -> EmbeddedEngine:
     return cast("EmbeddedEngine", resolve_name(ENGINE_CACHE)().get(target))
 
 
-def bare_route(
-    model: ModelSpec, prompts: Mapping[str, DatasetPrompt] = EMPTY_MAPPING, load_engine: LoadEngine = _load_engine
-) -> Route:
+class PromptParts:
+    """Dataset prompts, tokenizers, renderers and markers of a configuration. Models with the same files share them."""
+
+    def __init__(self, prompts: Mapping[str, DatasetPrompt] = EMPTY_MAPPING, load: LoadEngine = _load_engine) -> None:
+        """``load``: loads the engine of an embedded target."""
+        self.prompts, self.load_engine = prompts, load
+        self._tokenizer = cache(Tokenizer)
+        self._made: dict[tuple[int, int], tuple[Tokenizer | None, Template, Callable[..., MarkerSet]]] = {}
+        """The identities of a template and a tokenizer → what is made of both, which keeps them alive."""
+
+    def of(self, model: ModelSpec) -> tuple[Tokenizer | None, Template, Callable[..., MarkerSet]]:
+        """Return a model's tokenizer, its renderer, and the function that returns its markers, or those after ``fold``.
+
+        Blocks. The tokenizer is None if the gateway does not have it.
+        """
+        spec, tokens = model.template, None
+        if model.tokenizer is not None:
+            tokens = self._tokenizer(model.tokenizer)
+        elif BACKEND_KINDS[model.targets[0].speaks].in_process:
+            tokens = self.load_engine(model.targets[0]).vocabulary
+        key = id(spec), id(tokens)
+        if key not in self._made:
+            template, added = build(spec), dict(tokens.added_tokens()) if tokens is not None else {}
+            if spec.markers is not None:
+                added |= dict.fromkeys(spec.markers.tokens, True)
+            self._made[key] = tokens, template, cache(partial(MarkerSet, texts_of(template), added))
+        return self._made[key]
+
+
+def bare_route(model: ModelSpec, parts: PromptParts | None = None) -> Route:
     """Return the route of a model without a backend, for commands that only render prompts."""
-    tokens, form = _tokens(model, load_engine), output_form(model.template)
-    defaults = declared_capabilities(model.targets[0]).explicit
-    template, prompter = build(model.template), model.template.prompter
-    texts, added = texts_of(template), dict(tokens.added_tokens()) if tokens is not None else {}
-    if model.template.markers is not None:
-        added |= dict.fromkeys(model.template.markers.tokens, True)
-    markers = MarkerSet(texts, added)
-    policy, folded = _marker_policy(model, markers, tokens), None
-    if policy.normalize == "nfkc":
-        folded = MarkerSet(texts, added, fold)
-    has_markers = bool(markers.token_like or markers.text_like)
+    parts = parts or PromptParts()
+    (tokens, template, markers_of), form = parts.of(model), output_form(model.template)
+    defaults, prompter = declared_capabilities(model.targets[0]).explicit, model.template.prompter
+    markers = markers_of()
+    policy = _marker_policy(model, markers, tokens)
+    folded = markers_of(fold) if policy.normalize == "nfkc" else None
+    rule = MarkerRule(markers, policy.token_like, policy.text_like, folded)
     template_id = f"{model.template.name}@sha256:{model.template.digest}"
     return Route(
         spec=model,
         form=form,
         template=template,
-        renderer=SafeRenderer(
-            template, MarkerRule(markers, policy.token_like, policy.text_like, folded) if has_markers else None
-        ),
-        prompt_lists=build_for_prompt_lists(model.template) if prompts else None,
-        prompts=prompts,
+        renderer=SafeRenderer(template, rule if markers.token_like or markers.text_like else None),
+        prompt_lists=build_for_prompt_lists(model.template) if parts.prompts else None,
+        prompts=parts.prompts,
         parameters={
             endpoint: ParameterPolicy(
                 model.policy.params, endpoint, form, defaults, tools=model.template.tools is not None, omit=model.omit
@@ -241,7 +263,7 @@ def bare_route(
         raw_headers=answer_headers(model, "none"),
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
-        max_model_len=_length(model, load_engine),
+        max_model_len=_length(model, parts.load_engine),
         passes_template_kwargs=all(
             BACKEND_KINDS[target.speaks].form == "messages" and declared_capabilities(target).renders
             for target in model.targets
@@ -255,7 +277,7 @@ def bare_route(
 def _route(
     model: ModelSpec,
     snapshot: Snapshot,
-    prompts: Mapping[str, DatasetPrompt],
+    parts: PromptParts,
     shared: SharedResources,
     problems: _Problems,
     redactor: Redactor | None,
@@ -282,7 +304,7 @@ def _route(
     if not all(row.media_addresses for row in rows):
         media = replace(media, https="refuse", file="refuse" if media.file == "pass" else media.file)
     with problems.of(model):  # may load the first target's engine, which then also counts tokens
-        route = bare_route(model, prompts, shared.load_engine)
+        route = bare_route(model, parts)
         rule = route.renderer.rule
         if rule is not None and (short := rule.markers.dropped):
             LOG.warning(
@@ -436,9 +458,7 @@ def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
 
 def _all(known: list[bool | None]) -> bool | None:
     """Return whether all targets of a model accept a kind of input in one call; None if it is not known."""
-    if False in known:
-        return False
-    return None if None in known else True
+    return None if None in known and False not in known else all(known)
 
 
 def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | None) -> MarkersPolicy:
@@ -477,13 +497,6 @@ def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | Non
     return policy
 
 
-def _tokens(model: ModelSpec, load_engine: LoadEngine) -> Tokenizer | None:
-    if model.tokenizer is not None:
-        return Tokenizer(model.tokenizer)
-    first = model.targets[0]
-    return load_engine(first).vocabulary if BACKEND_KINDS[first.speaks].in_process else None
-
-
 def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:
     """Return the text of the template's ``eos_token_id``, for engines that accept only strings as stops."""
     eos = model.template.eos_token_id
@@ -507,8 +520,7 @@ def _engine_tokenizer(model: ModelSpec, shared: SharedResources) -> EngineTokeni
 
 def _tokenizer_client(model: ModelSpec, shared: SharedResources) -> TokenizerClient | None:
     first = model.targets[0]
-    has_endpoints = BACKEND_KINDS[first.speaks].openai_server and declared_capabilities(first).renders
-    if not has_endpoints:
+    if not (BACKEND_KINDS[first.speaks].openai_server and declared_capabilities(first).renders):
         return None
     from gateway.backend.openai.tokenizer_client import TokenizerClient
 

@@ -8,7 +8,7 @@ from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec
 from metatemplate.markers.marker_set import MarkerSet, TemplateTexts, texts_of, tokens_around
 from metatemplate.templates.registry import build
-from metatemplate.templates.spec import UNKNOWN_SOURCE, RoleSpec
+from metatemplate.templates.spec import UNKNOWN_SOURCE, RoleSpec, TemplateSpec
 
 
 def marker_notes(models: Iterable[ModelSpec]) -> Iterator[str]:
@@ -19,7 +19,10 @@ def marker_notes(models: Iterable[ModelSpec]) -> Iterator[str]:
             f"special tokens unknown: {', '.join(unknown)}; a text of a client may contain one. Set the model's "
             "tokenizer, or markers in its template"
         )
-    if in_text := [f"{name} ({header}: {action})" for name, header, action in _with_text_headers(every)]:
+    templates = {id(model.template): model.template for model in every}
+    headers = {key: _text_header(spec) for key, spec in templates.items()}
+    rows = [(model, headers[id(model.template)]) for model in every]
+    if in_text := [f"{one.name} ({header!a}: {one.policy.markers.text_like})" for one, header in rows if header]:
         yield (
             f"a line of ordinary text begins a turn: {', '.join(in_text)}. In parentheses: the line, and "
             "markers.text_like of the model's policy"
@@ -38,14 +41,11 @@ def _knows_special_tokens(model: ModelSpec) -> bool:
     return markers is not None and markers.source != UNKNOWN_SOURCE
 
 
-def _with_text_headers(models: Iterable[ModelSpec]) -> Iterator[tuple[str, str, str]]:
-    """Return name, header and action of each model with a turn whose header is ordinary text such as ``USER:``."""
-    for model in models:
-        template = build(model.template)
-        texts, roles = texts_of(template), (*model.template.round, *model.template.reserved_roles)
-        if model.template.jinja is not None and MarkerSet(texts).token_like:
-            continue  # a chat template does not show which of its lines are headers of turns
-        written = [role.begin for role in roles if isinstance(role, RoleSpec)] or texts.before
-        found = MarkerSet(TemplateTexts(before=tuple([text for text in written if not any(tokens_around(text))])))
-        if found.text_like and not model.template.makes_messages:
-            yield model.name, ascii(found.text_like[0]), model.policy.markers.text_like
+def _text_header(spec: TemplateSpec) -> str:
+    """Return the first header of a turn that is ordinary text. Empty if there is none."""
+    texts, roles = texts_of(build(spec)), (*spec.round, *spec.reserved_roles)
+    if spec.jinja is not None and MarkerSet(texts).token_like:
+        return ""  # a chat template does not show which of its lines are headers of turns
+    written = [role.begin for role in roles if isinstance(role, RoleSpec)] or texts.before
+    found = MarkerSet(TemplateTexts(before=tuple([text for text in written if not any(tokens_around(text))])))
+    return found.text_like[0] if found.text_like and not spec.makes_messages else ""

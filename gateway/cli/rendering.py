@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from gateway.assembly import bare_route, dataset_prompts
+from gateway.assembly import PromptParts, bare_route, dataset_prompts
 from gateway.calls.explain import rendering
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
@@ -54,7 +54,7 @@ def find_any(name: str, snapshot: Snapshot | None) -> ModelSpec:
 def route_of(model: ModelSpec, snapshot: Snapshot | None = None) -> Route:
     """Return a route that renders prompts but has no backend. ``snapshot`` contains the dataset prompts."""
     prompts = EMPTY_MAPPING if snapshot is None else dataset_prompts(snapshot)
-    return bare_route(model, prompts)
+    return bare_route(model, PromptParts(prompts))
 
 
 def explain(model: ModelSpec, body: dict[str, Any], snapshot: Snapshot | None = None) -> dict[str, Any]:

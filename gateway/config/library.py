@@ -50,8 +50,8 @@ class Library:
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self._read: dict[Path, Any] = {}
-        """Path of a file → the template, policy or prompt of the file. None for a file with problems."""
+        self._read: dict[tuple[str, str], Any] = {}
+        """Folder and name of a file → the template, policy or prompt of the file. None for a file with problems."""
 
     def template(self, name: str, add_problem: AddProblem) -> TemplateSpec | None:
         """Return the template of that name. If the template is missing or invalid, add a problem and return None."""
@@ -62,10 +62,9 @@ class Library:
         return cast(PolicySpec | None, self._load(POLICIES, name, add_problem))
 
     def _load(self, folder: str, name: str, add_problem: AddProblem) -> Any:
-        path = self._find(folder, name, add_problem)
-        if path is not None and path not in self._read:
-            self._read[path] = resolve_name(READERS[folder])(self.files, path, name, add_problem)
-        return None if path is None else self._read[path]
+        if (folder, name) not in self._read and (path := self._find(folder, name, add_problem)) is not None:
+            self._read[folder, name] = resolve_name(READERS[folder])(self.files, path, name, add_problem)
+        return self._read.get((folder, name))
 
     def _find(self, folder: str, name: str, add_problem: AddProblem) -> Path | None:
         """Return the file of a name, or add a problem and return None.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.assembly import bare_route
+from gateway.assembly import PromptParts, bare_route
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.config.snapshot import ModelSpec, PolicySpec, TargetSpec
 from gateway.core.errors import MediaNotAllowed, MediaNotSupported, RequestError
@@ -67,7 +67,7 @@ def prepared(
 ) -> Prepared:
     prompts = {prompt: DatasetPrompt(parse_prompt(PROMPTS[prompt], name=prompt, rows=lambda name: ()))}
     target = TargetSpec("m/0", "scripted")
-    route = bare_route(ModelSpec("m", template, PolicySpec("p"), (target,)), prompts)
+    route = bare_route(ModelSpec("m", template, PolicySpec("p"), (target,)), PromptParts(prompts))
     body = {
         "model": "m",
         "max_tokens": 5,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from gateway.assembly import bare_route
+from gateway.assembly import PromptParts, bare_route
 from gateway.calls.preparation.prepare import Prepared, prepare
 from gateway.calls.route import Route
 from gateway.config.library import find_template, shipped_folder
@@ -546,6 +546,22 @@ def test_the_joiner_breaks_every_marker_for_the_demo_tokenizer() -> None:
     markers = MarkerSet(texts_of(build(DEMO)), tokens.added_tokens()).token_like
     assert {"<eoh>", "<BOT>", "</s>", "<pad>"} <= set(markers)
     assert disguised(tokens, markers) == ""
+
+
+def test_models_share_the_renderer_and_the_markers_of_their_template_and_tokenizer() -> None:
+    target, parts = TargetSpec("m/0", "scripted"), PromptParts()
+
+    def route(spec: TemplateSpec, tokenizer: Path | None = None) -> Route:
+        return bare_route(ModelSpec("m", spec, PolicySpec("p"), (target,), tokenizer=tokenizer), parts)
+
+    first, again, other = route(DEMO), route(DEMO), route(find_template("chatml"))
+    assert first.template is again.template
+    assert first.template is not other.template
+    first, again = route(DEMO, DEMO_MODEL), route(DEMO, DEMO_MODEL)
+    assert first.tokens is again.tokens is not None
+    assert first.renderer.rule is not None
+    assert again.renderer.rule is not None
+    assert first.renderer.rule.markers is again.renderer.rule.markers
 
 
 def test_a_tokenizer_that_removes_the_joiner_makes_escape_a_refusal(tmp_path: Path) -> None:
