@@ -34,6 +34,7 @@ class UpstreamRequest:
     async def __aenter__(self) -> Self:
         headers = f"x-request-id: {upstream_id(self._request_id)}\r\n"
         self._http = http = await self._endpoint.post(self._content, headers)
+        self._content = b""  # at least 4 KiB (orjson), which a long stream would keep
         if not http.is_plain_success:
             try:
                 if not 200 <= http.status < 300:

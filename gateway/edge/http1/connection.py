@@ -14,7 +14,6 @@ import asyncio
 import re
 import select
 import uuid
-from collections import deque
 from collections.abc import Callable
 from ipaddress import IPv6Address, IPv6Network
 from typing import NoReturn, cast
@@ -104,7 +103,7 @@ class ServerConnection(asyncio.Protocol):
         self._start = start
         self._opened = opened
         self._closed = closed
-        self._queue: deque[Http1Request] = deque()
+        self._queue: list[Http1Request] = []
         """Complete or incomplete requests whose answers have not begun, in order."""
         self.current: Http1Request | None = None
         """The request that is being answered."""
@@ -424,7 +423,7 @@ class ServerConnection(asyncio.Protocol):
                 self.resume_reading()
 
     def _start_next(self) -> None:
-        self.current = request = self._queue.popleft()
+        self.current = request = self._queue.pop(0)
         if not request.body_complete:
             self._waiting_since = self.state.now
         self._start(request)
