@@ -41,12 +41,10 @@ class SseSplicer:
         "_around_size",
         "_attempts",
         "_before",
-        "_between",
         "_format",
         "_frame",
         "_frames_after",
         "_frames_before",
-        "_frames_between",
         "_plain",
         "_splice",
     )
@@ -85,9 +83,8 @@ class SseSplicer:
             self._attempts -= 1
             self._around[delta.index] = around
         self._before, self._after = around
-        self._between, self._around_size = around[1] + around[0], len(around[0]) + len(around[1])
+        self._around_size = len(self._before) + len(self._after)
         self._frames_before, self._frames_after = frame.before + b'"', b'"' + frame.after
-        self._frames_between = self._frames_after + self._frames_before
         self._plain = plain_text_table(splice.halts)
         self._frame, self._splice = frame, splice
         return True
@@ -126,7 +123,7 @@ class SseSplicer:
         ``texts``: JSON strings without their outer quotes, with the bytes between the events. Raises ``ValueError`` or
         ``TypeError`` if a part is not one JSON string with text, or if the text must not be forwarded.
         """
-        parts = texts.split(self._between)
+        parts = texts.split(self._after + self._before)
         joined = b'",\n"'.join(parts)
         # No JSON string contains a line end. So if the list has one string for each part, each part is one string.
         strings = orjson.loads(b'["' + joined + b'"]')
@@ -135,7 +132,7 @@ class SseSplicer:
             raise ValueError("not one text that can be forwarded in each event")
         if len(joined) != len(text) + 4 * (len(parts) - 1):  # not only ASCII without escapes
             parts = [orjson.dumps(string)[1:-1] for string in strings]
-        return self._frames_between.join(parts), len(text), len(parts)
+        return (self._frames_after + self._frames_before).join(parts), len(text), len(parts)
 
 
 @lru_cache(64)
