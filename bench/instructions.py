@@ -26,8 +26,8 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,14 +68,18 @@ def main() -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(Path(given.serve)))
         return 0
-    for tool in ("valgrind", "callgrind_control", PYTHON):
-        if shutil.which(tool) is None:
-            print(
-                f"instructions are not counted: {tool} is missing (apt-get install valgrind python3)", file=sys.stderr
-            )
-            return 3
+    if not can_count():
+        return 3
     version = subprocess.check_output([PYTHON, "-c", "import platform; print(platform.python_version())"], text=True)
-    return _report(_count_all(), version.strip(), write=given.write)
+    return _report(count_server("bench.instructions", _cases), version.strip(), write=given.write)
+
+
+def can_count() -> bool:
+    """Return whether valgrind and Debian's Python are there. If not, print what is missing."""
+    missing = [tool for tool in ("valgrind", "callgrind_control", PYTHON) if shutil.which(tool) is None]
+    for tool in missing:
+        print(f"instructions are not counted: {tool} is missing (apt-get install valgrind python3)", file=sys.stderr)
+    return not missing
 
 
 def _report(found: dict[str, Counts], version: str, *, write: bool) -> int:
@@ -120,65 +124,54 @@ class Counts:
         )
 
 
-def _count_all() -> dict[str, Counts]:
-    """Return the counts of each case."""
+def count_server(module: str, cases: Callable[[CountedGateway], dict[str, Counts]]) -> dict[str, Counts]:
+    """Return the counts of ``cases`` for the server that ``python -m module --serve FOLDER`` starts."""
     with tempfile.TemporaryDirectory() as name:
-        folder, engine = Path(name), _Engine()
+        folder, engine = Path(name), Engine()
         (folder / "gateway.yaml").write_text(CONFIG.format(port=engine.port))
-        server = subprocess.Popen(
-            [
-                "valgrind",
-                "--tool=callgrind",
-                "--instr-atstart=no",
-                *CACHES,
-                f"--callgrind-out-file={folder}/counts",
-                PYTHON,
-                "-m",
-                "bench.instructions",
-                "--serve",
-                name,
-            ],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONHASHSEED": "0",
-                "PYTHONPATH": f"{ROOT}:{sysconfig.get_paths()['purelib']}",
-            },
-        )
-        try:
+        with callgrind(["-m", module, "--serve", name], folder / "counts", "--instr-atstart=no", *CACHES) as server:
             assert server.stdout is not None
-            gateway = _Gateway(int(server.stdout.readline()), server.pid, folder, engine)
-            return _cases(gateway)
+            gateway = CountedGateway(int(server.stdout.readline()), server.pid, folder, engine)
+            for _ in range(WARM_UP):
+                gateway.ask(QUESTION)
+            return cases(gateway)
+
+
+@contextmanager
+def callgrind(command: list[str], counts: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run Debian's Python under callgrind, with fixed hashes. The counts are written to ``counts``."""
+    start = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", *options, PYTHON]
+    path = f"{ROOT}:{sysconfig.get_paths()['purelib']}"
+    env = {"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "PYTHONPATH": path}
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen([*start, *command], cwd=ROOT, stdout=pipe, stderr=null, text=True, env=env) as child:
+        try:
+            yield child
         finally:
-            server.kill()
-            server.wait()
+            child.kill()
 
 
-def _cases(gateway: _Gateway) -> dict[str, Counts]:
+def _cases(gateway: CountedGateway) -> dict[str, Counts]:
     large = [{"role": "user", "content": "All work and no play. " * 47_662}]
-    for _ in range(WARM_UP):
-        gateway.ask(QUESTION)
     for messages in (TURNS, large):
         gateway.ask(messages)
     for burst in (1, 7):
         gateway.ask(QUESTION, SHORT_STREAM * burst, burst)
     gateway.ask(QUESTION, events=0)
-    _control(gateway.pid, "--instr=on")
+    gateway.start_counting()
     return {
         "a plain answer": gateway.count(lambda: gateway.ask(QUESTION), 100),
         "199 messages": gateway.count(lambda: gateway.ask(TURNS), 20),
         "a prompt of 1 MB": gateway.count(lambda: gateway.ask(large), 5),
         "a stream without content events": gateway.count(lambda: gateway.ask(QUESTION, events=0), 50),
         "a stream of 50 events": gateway.count(lambda: gateway.ask(QUESTION, events=50), 20),
-        "a streamed event, one a read": _event(gateway, 1),
-        "a streamed event, seven a read": _event(gateway, 7),
+        "a streamed event, one a read": count_event(gateway, 1),
+        "a streamed event, seven a read": count_event(gateway, 7),
     }
 
 
-def _event(gateway: _Gateway, burst: int) -> Counts:
+def count_event(gateway: CountedGateway, burst: int) -> Counts:
+    """Return the counts of a further event of a stream, with ``burst`` events in each read."""
     short, long = [
         gateway.count(lambda n=events * burst: gateway.ask(QUESTION, n, burst), 10)  # type: ignore[misc]
         for events in (SHORT_STREAM, LONG_STREAM)
@@ -186,11 +179,11 @@ def _event(gateway: _Gateway, burst: int) -> Counts:
     return long.without(short).per((LONG_STREAM - SHORT_STREAM) * burst)
 
 
-class _Gateway:
+class CountedGateway:
     """The gateway under callgrind."""
 
-    def __init__(self, port: int, pid: int, folder: Path, engine: _Engine) -> None:
-        self.pid = pid
+    def __init__(self, port: int, pid: int, folder: Path, engine: Engine) -> None:
+        self._pid = pid
         self._engine = engine
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         self._folder = folder
@@ -213,14 +206,18 @@ class _Gateway:
         if response.status != 200 or b'"error"' in answer:
             raise RuntimeError(answer.decode())
 
+    def start_counting(self) -> None:
+        """Switch callgrind on. Before, only valgrind slows the gateway down."""
+        _control(self._pid, "--instr=on")
+
     def count(self, step: Callable[[], None], times: int) -> Counts:
         """Return the counts of one step."""
         step()
-        _control(self.pid, "--zero")
+        _control(self._pid, "--zero")
         for _ in range(times):
             step()
         before = set(self._folder.glob("counts.*"))
-        _control(self.pid, "--dump")
+        _control(self._pid, "--dump")
         (dump,) = set(self._folder.glob("counts.*")) - before
         text = dump.read_text(errors="replace")
         names, totals = (
@@ -238,7 +235,7 @@ def _control(pid: int, command: str) -> None:
     time.sleep(0.2)
 
 
-class _Engine:
+class Engine:
     """An engine on a free port: a fixed answer, or a stream of ``seed`` content events, ``max_tokens`` in each write.
 
     After each of these writes the engine waits for ``go_on``, so that the gateway reads each write by itself.
