@@ -4,6 +4,6 @@
 - ``systems``, ``gateway_variants``, ``install_peers``: the systems under test and how they are started
 - ``testbed``, ``processes``: the processes of a run, their CPU time and memory
 - ``load``: load generators; ``upstream``: the mock engine; ``rendering``: renders in process; ``report``: the results
-- ``workers``, ``call_stages``, ``bulk_run``: separate programs (worker scaling, nanoseconds per stage of a call,
-  ``gateway run`` beside wrk)
+- ``workers``, ``call_stages``, ``bulk_run``, ``vllm_server``: separate programs (worker scaling, nanoseconds per stage
+  of a call, ``gateway run`` beside wrk, vLLM's own server)
 """
