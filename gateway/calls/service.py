@@ -119,8 +119,7 @@ class Service:
             if context.permit is not None:
                 context.permit.end(timeline)
             if timeline.recording is not None:
-                timeline.recording.notices += timeline.notices()
-                timeline.recording.end(timeline)
+                timeline.recording.end(timeline, timeline.notices())
             state.metrics.record(timeline)
             log_call(timeline)
 

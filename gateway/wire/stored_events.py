@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import orjson
 from pydantic_core import CoreSchema, SchemaValidator
 from pydantic_core import core_schema as schemas
 
+from gateway.wire.json import dump_json, plain_value
+from metatemplate.values import fast_paths
 from metatemplate.values.events import Begun, Delta, Document, Event, Finish, TokenLogprob, Usage
 
 EVENT_TYPES: Mapping[str, type[Event]] = {one.__name__: one for one in (Begun, Delta, Finish, Usage, Document)}
@@ -20,6 +23,16 @@ EVENT_TYPES: Mapping[str, type[Event]] = {one.__name__: one for one in (Begun, D
 def named_events(events: Iterable[Event]) -> list[tuple[str, Event]]:
     """Return (name of the type, event) for each event, as input for ``dump_json``."""
     return [(type(event).__name__, event) for event in events]
+
+
+def fast_stored_json(value: Any) -> str:
+    """Return what ``dump_json`` returns, but not as ASCII: for values that are neither hashed nor compared as text."""
+    try:
+        if fast_paths.ENABLED:
+            return orjson.dumps(value, default=plain_value, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
+    except TypeError:  # a lone surrogate, or an integer of more than 64 bits
+        pass
+    return dump_json(value)
 
 
 def load_events(text: str | bytes) -> tuple[Event, ...]:

@@ -7,10 +7,11 @@ import json
 import re
 import signal
 import socket
+import sqlite3
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ FILES = {
     "policies/idle.yaml": "delivery: {timeout: {idle: 100ms}}\n",
     "policies/short.yaml": "delivery: {timeout: {total: 200ms}}\n",
     "policies/cut.yaml": "delivery: {timeout: {total: 2s}}\n",  # long enough for the first text
+    "policies/recorded.yaml": "record: full\n",
     "meta_templates/sft.yaml": (
         'round:\n  - {role: HUMAN, begin: "H: ", end: "\\n"}\n'
         '  - {role: BOT, begin: "B: ", end: "<eob>\\n", generate: true}\n'
@@ -42,6 +44,7 @@ FILES = {
 MODELS = {
     "ok": ("ok", "patient"),
     "embeds": ("ok", "patient"),
+    "recorded": ("ok", "recorded"),
     "error": ("500", "patient"),
     "rejects": ("400", "patient"),
     "limits": ("429", "patient"),
@@ -70,6 +73,7 @@ def configuration(up: FaultyUpstream, server: str) -> str:
     lines = [
         "server: {max_body: 1MiB}",
         "keys: {file: keys.yaml}",
+        "recordings: {path: calls.sqlite}",
         "models:",
         f'  refused: {{template: sft, targets: [{{speaks: completions, url: "{refused_url()}"}}]}}',
     ]
@@ -109,6 +113,8 @@ CASES = {
     "whole": Case("ok"),
     "whole, messages": Case("chat-ok"),
     "streamed": Case("ok", fields=STREAM),
+    "recorded": Case("recorded"),
+    "recorded, streamed": Case("chat-recorded", fields=STREAM),
     "streamed, messages": Case("chat-ok", fields=STREAM),
     "a completion": Case("ok", path=RAW, fields={"prompt": "TEXT"}),
     "embeddings": Case("ok", path="/v1/embeddings", fields={"input": "TEXT"}),
@@ -176,10 +182,18 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda name: call(process.port, name), CASES))
             assert eventually(lambda: process.log.count("outcome=") >= len(CASES)), process.log
+            assert eventually(lambda: recorded(folder) == 2), process.log
             assert process.http.get("/health").status_code == 200  # the task of the last call has ended
             process.signal(signal.SIGUSR1)
             assert eventually((folder / REPORT).exists), process.log
             return Served(process.log, json.loads((folder / REPORT).read_text(encoding="utf-8")))
+
+
+def recorded(folder: Path) -> int:
+    """The number of calls in the file of recordings, which waits for further calls before it is written."""
+    with closing(sqlite3.connect(folder / "calls.sqlite")) as database:
+        found: tuple[int] = database.execute("SELECT count(*) FROM calls").fetchone()
+    return found[0]
 
 
 def call(port: int, name: str) -> None:

@@ -93,6 +93,23 @@ def test_several_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
     assert dropped == []
 
 
+def test_recordings_that_wait_for_others_are_written_soon(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "calls.sqlite", pytest.fail)
+    write(recorder, ["a", "b"])
+    recorder.written.result(30)
+    assert ids(tmp_path / "calls.sqlite") == ["a", "b"]
+    recorder.close()
+
+
+def test_a_recording_that_cannot_be_written_takes_no_other_along(tmp_path: Path) -> None:
+    path, dropped = tmp_path / "calls.sqlite", list[str]()
+    recorder = Recorder(path, dropped.append)
+    write(recorder, ["a", "no Unicode: \ud800", "b"])
+    recorder.close()
+    assert ids(path) == ["a", "b"]
+    assert dropped == ["failed"]
+
+
 def test_several_writers_may_create_one_file_at_the_same_time(tmp_path: Path) -> None:
     together = Barrier(4)
 

@@ -1,7 +1,8 @@
-"""Strict parsing of JSON bodies."""
+"""Strict parsing of JSON bodies; values as JSON."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from gateway.core.errors import (
     JsonTooDeep,
     RequestError,
 )
-from gateway.wire.json import MAX_ITEMS, MAX_NODES, parse_object, refuse_lost_digits
+from gateway.wire.json import MAX_ITEMS, MAX_NODES, dump_json, parse_object, refuse_lost_digits
+from gateway.wire.stored_events import fast_stored_json
+from metatemplate.values.events import Delta, TokenLogprob
 from metatemplate.values.json_values import MAX_DEPTH
 
 REFUSED: dict[str, tuple[bytes, type[RequestError], str]] = {
@@ -145,3 +148,22 @@ def test_a_number_that_lost_digits_is_named(value: Any, param: str) -> None:
 @pytest.mark.parametrize("value", [2**63, 1e18, 0.1, -5, "1e20", None, True, {"a": [1, {"b": "c"}]}])
 def test_other_values_are_accepted(value: Any) -> None:
     refuse_lost_digits(value, "x")
+
+
+WRITTEN: dict[str, Any] = {
+    "ASCII": "a\n\x7f",
+    "other signs": "你好 🎉",
+    "a lone surrogate": "\ud83c",
+    "a large integer": 2**70,
+    "numbers": [0.1, 1e-7, 1e300, 2**63, -(2**63)],
+    "deep": [[[[{"a": {}}]]]],
+    "an event": [(0.1, "Delta", Delta(1, "你", (TokenLogprob("你", -0.5),), {"tool_calls": [{"id": "1"}]}))],
+    "an empty tuple": (),
+}
+
+
+@pytest.mark.parametrize("value", WRITTEN.values(), ids=WRITTEN)
+def test_fast_json_has_the_same_value(value: Any) -> None:
+    general = dump_json(value)
+    assert general.isascii()
+    assert json.loads(fast_stored_json(value)) == json.loads(general)

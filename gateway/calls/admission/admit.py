@@ -96,9 +96,7 @@ def _record(stack: Stack, route: Route, call: Call, timeline: CallTimeline) -> N
         timeline.run_not_recorded(_not_recorded(stack, policy, caller))
     if recorder is None or not is_recorded:
         return
-    from gateway.storage.recorder import CallFacts
-
-    facts = CallFacts(
+    facts = recorder.Facts(
         policy=policy.name,
         policy_sha256=policy.digest,
         template_sha256=route.template.spec.digest,

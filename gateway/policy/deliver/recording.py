@@ -50,7 +50,7 @@ class _RecordedStream(LayerStream):
     async def next_batch(self) -> Sequence[Event]:
         """Return the next events, and record them. See ``Events.next_batch``."""
         batch = await self._events.next_batch()
-        moment = time.monotonic() - self._started
+        moment = round(time.monotonic() - self._started, 6)
         for event in batch:
             self._room -= delta_size(event) if isinstance(event, Delta) else 0
             if self._room >= 0:
