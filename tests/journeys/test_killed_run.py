@@ -1,4 +1,4 @@
-"""``gateway run``, killed with SIGKILL on its way: every row is in the output once."""
+"""``gateway run``, killed with SIGKILL on its way: every row is in the output once, and its recording is complete."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gateway.storage.recordings import open_recording
 from tests.cli.command import command
 from tests.journeys.process import environment
 from tests.support.serving import WAIT_SECONDS, eventually, gateway, write_files
@@ -49,6 +51,14 @@ def assert_each_row_once(folder: Path) -> None:
     assert ids == Counter(str(n) for n in range(ROWS))
 
 
+def assert_each_line_has_one_recording(folder: Path) -> None:
+    lines = [json.loads(line) for line in (folder / "out.jsonl").read_bytes().splitlines()]
+    with closing(open_recording(folder / "out.recording.sqlite")) as file:
+        complete = "SELECT request_id, row FROM calls JOIN exchanges ON call = calls.id WHERE events LIKE '%Finish%'"
+        found = Counter((one["request_id"], one["row"]) for one in file.execute(complete))
+    assert {found[line["response"]["request_id"], line["custom_id"]] for line in lines} == {1}
+
+
 def test_each_row_is_in_the_output_once_after_three_kills(folder: Path) -> None:
     for kill in range(3):
         with start(folder) as process:
@@ -61,6 +71,7 @@ def test_each_row_is_in_the_output_once_after_three_kills(folder: Path) -> None:
             file.write(b'{"id": "batch_req_1", "custom_id": "0"'[: kill * 20])  # a partial line, as a kill may leave it
     assert command(folder, *RUN).returncode == 0
     assert_each_row_once(folder)
+    assert_each_line_has_one_recording(folder)
     runs = json.loads((folder / "out.manifest.json").read_bytes())["runs"]
     assert [run["ended"] is None for run in runs] == [True, True, True, False]
     assert 0 < runs[1]["rows_before"] < runs[2]["rows_before"] < runs[3]["rows_before"] < ROWS

@@ -410,7 +410,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         _METRICS + "test_a_stream_that_the_gateway_cuts_still_has_tokens_and_a_time_per_token",
         _SHUTDOWN + "test_calls_that_outlast_the_drain_get_an_error",
     ),
-    "H04": ("tests/policy/test_recorder.py::test_several_writers_of_one_file_lose_nothing",),
+    "H04": ("tests/journeys/test_killed_run.py::test_each_row_is_in_the_output_once_after_three_kills",),
     "H05": ("tests/policy/test_recorder.py::test_several_writers_of_one_file_lose_nothing",),
     "H07": (_ROWS + "test_h07_histograms_hold_no_more_calls_than_the_counters",),
     "H08": (

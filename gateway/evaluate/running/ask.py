@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -50,13 +51,37 @@ async def ask_all(
 ) -> None:
     """Send all rows, and call ``write`` for each row with the output line and with whether the line has an answer.
 
+    A line is written after the recording of its call, also if the rows end early. Other rows do not wait for it.
     Raises ``GatewayUnreachable`` and the errors of ``write``, after the running requests have been cancelled.
     """
+    recorder, waiting = gateway.recorder, dict[Future[None], list[tuple[bytes, bool]]]()
+    writer = asyncio.get_running_loop().create_future()
+    writer.set_result(None)
+
+    async def write_lines() -> None:
+        while waiting:
+            recorded = next(iter(waiting))
+            await asyncio.shield(asyncio.wrap_future(recorded))
+            for line in waiting.pop(recorded):
+                write(*line)
 
     async def send_row(row: DataRow) -> None:
-        write(*await ask(gateway, row, limits))
+        nonlocal writer
+        line = await ask(gateway, row, limits)
+        if recorder is None:
+            write(*line)
+            return
+        waiting.setdefault(recorder.written, []).append(line)
+        if writer.done():
+            await writer  # raises the errors of ``write``
+            writer = asyncio.create_task(write_lines())
 
-    await for_each(rows, concurrency, send_row)
+    try:
+        await for_each(rows, concurrency, send_row)
+    finally:
+        if recorder is not None:
+            recorder.flush()
+        await writer
 
 
 async def for_each(items: Iterator[T], concurrency: int, work: Callable[[T], Awaitable[None]]) -> None:

@@ -20,13 +20,13 @@ from typing import ClassVar, Literal, Protocol
 from gateway.backend.embedded.cache import context_length
 from gateway.backend.http_client.client import HttpClient, HttpEndpoint, json_headers, server_root
 from gateway.backend.openai.upstream_request import read_body
-from gateway.calls.admission.access import ROW_HEADER, RUN_HEADER
+from gateway.calls.admission.access import RUN_HEADER
 from gateway.calls.admission.facts import RequestFacts
 from gateway.calls.service import Service
 from gateway.cli.options import CommandError, print_note
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
-from gateway.core.caller import ANONYMOUS
+from gateway.core.caller import Caller
 from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, UpstreamError, UpstreamUnreachable
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
@@ -68,6 +68,11 @@ class GatewayClient(Protocol):
         ``row``: the id of the row, for the recording of a gateway in this process.
         """
 
+    @property
+    def recorder(self) -> Recorder | None:
+        """Writes the recordings of the run. None: this process does not write them."""
+        return None
+
 
 # ---------------------------------------------------------------- in this process
 
@@ -89,8 +94,7 @@ class LocalGateway:
         """
         if self.recorder is not None and self.recorder.is_full:
             await asyncio.wrap_future(self.recorder.flush())
-        headers = {ROW_HEADER: row.encode()} | ({RUN_HEADER: self.run.encode()} if self.run else {})
-        facts = RequestFacts(headers, ANONYMOUS)
+        facts = RequestFacts(caller=Caller(run=self.run, row=row))
         answer = await self.service.keep_answer(path, body, facts)
         return HttpAnswer(answer.status, {"x-request-id": facts.request_id, **answer.headers}, answer.body)
 
@@ -207,6 +211,7 @@ class RemoteGateway:
     timeout: float
     endpoint: Callable[[str], HttpEndpoint]
     """Path → the endpoint for its requests."""
+    recorder: ClassVar[None] = None
 
     async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         """Send a request over HTTP, and return the answer. See ``GatewayClient.post``."""

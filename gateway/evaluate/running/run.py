@@ -201,6 +201,7 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
     from gateway.evaluate.running.identity import identity
     from gateway.evaluate.running.ray_data import ask_with_ray
     from gateway.evaluate.running.rows import read_rows
+    from gateway.server.memory import tune_memory
 
     limits = RetryLimits(retries=options.retries)
     source = _source(options, {model: row.line for (_, model), row in found.first.items()})
@@ -219,6 +220,7 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
                 failed += not answered
                 bar.update(1, failed)
 
+            tune_memory()
             rows = (row for row in read_rows(options.data, form) if row.custom_id not in output.done)
             started, complete = time.monotonic(), False
             try:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import socket
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from gateway.calls.service import Service
+from gateway.evaluate.running.ask import RetryLimits, ask_all
 from gateway.evaluate.running.gateways import (
     GatewayUnreachable,
     HttpAnswer,
@@ -24,9 +26,11 @@ from gateway.evaluate.running.gateways import (
     NoAnswer,
     RemoteSource,
 )
+from gateway.evaluate.running.rows import DataRow
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.storage.recorder import MAX_WAITING_SIZE, Recorder
+from gateway.storage.recordings import open_recording
 from tests.support.serving import write_files
 from tests.support.world import HELLO
 
@@ -84,6 +88,55 @@ async def test_a_run_waits_for_its_recorder_and_no_recording_is_dropped(tmp_path
     recorder.close()
     await runtime.stop()
     assert dropped == []
+
+
+def rows(folder: Path, number: int) -> list[DataRow]:
+    write_files(folder, {**HELLO, "gateway.yaml": CONFIG, "policies/full.yaml": "record: full\n"})
+    body = {"model": "talk", "messages": [{"role": "user", "content": "hi"}]}
+    return [DataRow(custom_id=str(n), line=n + 1, url="/v1/chat/completions", body=body) for n in range(number)]
+
+
+async def test_a_line_is_written_after_its_recording(tmp_path: Path) -> None:
+    sent, config, path = rows(tmp_path, 250), tmp_path / "gateway.yaml", tmp_path / "calls.sqlite"
+    found = list[int]()
+    async with LocalSource(config, ConfigLoader(config).load(), path).open(8) as gateway:
+        with closing(open_recording(path)) as file:
+
+            def write(line: bytes, answered: bool) -> None:
+                found.append(len(file.find_calls({"request_id": json.loads(line)["response"]["request_id"]}, last=9)))
+
+            await ask_all(gateway, iter(sent), RetryLimits(retries=0), 8, write)
+    assert found == [1] * 250
+
+
+class Interrupted(Exception):
+    """Ends a run."""
+
+
+async def test_the_answered_rows_of_an_interrupted_run_are_written(tmp_path: Path) -> None:
+    sent, config = rows(tmp_path, 9), tmp_path / "gateway.yaml"
+
+    def interrupted() -> Iterator[DataRow]:
+        yield from sent
+        raise Interrupted
+
+    lines = list[bytes]()
+    async with LocalSource(config, ConfigLoader(config).load(), tmp_path / "calls.sqlite").open(1) as gateway:
+        with pytest.raises(Interrupted):
+            await ask_all(gateway, interrupted(), RetryLimits(retries=0), 1, lambda line, _: lines.append(line))
+    assert len(lines) == len(sent)
+
+
+async def test_a_recorded_run_ends_when_a_row_cannot_be_written(tmp_path: Path) -> None:
+    sent, config = iter(rows(tmp_path, 5000)), tmp_path / "gateway.yaml"
+
+    def write(line: bytes, answered: bool) -> None:
+        raise OSError(28, "No space left on device")
+
+    async with LocalSource(config, ConfigLoader(config).load(), tmp_path / "calls.sqlite").open(4) as gateway:
+        with pytest.raises(OSError, match="No space left"):
+            await ask_all(gateway, sent, RetryLimits(retries=0), 4, write)
+    assert list(sent), "the other rows are not asked for"
 
 
 async def test_more_calls_at_once_than_a_recorder_may_hold_are_all_recorded(tmp_path: Path) -> None:
