@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = "sft-demo"
 KEY = "gk_bench_0"
+RECORDINGS = "calls.sqlite"
+"""The file of recordings beside ``gateway.yaml``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Variant:
     path: str = "/v1/chat/completions"
     extra_fields: Mapping[str, object] = field(default_factory=dict)
     """Added to the body of each request."""
+    recorded: bool = False
+    """True: every call is recorded in full."""
 
 
 BASE = Variant("templated chat, completions upstream, default policy, every metric on")
@@ -47,6 +51,7 @@ LAYERS: dict[str, Variant] = {
         policy={"params": {"default": {"seed": 1}, "clamp": {"max_tokens": 4096}, "forbid": ["user"]}},
     ),
     "explicit": Variant("every default sent to the engine", policy={"params": {"explicit": True}}),
+    "recording": Variant("every call recorded in full", recorded=True),
     "explain": Variant("explanation in each response", extra_fields={"gateway": {"explain": True}}),
     "n=2": Variant("two choices, fetched by two upstream requests (counted as one request)", extra_fields={"n": 2}),
 }
@@ -72,13 +77,15 @@ def write_config(variant: Variant, folder: Path, upstream_port: int, port: int) 
     (folder / "policies").mkdir()
     # The idle timeout is raised: with the default the first of 5000 idle streams would end before the last one starts.
     delivery = {"timeout": {"idle": "300s"}, **variant.policy.get("delivery", {})}
-    policy = {**variant.policy, "delivery": delivery}
+    policy = {**variant.policy, "delivery": delivery, "record": "full" if variant.recorded else "off"}
     (folder / "policies" / "bench.yaml").write_text(json.dumps(policy), encoding="utf-8")
     config: dict[str, object] = {
         # more than the streams of the largest scenario
         "server": {"host": "127.0.0.1", "port": port, "max_in_flight": 16384},
         "models": {_model_name(n): _model(variant, n, upstream_port) for n in range(variant.models)},
     }
+    if variant.recorded:
+        config["recordings"] = {"path": RECORDINGS}
     if variant.keys:
         config["keys"] = {"file": "keys.yaml"}
         digests = (hashlib.sha256(f"gk_bench_{n}".encode()).hexdigest() for n in range(variant.keys))
