@@ -7,7 +7,7 @@ further rules are in ``docs/spec/reliability.md`` (rows A01–A09).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]  # not in the stubs
+from json import JSONEncoder
 from typing import Any
 
 import orjson
@@ -177,7 +177,7 @@ def _too_deep() -> JsonTooDeep:
 
 def dump_json(value: Any) -> str:
     """Return ``value`` as ASCII JSON. Lone surrogates, integers of any size and frozen dataclasses are supported."""
-    return "".join(_ENCODE(value, 0))
+    return _ENCODER.encode(value)
 
 
 def plain_value(value: Any) -> dict[str, Any]:
@@ -187,5 +187,5 @@ def plain_value(value: Any) -> dict[str, Any]:
     return {n: one for n, own in value.__dataclass_fields__.items() if (one := getattr(value, n)) != own.default}
 
 
-_ENCODE = c_make_encoder(None, plain_value, encode_basestring_ascii, None, ":", ",", False, False, True)
-"""What ``json.dumps`` makes for each value, which takes longer than a short value. It searches no cycles."""
+_ENCODER = JSONEncoder(separators=(",", ":"), default=plain_value, check_circular=False)
+"""``json.dumps`` would make an encoder for each value."""
