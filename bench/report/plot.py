@@ -13,15 +13,20 @@ WIDTH, ROW_HEIGHT, LABEL_WIDTH, PADDING = 760, 20, 150, 14
 GATEWAY_COLOUR, PEER_COLOUR, TEXT_COLOUR, BACKGROUND = "#2563eb", "#9ca3af", "#111827", "#e5e7eb"
 PANELS = (
     # scenario, metric, title
+    *(
+        (f"stream@{streams}", metric, f"{title}, {streams} streams")
+        for metric, title in (
+            ("cpu_us", "CPU µs per streamed event"),
+            ("added_first_p50_ms", "Added to the first token in ms, p50"),
+            ("delay_p99_ms", "Delay of an event in ms, p99"),
+        )
+        for streams in (64, 256, 1000)
+    ),
+    ("idle@5000", "kb_per_stream", "KB per idle stream, 5000 streams"),
     ("nonstream@1", "requests_per_second", "Requests/s, 1 connection"),
     ("nonstream@32", "requests_per_second", "Requests/s, 32 connections"),
-    ("nonstream@256", "requests_per_second", "Requests/s, 256 connections"),
     ("nonstream@32", "p99_ms", "p99 in ms, 32 connections"),
     ("nonstream@32", "cpu_us", "CPU µs per request, 32 connections"),
-    ("stream@128", "cpu_us", "CPU µs per streamed event, 128 streams"),
-    ("stream@128", "delay_p99_ms", "Delay of an event in ms, p99, 128 streams"),
-    ("stream@128", "added_first_p50_ms", "Added to the first token in ms, p50, 128 streams"),
-    ("idle@5000", "kb_per_stream", "KB per idle stream, 5000 streams"),
     ("startup", "ready_seconds", "Seconds until ready"),
     ("startup", "rss_mb", "RSS in MB, idle"),
 )
