@@ -6,4 +6,5 @@
 - ``load``: load generators; ``upstream``: the mock engine; ``rendering``: renders in process; ``report``: the results
 - ``workers``, ``call_stages``, ``bulk_run``, ``vllm_server``: separate programs (worker scaling, nanoseconds per stage
   of a call, ``gateway run`` beside wrk, vLLM's own server)
+- ``instructions``, ``http_libraries``: instructions of a call, and of calls through HTTP libraries, counted by valgrind
 """

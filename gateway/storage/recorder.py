@@ -4,7 +4,7 @@ A call never waits for the file. At most ``max_waiting`` recordings with ``MAX_W
 to be written. Recordings above this limit, and recordings that cannot be written, are dropped and counted
 (``docs/spec/reliability.md`` rows G01, G02, H04, H05, H08). ``RecordingsSpec.keep_all`` switches this limit off.
 The calls that end within ``BATCH_SECONDS`` are written in one transaction, so a killed process never leaves a partial
-recording, and a call takes a third of the processor's time that it takes in a transaction of its own.
+recording. A transaction for each call would take more time than the rest of a call.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Batch:
 
 
 class Recorder:
-    """Writes recordings to one file, in its own thread. Other threads call only ``begin``, ``write`` and ``close``."""
+    """Writes recordings to one file, in its own thread. The methods without ``_`` are for one other thread."""
 
     Facts = CallFacts
     """For a caller that must not import this module: an import in a function takes a microsecond of each call."""
@@ -227,18 +227,20 @@ class Recorder:
         with self._lock:
             if self._batch is batch:
                 self._batch = None
-        self._write(batch.calls)
-        self._done += len(batch.calls)
-        self._done_size += batch.size
+        try:
+            self._write(batch.calls)
+        finally:
+            self._done += len(batch.calls)
+            self._done_size += batch.size
 
     def _write(self, calls: Sequence[_EndedCall]) -> None:
         """Write calls in one transaction. If the file cannot be written, all of them are dropped."""
         try:
             self._open()
-            self._write_rows(calls)
-            self._failing = False
+            looping = self._write_rows(calls)
         except Exception as error:  # the thread must go on
-            if len(calls) > 1 and not isinstance(error, sqlite3.OperationalError | OSError):  # of one call
+            # Another error than of the file is that of one call.
+            if len(calls) > 1 and not isinstance(error, sqlite3.OperationalError | OSError):
                 for one in calls:
                     self._write([one])
                 return
@@ -249,9 +251,16 @@ class Recorder:
             if not self._failing:
                 LOG.error("recordings are dropped, because %s cannot be written: %s", self._path.name, error)
             self._failing = True
+            return
+        self._failing = False
+        for model in looping:
+            self._looping(model)
 
-    def _write_rows(self, calls: Sequence[_EndedCall]) -> None:
-        """Write the rows of calls in one transaction. The rows are made before it locks the file for other writers."""
+    def _write_rows(self, calls: Sequence[_EndedCall]) -> list[str]:
+        """Write the rows of calls in one transaction. Return the model of each answer that ends in a loop.
+
+        The rows are made before the transaction locks the file for other writers.
+        """
         rows, settings = list[tuple[_Row, list[_Row]]](), dict[int, str | None]()
         for one in calls:
             mode, exchanges = self._exchange_rows(one)
@@ -266,8 +275,7 @@ class Recorder:
             _insert(database, "calls", "id", [(number, row) for number, (row, _) in numbered])
             _insert(database, "exchanges", "call", [(number, row) for number, (_, own) in numbered for row in own])
             self._remove_old(database, calls[-1][0].spec)
-        for model in looping:
-            self._looping(model)
+        return looping
 
     def _exchange_rows(self, ended: _EndedCall) -> tuple[str, list[_Row]]:
         """Return the mode and the rows of a call.
@@ -414,7 +422,7 @@ def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) ->
         "time": one.time,
         "endpoint": exchange.endpoint,
         "prompt_sha256": _sha256(_prompt_text(exchange, messages)),
-        "prompts": fast_stored_json(exchange.prompts) if full else None,
+        "prompts": dump_json(exchange.prompts) if full else None,
         "messages": messages if full else None,
         "params": dump_json(params),
         "seed": seed if isinstance(seed, int) and -(2**63) <= seed < 2**63 else None,

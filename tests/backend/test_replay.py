@@ -262,6 +262,15 @@ def test_the_closest_of_many_requests_with_one_prompt_is_named(tmp_path: Path) -
     assert heard.error.message.endswith("that of call req_228 (row 228), which differs: n 1 → 2")
 
 
+@pytest.mark.parametrize("word", ["number", "数字"])
+def test_the_closest_of_many_prompts_is_named(tmp_path: Path, word: str) -> None:
+    for number in range(101, 330):
+        file = record(tmp_path / "a.sqlite", exchange(prompts=(f"{word} {number}",)), said("2"), f"{number}")
+    (heard,) = hear(file, exchange(prompts=(f"{word} 3201",)))
+    assert heard.error is not None
+    assert "the closest recorded request is that of call req_320 (row 320)" in heard.error.message
+
+
 def test_answers_are_read_up_to_the_second_different_one(tmp_path: Path) -> None:
     for text in "123":
         file = record(tmp_path / "a.sqlite", exchange(), said(text))

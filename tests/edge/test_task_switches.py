@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from metatemplate.values import fast_paths
 from tests.support.serving import eventually, gateway
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -92,6 +93,7 @@ def test_a_head_before_the_first_event_is_no_switch_of_its_own(stream: Stream) -
     assert stream.switches_until(piece("one"), b'"one"') == 1
 
 
+@pytest.mark.skipif(not fast_paths.ENABLED, reason="fast paths are off")
 def test_further_text_needs_no_switch(stream: Stream) -> None:
     stream.switches_until(HEAD + piece("one"), b'"one"')
     assert stream.switches_until(piece("two"), b'"two"') == 0

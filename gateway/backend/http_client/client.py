@@ -116,7 +116,7 @@ class HttpEndpoint:
     async def post(self, body: bytes, headers: str = "") -> Connection:
         """POST ``body`` once. Return the connection when the headers of the response have been read.
 
-        A successful response has also a first piece of its body then, or has ended or failed.
+        For a successful response, also wait for the first piece of the body, its end, or a failure.
         The caller has to call ``Connection.release``. ``headers``: the header lines of this request only, with their
         line ends. Raises ``UpstreamError``; if a pooled connection was closed before the request, the error is an
         ``UpstreamDisconnected`` that is ``stale``.

@@ -93,7 +93,7 @@ class LocalGateway:
         Waits while too many recordings wait to be written, so that none is dropped.
         """
         if self.recorder is not None and self.recorder.is_full:
-            await asyncio.wrap_future(self.recorder.flush())
+            await asyncio.shield(asyncio.wrap_future(self.recorder.written))
         facts = RequestFacts(caller=Caller(run=self.run, row=row))
         answer = await self.service.keep_answer(path, body, facts)
         return HttpAnswer(answer.status, {"x-request-id": facts.request_id, **answer.headers}, answer.body)

@@ -70,10 +70,8 @@ class SseSplicer:
         delta = events[-1] if events else None
         if type(delta) is not Delta or not delta.text or delta.logprobs or delta.fields or delta.extras:
             return False
-        if maybe_lone(data) or b"\n" in data:  # data of several lines
-            return False
         frame = splice.frames.get(delta.index)
-        if frame is None:
+        if frame is None or maybe_lone(data) or b"\n" in data:  # data of several lines
             return False
         event, around = b"data: " + data + b"\n\n", self._around.get(delta.index)
         if around is None or not (event.startswith(around[0]) and event.endswith(around[1])):
@@ -162,8 +160,8 @@ def bytes_around_text(data: bytes, delta: Delta, format: ChoiceFormat) -> Around
             (choice,) = chunk["choices"]
             holder, key = (choice, "text") if format.message is None else (choice["delta"], "content")
             found, holder[key] = holder[key], delta.text
-        except (ValueError, TypeError, KeyError):
+            if found == other and chunk == orjson.loads(data):
+                return b"data: " + before + b'"', b'"' + after + b"\n\n"
+        except (ValueError, TypeError, KeyError, RecursionError):  # the last for a chunk that nests too deeply
             continue
-        if found == other and chunk == orjson.loads(data):
-            return b"data: " + before + b'"', b'"' + after + b"\n\n"
     return None
