@@ -67,7 +67,8 @@ def _with_empty_strings(body: bytes) -> bytes:
 
     A search for quotes is ten times as fast as counting brackets and commas in the strings.
     """
-    body = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # now each quote begins or ends a string
+    # Without escapes, each quote begins or ends a string. A search for one character is fast.
+    body = body.replace(b"\\\\", b"").replace(b'\\"', b"") if ord("\\") in body else body
     quotes = [-1]
     while (place := body.find(b'"', quotes[-1] + 1)) >= 0:
         if len(quotes) > 2 * MAX_EMPTIED:
