@@ -1,9 +1,7 @@
 """Tool-call formats: how models write tool calls in their text, and the scanner that finds the calls.
 
-- ``scanner``     divides a choice's text into content, calls and failed calls as it arrives
-- ``format``      ``Format``, which describes a format, and ``Region``, a piece of text that may contain calls
-- ``json_formats``, ``pythonic``, ``lazyllm``  the formats
-- ``json_calls``  reads calls from JSON
-- ``literals``    reads Python's literals
-- ``registry``    the table of formats by name
+- ``scanner``   divides a choice's text into content, calls and failed calls as it arrives
+- ``format``    ``Format``, which describes a format, and ``Region``, a piece of text that may contain calls
+- ``readers``   the formats
+- ``registry``  the table of formats by name
 """

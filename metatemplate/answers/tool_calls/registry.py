@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from metatemplate.answers.tool_calls.format import Format
-from metatemplate.answers.tool_calls.json_formats import HERMES, JSON, LLAMA3_JSON, MISTRAL
-from metatemplate.answers.tool_calls.lazyllm import lazyllm
-from metatemplate.answers.tool_calls.pythonic import PYTHONIC
+from metatemplate.answers.tool_calls.readers.json_formats import HERMES, JSON, LLAMA3_JSON, MISTRAL
+from metatemplate.answers.tool_calls.readers.lazyllm import lazyllm
+from metatemplate.answers.tool_calls.readers.python_calls import PYTHONIC
 from metatemplate.values.answer_markers import ToolTokens
 
 FORMATS: Mapping[str, Callable[[ToolTokens, Collection[str]], Format]] = {

@@ -16,7 +16,7 @@ from metatemplate.answers.tool_calls.format import (
     skip_brackets,
     skip_value,
 )
-from metatemplate.answers.tool_calls.json_calls import calls_in, one_object
+from metatemplate.answers.tool_calls.readers.json_calls import calls_in, one_object
 
 
 def _json_format(

@@ -12,8 +12,8 @@ import re
 from collections.abc import Generator
 
 from metatemplate.answers.tool_calls.format import BOTH_QUOTES, Calls, Format, ParsedCall, Region, skip_brackets
-from metatemplate.answers.tool_calls.json_calls import as_json
-from metatemplate.answers.tool_calls.literals import expression, literal
+from metatemplate.answers.tool_calls.readers.json_calls import as_json
+from metatemplate.answers.tool_calls.readers.literals import expression, literal
 
 NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 HEAD = re.compile(r"\[\s*(?:([^\W\d][\w.]*)\s*)?")

@@ -34,8 +34,8 @@ from metatemplate.answers.tool_calls.format import (
     skip_to,
     skip_value,
 )
-from metatemplate.answers.tool_calls.json_calls import UNUSED_KEYS, as_json, calls_in, one_object
-from metatemplate.answers.tool_calls.literals import expression, literal
+from metatemplate.answers.tool_calls.readers.json_calls import UNUSED_KEYS, as_json, calls_in, one_object
+from metatemplate.answers.tool_calls.readers.literals import expression, literal
 from metatemplate.values.answer_markers import ToolTokens
 
 ARGUMENT_KEYS = ("parameters", "arguments")
