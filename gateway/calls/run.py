@@ -74,9 +74,7 @@ class CallRun:
         if parsing is not None:
             from metatemplate.answers.output_parser import OutputParser
 
-            parser = OutputParser(parsing)
-            if parsing.calls is not None and route.output_parsing is not None:
-                timeline.tool_parser = route.output_parsing.parser
+            parser = OutputParser(parsing, timeline.delivery_notices)
         request, tokens = prepared.token_request, None
         if request is not None:
             from gateway.calls.answer.token_data import TokenData

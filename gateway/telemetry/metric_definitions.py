@@ -7,9 +7,7 @@ and request are vLLM's, so that one panel can show gateway and engine together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
-
-from metatemplate.values.answer_markers import ToolParser
+from typing import Literal
 
 FIRST_TOKEN = (
     0.001,
@@ -78,7 +76,6 @@ LABEL_VALUES = {
         "tool_result_printed",
         "undefined_variable",
     ),
-    "parser": get_args(ToolParser),
     "action": ("escape", "reject", "strip", "allow", "report", "token_ids"),
     "phase": ("before_first", "mid_stream", "stalled"),
     "result (reloads)": ("ok", "error"),
@@ -169,7 +166,7 @@ METRICS = (
     Metric("gateway_markers_total", "counter", ("model", "action"),
            "Markers of the template in texts of requests, by the action of the policy; reject counts requests."),
     Metric("gateway_tool_parse_failures_total", "counter", ("model", "parser"),
-           "Texts that began like a tool call but could not be parsed, sent as text; parser is the format."),
+           "Texts that began like a tool call and were sent as text; parser is the format."),
     Metric("gateway_param_rejections_total", "counter", ("reason",),
            "Requests refused for a parameter; reason is the error code."),
     Metric("gateway_stream_incomplete_total", "counter", ("model",),

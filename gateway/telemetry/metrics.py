@@ -228,9 +228,8 @@ class Metrics:
             self.count("gateway_template_notices_total", record.template, rule)
         if record.bos_anomaly:
             self.count("gateway_bos_anomalies_total", record.model)
-        if record.tool_parse_failures:
-            name, failures = "gateway_tool_parse_failures_total", record.tool_parse_failures
-            self.count(name, record.model, record.tool_parser, by=failures)
+        for parser, failures in record.tool_parse_failures.items():
+            self.count("gateway_tool_parse_failures_total", record.model, parser, by=failures)
         if record.outcome in REJECTIONS:
             self.count("gateway_param_rejections_total", record.outcome)
         if record.outcome == "special_token_in_content":

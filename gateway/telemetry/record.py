@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from metatemplate.values.dialogue import EMPTY_MAPPING
 
 
 @dataclass(slots=True)
@@ -68,7 +71,5 @@ class Record:
     bos_anomaly: bool = False
     gone_phase: str = ""
     """When the client left: ``before_first``, ``mid_stream`` or ``stalled``; empty if the client did not leave."""
-    tool_parser: str = ""
-    """The tool call format that the answer was searched for; empty if the answer was not searched."""
-    tool_parse_failures: int = 0
-    """The number of texts that began like a tool call and could not be parsed."""
+    tool_parse_failures: Mapping[str, int] = EMPTY_MAPPING
+    """Tool call format → number of texts that began like a call in this format, and were sent as text."""

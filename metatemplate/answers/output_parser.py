@@ -16,18 +16,23 @@ The parser runs after the stop cutter, for templates that declare tools or think
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from metatemplate.answers.get_response import AnswerExtraction
 from metatemplate.answers.reasoning import Reasoning
 from metatemplate.answers.stages import PerChoice
-from metatemplate.answers.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
+from metatemplate.answers.tool_calls.format import Format, ParsedCall, Piece, Thought, ToolSchemas, UnparsedCall
+from metatemplate.answers.tool_calls.registry import unread_calls
 from metatemplate.answers.tool_calls.scanner import Scanner
-from metatemplate.values.answer_markers import Thinking
+from metatemplate.values.answer_markers import REASONING_FIELDS, Thinking
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.events import Delta, Event, Finish
 from metatemplate.values.frozen import dataclass
+from metatemplate.values.words import in_ascii
 
+MAX_ARGUMENT = 64
+"""Maximum characters of an argument's name in a notice."""
 HEAVY = 16 * 1024
 """Maximum characters parsed in the event loop, which takes up to 30 ms. Longer text is parsed in a thread (0.1 ms)."""
 
@@ -44,8 +49,8 @@ class ParserOptions:
     thinking: Thinking | None = None
     calls: Format | None = None
     """The tool-call format. None: no tool may be called, so text that looks like a call is content."""
-    names: frozenset[str] = frozenset()
-    """The names of the tools that may be called."""
+    tools: ToolSchemas = EMPTY_MAPPING
+    """The tools that may be called."""
     one_call: bool = False
     opened: str = ""
     """The beginning of the answer, if the prompt already contains it."""
@@ -60,15 +65,16 @@ class OutputParser(PerChoice["_ChoiceParser"]):
 
     may_block = True
 
-    def __init__(self, options: ParserOptions, new_id: Callable[[], str] = call_id) -> None:
+    def __init__(
+        self, options: ParserOptions, notices: list[str] | None = None, new_id: Callable[[], str] = call_id
+    ) -> None:
+        """``notices``: receives a notice for each call that is not read, and each argument with a wrong type."""
         super().__init__()
         self._options = options
-        self._new_id = new_id
-
-    @property
-    def failures(self) -> int:
-        """Number of texts that looked like a tool call but could not be parsed. Other threads may read it."""
-        return sum([choice.failures for choice in tuple(self._choices.values())])
+        self._notices = [] if notices is None else notices
+        self.new_id = new_id
+        self.failures: Counter[str] = Counter()
+        """Format → number of texts that looked like a tool call in this format, and are sent as text."""
 
     def is_heavy(self, batch: Sequence[Event]) -> bool:
         """Return whether the batch and the held text are long. See ``Stage.is_heavy``."""
@@ -77,41 +83,47 @@ class OutputParser(PerChoice["_ChoiceParser"]):
         return size + sum(choice.waiting // 4 for choice in self._choices.values()) > HEAVY
 
     def _begin(self, index: int) -> _ChoiceParser:
-        return _ChoiceParser(index, self._options, self._new_id)
+        return _ChoiceParser(index, self._options, self)
+
+    def notice(self, text: str) -> None:
+        """Add a notice, once."""
+        if text not in self._notices:
+            self._notices.append(text)
 
 
 class _ChoiceParser:
     """The parser's state for one choice."""
 
     __slots__ = (
+        "_content",
         "_has_text",
         "_held",
         "_held_length",
+        "_ids",
         "_index",
-        "_made",
-        "_new_id",
         "_opened_calls",
         "_options",
+        "_parser",
         "_prompt_held",
         "_reasoning",
         "_scanner",
         "ended",
-        "failures",
     )
 
-    def __init__(self, index: int, options: ParserOptions, new_id: Callable[[], str]) -> None:
+    def __init__(self, index: int, options: ParserOptions, parser: OutputParser) -> None:
         self._index = index
         self._options = options
-        self._new_id = new_id
+        self._parser = parser
         self._reasoning = None if options.thinking is None else Reasoning(options.thinking)
-        self._scanner = None if options.calls is None else Scanner(options.calls, options.names)
+        self._scanner = None if options.calls is None else Scanner(options.calls, options.tools)
         self._held: list[str] = []
         """The model's text so far; used only with ``ParserOptions.extraction``."""
         self._held_length = 0
-        self._made = 0
-        """Number of tool calls so far."""
+        self._ids: list[str] = []
+        """The ids of the tool calls so far."""
         self.ended = False
-        self.failures = 0
+        self._content: list[str] = []
+        """The content so far, in which calls of other formats are searched at the end."""
         self._has_text = False
         """True: the model has written text. Until then, a call that the prompt began is not counted as a failure."""
         self._prompt_held = 0
@@ -153,7 +165,7 @@ class _ChoiceParser:
         foreign, matched = self._options.foreign_stops, finish.matched
         may_be_foreign = bool(foreign) and (matched is None or matched in foreign)
         events = self.flush(stopped=finish.reason == "stop" and not may_be_foreign)
-        if finish.reason == "stop" and self._made:
+        if finish.reason == "stop" and self._ids:
             finish = Finish(finish.index, "tool_calls", finish.matched, finish.source, finish.extras)
         return events if events and isinstance(events[-1], Finish) else [*events, finish]
 
@@ -169,7 +181,16 @@ class _ChoiceParser:
         if self._scanner is not None and not self.ended:
             events += self._pieces(self._scanner.end(stopped=stopped))
         self.ended = True
+        self._report_unread_calls()
         return events
+
+    def _report_unread_calls(self) -> None:
+        """Add a notice for each format of which a call is in the content. The template's own format is counted."""
+        content, calls = "".join(self._content), self._options.calls
+        for name in unread_calls(content) if content else ():
+            self._parser.notice(f"tool_call_not_read: choices[{self._index}]={name}")
+            if calls is None or name != calls.name:
+                self._parser.failures[name] += 1
 
     def _text(self, text: str) -> list[Event]:
         return self._deltas(*(("", text) if self._reasoning is None else self._reasoning.feed(text)))
@@ -177,32 +198,43 @@ class _ChoiceParser:
     def _deltas(self, thought: str, text: str) -> list[Event]:
         events: list[Event] = []
         if thought:
-            assert self._options.thinking is not None
-            events.append(Delta(self._index, fields=dict.fromkeys(self._options.thinking.fields, thought)))
+            events.append(self._thought(thought))
         if text:
             events += [Delta(self._index, text)] if self._scanner is None else self._pieces(self._scanner.feed(text))
         return events
 
+    def _thought(self, text: str) -> Delta:
+        fields = REASONING_FIELDS if self._options.thinking is None else self._options.thinking.fields
+        return Delta(self._index, fields=dict.fromkeys(fields, text))
+
     def _pieces(self, pieces: Sequence[Piece]) -> list[Event]:
         events: list[Event] = []
         for piece in pieces:
+            if isinstance(piece, Thought):
+                events.append(self._thought(piece.text))
+                continue
             if isinstance(piece, ParsedCall):
                 self._prompt_held = 0
+                for argument in piece.mistyped:
+                    self._parser.notice(f"mistyped_argument: {piece.name}.{in_ascii(argument, MAX_ARGUMENT)}")
                 head = {"name": piece.name, "arguments": ""}
-                call = {"index": self._made, "id": self._new_id(), "type": "function", "function": head}
-                rest = {"index": self._made, "function": {"arguments": piece.arguments}}
+                number, is_free = len(self._ids), piece.id not in ("", *self._ids)
+                self._ids.append(piece.id if is_free else self._parser.new_id())
+                call = {"index": number, "id": self._ids[-1], "type": "function", "function": head}
+                rest = {"index": number, "function": {"arguments": piece.arguments}}
                 events += [Delta(self._index, fields={"tool_calls": [fragment]}) for fragment in (call, rest)]
-                self._made += 1
                 if self._options.one_call:
                     self.ended = True
                     events.append(Finish(self._index, "tool_calls", source="gateway"))
                     break
                 continue
             if isinstance(piece, UnparsedCall):
-                self.failures += self._has_text
+                if self._has_text and self._options.calls is not None:
+                    self._parser.failures[self._options.calls.name] += 1
                 piece = piece.text
             of_prompt = min(self._prompt_held, len(piece))
             self._prompt_held -= of_prompt
             if piece[of_prompt:]:
+                self._content += [piece[of_prompt:]] if self._options.tools else []
                 events.append(Delta(self._index, piece[of_prompt:]))
         return events

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from metatemplate.answers.get_response import AnswerExtraction
 from metatemplate.answers.output_parser import ParserOptions
@@ -49,24 +50,26 @@ class OutputParsing:
             thinking = _continued(thinking, dialogue.messages[-1].text)
         elif thinking is not None and self._auto:
             thinking = replace(thinking, open=prompt.text.rstrip().endswith(thinking.begin))
-        callable_names = [choice.name] if choice.name else map(name_of, dialogue.options.tools)
-        names = frozenset(() if choice.mode == "none" else callable_names)
-        if not names:
+        tools = {
+            name_of(tool): _parameters(tool)
+            for tool in dialogue.options.tools
+            if choice.mode != "none" and choice.name in ("", name_of(tool))
+        }
+        format_ = None if self._tools is None else FORMATS[self._tools.parser](self._tools.tokens, tools)
+        if format_ is None or not (tools or format_.channels):
             return ParserOptions(thinking, extraction=extraction) if thinking or extraction else None
-        assert self._tools is not None  # a template without tools has refused the request
-        format_ = FORMATS[self._tools.parser](self._tools.tokens, names)
-        self._check_names(dialogue, format_, names)
+        self._check_names(dialogue, format_, tools)
         return ParserOptions(
             thinking=thinking,
             calls=format_,
-            names=names,
+            tools=tools,
             extraction=extraction,
             one_call=not dialogue.options.parallel_calls,
             opened=prompt.metadata.opened,
             foreign_stops=frozenset(stops) - frozenset(prompt.metadata.stops),
         )
 
-    def _check_names(self, dialogue: Dialogue, format_: Format, names: frozenset[str]) -> None:
+    def _check_names(self, dialogue: Dialogue, format_: Format, names: Collection[str]) -> None:
         for number, tool in enumerate(dialogue.options.tools):
             name = name_of(tool)
             if name in names and not format_.can_name(name):
@@ -75,6 +78,12 @@ class OutputParsing:
                     f'the name "{name}"; use letters, digits and underscores, and no Python keyword',
                     param=f"tools[{number}].function.name",
                 )
+
+
+def _parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of the parameters of a tool; empty if the tool has none that can be used."""
+    parameters = tool["function"].get("parameters")
+    return parameters if isinstance(parameters, Mapping) else {}
 
 
 def _continued(thinking: Thinking, text: str) -> Thinking | None:

@@ -8,7 +8,7 @@ from metatemplate.files.problems import Problems
 from metatemplate.templates.roles import SYSTEM, role_names
 from metatemplate.templates.spec import ResultForm, RoleSpec, TemplateSpec, ToolsSpec
 from metatemplate.values.answer_markers import ReasoningField, ToolTokens
-from metatemplate.values.json_values import KeyPath
+from metatemplate.values.json_values import KeyPath, not_one_of
 
 TOOL_KEYS = ("tools", "thinking")
 MAX_INDENT = 8
@@ -21,7 +21,11 @@ def check_tools(spec: TemplateSpec, problems: Problems) -> None:
         problems.add(("thinking", "fields"), f"is empty: name at least one of {', '.join(get_args(ReasoningField))}")
     if spec.tools is None:
         return
+    from metatemplate.answers.tool_calls.registry import FORMATS  # a template without tools does not need the formats
+
     tools = spec.tools
+    if tools.parser not in FORMATS:
+        problems.add((*PATH, "parser"), not_one_of(FORMATS, tools.parser))
     if tools.tokens != ToolTokens() and not (tools.tokens.start and tools.tokens.end):
         problems.add((*PATH, "tokens"), "needs both `start` and `end`: add the missing key")
     if tools.declare is not None and (tools.declare.indent or 0) > MAX_INDENT:

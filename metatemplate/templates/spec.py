@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from metatemplate.values.answer_markers import Thinking, ToolParser, ToolTokens
+from metatemplate.values.answer_markers import Thinking, ToolTokens
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.kinds import NonEmpty, Switch, TextOr, Texts, WholeNumber
 from metatemplate.values.prompt import Bos
@@ -87,8 +87,9 @@ class ForceForm:
 class ToolsSpec:
     """The value of the key ``tools``. A string template without this key refuses requests with tools."""
 
-    parser: ToolParser
-    """The format in which the model writes its calls."""
+    parser: str
+    """The format in which the model writes its calls: a row of ``metatemplate/answers/tool_calls/formats.yaml``, or
+    ``lazyllm``."""
     tokens: ToolTokens = field(default=ToolTokens())
     declare: ToolList | None = None
     """How the prompt shows the list of tools; None if the kind of the template decides this."""

@@ -7,10 +7,8 @@ from typing import Literal
 from metatemplate.values.frozen import dataclass
 from metatemplate.values.kinds import NonEmpty, SwitchOrAuto
 
-ToolParser = Literal["hermes", "json", "llama3_json", "pythonic", "mistral", "lazyllm"]
-"""The names of the tool call formats; ``FORMATS`` in ``metatemplate/answers/tool_calls/registry.py`` has a row for
-each name."""
 ReasoningField = Literal["reasoning_content", "reasoning"]
+REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +29,5 @@ class Thinking:
     open: SwitchOrAuto = False
     """True: every answer begins inside the reasoning, because the prompt opens it. ``auto`` (in template files only):
     an answer begins inside the reasoning only if the prompt ends with ``begin``."""
-    fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")
+    fields: tuple[ReasoningField, ...] = REASONING_FIELDS
     """The keys of the answer's message that contain the reasoning."""

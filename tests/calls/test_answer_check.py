@@ -42,9 +42,7 @@ def passed(
 
     async def run() -> tuple[str, list[str], str | None, list[str]]:
         notices: list[str] = []
-        options = (
-            ParserOptions(calls=FORMATS[parser](ToolTokens(), ["add"]), names=frozenset({"add"})) if parser else None
-        )
+        options = ParserOptions(calls=FORMATS[parser](ToolTokens(), ["add"]), tools={"add": {}}) if parser else None
         response = ResponseStream(
             exchange(stream=True),
             ScriptedEvents([[Begun("m/0")], *[[event] for event in events]], None),
@@ -104,7 +102,7 @@ def test_the_text_of_a_possible_call_is_held_only_until_it_can_be_no_call(checke
     sent: list[str] = []
 
     async def run() -> None:
-        parser = OutputParser(ParserOptions(calls=FORMATS["json"](ToolTokens(), ["add"]), names=frozenset({"add"})))
+        parser = OutputParser(ParserOptions(calls=FORMATS["json"](ToolTokens(), ["add"]), tools={"add": {}}))
         check = AnswerCheck(FREE, checker, [])
         for event in events:
             batch = await check.read(parser.process([event]))

@@ -288,7 +288,7 @@ def test_an_answer_without_a_finish_is_incomplete() -> None:
 
 
 ADD = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
-NAMES = frozenset({"add"})
+NAMES: dict[str, dict[str, object]] = {"add": {}}
 PARSING = ParserOptions(Thinking("<think>", "</think>"), FORMATS["hermes"](ToolTokens(), NAMES), NAMES)
 TOOL_ANSWERS = st.lists(
     st.one_of(
@@ -310,7 +310,7 @@ def read_parsed(batches: Batches, parsing: ParserOptions, **options: Any) -> tup
         upstream = ScriptedEvents(batches, None)
         timeline = CallTimeline("chat", "req_1", 0.0, now=lambda: 1.0)
         numbers = count()
-        parser = OutputParser(parsing, lambda: f"call_{next(numbers)}")
+        parser = OutputParser(parsing, new_id=lambda: f"call_{next(numbers)}")
         response = ResponseStream(exchange(**options), upstream, timeline, None, parser)
         out: list[Event] = []
         code = ""
@@ -349,7 +349,7 @@ def test_an_answer_that_ends_inside_a_tool_call_is_incomplete() -> None:
         [BEGUN, Delta(0, "a"), Delta(0, "<tool_call>"), Delta(0, ADD[11:20])],
         "upstream_incomplete",
     )
-    assert record.tool_parse_failures == 1
+    assert record.tool_parse_failures == {"hermes": 1}
 
 
 def test_a_complete_tool_call_without_its_end_marker_is_parsed() -> None:
@@ -460,7 +460,7 @@ def test_pending_text_of_a_failed_stream_equals_that_of_an_ended_one(
 
     async def run(error: GatewayError | None) -> list[Event]:
         numbers = count()
-        parser = OutputParser(PARSING, lambda: f"call_{next(numbers)}")
+        parser = OutputParser(PARSING, new_id=lambda: f"call_{next(numbers)}")
         upstream = ScriptedEvents([[event] for event in answer], error)
         response = ResponseStream(
             exchange(stops=stops, n=n), upstream, CallTimeline("chat", "req_1", 0.0), None, parser
@@ -476,7 +476,7 @@ def test_pending_text_of_a_failed_stream_equals_that_of_an_ended_one(
 
 def test_an_incomplete_tool_call_is_counted_as_a_parse_failure() -> None:
     record = read_parsed([[BEGUN, Delta(0, ADD[:20]), STOP]], PARSING)[3]
-    assert record.tool_parse_failures == 1
+    assert record.tool_parse_failures == {"hermes": 1}
 
 
 # name: (requested logprobs, batch, batches of the response, code)

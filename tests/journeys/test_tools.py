@@ -10,7 +10,6 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
-from metatemplate.answers.tool_calls.registry import FORMATS
 from tests.journeys.sdk import SdkWorld
 from tests.support.upstream.reply import Request
 from tests.support.upstream.server import FaultyUpstream
@@ -225,7 +224,7 @@ def test_every_format_makes_the_round_trip(world: World, name: str, stream: bool
 
 
 @both_ways
-@pytest.mark.parametrize("parser", sorted(FORMATS))
+@pytest.mark.parametrize("parser", sorted(CHATS))
 def test_every_format_makes_the_round_trip_over_a_chat_template(world: World, parser: str, stream: bool) -> None:
     _, said_by_engine, first, second = CHATS[parser]
     model, content = f"chat-{parser}", "I add.\n" if said_by_engine.startswith("I add.") else None

@@ -227,7 +227,7 @@ def test_the_values_of_a_label_are_those_that_the_code_gives_it() -> None:
     assert set(LABEL_VALUES["endpoint"]) - {"other"} == {endpoint.name for endpoint in ENDPOINTS}
     assert set(LABEL_VALUES["kind"]) == set(get_args(get_type_hints(TemplateSpec)["kind"]))
     named = {label.partition(" ")[0] for label in LABEL_VALUES}
-    open_labels = {"key", "model", "target", "template", "version", "revision"}  # from the configuration
+    open_labels = {"key", "model", "target", "template", "version", "revision", "parser"}  # from files
     assert named | open_labels == {label for row in METRICS for label in row.labels}
 
 

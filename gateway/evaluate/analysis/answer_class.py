@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from gateway.evaluate.analysis.rows import AT_LIMIT, RunAnswer, RunRow, RunToolCall
 from gateway.evaluate.analysis.tool_check import ToolChecker
 from gateway.stream.loops import is_looping
+from metatemplate.answers.tool_calls.registry import unread_calls
 
 CheckCall = Callable[[RunToolCall], bool | None]
 """Returns whether a tool call fits the tools of its request: see ``ToolChecker.is_valid``."""
@@ -33,6 +34,8 @@ def class_of(row: RunRow, checker: ToolChecker) -> str:
     for name, matches in _TESTS.items():
         if any(matches(answer, lambda call: checker.is_valid(call, row.tools)) for answer in row.answers):
             return name
+    if row.tools and any(unread_calls(answer.text) for answer in row.answers):
+        return "bad tool call"
     return "whole"
 
 

@@ -2,6 +2,6 @@
 
 - ``scanner``   divides a choice's text into content, calls and failed calls as it arrives
 - ``format``    ``Format``, which describes a format, and ``Region``, a piece of text that may contain calls
-- ``readers``   the formats
-- ``registry``  the table of formats by name
+- ``readers``   the closed set of ways in which calls are written
+- ``registry``  the table of formats by name, from ``formats.yaml``
 """

@@ -7,9 +7,10 @@ needs more text, and returns the region's length. ``Format.read`` checks and rea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
-from metatemplate.answers.stops.stop_search import StopSet
+from metatemplate.answers.stops.stop_search import StopScanner, StopSet, stop_set
 from metatemplate.values.frozen import dataclass
 
 
@@ -20,6 +21,10 @@ class ParsedCall:
     name: str
     arguments: str
     """The text of a JSON object. If the model wrote JSON, its characters are unchanged."""
+    id: str = ""
+    """The id that the model wrote, in formats whose prompts repeat it; otherwise empty."""
+    mistyped: tuple[str, ...] = ()
+    """The arguments that are sent as text, although the tool's schema has another type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +34,19 @@ class UnparsedCall:
     text: str
 
 
-Piece = str | ParsedCall | UnparsedCall
-"""A piece of an answer: content (never empty), a complete call, or a failed call."""
-Calls = tuple[ParsedCall, ...]
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """Reasoning after the beginning of the answer. Empty for a marker that belongs to neither content nor reasoning."""
+
+    text: str
+
+
+Piece = str | ParsedCall | UnparsedCall | Thought
+"""A piece of an answer: content (never empty), a complete call, a failed call, or reasoning."""
+ToolSchemas = Mapping[str, Mapping[str, Any]]
+"""The name of each tool that may be called → the JSON schema of its parameters."""
+Found = tuple[ParsedCall | Thought, ...]
+"""What a region contains. Empty if the region contains anything else."""
 Rule = Callable[["Region"], Generator[None, None, int]]
 """Finds the end of a region. At the start, the region contains only the marker or bracket that opened it."""
 
@@ -40,10 +55,12 @@ Rule = Callable[["Region"], Generator[None, None, int]]
 class Format:
     """The form in which one family of models writes its tool calls."""
 
+    name: str = ""
+    """The name of the format, under which failures are counted."""
     rule: Rule
     """Finds the end of a region."""
-    read: Callable[[str], Calls]
-    """Returns the calls of a complete region. Raises one of ``FAULTS`` if the region contains anything else."""
+    read: Callable[[str, ToolSchemas], Found]
+    """Returns the content of a complete region. Raises one of ``FAULTS`` if the region contains anything else."""
     markers: StopSet = StopSet(())
     """Texts that open a region anywhere in the answer."""
     openers: str = ""
@@ -52,18 +69,28 @@ class Format:
     """Text that may appear once between two regions opened by ``openers``."""
     closing: str = ""
     """Text that ends a region. If the answer ended at this text as a stop, the text is missing in the region."""
-    markers_begin_lines: bool = False
-    """True: every marker begins with a line break, and the beginning of the answer counts as a line break."""
+    prefix: str = ""
+    """Text that counts as the beginning of the answer, such as a line break, and is not sent."""
+    channels: bool = False
+    """True: the format also has markers in an answer without calls, so every answer is scanned."""
     can_name: Callable[[str], bool] = lambda name: True
     """Returns True for a tool name that can be written in this format."""
     failure_signs: tuple[str, ...] = ()
     """A region that cannot be read is a failed call if it contains one of these texts; otherwise it is content."""
+    sign: str = ""
+    """A regular expression that matches the beginning of a call, and hardly any other text. Empty: there is none."""
 
 
 FAULTS = (ValueError, SyntaxError, RecursionError, MemoryError)
 """Errors of ``Format.read``. Python's and JSON's parsers raise the last three for text that nests too deeply."""
 
+BLANKS = r"\s{0,16}"
+"""White space in a header, as a regular expression. The limit keeps the search linear."""
 BOTH_QUOTES = "\"'"
+NAME = r"[\w.-]{1,64}"
+"""The name of a tool, as a regular expression."""
+MAX_HEADER = 256
+"""Maximum characters before the arguments of a call whose name stands before them."""
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
@@ -120,6 +147,32 @@ class Region:
         return None
 
 
+# ---------------------------------------------------------------- patterns
+
+
+def one_of(texts: tuple[str, ...]) -> str:
+    """Return a regular expression that matches any of the texts."""
+    return f"(?:{'|'.join(map(re.escape, texts))})"
+
+
+def opening(before: str, begin: str) -> str:
+    """Return a regular expression that matches ``begin``, with ``before`` in front of it or without."""
+    return (f"(?:{re.escape(before)}{BLANKS})?" if before else "") + re.escape(begin) + BLANKS
+
+
+def sign_of(before: str, header: str) -> str:
+    """Return ``Format.sign``: the header with the text ``before`` the first call, which ``opening`` allows to miss."""
+    return f"{re.escape(before)}{BLANKS}{header}" if before else header
+
+
+def ending(after: tuple[str, ...]) -> str:
+    """Return a regular expression that matches these texts in this order, any of which may be missing."""
+    return "".join([rf"(?:\s*{re.escape(text)})?" for text in after]) + r"\s*"
+
+
+# ---------------------------------------------------------------- steps of a rule
+
+
 def blank_to(text: str, at: int, blanks: re.Pattern[str] = _BLANKS) -> int:
     """Return the index after the white space at ``at``. ``blanks``: pattern of white space; the default is JSON's."""
     found = blanks.match(text, at)
@@ -134,6 +187,41 @@ def skip_to(region: Region, pattern: re.Pattern[str]) -> Generator[None, None, s
         yield
     region.at = found.start()
     return found[0]
+
+
+def skip_past(region: Region, marks: tuple[str, ...]) -> Generator[None, None, str]:
+    """Move past the first mark in the text, and return the mark."""
+    scanner = StopScanner(stop_set(marks))
+    while True:
+        held = scanner.held
+        out, mark = scanner.feed(region.text[region.at :])
+        if mark is not None:
+            region.at += len(out) - held + len(mark)
+            return mark
+        region.at = len(region.text)
+        yield
+
+
+def skip_one(region: Region, marks: tuple[str, ...]) -> Generator[None, None, str]:
+    """Move past white space and one of the marks, and return the mark. Empty if other text follows."""
+    while True:
+        region.at = blank_to(region.text, region.at)
+        mark = next((mark for mark in marks if region.text.startswith(mark, region.at)), "")
+        rest = region.text[region.at : region.at + MAX_HEADER]
+        if mark or not any(mark.startswith(rest) for mark in marks):
+            region.at += len(mark)
+            return mark
+        yield
+
+
+def skip_header(region: Region, header: re.Pattern[str]) -> Generator[None, None, bool]:
+    """Move past a header at the start of the region. False if its first ``MAX_HEADER`` characters do not match."""
+    while (found := header.match(region.text)) is None:
+        if len(region.text) > MAX_HEADER:
+            return False
+        yield
+    region.at = found.end()
+    return True
 
 
 def skip_brackets(region: Region, quotes: str = '"', depth: int = 0) -> Generator[None, None, None]:
@@ -174,17 +262,23 @@ def skip_value(region: Region, quotes: str = '"') -> Generator[None, None, None]
         yield from skip_brackets(region, quotes, depth)
 
 
-def end_with(region: Region, marker: str, white: re.Pattern[str] = _BLANKS) -> Generator[None, None, int]:
-    """Return the length of the tool call. A ``marker`` that follows it is included, with the white space before it."""
+def end_with(region: Region, ends: tuple[str, ...], white: re.Pattern[str] = _BLANKS) -> Generator[None, None, int]:
+    """Return the length of the tool call. Those of ``ends`` that follow it, in this order, are included.
+
+    So is the white space before them.
+    """
     length = region.offset
-    while True:
-        text, at = region.text, region.at
-        blanks = blank_to(text, at, white)
-        place = text.find(marker, at, blanks + len(marker))
-        if place >= 0:
-            region.at = place + len(marker)
-            return region.offset
-        if blanks < len(text) and not marker.startswith(text[blanks:]):
-            return length
-        region.at = max(at, blanks - len(marker))  # the marker itself may begin with white space
-        yield
+    for end in ends:
+        while True:
+            text, at = region.text, region.at
+            blanks = blank_to(text, at, white)
+            place = text.find(end, at, blanks + len(end))
+            if place >= 0:
+                region.at = place + len(end)
+                length = region.offset
+                break
+            if blanks < len(text) and not end.startswith(text[blanks:]):
+                break
+            region.at = max(at, blanks - len(end))  # the text itself may begin with white space
+            yield
+    return length

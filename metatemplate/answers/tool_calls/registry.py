@@ -1,21 +1,62 @@
-"""The table of tool-call formats. A new format needs a row here, and its name in core/answer_markers.ToolParser."""
+"""The table of tool-call formats. A new format is a row in ``formats.yaml``; the readers are a closed set."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+import yaml
 
 from metatemplate.answers.tool_calls.format import Format
-from metatemplate.answers.tool_calls.readers.json_formats import HERMES, JSON, LLAMA3_JSON, MISTRAL
+from metatemplate.answers.tool_calls.readers.channels import channels_format
+from metatemplate.answers.tool_calls.readers.json_calls import JsonCalls
 from metatemplate.answers.tool_calls.readers.lazyllm import lazyllm
-from metatemplate.answers.tool_calls.readers.python_calls import PYTHONIC
+from metatemplate.answers.tool_calls.readers.parameters import Parameters
+from metatemplate.answers.tool_calls.readers.python_calls import python_format
+from metatemplate.answers.tool_calls.readers.quoted import quoted_format
 from metatemplate.values.answer_markers import ToolTokens
 
+READERS: Mapping[str, Callable[..., Format]] = {
+    "json": lambda **texts: JsonCalls(**texts).format(),
+    "parameters": lambda **texts: Parameters(**texts).format(),
+    "quoted": quoted_format,
+    "channels": channels_format,
+    "python": python_format,
+}
+
+
+FENCED = re.compile(r"(?ms)^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`")
+"""A fenced block of Markdown, or code in a line."""
+
+
+def _format(name: str, *, reader: str, **texts: Any) -> Format:
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in texts.items()}
+    return replace(READERS[reader](**given), name=name)
+
+
+def _always(fixed: Format) -> Callable[[ToolTokens, Collection[str]], Format]:
+    return lambda tokens, names: fixed
+
+
+_ROWS = yaml.safe_load(resources.files(__package__).joinpath("formats.yaml").read_text(encoding="utf-8"))
+FIXED: Mapping[str, Format] = {name: _format(name, **row) for name, row in _ROWS.items()}
+"""The formats that are the same for all templates."""
 FORMATS: Mapping[str, Callable[[ToolTokens, Collection[str]], Format]] = {
-    "hermes": lambda tokens, names: HERMES,
-    "json": lambda tokens, names: JSON,
-    "llama3_json": lambda tokens, names: LLAMA3_JSON,
-    "pythonic": lambda tokens, names: PYTHONIC,
-    "mistral": lambda tokens, names: MISTRAL,
+    **{name: _always(fixed) for name, fixed in FIXED.items()},
     "lazyllm": lazyllm,
 }
 """``tools.parser`` → function that returns the format. Only ``lazyllm`` uses its arguments: tokens and tool names."""
+
+
+def unread_calls(content: str) -> tuple[str, ...]:
+    """Return the names of the formats of which a call begins in the content of an answer, outside Markdown's code."""
+    found = {
+        name: [match.start() for match in re.finditer(one.sign, content)] for name, one in FIXED.items() if one.sign
+    }
+    code = [match.span() for match in FENCED.finditer(content)] if any(found.values()) else []
+    return tuple(
+        [name for name, starts in found.items() if any(not any(a <= at < b for a, b in code) for at in starts)]
+    )

@@ -14,11 +14,20 @@ that is scanned again is limited to a multiple of all text; beyond the limit a r
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import groupby
 
 from metatemplate.answers.stops.stop_search import StopScanner
-from metatemplate.answers.tool_calls.format import FAULTS, Calls, Format, Piece, Region, UnparsedCall
+from metatemplate.answers.tool_calls.format import (
+    FAULTS,
+    Format,
+    Found,
+    ParsedCall,
+    Piece,
+    Region,
+    Thought,
+    ToolSchemas,
+    UnparsedCall,
+)
 
 SLICE = 4096
 """Maximum characters that are scanned in one step."""
@@ -33,27 +42,12 @@ AGAIN, AGAIN_AT_LEAST = 4, 65536
 
 
 class Scanner:
-    """Divides the text of one choice into content, calls and failed calls."""
+    """Divides the text of one choice into content, calls, failed calls and reasoning."""
 
-    __slots__ = (
-        "_again",
-        "_at",
-        "_blank",
-        "_called",
-        "_format",
-        "_fresh",
-        "_line_break",
-        "_markers",
-        "_names",
-        "_out",
-        "_region",
-        "_separated",
-    )
-
-    def __init__(self, format_: Format, names: Collection[str]) -> None:
-        """``names``: the names of the tools that may be called."""
+    def __init__(self, format_: Format, tools: ToolSchemas) -> None:
+        """``tools``: the tools that may be called."""
         self._format = format_
-        self._names = names
+        self._tools = tools
         self._markers = StopScanner(format_.markers)
         self._out: list[Piece] = []
         self._at = 0
@@ -70,15 +64,14 @@ class Scanner:
         """The held white space since the start or the last call; used only while ``_fresh`` is true."""
         self._separated = False
         """True: ``_blank`` contains a separator."""
-        self._line_break = format_.markers_begin_lines
-        """True: a line break was added before the text, and must be removed from the first text sent."""
-        if self._line_break:
-            self._markers.feed("\n")
+        self._prefix = len(format_.prefix)
+        """Number of characters that were added before the text, and must be removed from the first text sent."""
+        self._scan(format_.prefix)
 
     @property
     def held(self) -> int:
         """Number of characters that were received but not yet returned."""
-        return len(self._blank) + self.waiting + self._markers.held - self._line_break
+        return len(self._blank) + self.waiting + self._markers.held - self._prefix
 
     @property
     def waiting(self) -> int:
@@ -177,9 +170,8 @@ class Scanner:
         self._fresh = self._separated = False
 
     def _emit(self, text: str, *, failed: bool = False) -> None:
-        if text and self._line_break:
-            self._line_break = False
-            text = text[1:]
+        if text and self._prefix:
+            text, self._prefix = text[self._prefix :], 0
         if text:
             self._out.append(UnparsedCall(text) if failed else text)
 
@@ -197,18 +189,22 @@ class Scanner:
         self._region = None
         text = "".join(region.pieces)
         text, rest = text[:length], text[length:]
-        calls = self._read(text) or (self._read(text + closing) if closing else ())
-        if calls and self._called + len(calls) <= MAX_CALLS and all(call.name in self._names for call in calls):
-            self._out += calls
+        found = self._read(text) or (self._read(text + closing) if closing else ())
+        calls = [piece for piece in found if isinstance(piece, ParsedCall)]
+        if found and self._called + len(calls) <= MAX_CALLS and all(call.name in self._tools for call in calls):
+            self._out += [piece for piece in found if piece != Thought("")]
             self._called += len(calls)
             self._blank = ""
-            self._fresh, self._separated, self._line_break = True, False, False
+            self._fresh, self._separated, self._prefix = True, False, 0
             return rest
-        has_failed = any(sign in text for sign in self._format.failure_signs)
+        signs = self._format.failure_signs
+        has_failed = any(sign in text for sign in signs)
         if not region.whole:
             self._again += length
             if self._again <= AGAIN_AT_LEAST + AGAIN * (region.begin + length):
                 text, rest = text[: region.marker], text[region.marker :] + rest
+            if not self._format.openers and rest.lstrip().startswith(signs):
+                has_failed = False  # the sign is scanned again, and counted then
         if has_failed:
             self._emit_blank()
             self._emit(text, failed=True)
@@ -216,9 +212,9 @@ class Scanner:
             self._add_text(text)
         return rest
 
-    def _read(self, region: str) -> Calls:
-        """Return the calls of a complete region; empty if the region contains anything else."""
+    def _read(self, region: str) -> Found:
+        """Return the content of a complete region; empty if the region contains anything else."""
         try:
-            return self._format.read(region) if len(region) <= MAX_REGION else ()
+            return self._format.read(region, self._tools) if len(region) <= MAX_REGION else ()
         except FAULTS:
             return ()

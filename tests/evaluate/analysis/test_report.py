@@ -21,6 +21,8 @@ CHECKER = ToolChecker()
 LOOP = "and so on, " * 40
 ADD = {"function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
 
+IN_TEXT = "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
+
 
 def call(name: str, arguments: str) -> RunAnswer:
     return RunAnswer(tool_calls=(RunToolCall(name, arguments),), finish_reason="tool_calls")
@@ -43,6 +45,8 @@ ANSWERS = {
     "arguments that are no object": (call("add", "1"), "bad tool call"),
     "arguments against the schema": (call("add", '{"a": "x"}'), "bad tool call"),
     "an unknown tool": (call("sub", "{}"), "bad tool call"),
+    "a call in the text": (RunAnswer("So.\n" + IN_TEXT, finish_reason="stop"), "bad tool call"),
+    "a call in a block of code": (RunAnswer(f"```\n{IN_TEXT}\n```", finish_reason="stop"), "whole"),
 }
 
 
@@ -61,6 +65,7 @@ def test_a_failed_row_is_failed_and_of_several_answers_the_first_class_counts() 
 def test_a_call_is_compared_only_with_tools_that_are_known() -> None:
     row = RunRow("a", "m", answers=(call("sub", "{}"),))
     assert class_of(row, CHECKER) == "whole"
+    assert class_of(RunRow("a", "m", answers=(RunAnswer(IN_TEXT),)), CHECKER) == "whole"
     assert report_of([row]).unchecked_calls == 1
 
 

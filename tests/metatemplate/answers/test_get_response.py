@@ -51,7 +51,7 @@ def test_a_chat_prompter_splits_at_its_mark_and_an_empty_one_nowhere(text: str) 
 
 def folded(options: ParserOptions, events: list[Event]) -> tuple[str, dict[str, Any], str]:
     ids = count()
-    parser, builder = OutputParser(options, lambda: f"call_{next(ids)}"), CompletionBuilder()
+    parser, builder = OutputParser(options, new_id=lambda: f"call_{next(ids)}"), CompletionBuilder()
     for event in events:
         for one in parser.process([event]):
             builder.add(one)
@@ -72,7 +72,7 @@ ANSWERS: dict[str, tuple[ParserOptions, str, str, dict[str, Any], str]] = {
         "stop",
     ),
     "a call": (
-        ParserOptions(calls=LAZY, names=frozenset({"f"})),
+        ParserOptions(calls=LAZY, tools={"f": {}}),
         f"<f>f<a>{{}}<e>{MARK}Well.<f>f<a>{{a: 1}}<e>",
         "Well.",
         {"tool_calls": [{"id": "call_0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]},
@@ -85,7 +85,7 @@ ANSWERS: dict[str, tuple[ParserOptions, str, str, dict[str, Any], str]] = {
 def test_the_answer_is_the_same_in_every_slicing(name: str) -> None:
     options, text, content, fields, reason = ANSWERS[name]
     options = ParserOptions(
-        thinking=options.thinking, calls=options.calls, names=options.names, extraction=AnswerExtraction(PROMPT, MARK)
+        thinking=options.thinking, calls=options.calls, tools=options.tools, extraction=AnswerExtraction(PROMPT, MARK)
     )
     for pieces in slicings(text):
         events: list[Event] = [*[Delta(0, piece) for piece in pieces], Finish(0, "stop")]

@@ -108,10 +108,10 @@ def texts(family: str, seed: int) -> Iterator[str]:
 
 
 def streamed(text: str, family: str, places: list[int]) -> Split:
-    scanner = Scanner(FORMATS["lazyllm"](FAMILIES[family], NAMES), NAMES)
+    scanner = Scanner(FORMATS["lazyllm"](FAMILIES[family], NAMES), {name: {} for name in NAMES})
     pieces = [piece for part in sliced(text, places) for piece in scanner.feed(part)]
     pieces += scanner.end(stopped=True)
-    content = "".join(p.text if isinstance(p, UnparsedCall) else p for p in pieces if not isinstance(p, ParsedCall))
+    content = "".join(p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str | UnparsedCall))
     return content, [(p.name, json.loads(p.arguments)) for p in pieces if isinstance(p, ParsedCall)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -10,17 +11,19 @@ import pytest
 
 from gateway.stream.completion_builder import CompletionBuilder
 from metatemplate.answers.output_parser import OutputParser, ParserOptions, call_id
+from metatemplate.answers.tool_calls.format import ToolSchemas
 from metatemplate.answers.tool_calls.registry import FORMATS
 from metatemplate.values.answer_markers import Thinking, ToolTokens
+from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.events import Begun, Choice, Delta, Event, Finish, TokenLogprob, Usage
 from tests.stream.slicing import slicings
 
-NAMES = frozenset({"add", "now"})
-HERMES = FORMATS["hermes"](ToolTokens(), NAMES)
-CALLS = ParserOptions(calls=HERMES, names=NAMES)
+TOOLS: ToolSchemas = {"add": {}, "now": {}}
+HERMES = FORMATS["hermes"](ToolTokens(), TOOLS)
+CALLS = ParserOptions(calls=HERMES, tools=TOOLS)
 THINKS = ParserOptions(thinking=Thinking("<think>", "</think>"))
-BOTH = ParserOptions(thinking=Thinking("<think>", "</think>", open=True), calls=HERMES, names=NAMES)
-LAZY = ParserOptions(calls=FORMATS["lazyllm"](ToolTokens("<f>", "<a>", "<e>"), NAMES), names=NAMES)
+BOTH = ParserOptions(thinking=Thinking("<think>", "</think>", open=True), calls=HERMES, tools=TOOLS)
+LAZY = ParserOptions(calls=FORMATS["lazyllm"](ToolTokens("<f>", "<a>", "<e>"), TOOLS), tools=TOOLS)
 
 ADD = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
 NOW = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
@@ -61,16 +64,16 @@ CASES: dict[str, tuple[ParserOptions, str, str, str, dict[str, Any], str]] = {
     "a call that runs out of room": (LAZY, "So\n<f>now", "length", "So\n<f>now", {}, "length"),
     "a sentence that stops in place of an end token": (LAZY, "<f>now and then", "stop", "<f>now and then", {}, "stop"),
     "the first call only": (
-        ParserOptions(calls=HERMES, names=NAMES, one_call=True), f"a{ADD}\n{NOW}b", "stop", "a",
+        ParserOptions(calls=HERMES, tools=TOOLS, one_call=True), f"a{ADD}\n{NOW}b", "stop", "a",
         {"tool_calls": [call("add", '{"a": 1}')]}, "tool_calls",
     ),
     "a call the prompt began": (
-        ParserOptions(calls=HERMES, names=NAMES, opened='<tool_call>{"name": "add", "arguments": '),
+        ParserOptions(calls=HERMES, tools=TOOLS, opened='<tool_call>{"name": "add", "arguments": '),
         '{"a": 1}}', "stop", "",
         {"tool_calls": [call("add", '{"a": 1}')]}, "tool_calls",
     ),
     "a call the prompt began, behind the thought": (
-        ParserOptions(BOTH.thinking, HERMES, NAMES, opened='</think>\n<tool_call>{"name": "'), 'now", "arguments": {}}',
+        ParserOptions(BOTH.thinking, HERMES, TOOLS, opened='</think>\n<tool_call>{"name": "'), 'now", "arguments": {}}',
         "stop", "", {"tool_calls": [call("now", "{}")]}, "tool_calls",
     ),
 }  # fmt: skip
@@ -78,7 +81,7 @@ CASES: dict[str, tuple[ParserOptions, str, str, str, dict[str, Any], str]] = {
 
 def read(reading: ParserOptions, batches: Sequence[Sequence[Event]]) -> tuple[list[Event], OutputParser]:
     numbers = count()
-    reader = OutputParser(reading, lambda: f"call_{next(numbers)}")
+    reader = OutputParser(reading, new_id=lambda: f"call_{next(numbers)}")
     out = [event for batch in batches for event in reader.process(batch)]
     return [*out, *reader.flush()], reader
 
@@ -136,7 +139,7 @@ def test_choices_are_read_by_themselves() -> None:
 
 
 def test_the_answer_ends_with_its_first_call_before_the_engine_does() -> None:
-    reader = OutputParser(ParserOptions(calls=HERMES, names=NAMES, one_call=True))
+    reader = OutputParser(ParserOptions(calls=HERMES, tools=TOOLS, one_call=True))
     out = reader.process([Delta(0, ADD)])
     assert out[-1] == Finish(0, "tool_calls", source="gateway")
     assert reader.process([Delta(0, "more"), Finish(0, "stop")]) == []
@@ -153,22 +156,22 @@ def test_scores_go_with_their_text_or_at_once() -> None:
         Delta(0, " b"),
         Finish(0, "stop"),
     ]
-    assert reader.failures == 1
+    assert reader.failures == {"hermes": 1}
 
 
 def test_what_the_prompt_wrote_is_no_failure_of_the_model() -> None:
-    reading = ParserOptions(calls=HERMES, names=NAMES, opened="<tool_call>\n")
+    reading = ParserOptions(calls=HERMES, tools=TOOLS, opened="<tool_call>\n")
     events, reader = read(reading, [[Delta(0, "what?")], [Finish(0, "stop")]])
     assert "".join(event.text for event in events if isinstance(event, Delta)) == "what?"
-    assert reader.failures == 1
+    assert reader.failures == {"hermes": 1}
 
 
 @pytest.mark.parametrize("said", [[], [Delta(0, "")]])
 def test_a_forced_answer_that_stays_empty_is_no_failure(said: list[Event]) -> None:
-    reading = ParserOptions(calls=HERMES, names=NAMES, opened='<tool_call>\n{"name": "add", "arguments": ')
+    reading = ParserOptions(calls=HERMES, tools=TOOLS, opened='<tool_call>\n{"name": "add", "arguments": ')
     events, reader = read(reading, [said, [Finish(0, "stop")]])
     assert "".join(event.text for event in events if isinstance(event, Delta)) == ""
-    assert reader.failures == 0
+    assert reader.failures == {}
 
 
 def test_other_fields_and_extras_pass() -> None:
@@ -192,7 +195,55 @@ CLOSED_BY: dict[str, tuple[tuple[str, ...], str | int | None, bool]] = {  # name
 @pytest.mark.parametrize("name", CLOSED_BY)
 def test_a_call_by_its_name_alone_is_closed_by_the_model_only(name: str) -> None:
     stops, matched, called = CLOSED_BY[name]
-    tokens, names = ToolTokens("<do>", "<with>", "<end>"), frozenset({"delete"})
-    reading = ParserOptions(None, FORMATS["lazyllm"](tokens, names), names, foreign_stops=frozenset(stops))
+    tokens, tools = ToolTokens("<do>", "<with>", "<end>"), {"delete": EMPTY_MAPPING}
+    reading = ParserOptions(None, FORMATS["lazyllm"](tokens, tools), tools, foreign_stops=frozenset(stops))
     choice = folded(read(reading, [[Delta(0, "<do>delete")], [Finish(0, "stop", matched)]])[0])
     assert ("tool_calls" in choice.fields, choice.text) == ((True, "") if called else (False, "<do>delete"))
+
+
+QWEN = ParserOptions(
+    calls=FORMATS["qwen3_coder"](ToolTokens(), TOOLS), tools={"add": {"properties": {"a": {"type": "integer"}}}}
+)
+
+
+def noticed(reading: ParserOptions, text: str) -> tuple[list[str], dict[str, int]]:
+    notices: list[str] = []
+    parser = OutputParser(reading, notices)
+    parser.flush([Delta(0, text), Finish(0, "stop")])
+    return notices, dict(parser.failures)
+
+
+def test_a_call_in_another_format_is_noticed_and_counted() -> None:
+    xml = "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
+    assert noticed(CALLS, xml) == (["tool_call_not_read: choices[0]=qwen3_coder"], {"hermes": 1, "qwen3_coder": 1})
+    assert noticed(CALLS, f"Like this:\n```\n{xml}\n```\n") == ([], {"hermes": 1})
+    assert noticed(replace(CALLS, tools={}, calls=None), xml) == ([], {})
+
+
+def test_a_call_of_an_unknown_tool_is_noticed() -> None:
+    assert noticed(CALLS, ADD.replace("add", "rm")) == (["tool_call_not_read: choices[0]=hermes"], {"hermes": 1})
+
+
+def test_an_argument_with_a_wrong_type_is_noticed() -> None:
+    call = "<function=add><parameter=a>\n{}\n</parameter></function>"
+    assert noticed(QWEN, call.format("12")) == ([], {})
+    assert noticed(QWEN, call.format("twelve")) == (["mistyped_argument: add.a"], {})
+
+
+def test_an_id_that_the_model_wrote_is_kept_once() -> None:
+    one = "<|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+    reading = ParserOptions(calls=FORMATS["kimi_k2"](ToolTokens(), TOOLS), tools=TOOLS)
+    calls = folded(read(reading, [[Delta(0, one + one)], [Finish(0, "stop")]])[0]).fields["tool_calls"]
+    assert [call["id"] for call in calls] == ["functions.add:0", "call_0"]
+
+
+def test_reasoning_after_the_first_content_is_reasoning() -> None:
+    thinking = Thinking("<|channel|>analysis<|message|>", "<|end|>")
+    reading = ParserOptions(thinking, FORMATS["harmony"](ToolTokens(), TOOLS))
+    text = (
+        "<|channel|>analysis<|message|>One.<|end|><|start|>assistant<|channel|>commentary<|message|>So.<|end|>"
+        "<|start|>assistant<|channel|>analysis<|message|>Two.<|end|><|start|>assistant<|channel|>final<|message|>4"
+    )
+    for pieces in slicings(text):
+        choice = folded(read(reading, [[Delta(0, piece) for piece in pieces], [Finish(0, "stop")]])[0])
+        assert (choice.text, choice.fields) == ("So.4", thought("One.Two."))

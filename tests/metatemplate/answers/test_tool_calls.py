@@ -11,14 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metatemplate.answers.tool_calls.format import Format, ParsedCall, Piece, UnparsedCall
+from metatemplate.answers.tool_calls.format import Format, ParsedCall, Piece, ToolSchemas, UnparsedCall
 from metatemplate.answers.tool_calls.registry import FORMATS
 from metatemplate.answers.tool_calls.scanner import MAX_CALLS, MAX_REGION, Scanner
 from metatemplate.values.answer_markers import ToolTokens
 from tests.stream.slicing import sliced, slicings
 from tests.support.growth import assert_linear
 
-NAMES = frozenset({"add", "now", "get_weather"})
+NAMES: ToolSchemas = {
+    "add": {"properties": {"a": {"type": "integer"}, "s": {"type": "string"}, "o": {"type": "object"}}},
+    "now": {},
+    "get_weather": {},
+}
 TOKENS = {
     "lazyllm": ToolTokens("<|action_start|><|function|>", "<|args|>", "<|action_end|>"),
     "lazyllm lines": ToolTokens(),
@@ -33,6 +37,12 @@ ADD = ("add", '{"a": 1}')
 CALL = '{"name": "add", "arguments": {"a": 1}}'
 PARAMETERS = '{"name": "add", "parameters": {"a": 1}}'
 H = f"<tool_call>\n{CALL}\n</tool_call>"
+Q = "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
+G = "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"
+K = '<|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
+K_ALL = f"<|tool_calls_section_begin|>{K}{K}<|tool_calls_section_end|>"
+D = '<｜DSML｜invoke name="add">\n<｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+C = '<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"a": 1}<|call|>'
 L = '<|action_start|><|function|>add<|args|>{"a": 1}<|action_end|>'
 
 CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is heard)
@@ -188,6 +198,101 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
     ),
     "mistral: no value": ("mistral", "[TOOL_CALLS]add", ("[TOOL_CALLS]add", (), 1)),
     "mistral: words": ("mistral", "[TOOL_CALLS] " + "no " * 100, ("[TOOL_CALLS] " + "no " * 100, (), 1)),
+    "qwen: a call": ("qwen3_coder", f"So.\n\n{Q}\n{Q}", ("So.\n\n", (ADD, ADD), 0)),
+    "qwen: no outer tags": ("qwen3_coder", "<function=now>\n</function>", ("", (("now", "{}"),), 0)),
+    "qwen: a string ends where the call may end": (
+        "qwen3_coder",
+        "<function=add><parameter=s>\n\n 12 </parameter> </function>\n\n</parameter></function>",
+        ("\n\n</parameter></function>", (("add", '{"s": "\\n 12 "}'),), 0),
+    ),
+    "qwen: a string with the tags of the format": (
+        "qwen3_coder",
+        "<function=add><parameter=s>\n</function><parameter=x></parameter>.\n</parameter></function>",
+        ("", (("add", '{"s": "</function><parameter=x></parameter>."}'),), 0),
+    ),
+    "qwen: values of Python": (
+        "qwen3_coder",
+        "<function=add><parameter=o>None</parameter><parameter=a>True</parameter></function>",
+        ("", (("add", '{"o": null, "a": true}'),), 0),
+    ),
+    "qwen: an argument twice": (
+        "qwen3_coder",
+        "<function=add><parameter=a>1</parameter><parameter=a>1</parameter></function>",
+        ("<function=add><parameter=a>1</parameter><parameter=a>1</parameter></function>", (), 1),
+    ),
+    "qwen: a call of Hermes": ("qwen3_coder", H, (H, (), 0)),
+    "qwen: cut off": ("qwen3_coder", Q[:50], (Q[:50], (), 1)),
+    "qwen: cut off before a good one": ("qwen3_coder", f"{Q[:30]}{Q}", (Q[:30], (ADD,), 1)),
+    "glm: a call": ("glm45", f"{G}\n{G}", ("", (ADD, ADD), 0)),
+    "glm: no arguments": ("glm45", "<tool_call>now</tool_call>", ("", (("now", "{}"),), 0)),
+    "glm: a word in tags": ("glm45", "<tool_call>is a tag", ("<tool_call>is a tag", (), 1)),
+    "kimi: calls": ("kimi_k2", f"So.{K_ALL}", ("So.", (ADD, ADD), 0)),
+    "kimi: cut off behind the first": (
+        "kimi_k2",
+        f"<|tool_calls_section_begin|>{K}{K[:40]}",
+        (K[:40], (ADD,), 1),
+    ),
+    "deepseek 3: a fence": (
+        "deepseek_v3",
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{"a": 1}\n```'
+        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        ("", (ADD,), 0),
+    ),
+    "deepseek 3.1: a call": (
+        "deepseek_v31",
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+        ("", (ADD,), 0),
+    ),
+    "deepseek 3.2: a call": (
+        "deepseek_v32",
+        f"So.\n\n<｜DSML｜function_calls>\n{D}{D}</｜DSML｜function_calls>",
+        ("So.\n\n", (ADD, ADD), 0),
+    ),
+    "deepseek 4: a string that looks like a number": (
+        "deepseek_v4",
+        "<｜DSML｜tool_calls>" + D.replace('"false"', '"true"') + "</｜DSML｜tool_calls>",
+        ("", (("add", '{"a": "1"}'),), 0),
+    ),
+    "minimax: a call": (
+        "minimax_m2",
+        '<minimax:tool_call>\n<invoke name="add">\n<parameter name="a">1</parameter>\n</invoke>\n</minimax:tool_call>',
+        ("", (ADD,), 0),
+    ),
+    "nemotron: a list": ("nemotron_json", f"<TOOLCALL>[{CALL}, {CALL}]</TOOLCALL>", ("", (ADD, ADD), 0)),
+    "gemma: a call": (
+        "gemma4",
+        '<|tool_call>call:add{a:1,s:<|"|>}: "x"\n<|"|>,o:{k:[true,None]}}<tool_call|>',
+        ("", (("add", '{"a": 1, "s": "}: \\"x\\"\\n", "o": {"k": [true, null]}}'),), 0),
+    ),
+    "gemma: no strings": (
+        "functiongemma",
+        "<start_function_call>call:now{}<end_function_call>",
+        ("", (("now", "{}"),), 0),
+    ),
+    "harmony: only text": ("harmony", "Hi <b>", ("Hi <b>", (), 0)),
+    "harmony: the last channel": ("harmony", "<|channel|>final<|message|>Hi<|end|>", ("Hi", (), 0)),
+    "harmony: a call": ("harmony", C, ("", (ADD,), 0)),
+    "harmony: a preamble and calls": (
+        "harmony",
+        f"<|channel|>commentary<|message|>So.<|end|><|start|>assistant{C}<|start|>assistant{C}",
+        ("So.", (ADD, ADD), 0),
+    ),
+    "harmony: the recipient first": (
+        "harmony",
+        ' to=functions.add<|channel|>commentary json<|message|>{"a": 1}',
+        ("", (ADD,), 0),
+    ),
+    "harmony: a later thought": (
+        "harmony",
+        "<|channel|>final<|message|>Hi<|end|><|start|>assistant<|channel|>analysis<|message|>Hm.<|end|>",
+        ("Hi", (), 0),
+    ),
+    "harmony: another recipient": (
+        "harmony",
+        "<|channel|>commentary to=browser.search<|message|>{}<|call|>",
+        ("<|channel|>commentary to=browser.search<|message|>{}<|call|>", (), 1),
+    ),
+    "harmony: cut off in a header": ("harmony", "<|channel|>comm", ("<|channel|>comm", (), 0)),
     "lazyllm: a call": ("lazyllm", L, ("", (ADD,), 0)),
     "lazyllm: two": ("lazyllm", f"So\n{L}{L}", ("So\n", (ADD, ADD), 0)),
     "lazyllm: no arguments": ("lazyllm", "<|action_start|><|function|> now\n<|action_end|>", ("", (("now", "{}"),), 0)),
@@ -272,7 +377,7 @@ def heard(name: str, pieces: Iterable[str]) -> Heard:
     for piece in pieces:
         found += scanner.feed(piece)
     found += scanner.end()
-    text = "".join(p if isinstance(p, str) else p.text for p in found if not isinstance(p, ParsedCall))
+    text = "".join(p if isinstance(p, str) else p.text for p in found if isinstance(p, str | UnparsedCall))
     calls = tuple((p.name, p.arguments) for p in found if isinstance(p, ParsedCall))
     assert "" not in found
     return text, calls, sum(isinstance(p, UnparsedCall) for p in found)
@@ -297,6 +402,8 @@ EVERY = [*[name for name in FORMATS if name != "lazyllm"], *TOKENS]
 WORDS = [
     "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<|action_start|><|function|>",
     "<|args|>", "<|action_end|>", "<|plugin|>", "<|end|>", "✿FUNCTION✿: ", "✿ARGS✿: ", "\n", " ", ";", "<", "[", "]",
+    "<function=add>", "<parameter=a>", "</parameter>", "</function>", Q, G, "<arg_key>", "</arg_value>", K, C,
+    "<|channel|>", "<|message|>", "<|end|>", "<|tool_call>call:", '<|"|>', "<tool_call|>", D,
     "{", "}", '"', "'", "\\", "(", ")", "a=1", ",", "add", "now", "x", CALL, PARAMETERS, H, L, "add(a=1)", '{"a": 1}',
     f"{PARAMETERS};<|python_tag|>", f"{CALL}; ", "\xa0", "[add(", "\t",
 ]  # fmt: skip
@@ -313,7 +420,7 @@ def test_garbage_is_kept_and_slicing_changes_nothing(name: str, words: list[str]
     assert heard(name, text) == whole
     said, calls, _ = whole
     assert is_part(said, text)
-    if not calls:
+    if not calls and name != "harmony":
         assert said == text
 
 

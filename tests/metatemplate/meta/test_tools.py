@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,7 @@ from metatemplate.files.yaml import parse
 from metatemplate.templates.registry import build, run_examples
 from metatemplate.templates.spec import CallForm, ToolList, ToolsSpec
 from metatemplate.templates.tools import calls_of, choice_of, tools_of
-from metatemplate.values.answer_markers import Thinking, ToolParser
+from metatemplate.values.answer_markers import Thinking
 from metatemplate.values.dialogue import Dialogue, RenderOptions
 from metatemplate.values.prompt import Prompt
 from tests.metatemplate.templates.samples import BOT, HUMAN, SYSTEM, THOUGHTS, message, template
@@ -335,8 +335,12 @@ def test_a_template_that_makes_messages_declares_neither(raw: dict[str, Any]) ->
     assert told == {("tools",), ("thinking",)}
 
 
-def test_the_parsers_a_file_may_name_are_those_that_exist() -> None:
-    assert set(get_args(ToolParser)) == set(FORMATS)
+def test_an_unknown_format_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(SpecError) as raised:
+        parse_spec({**BASE, "tools": {**TOOLS, "parser": "qwen3coder"}}, name="sample")
+    (problem,) = raised.value.problems
+    assert problem.path == ("tools", "parser")
+    assert problem.message.endswith('not "qwen3coder" (did you mean "qwen3_coder"?)')
 
 
 ROOT = Path(__file__).parents[3]
@@ -357,7 +361,7 @@ def test_the_page_explains_every_key() -> None:
     for prefix, part in parts.items():
         assert {f"{prefix}{field.name}" for field in fields(part)} <= explained, part
     assert {field.name for field in fields(Thinking)} <= explained
-    assert set(get_args(ToolParser)) <= explained
+    assert set(FORMATS) <= explained
 
 
 def test_calls_come_parsed_to_whoever_writes_them() -> None:

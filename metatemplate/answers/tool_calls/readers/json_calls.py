@@ -1,20 +1,111 @@
-"""Reads tool calls from a complete JSON text. The text of the arguments is not changed.
-
-Each function raises ``ValueError`` for invalid text, and ``RecursionError`` for text that nests too deeply.
-"""
+"""The reader ``json``: calls whose arguments are JSON. The text of the arguments is not changed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from metatemplate.answers.tool_calls.format import Calls, ParsedCall, blank_to
+from metatemplate.answers.stops.stop_search import StopSet
+from metatemplate.answers.tool_calls.format import (
+    BLANKS,
+    NAME,
+    Format,
+    Found,
+    ParsedCall,
+    Region,
+    ToolSchemas,
+    blank_to,
+    end_with,
+    ending,
+    one_of,
+    opening,
+    sign_of,
+    skip_header,
+    skip_value,
+)
 
 UNUSED_KEYS = frozenset({"id", "type"})
 """Further keys that models write in a call. The keys are dropped, because the gateway assigns ids."""
+ID = rf"(?P<id>(?:functions\.)?(?P<name>{NAME}):\d+)"
+"""An id that contains the name of the tool, such as ``functions.add:0``."""
 
 _value_at = json.JSONDecoder().raw_decode
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonCalls:
+    """The texts of a format whose calls are JSON after ``begin``, from a row of ``formats.yaml``."""
+
+    begin: str = ""
+    before: str = ""
+    """Text before the first call, which may be missing."""
+    after: tuple[str, ...] = ()
+    """Texts after a call, each of which may be missing."""
+    keys: tuple[str, ...] = ()
+    """Calls are objects with ``name`` and one of these keys for the arguments, or lists of such objects."""
+    first: bool = False
+    """Calls may also stand at the beginning of the answer without ``begin``."""
+    separator: str = ""
+    """Text between two calls without ``begin``."""
+    name_end: tuple[str, ...] = ()
+    """The name stands before the arguments, and one of these texts between. With ``keys``, a list has no name."""
+    ids: bool = False
+    """An id as in ``ID`` stands in place of the name."""
+    id_begin: str = ""
+    """Begins an id after the name, which is not kept."""
+
+    @cached_property
+    def header(self) -> re.Pattern[str] | None:
+        """The pattern of what stands before the arguments; None if no name stands there."""
+        if not self.name_end:
+            return None
+        id_after = rf"(?:{re.escape(self.id_begin)}\w{{1,64}})?" if self.id_begin else ""
+        name = ID if self.ids else f"(?P<id>)(?P<name>{NAME})"
+        name = rf"{name}{BLANKS}{id_after}{one_of(self.name_end)}{BLANKS}(?=\{{)"
+        return re.compile(opening(self.before, self.begin) + (rf"(?:{name}|(?=\[))" if self.keys else name))
+
+    def format(self) -> Format:
+        """Return the format."""
+        return Format(
+            rule=self.rule,
+            read=self.read,
+            markers=StopSet((self.before, self.begin)),
+            openers="{[" if self.first else "",
+            separator=self.separator,
+            failure_signs=tuple(filter(None, (self.begin, '"name"' if self.first else ""))),
+            sign=sign_of(self.before, self.header.pattern)
+            if self.header is not None
+            else self.begin and rf"{opening(self.before, self.begin)}[\[{{]",
+        )
+
+    def rule(self, region: Region) -> Generator[None, None, int]:
+        """Find the end of a region: see ``Format.rule``."""
+        if self.header is not None:
+            if not (yield from skip_header(region, self.header)):
+                return region.marker
+        elif region.text == self.begin:
+            region.at = len(self.begin)
+        yield from skip_value(region)
+        return (yield from end_with(region, self.after))
+
+    def read(self, text: str, tools: ToolSchemas) -> Found:
+        """Read a complete region: see ``Format.read``."""
+        found = None if self.header is None else self.header.match(text)
+        if self.header is not None and found is None:
+            raise ValueError("the name of the tool is missing")
+        if found is not None and found["name"]:
+            end = _value_at(text, found.end())[1]
+            calls: Found = (ParsedCall(found["name"], one_object(text[found.end() : end]), found["id"]),)
+        else:
+            at = found.end() if found is not None else len(self.begin) if text.startswith(self.begin) else 0
+            calls, end = _calls_at(text, at, self.keys)
+        if not re.fullmatch(ending(self.after), text[end:]):
+            raise ValueError("the text continues after the calls")
+        return calls
 
 
 def as_json(value: Any) -> str:
@@ -33,8 +124,16 @@ def one_object(text: str) -> str:
     return text
 
 
-def calls_in(text: str, keys: Sequence[str] = ("arguments",)) -> Calls:
+def calls_in(text: str, keys: Sequence[str]) -> Found:
     """Return the calls in an object or list of objects. Each has ``name``, and arguments under one of ``keys``."""
+    calls, end = _calls_at(text, 0, keys)
+    if blank_to(text, end) < len(text):
+        raise ValueError("the text continues after the calls")
+    return calls
+
+
+def _calls_at(text: str, at: int, keys: Sequence[str]) -> tuple[Found, int]:
+    """Return the calls in the object or list that starts at index ``at``, and the index where it ends."""
     calls: list[ParsedCall] = []
 
     def read(at: int) -> int:
@@ -42,11 +141,9 @@ def calls_in(text: str, keys: Sequence[str] = ("arguments",)) -> Calls:
         calls.append(call)
         return end
 
-    at = blank_to(text, 0)
+    at = blank_to(text, at)
     end = _read_items(text, at, "[]", read) if text[at : at + 1] == "[" else read(at)
-    if blank_to(text, end) < len(text):
-        raise ValueError("the text continues after the calls")
-    return tuple(calls)
+    return tuple(calls), end
 
 
 def _call_at(text: str, at: int, keys: Sequence[str]) -> tuple[ParsedCall, int]:

@@ -23,14 +23,15 @@ import re
 from collections.abc import Collection, Generator
 from typing import Any
 
-from metatemplate.answers.stops.stop_search import StopScanner, stop_set
+from metatemplate.answers.stops.stop_search import stop_set
 from metatemplate.answers.tool_calls.format import (
     BOTH_QUOTES,
-    Calls,
     Format,
+    Found,
     ParsedCall,
     Region,
     end_with,
+    skip_past,
     skip_to,
     skip_value,
 )
@@ -51,11 +52,12 @@ def lazyllm(tokens: ToolTokens, names: Collection[str] = ()) -> Format:
     """Return the format of a template with these tokens. ``names``: the names of the tools."""
     lines = ("\n{", "\n[", *(f"\n{name}\n{{" for name in sorted(names)))
     return Format(
+        name="lazyllm",
         rule=lambda region: _rule(region, tokens),
-        read=lambda text: _read(text, tokens),
+        read=lambda text, tools: _read(text, tokens),
         markers=stop_set((tokens.start, *lines)),
         closing=tokens.end,
-        markers_begin_lines=True,
+        prefix="\n",
         failure_signs=(tokens.start or "name",),
     )
 
@@ -70,7 +72,7 @@ def _rule(region: Region, tokens: ToolTokens) -> Generator[None, None, int]:
         if tokens.args:
             return (yield from _named(region, tokens))
         yield from skip_value(region, BOTH_QUOTES)
-        return (yield from end_with(region, tokens.end))
+        return (yield from end_with(region, (tokens.end,)))
     region.at = len(marker) - 1
     yield from skip_value(region, BOTH_QUOTES)
     if region.whole and len(marker) == len("\n{"):  # no name: the line must end after the object
@@ -87,42 +89,29 @@ def _named(region: Region, tokens: ToolTokens) -> Generator[None, None, int]:
     ``args`` or before the name does not end the call.
     """
     yield from skip_to(region, _TEXT)
-    mark = yield from _skip_past(region, (tokens.args, tokens.end, tokens.start))
+    mark = yield from skip_past(region, (tokens.args, tokens.end, tokens.start))
     if mark == tokens.start:
         return region.offset - len(mark)
     if mark == tokens.end:
         region.whole = True
         length = region.offset
-        if mark.strip() or (yield from end_with(region, tokens.args, _BLANKS)) == length:
+        if mark.strip() or (yield from end_with(region, (tokens.args,), _BLANKS)) == length:
             return length
     first = yield from skip_to(region, _TEXT)
     region.whole = False
     if first in "{[":
         yield from skip_value(region, BOTH_QUOTES)
-        return (yield from end_with(region, tokens.end))
+        return (yield from end_with(region, (tokens.end,)))
     # Arguments without brackets cannot contain a start token.
-    mark = yield from _skip_past(region, (tokens.end, tokens.start))
+    mark = yield from skip_past(region, (tokens.end, tokens.start))
     region.whole = mark == tokens.end
     return region.offset if region.whole else region.offset - len(mark)
-
-
-def _skip_past(region: Region, marks: tuple[str, ...]) -> Generator[None, None, str]:
-    """Move past the first mark in the text, and return the mark."""
-    scanner = StopScanner(stop_set(marks))
-    while True:
-        held = scanner.held
-        out, mark = scanner.feed(region.text[region.at :])
-        if mark is not None:
-            region.at += len(out) - held + len(mark)
-            return mark
-        region.at = len(region.text)
-        yield
 
 
 # ---------------------------------------------------------------- calls of a whole region
 
 
-def _read(text: str, tokens: ToolTokens) -> Calls:
+def _read(text: str, tokens: ToolTokens) -> Found:
     if not tokens.start or not text.startswith(tokens.start):  # rule B
         text = text.strip()
         if text.startswith(("{", "[")):
@@ -161,7 +150,7 @@ def _arguments(text: str) -> str:
     raise ValueError("the arguments of a tool call are not an object")
 
 
-def _objects(text: str) -> Calls:
+def _objects(text: str) -> Found:
     try:
         return calls_in(text, ARGUMENT_KEYS)
     except ValueError:

@@ -1,4 +1,4 @@
-"""``pythonic``: the answer begins with a list of calls, such as ``[get_weather(city="Paris"), now()]``.
+"""The reader ``python``: the answer begins with a list of calls, such as ``[get_weather(city="Paris"), now()]``.
 
 Arguments have names, and their values are literals. The client receives the arguments as a JSON object. If the brackets
 contain anything else (an expression, a positional argument, a second pair of parentheses), the text is content.
@@ -11,7 +11,15 @@ import keyword
 import re
 from collections.abc import Generator
 
-from metatemplate.answers.tool_calls.format import BOTH_QUOTES, Calls, Format, ParsedCall, Region, skip_brackets
+from metatemplate.answers.tool_calls.format import (
+    BOTH_QUOTES,
+    Format,
+    Found,
+    ParsedCall,
+    Region,
+    ToolSchemas,
+    skip_brackets,
+)
 from metatemplate.answers.tool_calls.readers.json_calls import as_json
 from metatemplate.answers.tool_calls.readers.literals import expression, literal
 
@@ -35,7 +43,7 @@ def _rule(region: Region) -> Generator[None, None, int]:
     return region.offset
 
 
-def _read(text: str) -> Calls:
+def _read(text: str, tools: ToolSchemas) -> Found:
     listed = expression(text)
     return tuple(map(_call, listed.elts)) if isinstance(listed, ast.List) else ()
 
@@ -54,4 +62,6 @@ def _can_name(name: str) -> bool:
     return all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split("."))
 
 
-PYTHONIC = Format(rule=_rule, read=_read, openers="[", can_name=_can_name, failure_signs=("(",))
+def python_format() -> Format:
+    """Return the format of a list of calls at the beginning of the answer."""
+    return Format(rule=_rule, read=_read, openers="[", can_name=_can_name, failure_signs=("(",))

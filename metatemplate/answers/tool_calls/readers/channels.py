@@ -1,0 +1,77 @@
+"""The reader ``channels``: messages with a channel and a recipient, the form of OpenAI's harmony.
+
+A message is ``start``, perhaps a recipient, a channel, ``message``, a text, and ``end`` or ``call``. A message to
+``functions.NAME`` is a call. The text of the channel ``analysis`` is reasoning; the first such message of an answer is
+read as the template's ``thinking`` and never reaches this reader. All other text is content, without the headers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+
+from metatemplate.answers.stops.stop_search import StopSet
+from metatemplate.answers.tool_calls.format import (
+    NAME,
+    Format,
+    Found,
+    ParsedCall,
+    Region,
+    Thought,
+    ToolSchemas,
+    end_with,
+    skip_header,
+    skip_one,
+    skip_past,
+    skip_value,
+)
+from metatemplate.answers.tool_calls.readers.json_calls import one_object
+
+RECIPIENT = re.compile(rf"\bto=(?:functions\.)?(?P<name>{NAME})")
+
+
+def channels_format(*, start: str, channel: str, message: str, end: str, call: str) -> Format:
+    """Return a format with these special tokens. ``start`` includes the role, and the prompt ends with it."""
+    header = re.compile(rf"(?s:.*?){re.escape(message)}")
+
+    def rule(region: Region) -> Generator[None, None, int]:
+        marker = region.text
+        region.at, begins = len(marker), channel
+        if marker == end:
+            region.whole = True
+            yield
+            return len(end)
+        if marker == start:
+            begins = start
+            while begins == start:
+                begins = yield from skip_one(region, ("to=", channel, start))
+        if not begins or not (yield from skip_header(region, header)):
+            return len(marker)
+        head = "".join(region.pieces)[: region.offset]
+        if RECIPIENT.search(head):
+            yield from skip_value(region)
+            return (yield from end_with(region, (call, end)))
+        if f"{channel}analysis" in head:
+            yield from skip_past(region, (end,))
+        region.whole = True
+        return region.offset
+
+    def read(text: str, tools: ToolSchemas) -> Found:
+        head, has_text, body = text.partition(message)
+        if not has_text and text != end:
+            raise ValueError("a message has no text")
+        recipient = RECIPIENT.search(head)
+        if recipient is None:
+            return (Thought(body.removesuffix(end)),)
+        arguments = one_object(body.strip().removesuffix(end).removesuffix(call).strip())
+        return (ParsedCall(recipient["name"], arguments),)
+
+    return Format(
+        rule=rule,
+        read=read,
+        markers=StopSet((start, channel, end)),
+        prefix=start,
+        channels=True,
+        failure_signs=("to=",),
+        sign=rf"{re.escape(channel)}\w+ to=functions\.|to=functions\.{NAME}\s?{re.escape(channel)}",
+    )
