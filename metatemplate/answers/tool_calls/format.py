@@ -81,6 +81,10 @@ class Format:
     """A regular expression that matches the beginning of a call, and hardly any other text. Empty: there is none."""
 
 
+class BrokenCall(ValueError):
+    """A region that cannot be read, and that may contain the beginning of another call."""
+
+
 FAULTS = (ValueError, SyntaxError, RecursionError, MemoryError)
 """Errors of ``Format.read``. Python's and JSON's parsers raise the last three for text that nests too deeply."""
 
@@ -215,9 +219,9 @@ def skip_one(region: Region, marks: tuple[str, ...]) -> Generator[None, None, st
 
 
 def skip_header(region: Region, header: re.Pattern[str]) -> Generator[None, None, bool]:
-    """Move past a header at the start of the region. False if its first ``MAX_HEADER`` characters do not match."""
-    while (found := header.match(region.text)) is None:
-        if len(region.text) > MAX_HEADER:
+    """Move past a header. False if ``MAX_HEADER`` characters do not match."""
+    while (found := header.match(region.text, region.at)) is None:
+        if len(region.text) - region.at > MAX_HEADER:
             return False
         yield
     region.at = found.end()

@@ -19,6 +19,7 @@ from itertools import groupby
 from metatemplate.answers.stops.stop_search import StopScanner
 from metatemplate.answers.tool_calls.format import (
     FAULTS,
+    BrokenCall,
     Format,
     Found,
     ParsedCall,
@@ -189,7 +190,7 @@ class Scanner:
         self._region = None
         text = "".join(region.pieces)
         text, rest = text[:length], text[length:]
-        found = self._read(text) or (self._read(text + closing) if closing else ())
+        found = self._read(region, text) or (self._read(region, text + closing) if closing else ())
         calls = [piece for piece in found if isinstance(piece, ParsedCall)]
         if found and self._called + len(calls) <= MAX_CALLS and all(call.name in self._tools for call in calls):
             self._out += [piece for piece in found if piece != Thought("")]
@@ -212,9 +213,10 @@ class Scanner:
             self._add_text(text)
         return rest
 
-    def _read(self, region: str) -> Found:
+    def _read(self, region: Region, text: str) -> Found:
         """Return the content of a complete region; empty if the region contains anything else."""
         try:
-            return self._format.read(region, self._tools) if len(region) <= MAX_REGION else ()
-        except FAULTS:
+            return self._format.read(text, self._tools) if len(text) <= MAX_REGION else ()
+        except FAULTS as error:
+            region.whole = region.whole and not isinstance(error, BrokenCall)
             return ()

@@ -42,6 +42,7 @@ G = "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call
 K = '<|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
 K_ALL = f"<|tool_calls_section_begin|>{K}{K}<|tool_calls_section_end|>"
 D = '<｜DSML｜invoke name="add">\n<｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+M = '<minimax:tool_call>\n<invoke name="add">\n<parameter name="a">1</parameter>\n</invoke>\n</minimax:tool_call>'
 C = '<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"a": 1}<|call|>'
 L = '<|action_start|><|function|>add<|args|>{"a": 1}<|action_end|>'
 
@@ -223,6 +224,17 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
     "qwen: a call of Hermes": ("qwen3_coder", H, (H, (), 0)),
     "qwen: cut off": ("qwen3_coder", Q[:50], (Q[:50], (), 1)),
     "qwen: cut off before a good one": ("qwen3_coder", f"{Q[:30]}{Q}", (Q[:30], (ADD,), 1)),
+    "qwen: a number cut off before a good one": ("qwen3_coder", f"{Q[:38]}{Q}", (Q[:38], (ADD,), 1)),
+    "minimax: a key cut off before a good one": (
+        "minimax_m2",
+        f'<invoke name="now">\n<parameter name="a\n{M}',
+        ('<invoke name="now">\n<parameter name="a\n', (ADD,), 1),
+    ),
+    "gemma: cut off before a good one": (
+        "functiongemma",
+        "<start_function_call>call:now{a<start_function_call>call:add{a:1}<end_function_call>",
+        ("<start_function_call>call:now{a", (ADD,), 1),
+    ),
     "glm: a call": ("glm45", f"{G}\n{G}", ("", (ADD, ADD), 0)),
     "glm: no arguments": ("glm45", "<tool_call>now</tool_call>", ("", (("now", "{}"),), 0)),
     "glm: a word in tags": ("glm45", "<tool_call>is a tag", ("<tool_call>is a tag", (), 1)),
@@ -253,11 +265,7 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         "<｜DSML｜tool_calls>" + D.replace('"false"', '"true"') + "</｜DSML｜tool_calls>",
         ("", (("add", '{"a": "1"}'),), 0),
     ),
-    "minimax: a call": (
-        "minimax_m2",
-        '<minimax:tool_call>\n<invoke name="add">\n<parameter name="a">1</parameter>\n</invoke>\n</minimax:tool_call>',
-        ("", (ADD,), 0),
-    ),
+    "minimax: a call": ("minimax_m2", M, ("", (ADD,), 0)),
     "nemotron: a list": ("nemotron_json", f"<TOOLCALL>[{CALL}, {CALL}]</TOOLCALL>", ("", (ADD, ADD), 0)),
     "gemma: a call": (
         "gemma4",
@@ -291,6 +299,16 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         "harmony",
         "<|channel|>commentary to=browser.search<|message|>{}<|call|>",
         ("<|channel|>commentary to=browser.search<|message|>{}<|call|>", (), 1),
+    ),
+    "harmony: cut off in the arguments": (
+        "harmony",
+        f" to=functions.add{C[:-12]}",
+        (f" to=functions.add{C[:-12]}", (), 1),
+    ),
+    "harmony: a header without a text before a good one": (
+        "harmony",
+        f"<|channel|>commentary to=functions.now json{{}}<|call|><|start|>assistant{C}",
+        ("<|channel|>commentary to=functions.now json{}<|call|>", (ADD,), 1),
     ),
     "harmony: cut off in a header": ("harmony", "<|channel|>comm", ("<|channel|>comm", (), 0)),
     "lazyllm: a call": ("lazyllm", L, ("", (ADD,), 0)),

@@ -43,7 +43,7 @@ def argument(text: str, schema: Mapping[str, Any]) -> tuple[str, bool]:
         return as_json(text), True
     written = text.strip()
     try:
-        value = json.loads(written := PYTHON_WORDS.get(written, written) if types else written)
+        value = json.loads(written := PYTHON_WORDS.get(written, written))
         as_json(value)
     except ValueError:
         return as_json(text), not types or "string" in types

@@ -20,6 +20,7 @@ from metatemplate.answers.tool_calls.format import (
     Thought,
     ToolSchemas,
     end_with,
+    one_of,
     skip_header,
     skip_one,
     skip_past,
@@ -30,9 +31,9 @@ from metatemplate.answers.tool_calls.readers.json_calls import one_object
 RECIPIENT = re.compile(rf"\bto=(?:functions\.)?(?P<name>{NAME})")
 
 
-def channels_format(*, start: str, channel: str, message: str, end: str, call: str) -> Format:
+def channels_format(*, start: str, channel: str, constrain: str, message: str, end: str, call: str) -> Format:
     """Return a format with these special tokens. ``start`` includes the role, and the prompt ends with it."""
-    header = re.compile(rf"(?s:.*?){re.escape(message)}")
+    header = re.compile(rf"(?:{re.escape(start)}\s*)*(?:[^<]|{one_of((channel, constrain))})*{re.escape(message)}")
 
     def rule(region: Region) -> Generator[None, None, int]:
         marker = region.text
@@ -48,19 +49,19 @@ def channels_format(*, start: str, channel: str, message: str, end: str, call: s
         if not begins or not (yield from skip_header(region, header)):
             return len(marker)
         head = "".join(region.pieces)[: region.offset]
+        region.whole = True
         if RECIPIENT.search(head):
             yield from skip_value(region)
             return (yield from end_with(region, (call, end)))
         if f"{channel}analysis" in head:
             yield from skip_past(region, (end,))
-        region.whole = True
         return region.offset
 
     def read(text: str, tools: ToolSchemas) -> Found:
-        head, has_text, body = text.partition(message)
-        if not has_text and text != end:
+        head = header.match(text)
+        if head is None and text != end:
             raise ValueError("a message has no text")
-        recipient = RECIPIENT.search(head)
+        recipient, body = RECIPIENT.search(head[0] if head else ""), text[head.end() if head else 0 :]
         if recipient is None:
             return (Thought(body.removesuffix(end)),)
         arguments = one_object(body.strip().removesuffix(end).removesuffix(call).strip())

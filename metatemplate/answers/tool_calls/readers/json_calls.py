@@ -70,6 +70,8 @@ class JsonCalls:
 
     def format(self) -> Format:
         """Return the format."""
+        members = one_of(tuple([f'"{key}"' for key in ("name", *self.keys)]))
+        begins_object = rf"{opening(self.before, self.begin)}\[?{BLANKS}\{{{BLANKS}{members}" if self.begin else ""
         return Format(
             rule=self.rule,
             read=self.read,
@@ -77,9 +79,7 @@ class JsonCalls:
             openers="{[" if self.first else "",
             separator=self.separator,
             failure_signs=tuple(filter(None, (self.begin, '"name"' if self.first else ""))),
-            sign=sign_of(self.before, self.header.pattern)
-            if self.header is not None
-            else self.begin and rf"{opening(self.before, self.begin)}[\[{{]",
+            sign=begins_object if self.header is None else sign_of(self.before, self.header.pattern),
         )
 
     def rule(self, region: Region) -> Generator[None, None, int]:

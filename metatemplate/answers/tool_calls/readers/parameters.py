@@ -3,7 +3,7 @@
 These are XML with the key in the tag, pairs of keys and values, and DSML, which also names the type of each value.
 Between the texts there may be white space.
 
-A value ends at the first ``value_end`` that the next key or the end of the call follows, so a value may contain all
+A value ends at the first ``value_end`` that the next key or the end of the call follows, so a string may contain all
 other texts of the format.
 """
 
@@ -18,6 +18,7 @@ from metatemplate.answers.stops.stop_search import StopSet
 from metatemplate.answers.tool_calls.format import (
     BLANKS,
     NAME,
+    BrokenCall,
     Format,
     Found,
     ParsedCall,
@@ -65,14 +66,17 @@ class Parameters:
 
     @cached_property
     def _header(self) -> re.Pattern[str]:
-        name = f"(?P<name>{NAME}){BLANKS}{re.escape(self.name_end)}{BLANKS}"
-        return re.compile(opening(self.before, self.begin) + name + self._follows)
+        return re.compile(opening(self.before, self.begin) + self._name)
+
+    @property
+    def _name(self) -> str:
+        return f"(?P<name>{NAME}){BLANKS}{re.escape(self.name_end)}{BLANKS}{self._follows}"
 
     @cached_property
     def _parameter(self) -> re.Pattern[str]:
         between = re.escape(self.key_end) + ("" if "" in self.value_begin else r"\s*")
         return re.compile(
-            rf"(?s:{re.escape(self.key_begin)}(?P<key>.+?){between}(?P<type>{one_of(tuple(self.value_begin))})"
+            rf"(?s:{re.escape(self.key_begin)}(?P<key>[^\n<]+?){between}(?P<type>{one_of(tuple(self.value_begin))})"
             rf"(?P<value>.*?){re.escape(self.value_end)}\s*{self._follows})"
         )
 
@@ -83,7 +87,8 @@ class Parameters:
             read=self.read,
             markers=StopSet((self.before, self.begin)),
             failure_signs=(self.begin,),
-            sign=sign_of(self.before, self._header.pattern),
+            # a word between two tags may be XML, so without ``name_end`` an argument must follow
+            sign=sign_of(self.before, re.escape(self.begin) + self._name + ("" if self.name_end else self.key_begin)),
         )
 
     def rule(self, region: Region) -> Generator[None, None, int]:
@@ -111,9 +116,11 @@ class Parameters:
                 value = value.removeprefix("\n").removesuffix("\n")
             schema = schema_of(tools.get(head["name"], {}), key) if of_type == "schema" else {"type": of_type}
             given[key], fits = argument(value, schema)
+            if not fits and self._header.search(value):
+                raise BrokenCall("a value has the wrong type and contains a call")
             mistyped += [] if fits else [key]
             at = found.end()
         if not re.fullmatch(re.escape(self.end) + ending(self.after), text[at:]):
-            raise ValueError("the text continues after the arguments")
+            raise BrokenCall("the text continues after the arguments")
         arguments = ", ".join([f"{as_json(key)}: {value}" for key, value in given.items()])
         return (ParsedCall(head["name"], f"{{{arguments}}}", mistyped=tuple(mistyped)),)

@@ -34,10 +34,10 @@ def quoted_format(*, begin: str, quote: str, end: str) -> Format:
     def rule(region: Region) -> Generator[None, None, int]:
         if not (yield from skip_header(region, header)):
             return region.marker
-        while (yield from skip_past(region, (quote, end))) == quote:
+        while (mark := (yield from skip_past(region, (quote, end, begin)))) == quote:
             yield from skip_past(region, (quote,))
-        region.whole = True
-        return region.offset
+        region.whole = mark == end
+        return region.offset if region.whole else region.marker
 
     def read(text: str, tools: ToolSchemas) -> Found:
         head = header.match(text)
