@@ -51,6 +51,8 @@ class ParserOptions:
     """The tool-call format. None: no tool may be called, so text that looks like a call is content."""
     tools: ToolSchemas = EMPTY_MAPPING
     """The tools that may be called."""
+    keep_special: bool = False
+    """True: special tokens must stay in the text, because the markers of calls or reasoning may be special tokens."""
     one_call: bool = False
     opened: str = ""
     """The beginning of the answer, if the prompt already contains it."""

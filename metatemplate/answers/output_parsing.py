@@ -30,6 +30,10 @@ class OutputParsing:
         """The text after which an answer begins. None if the whole text of the model is the answer."""
         self._auto = thinking is not None and thinking.open == "auto"
         self._thinking = thinking and replace(thinking, open=thinking.open is True)
+        tokens = () if spec.markers is None else spec.markers.tokens
+        tokens = tokens if spec.jinja is None else (*tokens, *spec.jinja.further_special_tokens)
+        self._special = thinking is not None and any(token in thinking.begin + thinking.end for token in tokens)
+        """True: a marker of the reasoning contains a special token."""
 
     @property
     def parser(self) -> str:
@@ -57,12 +61,15 @@ class OutputParsing:
         }
         format_ = None if self._tools is None else FORMATS[self._tools.parser](self._tools.tokens, tools)
         if format_ is None or not (tools or format_.channels):
-            return ParserOptions(thinking, extraction=extraction) if thinking or extraction else None
+            if not thinking and not extraction:
+                return None
+            return ParserOptions(thinking, keep_special=self._special, extraction=extraction)
         self._check_names(dialogue, format_, tools)
         return ParserOptions(
             thinking=thinking,
             calls=format_,
             tools=tools,
+            keep_special=True,
             extraction=extraction,
             one_call=not dialogue.options.parallel_calls,
             opened=prompt.metadata.opened,

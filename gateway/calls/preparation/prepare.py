@@ -287,7 +287,7 @@ def make_exchange(
         call.stream_options,
         metadata.bos,
         metadata.bos_text,
-        parsing is not None and parsing.calls is not None,
+        parsing is not None and parsing.keep_special,
         call.caller,
         call.repeat,
     )

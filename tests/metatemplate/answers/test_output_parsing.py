@@ -9,7 +9,7 @@ import pytest
 from metatemplate.answers.output_parsing import OutputParsing
 from metatemplate.errors import InvalidInput
 from metatemplate.templates.registry import output_parsing
-from metatemplate.templates.spec import TemplateSpec, ToolsSpec
+from metatemplate.templates.spec import FamilyMarkers, JinjaSpec, TemplateSpec, ToolsSpec
 from metatemplate.values.answer_markers import Thinking
 from metatemplate.values.dialogue import Dialogue, RenderOptions
 from metatemplate.values.prompt import Prompt, PromptMetadata
@@ -34,6 +34,25 @@ def spec(**declared: Any) -> TemplateSpec:
 def test_a_template_without_reasoning_and_tools_has_no_output_parsing() -> None:
     assert output_parsing(spec()) is None
     assert output_parsing(spec(thinking=CLOSED)) is not None
+
+
+@pytest.mark.parametrize(
+    ("begin", "tokens", "kept"),
+    [("<think>", ("<|im_end|>",), False), ("<|channel>thought\n", ("<|channel>", "<|im_end|>"), True)],
+)
+def test_special_tokens_stay_in_the_text_if_they_mark_reasoning(
+    begin: str, tokens: tuple[str, ...], kept: bool
+) -> None:
+    markers = FamilyMarkers("a test", tokens)
+    assert reading(spec(thinking=Thinking(begin, "</think>"), markers=markers)).keep_special is kept
+    folder = JinjaSpec((), further_special_tokens=tokens)
+    assert reading(spec(thinking=Thinking(begin, "</think>"), jinja=folder)).keep_special is kept
+    assert reading(spec(thinking=CLOSED, markers=markers, tools=TOOLS), tools=(ADD,)).keep_special
+
+
+def test_a_format_with_channels_is_read_without_tools() -> None:
+    found = reading(spec(tools=ToolsSpec("harmony")))
+    assert (found.calls.name, found.tools, found.keep_special) == ("harmony", {}, True)
 
 
 ASKED: dict[str, tuple[dict[str, Any], set[str], bool]] = {  # name: (request, tools that may be called, only one call)
