@@ -530,6 +530,17 @@ LONG: dict[str, tuple[str, str]] = {  # name: (format, what is said again and ag
     "good calls": ("json", CALL),
     "python": ("pythonic", "[add(a="),
     "blanks": ("hermes", " "),
+    "parameters that never end": ("qwen3_coder", "<function=add><parameter=s>"),
+    "values that never end": ("qwen3_coder", "<function=add><parameter=s></parameter>"),
+    "calls in numbers": ("qwen3_coder", f"<function=add><parameter=a>{Q}"),
+    "pairs": ("glm45", "<tool_call>add<arg_key>s</arg_key><arg_value></arg_value>x"),
+    "sections": ("kimi_k2", "<|tool_calls_section_begin|>"),
+    "values in DSML": ("deepseek_v32", D[:-10]),
+    "quotes that never close": ("gemma4", '<|tool_call>call:add{a:<|"|>'),
+    "quoted calls that never close": ("gemma4", "<|tool_call>call:add{a:1"),
+    "starts": ("harmony", "<|start|>assistant"),
+    "headers of channels": ("harmony", "<|channel|>commentary to=functions.add"),
+    "thoughts": ("harmony", "<|channel|>analysis<|message|>"),
 }
 
 
@@ -541,7 +552,7 @@ def test_the_work_is_linear_in_the_text(case: str, step: int) -> None:
     def run(size: int) -> None:
         text = again * (size // len(again))
         said, calls, _ = heard(name, [text[at : at + step] for at in range(0, len(text), step)])
-        assert calls or said == text
+        assert calls or said == text or name == "harmony"
 
     assert_linear(run, 20_000 if step > 1 else 10_000)
 
@@ -596,7 +607,18 @@ HOSTILE = (
 @pytest.mark.parametrize("name", EVERY)
 def test_nothing_a_model_writes_is_an_error(name: str) -> None:
     tokens = TOKENS.get(name, ToolTokens())
-    leads = {"", "<tool_call>", "[TOOL_CALLS]", "[TOOL_CALLS]add", "<|python_tag|>", tokens.start, "\nadd\n"}
+    leads = {
+        "",
+        "<tool_call>",
+        "<function=add>",
+        "<tool_call>add<arg_key>a</arg_key><arg_value>",
+        C[:-9],
+        "[TOOL_CALLS]",
+        "[TOOL_CALLS]add",
+        "<|python_tag|>",
+        tokens.start,
+        "\nadd\n",
+    }
     for text in HOSTILE:
         for lead in (*leads, tokens.start + "add" + tokens.args):
             said, calls, _ = heard(name, [lead + text + tokens.end])
@@ -656,6 +678,10 @@ OPEN = {  # what begins a region that never ends, and what goes on in it
     "mistral": ('[TOOL_CALLS][{"name": "', "a"),
     "pythonic": ("[add(a='", "a"),
     "lazyllm": (L[: L.index("1")] + '"', "b"),
+    "qwen3_coder": ("<function=add><parameter=s>", "a"),
+    "glm45": ("<tool_call>add<arg_key>s</arg_key><arg_value>", "a"),
+    "gemma4": ('<|tool_call>call:add{s:<|"|>', "a"),
+    "harmony": ("<|channel|>analysis<|message|>", "a"),
     "blanks before a call": ("", " "),
     "blanks behind a call": (CALL, "\n"),
 }

@@ -13,8 +13,9 @@ from typing import Any
 
 from metatemplate.answers.tool_calls.readers.json_calls import as_json
 
-MAX_DEPTH = 8
-"""Maximum nested references and alternatives of a schema that are followed."""
+MAX_SCHEMAS = 64
+"""Maximum alternatives and references that are followed. With more, or with a reference to itself, any type is allowed.
+"""
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 TYPES = dict(
     zip(
@@ -38,7 +39,7 @@ def argument(text: str, schema: Mapping[str, Any]) -> tuple[str, bool]:
     ``schema``: from ``schema_of``, or ``{"type": "text"}`` or ``{"type": "json"}`` if the answer names the type.
     Raises ``ValueError`` for text that JSON cannot contain.
     """
-    types = _types(schema, schema, MAX_DEPTH)
+    types = _types(schema, schema)
     if types in ({"string"}, {"text"}):
         return as_json(text), True
     written = text.strip()
@@ -53,21 +54,27 @@ def argument(text: str, schema: Mapping[str, Any]) -> tuple[str, bool]:
     return written, True
 
 
-def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
-    """Return the types that a schema names, directly or by its alternatives, values or a reference. Empty: any."""
-    if not isinstance(schema, Mapping) or not depth:
-        return set()
-    named = schema.get("type")
-    types = {named} if isinstance(named, str) else {one for one in named or () if isinstance(one, str)}
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if not types and isinstance(values, list):
-        types = {TYPES[type(value)] for value in values}
-    for key in ("anyOf", "oneOf", "allOf"):
-        for branch in schema.get(key) or ():
-            types |= _types(branch, root, depth - 1)
-    if isinstance(reference := schema.get("$ref"), str) and reference.startswith("#/"):
-        target: Any = root
-        for step in reference[2:].split("/"):
-            target = target.get(step) if isinstance(target, Mapping) else None
-        types |= _types(target, root, depth - 1)
-    return types
+def _types(schema: Any, root: Mapping[str, Any]) -> set[str]:
+    """Return the types that a schema names, directly or by its alternatives, values or references. Empty: any."""
+    types, left = set[str](), [schema]
+    for _ in range(MAX_SCHEMAS):
+        if not left:
+            return types
+        one = left.pop()
+        if not isinstance(one, Mapping):
+            continue
+        named, values = one.get("type"), [one["const"]] if "const" in one else one.get("enum")
+        if isinstance(named, str):
+            types.add(named)
+        elif isinstance(named, list):
+            types.update(filter(lambda name: isinstance(name, str), named))
+        elif isinstance(values, list):
+            types.update(TYPES[type(value)] for value in values)
+        for key in ("anyOf", "oneOf", "allOf"):
+            left += one[key] if isinstance(one.get(key), list) else []
+        if isinstance(reference := one.get("$ref"), str) and reference.startswith("#/"):
+            target: Any = root
+            for step in reference[2:].split("/"):
+                target = target.get(step) if isinstance(target, Mapping) else None
+            left.append(target)
+    return set()
