@@ -310,6 +310,11 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         f"<|channel|>commentary to=functions.now json{{}}<|call|><|start|>assistant{C}",
         ("<|channel|>commentary to=functions.now json{}<|call|>", (ADD,), 1),
     ),
+    "harmony: a string cut off before a good one": (
+        "harmony",
+        f'<|channel|>commentary to=functions.now json<|message|>{{"t<|call|><|start|>assistant{C}',
+        ('<|channel|>commentary to=functions.now json<|message|>{"t<|call|>', (ADD,), 1),
+    ),
     "harmony: cut off in a header": ("harmony", "<|channel|>comm", ("<|channel|>comm", (), 0)),
     "lazyllm: a call": ("lazyllm", L, ("", (ADD,), 0)),
     "lazyllm: two": ("lazyllm", f"So\n{L}{L}", ("So\n", (ADD, ADD), 0)),

@@ -19,12 +19,10 @@ from metatemplate.answers.tool_calls.format import (
     Region,
     Thought,
     ToolSchemas,
-    end_with,
     one_of,
     skip_header,
     skip_one,
     skip_past,
-    skip_value,
 )
 from metatemplate.answers.tool_calls.readers.json_calls import one_object
 
@@ -48,14 +46,12 @@ def channels_format(*, start: str, channel: str, constrain: str, message: str, e
                 begins = yield from skip_one(region, ("to=", channel, start))
         if not begins or not (yield from skip_header(region, header)):
             return len(marker)
-        head = "".join(region.pieces)[: region.offset]
         region.whole = True
-        if RECIPIENT.search(head):
-            yield from skip_value(region)
-            return (yield from end_with(region, (call, end)))
-        if f"{channel}analysis" in head:
-            yield from skip_past(region, (end,))
-        return region.offset
+        head = "".join(region.pieces)[: region.offset]
+        if not RECIPIENT.search(head) and f"{channel}analysis" not in head:
+            return region.offset
+        mark = yield from skip_past(region, (call, end, start))
+        return region.offset - (len(start) if mark == start else 0)
 
     def read(text: str, tools: ToolSchemas) -> Found:
         head = header.match(text)
