@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from importlib import resources
@@ -57,6 +58,9 @@ def unread_calls(content: str) -> tuple[str, ...]:
         name: [match.start() for match in re.finditer(one.sign, content)] for name, one in FIXED.items() if one.sign
     }
     code = [match.span() for match in FENCED.finditer(content)] if any(found.values()) else []
-    return tuple(
-        [name for name, starts in found.items() if any(not any(a <= at < b for a, b in code) for at in starts)]
-    )
+
+    def is_code(at: int) -> bool:
+        before = bisect(code, at, key=lambda span: span[0])
+        return before > 0 and at < code[before - 1][1]
+
+    return tuple([name for name, starts in found.items() if not all(map(is_code, starts))])

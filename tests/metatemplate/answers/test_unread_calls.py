@@ -15,6 +15,7 @@ from metatemplate.answers.output_parser import OutputParser, ParserOptions
 from metatemplate.answers.tool_calls.registry import FIXED, unread_calls
 from metatemplate.values.events import Delta, Finish
 from tests.metatemplate.answers.test_tool_calls import CALL, NAMES, PARAMETERS, C, D, G, H, K, M, Q
+from tests.support.growth import assert_linear
 
 WRITTEN = {
     "hermes": H,
@@ -63,6 +64,19 @@ def answered(own: str, text: str) -> tuple[list[str], dict[str, int]]:
     parser = OutputParser(ParserOptions(calls=FIXED[own], tools=NAMES), notices)
     parser.flush([Delta(0, text), Finish(0, "stop")])
     return notices, dict(parser.failures)
+
+
+def test_the_search_is_linear() -> None:
+    for again in (
+        f"`{H}`",
+        f"```\n{H}\n```\n",
+        "<tool_call>",
+        "`",
+        "```\n",
+        "[TOOL_CALLS]a" + " " * 40,
+        "to=functions.",
+    ):
+        assert_linear(lambda size, again=again: unread_calls(again * (size // len(again))), 20_000)  # type: ignore[misc]
 
 
 # ---------------------------------------------------------------- ordinary answers
