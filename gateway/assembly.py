@@ -161,18 +161,6 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
     )
 
 
-def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
-    """Return the problems that would stop the gateway from serving with a snapshot.
-
-    To find the problems, the function builds the whole stack, loads its engines, and then frees them.
-    """
-    try:
-        assemble(snapshot, open_shared_resources(Metrics()))
-    except ConfigError as error:
-        return error.problems
-    return ()
-
-
 def dataset_prompts(snapshot: Snapshot) -> Mapping[str, DatasetPrompt]:
     """Return the dataset prompts of a configuration, by name."""
     if not snapshot.prompts:

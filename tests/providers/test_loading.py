@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.assembly import dry_run
+from gateway.cli.verbs.check import dry_run
 from gateway.config.load import read_configuration
 from tests.journeys.process import environment
 from tests.support.providers.server import Providers

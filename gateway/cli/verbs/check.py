@@ -47,7 +47,6 @@ EXAMPLES = """Examples:
 @click.option("--json", "as_json", is_flag=True, help="print problems and notes as JSON, also without any")
 def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
     """Check the configuration, and print problems or a summary."""
-    from gateway.assembly import dry_run
     from gateway.config.load import read_configuration
     from gateway.config.sections.keys import expiry_notes
     from metatemplate.files.reader import POLICIES, TEMPLATES
@@ -80,6 +79,22 @@ def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
     elif problems:
         print_problems(problems)
     return 1 if problems or snapshot is None else 0
+
+
+def dry_run(snapshot: Snapshot) -> tuple[Problem, ...]:
+    """Return the problems that would stop the gateway from serving with a snapshot.
+
+    To find the problems, the function builds the whole stack, loads its engines, and then frees them.
+    """
+    from gateway.assembly import assemble, open_shared_resources
+    from gateway.core.errors import ConfigError
+    from gateway.telemetry.metrics import Metrics
+
+    try:
+        assemble(snapshot, open_shared_resources(Metrics()))
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 def _ask_live(snapshot: Snapshot, config: Path) -> Sequence[LiveResult]:
