@@ -43,7 +43,7 @@ from gateway.calls.route import Route, answer_headers
 from gateway.calls.stack import Stack
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
-from gateway.config.snapshot import CacheSpec, MarkersPolicy, MediaPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
+from gateway.config.snapshot import MarkersPolicy, MediaPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.access.api_keys import Keyring
@@ -273,6 +273,7 @@ def _route(
     backend, rows = _delivery(model, shared, problems, str if redactor is None else redactor.log_text)
     if model.policy.cache.mode != "off":
         from gateway.policy.deliver.cache import Cache
+        from gateway.storage.open_store import cache_store
 
         observe = partial(shared.metrics.count, "gateway_cache_requests_total", model.name)
         backend = Cache(backend, cache_store(snapshot.cache, snapshot.store, shared.caches), model, observe)
@@ -391,23 +392,6 @@ def _recorder(path: Path | None, shared: SharedResources) -> Recorder | None:
             looping=lambda model: count("gateway_answers_cut_total", model, "looping"),
         )
     return shared.recorders[path]
-
-
-def cache_store(spec: CacheSpec, server: StoreSpec, stores: dict[Path | StoreSpec | None, CacheStore]) -> CacheStore:
-    """Return the store of a configuration. If only the size changes, the store and its answers stay the same.
-
-    ``stores``: those of earlier configurations, to which the store is added.
-    """
-    place = server if spec.shared else spec.path
-    if place not in stores and spec.shared:
-        from gateway.storage.redis_store import RedisStore
-
-        stores[place] = RedisStore(server)
-    elif place not in stores:
-        from gateway.storage.cache_store import SqliteStore
-
-        stores[place] = SqliteStore(spec.path, spec.max_size)
-    return stores[place]
 
 
 def _rate_store(snapshot: Snapshot, shared: SharedResources) -> RateStore:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from gateway.assembly import cache_store
 from gateway.backend.scripted import Script
 from gateway.config.snapshot import CachePolicy, CacheSpec, Engine, ModelSpec, PolicySpec, StoreSpec, TargetSpec
 from gateway.core.caller import Caller
@@ -23,6 +22,7 @@ from gateway.storage.cache_store import (
     SqliteStore,
     StoredAnswer,
 )
+from gateway.storage.open_store import cache_store
 from gateway.wire.json import dump_json
 from gateway.wire.stored_events import load_events, named_events
 from metatemplate.templates.spec import TemplateSpec

