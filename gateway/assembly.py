@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from gateway.backend.embedded.engine import EmbeddedEngine
     from gateway.backend.openai.engine_tokenizer import EngineTokenizer
     from gateway.backend.openai.tokenizer_client import TokenizerClient
+    from gateway.calls.preparation.reasoning_replay import ReasoningReplay
     from gateway.policy.admit.media import MediaRule
     from gateway.policy.deliver.targets.health_check import HealthCheck
     from gateway.storage.cache_store import CacheStore
@@ -307,6 +308,7 @@ def _route(
             schemas=_schema_checker(model, shared),
             engine_tokenizer=_engine_tokenizer(model, shared),
             tokenizer_client=_tokenizer_client(model, shared),
+            reasoning=_reasoning_replay(route, snapshot, shared),
             media=route.media and _media_rule(media, shared.single(INLINE_BUDGET), snapshot.server.max_inlined_media),
         )
     return None
@@ -367,6 +369,20 @@ def _schema_checker(model: ModelSpec, shared: SharedResources) -> SchemaChecker 
         return None
     import_module("gateway.calls.preparation.structured_output")
     return cast("SchemaChecker", shared.single("gateway.stream.json_schema.checker:SchemaChecker"))
+
+
+def _reasoning_replay(route: Route, snapshot: Snapshot, shared: SharedResources) -> ReasoningReplay | None:
+    """Return what puts back reasoning, which is kept in the store of the cache. None without ``reasoning: replay``.
+
+    Blocks. Raises ``ConfigError`` if the model or the configuration does not allow it.
+    """
+    if route.spec.policy.reasoning == "off":
+        return None
+    from gateway.calls.preparation.reasoning_replay import ReasoningReplay
+    from gateway.storage.open_store import cache_store
+
+    store = cache_store(snapshot.cache, snapshot.store, shared.caches)
+    return ReasoningReplay(route.spec.policy, route.template, snapshot, store)
 
 
 def _redactor(snapshot: Snapshot) -> Redactor | None:

@@ -21,6 +21,7 @@ from metatemplate.values.frozen import dataclass
 if TYPE_CHECKING:
     from gateway.backend.openai.engine_tokenizer import EngineTokenizer
     from gateway.backend.openai.tokenizer_client import TokenizerClient
+    from gateway.calls.preparation.reasoning_replay import ReasoningReplay
     from gateway.policy.admit.media import MediaRule
     from gateway.stream.json_schema.checker import SchemaChecker
     from metatemplate.answers.output_parsing import OutputParsing
@@ -71,6 +72,8 @@ class Route:
     """Chooses the parser for the answer to a chat request. None if all text of an answer is content."""
     schemas: SchemaChecker | None = None
     """Validates the JSON Schemas of clients, and the answers to them. None if no target can constrain an answer."""
+    reasoning: ReasoningReplay | None = None
+    """Puts back the reasoning that a client has left out. None if the policy does not want this."""
     prompts: Mapping[str, DatasetPrompt] = field(default=EMPTY_MAPPING)
     """The dataset prompts, by name. All models share them."""
     default_tools: Sequence[Mapping[str, Any]] = ()

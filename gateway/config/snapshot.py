@@ -325,7 +325,7 @@ class CachePolicy:
     mode: Annotated[Literal["off", "on", "read_only", "write_only"], WORDS] = "off"
     """Whether complete answers are kept and sent again for exactly the same request."""
     ttl: Annotated[float, duration(positive=True)] = 24 * 3600.0
-    """How long an answer in the cache may be used."""
+    """How long an answer in the cache may be used, and its reasoning be put back."""
     coalesce: Annotated[bool, kinds.SWITCH] = False
     """Whether equal requests at the same time make one call, if `temperature` is 0 or a `seed` is given; needs
     `mode: on`."""
@@ -343,6 +343,9 @@ class PolicySpec:
     limits: Section[LimitsPolicy] = LimitsPolicy()
     markers: Section[MarkersPolicy] = MarkersPolicy()
     cache: Section[CachePolicy] = CachePolicy()
+    reasoning: Annotated[Literal["off", "replay"], WORDS] = "off"
+    """`replay`: put back the reasoning of earlier turns with tool calls that a client has left out; the store is that
+    of the cache."""
     record: Annotated[Literal["off", "metadata", "full"], WORDS] = "off"
     """Whether calls are recorded: `metadata` has no text of prompts and answers, `full` has all."""
     delivery: Section[DeliveryPolicy] = DeliveryPolicy()

@@ -69,11 +69,14 @@ class CacheStore(ABC):
         """Return the answer for a key, or None if the store has no such answer. Raises ``StoreFailed``."""
 
     @abstractmethod
-    async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
+    async def put(
+        self, key: bytes, answer: StoredAnswer, ttl: float, kept: float = 0.0, *, replace: bool = False
+    ) -> None:
         """Store an answer, and return when a look-up will find it, or after ``LOOK_UP_SECONDS``.
 
         ``ttl``: the seconds for which the answer may be used. An answer of the key that is not older than its ``ttl``
         stays in place of the new one, except if ``replace``. An answer that cannot be written is dropped.
+        ``kept``: the seconds for which a look-up may find the answer, if that is longer than ``ttl``.
         """
 
     @abstractmethod
@@ -112,8 +115,10 @@ class SqliteStore(CacheStore):
             self._warn(error)
             raise StoreFailed from error
 
-    async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
-        """Store an answer. See ``CacheStore.put``."""
+    async def put(
+        self, key: bytes, answer: StoredAnswer, ttl: float, kept: float = 0.0, *, replace: bool = False
+    ) -> None:
+        """Store an answer, for as long as there is room. See ``CacheStore.put``."""
         if self._given - self._done >= MAX_WAITING_ANSWERS:
             return
         loop, oldest = asyncio.get_running_loop(), math.inf if replace else answer.created - ttl

@@ -42,7 +42,7 @@ redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 
 
 class RedisStore(CacheStore):
-    """A store on one server. The server removes an answer after its ``ttl``, or when the server's memory is full.
+    """A store on one server. The server removes an answer when its time is over, or when the server's memory is full.
 
     A stored value contains the time of the answer, a space, and the events as JSON.
     """
@@ -70,10 +70,13 @@ class RedisStore(CacheStore):
         created, _, data = value.partition(b" ")
         return read_answer(created, data) if len(data) < LARGE else await asyncio.to_thread(read_answer, created, data)
 
-    async def put(self, key: bytes, answer: StoredAnswer, ttl: float, *, replace: bool = False) -> None:
+    async def put(
+        self, key: bytes, answer: StoredAnswer, ttl: float, kept: float = 0.0, *, replace: bool = False
+    ) -> None:
         """Store an answer. See ``CacheStore.put``."""
         if len(self._writing) < MAX_WAITING_ANSWERS:
-            task = asyncio.get_running_loop().create_task(self._put(key, answer, ttl, replace))
+            oldest = math.inf if replace else answer.created - ttl
+            task = asyncio.get_running_loop().create_task(self._put(key, answer, oldest, max(ttl, kept)))
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
             await asyncio.wait([task], timeout=self._seconds)
@@ -86,12 +89,11 @@ class RedisStore(CacheStore):
         await asyncio.gather(*self._writing)
         await self._server.aclose()
 
-    async def _put(self, key: bytes, answer: StoredAnswer, ttl: float, replace: bool) -> None:
+    async def _put(self, key: bytes, answer: StoredAnswer, oldest: float, kept: float) -> None:
         try:
             data = (await asyncio.to_thread(dump_json, named_events(answer.events))).encode("ascii")
             if len(data) <= MAX_VALUE:
-                oldest = math.inf if replace else answer.created - ttl
-                values: list[bytes | float] = [oldest, b"%.6f %b" % (answer.created, data), max(1, int(ttl * 1000))]
+                values: list[bytes | float] = [oldest, b"%.6f %b" % (answer.created, data), max(1, int(kept * 1000))]
                 await self._server.run(lambda: self._set(keys=[CACHE_PREFIX + key.hex()], args=values))
         except StoreUnavailable:
             pass

@@ -402,10 +402,17 @@ MANY = "server: {workers: 2}\n"
 
 
 @pytest.mark.parametrize(
-    ("cache", "noted"), [("ttl: 5m", True), ("ttl: 5m, mode: on", False), ("ttl: 5m, mode: off", False)], ids=str
+    ("policy", "noted"),
+    [
+        ("cache: {ttl: 5m}", True),
+        ("cache: {ttl: 5m, mode: on}", False),
+        ("cache: {ttl: 5m, mode: off}", False),
+        ("cache: {ttl: 5m}\nreasoning: replay", False),
+    ],
+    ids=str,
 )
-def test_a_duration_of_a_cache_that_is_not_on_is_noted(write: Write, cache: str, noted: bool) -> None:
-    path = write({"gateway.yaml": GATEWAY, "policies/default.yaml": f"cache: {{{cache}}}\n"})
+def test_a_duration_of_a_cache_that_is_not_on_is_noted(write: Write, policy: str, noted: bool) -> None:
+    path = write({"gateway.yaml": GATEWAY, "policies/default.yaml": f"{policy}\n"})
     message = "policies/default.yaml:1 cache.ttl: has no effect without cache.mode; write `mode: on` too"
     assert [str(note) for note in load(path, {}).notes] == ([message] if noted else [])
 

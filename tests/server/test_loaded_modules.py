@@ -17,6 +17,7 @@ MAX_MODULES, MAX_LINES = 220, 14_500
 TALK = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 REQUESTS: dict[str, list[dict[str, Any]]] = {
     "/v1/chat/completions": [
         {"messages": TALK},
@@ -24,6 +25,13 @@ REQUESTS: dict[str, list[dict[str, Any]]] = {
         {"messages": TALK, "logprobs": True, "n": 2, "stop": ["x"]},
         {"messages": TALK, "response_format": SCHEMA},
         {"messages": TALK, "tools": TOOLS, "tool_choice": "required"},
+        {
+            "messages": [
+                *TALK,
+                {"role": "assistant", "tool_calls": [CALL]},
+                {"role": "tool", "tool_call_id": "c", "content": ""},
+            ]
+        },
         {"messages": TALK, "add_generation_prompt": False, "echo": True},
         {"messages": TALK, "gateway": {"explain": True}},
         {"messages": TALK, "gateway": {"turns": {"mode": "every"}}},

@@ -34,6 +34,7 @@ recordings: {path: calls.sqlite}
 models:
   m: {template: chatml-tools, policy: all, targets: [{speaks: completions, engine: vllm, url: URL, model: m}]}
   api: {template: api, policy: all, targets: [{speaks: chat, engine: vllm, url: URL, model: m}], fallback: [m]}
+  agent: {template: chat, policy: agents, targets: [{speaks: chat, url: URL, model: m}]}
   opencompass: {template: internlm2, targets: [{speaks: completions, url: URL, model: m}]}
   prompter: {template: lazyllm-qwen, targets: [{speaks: completions, url: URL, model: m}]}
   prompter-api: {template: lazyllm-qwen, targets: [{speaks: chat, url: URL, model: m}]}
@@ -52,6 +53,7 @@ FILES = {
     "keys.yaml": "k: {sha256: 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b}\n",
     "hello.yaml": "[Hello, {finish: stop}]",
     "policies/all.yaml": "record: full\ncache: {mode: 'on', coalesce: true}\ndelivery: {fallback: true}\n",
+    "policies/agents.yaml": "reasoning: replay\n",
     "prompts/sum.yaml": "input_columns: [question]\nprompt_template: {template: '{question} = '}\n",
     "meta_templates/chat-template.yaml": """
 kind: jinja

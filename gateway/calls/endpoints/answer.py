@@ -37,12 +37,16 @@ async def respond(writer_class: type[ResponseWriter] | None, context: CallContex
         if run.route is not route:  # another model answers
             route, prepared = context.route, context.prepared = run.route, run.prepared
             context.call = call = replace(call, model=route.spec.name)
+        if (replay := route.reasoning) is not None and timeline.delivered is None:
+            timeline.delivered = []
         if call.stream:
             context.writer = writer = response_writer(writer_class, context, prepared)
             context.stream = events
             last = await _stream(context, events, writer)
         else:
             answer = await events.whole(keep_events=writer_class is not None and writer_class.needs_events)
+    if replay is not None:  # before the end is sent, so that the next request finds it
+        await replay.keep(call, timeline.delivered or ())
     # The body is written after the backend is closed, so that the explanation and the headers contain the same facts.
     if call.stream:
         context.sink.commit()

@@ -102,6 +102,8 @@ class Prepared:
 async def prepare(route: Route, call: Call) -> Prepared:
     """Check and render a call. Raises a ``RequestError`` if the request is invalid or the model does not support it."""
     try:
+        if route.reasoning is not None:
+            call = await route.reasoning.put_back(call)
         return await _PREPARE[call.endpoint](route, call)
     except MetaTemplateError as error:
         raise as_gateway_error(error) from None

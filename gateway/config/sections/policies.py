@@ -30,7 +30,7 @@ def read_policy(files: Files, path: Path, name: str, add_problem: AddProblem) ->
             document.refuse(where, f"has no effect, because it is longer than total ({total:g}s); make it shorter")
     if policy.cache.coalesce and policy.cache.mode in ("off", "read_only", "write_only"):
         document.refuse(("cache", "coalesce"), "has no effect without cache.mode: on; set both, or remove this one")
-    if document.has(("cache", "ttl")) and not document.has(("cache", "mode")):
+    if document.has(("cache", "ttl")) and not document.has(("cache", "mode")) and policy.reasoning == "off":
         files.notes.append(document.problem(("cache", "ttl"), "has no effect without cache.mode; write `mode: on` too"))
     folders = _media_folders(files, document, policy.media)
     if len(files.problems) > before:

@@ -78,7 +78,7 @@ class RowFacts:
     default_limit: bool = False
     """The gateway set ``max_tokens`` itself, and no answer reached it. It may follow from the length of the prompt."""
     route: Mapping[str, str] | None = None
-    """What may change an answer on its way: ``cache``, ``fallback``, ``failed attempts``, ``provider``."""
+    """What may change an answer on its way: ``cache``, ``fallback``, ``failed attempts``, ``provider`` …"""
     settings: Mapping[str, Any] | None = None
     """The settings of the target that replicas have in common, such as ``engine``."""
     target: str | None = None
@@ -255,7 +255,7 @@ def chosen_tokens(tokens: Iterable[TokenLogprob]) -> tuple[ChosenToken, ...]:
 def route_facts(cache: str, failed: str, notices: Sequence[str]) -> dict[str, str]:
     """Return what may change an answer on its way. ``failed``: the failed attempts; ``notices``: as in the headers."""
     found = {"cache": "hit" if cache.startswith("hit") else "", "failed attempts": failed}
-    for name in ("fallback", "provider"):
+    for name in ("fallback", "provider", "reasoning_put_back"):
         found[name] = "; ".join([one.partition(": ")[2] for one in notices if one.startswith(f"{name}: ")])
     return {name: value for name, value in found.items() if value}
 

@@ -62,3 +62,48 @@ async def answer(reply: Reply, delta: dict[str, Any], text: str, finish: str) ->
     await reply.usage_event(5)
     await reply.done()
     await reply.end()
+
+
+@mode("thinking-agent")
+async def think_and_call(reply: Reply) -> None:
+    """A model that thinks of the question in each turn, calls ``add`` twice in sequence, and then answers.
+
+    It says how many of its thoughts it has read. The ids of its calls are the same in every conversation. A completion
+    has thought and call as text, for a template like ``chatml-tools``.
+    """
+    request = reply.request
+    number, question = len(results_of(request)), question_of(request)
+    thought, arguments = f"Turn {number} of {question}", json.dumps({"a": number, "b": 1.0})
+    said = f"{json.dumps(request.body).count('Turn ')} thoughts."
+    call = {"index": 0, "id": f"functions.add:{number}", "type": "function"}
+    call["function"] = {"name": "add", "arguments": arguments}
+    text = "" if number == 2 else f'\n<tool_call>\n{{"name": "add", "arguments": {arguments}}}\n</tool_call>'
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "reasoning_content": thought}]
+    deltas += [{"content": said}, *([{"tool_calls": [call]}] if number < 2 else [])]
+    if request.endpoint == "completions":
+        deltas = [{"content": f"<think>\n{thought}"}, {"content": f"\n</think>\n\n{said}"}, {"content": text}]
+    finish = "tool_calls" if request.endpoint == "chat" and number < 2 else "stop"
+    if not request.stream:
+        whole = reply.whole(["".join([one.get("content", "") for one in deltas])], finish, usage=reply.usage())
+        if request.endpoint == "chat":
+            message = whole["choices"][0]["message"]
+            message |= {name: one[name] for one in deltas for name in one if name != "content"}
+        await reply.json(whole)
+        return
+    await reply.stream_head()
+    for delta in deltas:
+        piece = reply.piece(delta.get("content"))
+        if request.endpoint == "chat":
+            piece["choices"][0]["delta"] = delta
+        await reply.event(piece)
+    await reply.event(reply.piece(None, 0, finish))
+    await reply.usage_event()
+    await reply.done()
+    await reply.end()
+
+
+def question_of(request: Request) -> str:
+    """The first message of a user."""
+    if request.endpoint == "completions":
+        return str(request.prompts[0]).partition("<|im_start|>user\n")[2].partition("<|im_end|>")[0]
+    return next(str(message["content"]) for message in request.body["messages"] if message["role"] == "user")
