@@ -16,6 +16,7 @@ from pydantic.json_schema import JsonSchemaValue
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import KIND
 from gateway.config.schema.settings import FILES, GATEWAY, PROMPT, TEMPLATE
+from metatemplate.answers.tool_calls.registry import FORMATS
 from metatemplate.files import file_types, template
 from metatemplate.files.file_types import FileSchema
 from metatemplate.values.json_values import part
@@ -46,7 +47,10 @@ def _content(file: str) -> dict[str, Any]:
 def _template(kind: str) -> dict[str, Any]:
     """Return the condition of a template: a kind, which is ``meta`` if the file names none, has its keys."""
     named = {"properties": {"kind": {"const": kind}}, "required": [] if kind == "meta" else ["kind"]}
-    return {"if": named, "then": file_types.json_schema(resolve_name(template.FILES[kind]))}
+    keys = file_types.json_schema(resolve_name(template.FILES[kind]))
+    if "tools" in keys["properties"]:
+        part(keys, ("tools", "parser"))["enum"] = [*FORMATS]
+    return {"if": named, "then": keys}
 
 
 def settings(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
