@@ -111,7 +111,7 @@ class Parameters:
         while (found := self._parameter.match(text, at)) is not None:
             key, value, of_type = found["key"].strip(), found["value"], self.value_begin[found["type"]]
             if key in given:
-                raise ValueError("an argument comes twice")
+                raise BrokenCall("an argument comes twice")
             if self.line_breaks:
                 value = value.removeprefix("\n").removesuffix("\n")
             schema = schema_of(tools.get(head["name"], {}), key) if of_type == "schema" else {"type": of_type}
