@@ -11,6 +11,7 @@ from metatemplate.files.problems import Problems
 from metatemplate.templates.roles import SYSTEM, role_names
 from metatemplate.templates.spec import RoleSpec, TemplateSpec
 from metatemplate.values.json_values import KeyPath
+from metatemplate.values.kinds import Texts
 from metatemplate.values.words import shown, suggest
 
 META_KEYS = (
@@ -31,10 +32,10 @@ META_KEYS = (
     "tools",
     "thinking",
     "markers",
+    "for",
 )
-META_FILE = file_type("meta", META_KEYS, TemplateSpec, begin=Any)  # the type of `begin` depends on the roles
+META_FILE = file_type("meta", META_KEYS, TemplateSpec, begin=Any, **{"for": Texts})  # `begin` depends on the roles
 API_BEGIN = file_type("begin", ("role", "prompt"), role=Any, prompt=str)
-NEEDED_ROLES = ("user", "assistant")
 SCORES_ONLY = (
     "no role has generate: true, so the template only scores complete conversations; for answers, add it to the role "
     "of the model's answer"
@@ -139,7 +140,7 @@ def _check_mappings(spec: TemplateSpec, names: list[str], problems: Problems) ->
     for openai_role, wanted in spec.roles.items():
         if wanted and wanted not in names:
             problems.add(("roles", openai_role), f"this template has no role {shown(wanted)}{suggest(wanted, names)}")
-    for openai_role in NEEDED_ROLES:
+    for openai_role in ("user", "assistant"):
         wanted = role_names(spec)[openai_role]
         if names and wanted not in names and openai_role not in spec.roles:
             problems.add(

@@ -1,12 +1,14 @@
-"""The models that a template is for, as the comment ``For:`` at the top of its file names them."""
+"""The models that a template is for, as the comment ``For:`` and the key ``for`` of its file name them."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from metatemplate.files import yaml
 from metatemplate.values.words import listed
 
 MAX_SIMILAR = 5
@@ -27,6 +29,19 @@ def models_of(text: str) -> list[str]:
     found = _FOR.search(text)
     lines = found[1].split("\n#") if found is not None else []
     return [_RELEASES.sub("", line).strip().rstrip(".") for line in lines if line.strip()]
+
+
+def patterns_of(path: Path) -> list[str]:
+    """Return the key ``for`` of a template file: patterns of model names, such as ``my-chat-*``."""
+    value = yaml.parse(path.read_bytes(), path.name).value
+    found = value.get("for", ()) if isinstance(value, dict) else ()
+    return [found] if isinstance(found, str) else list(found)
+
+
+def made_for(model: str, templates: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the templates with a pattern for the last part of a model's name. ``templates``: name → patterns."""
+    word = model.lower().rpartition("/")[2]
+    return [name for name, patterns in templates.items() if any(fnmatchcase(word, one.lower()) for one in patterns)]
 
 
 def named_in(model: str, templates: Iterable[str]) -> list[str]:

@@ -33,6 +33,11 @@ models:
     template: chat
     targets: [{{speaks: chat, url: "{broken}"}}]
 """
+ENGINE = """\
+models:
+  google/gemma-2b-it: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+  google/gemma-3-4b-it: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +149,29 @@ def test_init_writes_the_models_of_an_engine_and_check_accepts_them(served: Gate
     assert live.stdout.decode().splitlines()[1:] == ["demo/0    serves demo", "breaks/0  serves org/breaks"]
 
 
+def test_init_adds_the_template_for_a_models_name_in_comments(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine/hello.yaml").write_text("[Hello, {finish: stop}]")
+    with gateway(tmp_path / "engine", ENGINE) as engine:
+        ended = command(tmp_path, "init", "--engine", engine.root)
+        assert ended.stdout == b"wrote gateway.yaml; its models: gemma-2b-it, gemma-3-4b-it\n", ended.stderr
+        file = tmp_path / "gateway.yaml"
+        written = file.read_text()
+        ready = written.partition("  # The same model with the exact prompt of gemma, ")[2]
+        commented = [line for line in ready.splitlines()[1:] if line.startswith("  # ")]
+        assert len(commented) == 4
+        file.write_text(written.replace("\n".join(commented), "\n".join(["  " + line[4:] for line in commented])))
+        result = read_configuration(file, {}, everything=True)
+        assert result.problems == ()
+        assert result.snapshot is not None
+        assert [*result.snapshot.models] == ["gemma-2b-it", "gemma-2b-it-gemma", "gemma-3-4b-it"]
+        exact = result.snapshot.models["gemma-2b-it-gemma"]
+        assert (exact.template.name, exact.targets[0].speaks) == ("gemma", "completions")
+        assert (exact.targets[0].url, exact.targets[0].model) == (f"{engine.root}/v1", "google/gemma-2b-it")
+        live = command(tmp_path, "check", "--live")
+        assert (live.returncode, b"gemma-2b-it-gemma/0  serves google/gemma-2b-it" in live.stdout) == (0, True)
+
+
 def test_init_without_an_engine_writes_a_starter_that_check_accepts(tmp_path: Path) -> None:
     assert command(tmp_path, "init").returncode == 0
     assert command(tmp_path, "check").returncode == 0
@@ -172,7 +200,7 @@ SERVED = (
 
 def test_any_served_name_becomes_a_valid_configuration(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
-    file.write_text(of_engine("http://127.0.0.1:8101/v1", SERVED, "env:KEY", ["qwen1.5", "qwen"]))
+    file.write_text(of_engine("http://127.0.0.1:8101/v1", SERVED, "env:KEY", {"qwen1.5": ["Qwen1.5-*"], "qwen": []}))
     result = read_configuration(file, {"KEY": "secret"})
     assert result.problems == ()
     assert result.snapshot is not None

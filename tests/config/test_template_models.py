@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from metatemplate.files.template_models import HELP, MAX_SIMILAR, help_for, models_of, similar_templates
+from metatemplate.files.template_models import (
+    HELP,
+    MAX_SIMILAR,
+    help_for,
+    made_for,
+    models_of,
+    patterns_of,
+    similar_templates,
+)
 
 HEADERS = {
     "one line": ("# A form.\n#\n# For: my-model-7b.\n# From: x\n", ["my-model-7b"]),
@@ -54,3 +62,33 @@ def test_similar_templates_have_the_word_in_their_name_or_models(tmp_path: Path,
     assert len(found) <= MAX_SIMILAR
     listed = f"; similar: {', '.join(found)}" if found else ""
     assert help_for(word, tmp_path.glob("*.yaml")) == f"{listed}; {HELP}"
+
+
+PATTERNS = {
+    "a list": ('for: ["Eta-*", eta]\n', ["Eta-*", "eta"]),
+    "one text": ("for: eta-*\n", ["eta-*"]),
+    "no key": ("round: []\n", []),
+    "no mapping": ("- for\n", []),
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_the_patterns_of_a_template_are_its_key_for(tmp_path: Path, name: str) -> None:
+    text, patterns = PATTERNS[name]
+    (tmp_path / "a.yaml").write_text(text)
+    assert patterns_of(tmp_path / "a.yaml") == patterns
+
+
+MADE = {
+    "org/Eta-7B": ["eta"],
+    "eta-7b": ["eta"],
+    "eta-7b-coder": ["eta", "eta-coder"],
+    "eta": [],
+    "eta-7b/theta": [],
+    "theta-eta-7b": [],
+}
+
+
+@pytest.mark.parametrize("model", MADE)
+def test_a_template_is_for_a_model_if_a_pattern_is_the_whole_last_part_of_its_name(model: str) -> None:
+    assert made_for(model, {"eta": ["Eta-[0-9]*"], "eta-coder": ["x", "*-coder"], "iota": []}) == MADE[model]

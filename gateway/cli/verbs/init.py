@@ -55,6 +55,7 @@ async def _ask(url: str, key: str | None) -> str:
     from gateway.cli.connecting.engine import served_models
     from gateway.cli.connecting.first_config import of_engine
     from gateway.config.library import shipped_folder
+    from metatemplate.files.template_models import patterns_of
 
     value, client = read_key(key), HttpClient()
     try:
@@ -66,7 +67,7 @@ async def _ask(url: str, key: str | None) -> str:
         await client.aclose()
     if not served:
         raise CommandError(f"{url} serves no models; load a model, or leave out --engine", 1)
-    templates = [path.stem for path in shipped_folder("meta_templates").glob("*.yaml")]
+    templates = {path.stem: patterns_of(path) for path in sorted(shipped_folder("meta_templates").glob("*.yaml"))}
     return of_engine(url, served, key, templates)
 
 
