@@ -25,8 +25,14 @@ CASES = {  # words, the completions of the last one
     "a model": ("render my-", "my-model"),
     "a model of the named configuration": ("render --config other/gateway.yaml the", "their-model"),
     "a template": ("templates vicu", "vicuna"),
-    "a template of one's own": ("render --template mi", "mine minicpm mistral-instruct"),
-    "a model or a template": ("diff m", "metamath mine minicpm mistral-instruct moss moss-thoughts my-model"),
+    "a template of one's own": (
+        "render --template mi",
+        "mine minicpm ministral-3 ministral-3-reasoning mistral-instruct",
+    ),
+    "a model or a template": (
+        "diff m",
+        "metamath mine minicpm ministral-3 ministral-3-reasoning mistral-instruct moss moss-thoughts my-model",
+    ),
     "a dataset prompt": ("run rows.jsonl --prompt su", "sums"),
     "a page": ("docs rec", "recordings"),
 }

@@ -23,6 +23,7 @@ from metatemplate.templates.registry import build, run_examples
 from metatemplate.templates.spec import Example, RoleSpec, TemplateSpec
 from metatemplate.values.dialogue import Dialogue, Message, plain_messages
 from metatemplate.values.prompt import Prompt
+from tests.presets.published import PRESETS
 from tests.presets.upstream import COVERED, OURS, VALUES, Change, normal
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +113,7 @@ def test_a_shipped_value_and_its_stated_changes_make_the_preset(
 
 def test_every_shipped_value_has_a_preset_and_every_preset_an_origin() -> None:
     assert {index for index, _, _ in COVERED} == set(range(54)) == set(range(len(VALUES)))
-    assert {name for _, name, _ in COVERED} | OURS == set(FILES)
+    assert {name for _, name, _ in COVERED} | OURS | {preset.name for preset in PRESETS} == set(FILES)
 
 
 @pytest.mark.parametrize("row", OF_PRESETS, ids=lambda row: f"{row['preset']}-{row['conversation']}")
@@ -120,14 +121,15 @@ def test_a_preset_renders_what_the_reference_parser_renders(row: dict[str, Any])
     assert outcome(row["preset"], row["messages"]) == as_openai(row["expected"])
 
 
-SAME_TURNS = {"chatml-tools": "chatml"}
+SAME_TURNS = dict.fromkeys(("chatml-tools", "qwen3", "qwen3-coder", "qwen3-instruct"), "chatml")
 """Presets that add the gateway's own keys to the OpenCompass keys of another."""
 OPENCOMPASS_KEYS = ("begin", "end", "round", "reserved_roles", "eos_token_id")
 
 
 def test_the_recording_covers_every_preset() -> None:
     without_roles = {"base"}  # in tests/metatemplate/opencompass/test_joined.py
-    assert {row["preset"] for row in OF_PRESETS} | SAME_TURNS.keys() | without_roles == set(FILES)
+    newer = {preset.name for preset in PRESETS}  # in test_published.py
+    assert {row["preset"] for row in OF_PRESETS} | SAME_TURNS.keys() | without_roles | newer == set(FILES)
 
 
 @pytest.mark.parametrize("name", SAME_TURNS)
