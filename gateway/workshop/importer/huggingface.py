@@ -22,7 +22,7 @@ from metatemplate.values.words import listed, printable, shown
 
 TOOLS_HINT = (
     "the chat template supports tools; to accept them, declare the format of the model's tool calls "
-    "with `tools: {parser: …}` (gateway docs tools)"
+    "with `tools: {parser: …}` (gateway docs templates has those of today's families)"
 )
 DAY = "the chat template writes a date, which is fixed unless `clock: now` is set (gateway docs chat-templates)"
 THINKING_FIXED = "the chat template supports thinking; declare `thinking: {begin: …, end: …}`"
