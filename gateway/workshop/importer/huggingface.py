@@ -1,14 +1,15 @@
 """Makes a template from a model's tokenizer folder: the chat template itself, or turns found by probing.
 
 A template of ``kind: jinja`` refers to copies of the files that affect the prompt. If the template is written to
-standard output, it contains the chat template itself. The files do not describe the format of tool calls and reasoning,
-so the user must declare these formats.
+standard output, it contains the chat template itself. The format of tool calls is found in a call that the template
+writes. The files do not describe the format of reasoning, so the user must declare it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,20 @@ from typing import Any
 from gateway.workshop.importer.draft import SUBSETS, Draft, Reference
 from gateway.workshop.importer.source import Source
 from gateway.workshop.importer.turns import NotTurns, infer
+from metatemplate.answers.tool_calls.registry import unread_calls
 from metatemplate.chat_templates.folder import GENERATION, MOST_BYTES, TOKENIZER, TOKENS_MAP, TOOL_USE
-from metatemplate.templates.spec import JinjaSpec, TemplateSpec
+from metatemplate.errors import MetaTemplateError
+from metatemplate.templates.registry import build, dialogue_of
+from metatemplate.templates.spec import Example, JinjaSpec, TemplateSpec
 from metatemplate.values.words import listed, printable, shown
 
 TOOLS_HINT = (
     "the chat template supports tools; to accept them, declare the format of the model's tool calls "
     "with `tools: {parser: …}` (gateway docs templates has those of today's families)"
 )
+TOOLS_FOUND = "the chat template writes calls in the format of `tools`, so the model's calls are read in this format"
+CALL_IDS = ("functions.add:0", "call00001")
+"""Two forms of a call's id: some chat templates write a call only with the first form, others only with the second."""
 DAY = "the chat template writes a date, which is fixed unless `clock: now` is set (gateway docs chat-templates)"
 THINKING_FIXED = "the chat template supports thinking; declare `thinking: {begin: …, end: …}`"
 THINKING = f"{THINKING_FIXED}, and list under request_kwargs the variables that a request may set"
@@ -82,6 +89,9 @@ def as_jinja(folder: ChatFolder, source: Source, name: str, *, alone: bool) -> D
         keys["file"] = f"{name}/{folder.file}"
         keys["sha256"] = hashlib.sha256(folder.files[folder.file]).hexdigest()
         keys |= {"variant": folder.variant} if folder.variant else {}
+    if tools := _tool_format(folder.spec):
+        keys |= {"tools": {"parser": tools}}
+        notes = [TOOLS_FOUND if note == TOOLS_HINT else note for note in notes]
     return Draft(
         name=name,
         origin=folder.origin(source),
@@ -124,6 +134,23 @@ def as_meta(
         notes=tuple(notes),
         reference=replace(reference, excluded=(*[SUBSETS[word] for word in subset], *reference.excluded)),
     )
+
+
+def _tool_format(spec: TemplateSpec) -> str:
+    """Return the format in which the chat template writes tool calls; empty if it is not known, or one of several."""
+    if spec.tools is None:
+        return ""
+    template, found = build(spec), set[str]()
+    for call_id in CALL_IDS:
+        call = {"id": call_id, "type": "function", "function": {"name": "add", "arguments": '{"a": 12}'}}
+        messages = (
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call_id, "name": "add", "content": "46"},
+        )
+        with suppress(MetaTemplateError):
+            found |= {*unread_calls(template.render(dialogue_of(Example(messages))).text)}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _ends(jinja: JinjaSpec, notes: list[str], texts: tuple[str, ...]) -> dict[str, Any]:
