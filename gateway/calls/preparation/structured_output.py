@@ -70,8 +70,9 @@ async def with_answer_rule(
         raise InvalidValue(f"{FIELD} is for a new answer, not for {name}; leave out one of them", param=FIELD)
     if parsing is not None and parsing.calls is not None:
         await _check_schema(route, call, wanted)
-        fault = "tools may be called, so nothing constrained the answer, and it is not in the"
-        rule = AnswerRule(wanted, may_call=True, fault=fault, remedy=FREE_ANSWER)
+        reason = "tools may be called" if parsing.tools else "the model writes its answer between special tokens"
+        fault = f"{reason}, so nothing constrained the answer, and it is not in the"
+        rule = AnswerRule(wanted, may_call=bool(parsing.tools), fault=fault, remedy=FREE_ANSWER)
         exchange = replace(_without_format(exchange), checked_format=wanted)
         return exchange, rule, (Notice("answer_checked_only", wanted.param),)
     if parsing is not None and (thinking := _reasoning(exchange, parsing)) is not None:
