@@ -72,7 +72,8 @@ async def with_answer_rule(
         await _check_schema(route, call, wanted)
         reason = "tools may be called" if parsing.tools else "the model writes its answer between special tokens"
         fault = f"{reason}, so nothing constrained the answer, and it is not in the"
-        rule = AnswerRule(wanted, may_call=bool(parsing.tools), fault=fault, remedy=FREE_ANSWER)
+        remedy = FREE_ANSWER if parsing.tools else FREE_ANSWER.partition(",")[0]
+        rule = AnswerRule(wanted, may_call=bool(parsing.tools), fault=fault, remedy=remedy)
         exchange = replace(_without_format(exchange), checked_format=wanted)
         return exchange, rule, (Notice("answer_checked_only", wanted.param),)
     if parsing is not None and (thinking := _reasoning(exchange, parsing)) is not None:

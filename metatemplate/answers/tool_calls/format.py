@@ -219,9 +219,9 @@ def skip_one(region: Region, marks: tuple[str, ...]) -> Generator[None, None, st
 
 
 def skip_header(region: Region, header: re.Pattern[str]) -> Generator[None, None, bool]:
-    """Move past a header. False if ``MAX_HEADER`` characters do not match."""
-    while (found := header.match(region.text, region.at)) is None:
-        if len(region.text) - region.at > MAX_HEADER:
+    """Move past a header. False if ``MAX_HEADER`` characters do not contain it."""
+    while (found := header.match(region.text, region.at, region.at + MAX_HEADER)) is None:
+        if len(region.text) - region.at >= MAX_HEADER:
             return False
         yield
     region.at = found.end()

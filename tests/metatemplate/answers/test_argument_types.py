@@ -42,17 +42,21 @@ CASES: dict[str, tuple[Any, str, str, bool]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_schema_decides_the_type(case: str) -> None:
     schema, text, expected, fits = CASES[case]
-    parameters = {"properties": {"a": schema}, "$defs": {"name": STRING, "loop": {"$ref": "#/$defs/loop"}}}
-    assert argument(text, schema_of(parameters, "a")) == (expected, fits)
+    parameters = {
+        "oneOf": [{"type": "object"}],
+        "properties": {"a": schema},
+        "$defs": {"name": STRING, "loop": {"$ref": "#/$defs/loop"}},
+    }
+    assert argument(text, schema_of(parameters, "a"), parameters) == (expected, fits)
 
 
 @pytest.mark.parametrize("parameters", [{}, {"properties": None}, {"properties": {"b": STRING}}, {"type": "object"}])
 def test_an_argument_without_a_schema_may_be_anything(parameters: dict[str, Any]) -> None:
-    assert argument("12", schema_of(parameters, "a")) == ("12", True)
-    assert argument("x", schema_of(parameters, "a")) == ('"x"', True)
+    assert argument("12", schema_of(parameters, "a"), parameters) == ("12", True)
+    assert argument("x", schema_of(parameters, "a"), parameters) == ('"x"', True)
 
 
 def test_a_format_that_names_the_type_decides_itself() -> None:
-    assert argument("12", {"type": "text"}) == ('"12"', True)
-    assert argument("12", {"type": "json"}) == ("12", True)
-    assert argument("x", {"type": "json"}) == ('"x"', False)
+    assert argument("12", {"type": "text"}, {}) == ('"12"', True)
+    assert argument("12", {"type": "json"}, {}) == ("12", True)
+    assert argument("x", {"type": "json"}, {}) == ('"x"', False)

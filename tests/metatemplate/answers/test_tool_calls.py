@@ -315,6 +315,11 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         f'<|channel|>commentary to=functions.now json<|message|>{{"t<|call|><|start|>assistant{C}',
         ('<|channel|>commentary to=functions.now json<|message|>{"t<|call|>', (ADD,), 1),
     ),
+    "harmony: a long header": (
+        "harmony",
+        "<|channel|>commentary to=functions.add " + "x" * 300 + '<|message|>{"a": 1}<|call|>',
+        ("<|channel|>commentary to=functions.add " + "x" * 300 + '<|message|>{"a": 1}<|call|>', (), 0),
+    ),
     "harmony: cut off in a header": ("harmony", "<|channel|>comm", ("<|channel|>comm", (), 0)),
     "lazyllm: a call": ("lazyllm", L, ("", (ADD,), 0)),
     "lazyllm: two": ("lazyllm", f"So\n{L}{L}", ("So\n", (ADD, ADD), 0)),
@@ -560,6 +565,33 @@ def test_the_work_is_linear_in_the_text(case: str, step: int) -> None:
         assert calls or said == text or name == "harmony"
 
     assert_linear(run, 20_000 if step > 1 else 10_000)
+
+
+ONE: dict[str, tuple[str, str, str, str]] = {  # name: (format, begin, what is said again and again, end)
+    "a key that never ends": ("qwen3_coder", "<function=add><parameter=a", ">", ""),
+    "a key in quotes that never ends": ("minimax_m2", '<invoke name="add"><parameter name="a', '">', ""),
+    "a type in DSML that never comes": ("deepseek_v32", D[: D.index('a"') + 1], '" ', ""),
+    "a value with many ends": ("glm45", "<tool_call>add<arg_key>s</arg_key><arg_value>", "</arg_value> ", ""),
+    "blanks behind a value": ("qwen3_coder", "<function=add><parameter=s></parameter>", " ", ""),
+    "a bare word": ("gemma4", "<|tool_call>call:add{", "a", "}<tool_call|>"),
+    "bare words": ("gemma4", "<|tool_call>call:add{", "a ", "}<tool_call|>"),
+    "blanks behind a bare word": ("gemma4", "<|tool_call>call:add{a", " ", "}<tool_call|>"),
+    "a header": ("harmony", "<|channel|>", "a", ""),
+    "an id": ("kimi_k2", "<|tool_call_begin|>functions.add:", "0", ""),
+    "a name": ("mistral", "[TOOL_CALLS]", "a", "{}"),
+}
+
+
+@pytest.mark.parametrize("case", ONE)
+@pytest.mark.parametrize("step", [1, 1_000_000], ids=["piece by piece", "at once"])
+def test_the_work_is_linear_in_one_region(case: str, step: int) -> None:
+    name, begin, again, end = ONE[case]
+
+    def run(size: int) -> None:
+        text = begin + again * (size // len(again)) + end
+        assert heard(name, [text[at : at + step] for at in range(0, len(text), step)])[0] == text
+
+    assert_linear(run, 8_000 if step > 1 else 4_000)
 
 
 @pytest.mark.parametrize("name", TOKENS)

@@ -26,20 +26,20 @@ TYPES = dict(
 )
 
 
-def schema_of(parameters: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the schema of one argument, with the definitions to which it may refer."""
+def schema_of(parameters: Mapping[str, Any], key: str) -> Any:
+    """Return the schema of one argument; None if the parameters of the tool do not have it."""
     properties = parameters.get("properties")
-    found = properties.get(key) if isinstance(properties, Mapping) else None
-    return {**parameters, "type": None, "anyOf": [found]} if isinstance(found, Mapping) else {}
+    return properties.get(key) if isinstance(properties, Mapping) else None
 
 
-def argument(text: str, schema: Mapping[str, Any]) -> tuple[str, bool]:
+def argument(text: str, schema: Any, parameters: Mapping[str, Any]) -> tuple[str, bool]:
     """Return the JSON text of an argument, and whether the argument could have a type that the schema allows.
 
     ``schema``: from ``schema_of``, or ``{"type": "text"}`` or ``{"type": "json"}`` if the answer names the type.
-    Raises ``ValueError`` for text that JSON cannot contain.
+    ``parameters``: has the definitions to which the schema may refer. Raises ``ValueError`` for text that JSON cannot
+    contain.
     """
-    types = _types(schema, schema)
+    types = _types(schema, parameters)
     if types in ({"string"}, {"text"}):
         return as_json(text), True
     written = text.strip()

@@ -30,7 +30,7 @@ from metatemplate.answers.tool_calls.format import (
 
 UNUSED_KEYS = frozenset({"id", "type"})
 """Further keys that models write in a call. The keys are dropped, because the gateway assigns ids."""
-ID = rf"(?P<id>(?:functions\.)?(?P<name>{NAME}):\d+)"
+ID = rf"(?P<id>(?:functions\.)?(?P<name>{NAME}):\d{{1,9}})"
 """An id that contains the name of the tool, such as ``functions.add:0``."""
 
 _value_at = json.JSONDecoder().raw_decode

@@ -76,7 +76,7 @@ class Parameters:
     def _parameter(self) -> re.Pattern[str]:
         between = re.escape(self.key_end) + ("" if "" in self.value_begin else r"\s*")
         return re.compile(
-            rf"(?s:{re.escape(self.key_begin)}(?P<key>[^\n<]+?){between}(?P<type>{one_of(tuple(self.value_begin))})"
+            rf"(?s:{re.escape(self.key_begin)}(?P<key>[^\n<>\"]+){between}(?P<type>{one_of(tuple(self.value_begin))})"
             rf"(?P<value>.*?){re.escape(self.value_end)}\s*{self._follows})"
         )
 
@@ -114,8 +114,9 @@ class Parameters:
                 raise BrokenCall("an argument comes twice")
             if self.line_breaks:
                 value = value.removeprefix("\n").removesuffix("\n")
-            schema = schema_of(tools.get(head["name"], {}), key) if of_type == "schema" else {"type": of_type}
-            given[key], fits = argument(value, schema)
+            schemas = tools.get(head["name"], {})
+            schema = schema_of(schemas, key) if of_type == "schema" else {"type": of_type}
+            given[key], fits = argument(value, schema, schemas)
             if not fits and self._header.search(value):
                 raise BrokenCall("a value has the wrong type and contains a call")
             mistyped += [] if fits else [key]

@@ -24,7 +24,8 @@ from metatemplate.answers.tool_calls.format import (
 from metatemplate.answers.tool_calls.readers.argument_types import PYTHON_WORDS
 from metatemplate.answers.tool_calls.readers.json_calls import as_json
 
-BARE = re.compile(r"""(?P<key>[^\s{}\[\],:"]+)(?=\s*:)|\b(?P<word>True|False|None)\b""")
+BARE = re.compile(r"""([^\s{}\[\],:"]+)(\s*:)?""")
+"""A key without quotes, or a value that is no string."""
 
 
 def quoted_format(*, begin: str, quote: str, end: str) -> Format:
@@ -55,4 +56,4 @@ def quoted_format(*, begin: str, quote: str, end: str) -> Format:
 
 
 def _as_json(bare: re.Match[str]) -> str:
-    return as_json(bare["key"]) if bare["key"] else PYTHON_WORDS[bare["word"]]
+    return as_json(bare[1]) + bare[2] if bare[2] else PYTHON_WORDS.get(bare[1], bare[1])
