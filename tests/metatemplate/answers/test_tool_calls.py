@@ -290,6 +290,11 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         ' to=functions.add<|channel|>commentary json<|message|>{"a": 1}',
         ("", (ADD,), 0),
     ),
+    "harmony: the recipient first, without a blank": (
+        "harmony",
+        'to=functions.add<|channel|>commentary json<|message|>{"a": 1}',
+        ("", (ADD,), 0),
+    ),
     "harmony: a later thought": (
         "harmony",
         "<|channel|>final<|message|>Hi<|end|><|start|>assistant<|channel|>analysis<|message|>Hm.<|end|>",

@@ -26,7 +26,7 @@ from metatemplate.answers.tool_calls.format import (
 )
 from metatemplate.answers.tool_calls.readers.json_calls import one_object
 
-RECIPIENT = re.compile(rf"\bto=(?:functions\.)?(?P<name>{NAME})")
+RECIPIENT = re.compile(rf"to=(?:functions\.)?(?P<name>{NAME})")
 
 
 def channels_format(*, start: str, channel: str, constrain: str, message: str, end: str, call: str) -> Format:
