@@ -56,6 +56,7 @@ VERBS = {
 """Verb → summary, in the order of ``gateway --help``."""
 
 PACKAGES = {
+    "render": "gateway.workshop.comparing",
     "diff": "gateway.workshop.comparing",
     "parity": "gateway.workshop.comparing",
     "run": "gateway.evaluate.running",

@@ -3,6 +3,6 @@
 importer      reads templates and dataset prompts of other formats
 importing     ``gateway import``
 parity        compares two templates by their prompts
-comparing     ``gateway parity`` and ``gateway diff``
+comparing     ``gateway render``, ``gateway diff`` and ``gateway parity``
 chat_folders  the chat template in a model's folder
 """
