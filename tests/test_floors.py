@@ -30,6 +30,8 @@ LAZY: dict[str, tuple[str, ...]] = {
     "jinja2": ("workshop/parity/transformers_reference.py", "viewer/templating.py"),
     "numpy": ("backend/embedded/llama.py", "backend/embedded/model_folder.py", "backend/embedded/sampling.py"),
     "transformers": ("workshop/parity/transformers_reference.py",),
+    "minijinja": ("workshop/parity/engines.py",),
+    "ggufdoctor": ("workshop/parity/engines.py",),
     "tokenizers": ("backend/embedded/",),
     "ray": ("evaluate/running/ray_data.py",),
     "starlette": ("edge/asgi.py", "server/application.py"),

@@ -5,6 +5,7 @@ diff            the verb
 parity          the verb
 parity_options  its options
 comparison      the inputs: the template, its reference and the tokenizer
+side_by_side    the inputs of ``gateway render --as``
 engine_bos      the BOS that engines add to prompts
 report          the result as text or JSON
 """

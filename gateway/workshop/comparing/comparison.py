@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.cli.options import CommandError
@@ -17,7 +18,9 @@ from gateway.workshop.comparing.engine_bos import describe_bos, engine_bos_of, t
 from gateway.workshop.comparing.parity_options import ParityOptions
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.compare import CaseResult, compare
+from gateway.workshop.parity.engines import CHAT_TEMPLATE_ENGINES, LLAMACPP_CLOCK
 from gateway.workshop.parity.sides import Side, chat_reference, side_of
+from gateway.workshop.parity.transformers_reference import PACKAGE, installed
 from metatemplate.chat_templates.folder import DEFAULT
 from metatemplate.errors import InvalidFile
 from metatemplate.templates.base import Template
@@ -26,6 +29,8 @@ from metatemplate.templates.spec import TemplateSpec
 from metatemplate.templates.stops import stop_strings
 from metatemplate.tokenizer import Tokenizer
 from metatemplate.values.prompt import Bos
+
+GIVE_ONE = "give --reference FILE, FOLDER or TEMPLATE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +48,14 @@ class Comparison:
     """The tokenizer, with which tokens are shown as text. None: only bytes were compared."""
     notes: tuple[str, ...] = ()
     """Notes on files of one template that contradict each other. Each note names the file that is used."""
+    unit: str = "case"
+    """What each result is about: a case of the matrix, or an engine."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Reference:
+class ParityReference:
+    """What a template is compared with, and its description."""
+
     template: Template | Side
     name: str
     engine: str
@@ -61,10 +70,27 @@ class _Reference:
 def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comparison:
     """Render and compare all cases. Raises ``CommandError`` for options that cannot be used, and ``ConfigError``."""
     model = find_model(options.model, options.template, snapshot)
-    route, spec = route_of(model), model.template
     configured = model if options.template is None else None
-    reference = _find_reference(options, configured, spec, snapshot)
-    tokens, tokenizer = _find_tokenizer(options.tokenizer, model, route.tokens, reference.folder)
+    if options.engine == "llama.cpp":
+        model = with_clock(model, LLAMACPP_CLOCK)
+    reference = _find_reference(options, configured, model.template, snapshot)
+    cases = _select_cases(matrix(reference.special_tokens), options.cases)
+    return compare_with(model, configured, reference, cases, options.tokenizer)
+
+
+def compare_with(
+    model: ModelSpec,
+    configured: ModelSpec | None,
+    reference: ParityReference,
+    cases: Sequence[Case],
+    tokenizer: Path | None = None,
+) -> Comparison:
+    """Compare the prompts of a model with those of a reference. ``configured``: None if no configuration has the model.
+
+    Raises ``CommandError`` if one side makes messages.
+    """
+    route, spec = route_of(model), model.template
+    tokens, tokenizer_name = _find_tokenizer(tokenizer, model, route.tokens, reference.folder)
     bos_token = reference.bos_token or spec.bos_text or tokenizer_bos(tokens)
     engine_bos = engine_bos_of(configured, tokens)
     adds_bos, adds_bos_on_request = bool(engine_bos.by_default and bos_token), engine_bos.on_request is not False
@@ -75,11 +101,11 @@ def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comp
         ]
     except UnsupportedParameter as error:
         raise CommandError(error.message) from None
-    with progress("comparing", _select_cases(matrix(reference.special_tokens), options.cases)) as cases:
+    with progress("comparing", cases) as shown:
         results = compare(
             ours,
             theirs,
-            cases,
+            shown,
             bos_token=bos_token,
             tokenize=None if tokens is None else lambda text: tokens.tokenize(text, False),
         )
@@ -90,7 +116,7 @@ def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comp
         engine=reference.engine,
         bos=f"{quoted_bos}; ours: {describe_bos(spec.bos, engine_bos)}; "
         f"reference: {describe_bos(reference.bos, engine_bos)}",
-        tokenizer=tokenizer,
+        tokenizer=tokenizer_name,
         results=results,
         tokens=tokens,
         notes=(
@@ -98,6 +124,14 @@ def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comp
             *[f"reference: {note}" for note in reference.notes],
         ),
     )
+
+
+def with_clock(model: ModelSpec, clock: str) -> ModelSpec:
+    """Return a model whose chat template, if it has one, gets this time; empty: the present time."""
+    jinja = model.template.jinja
+    if jinja is None:
+        return model
+    return replace(model, template=replace(model.template, jinja=replace(jinja, clock=clock)))
 
 
 def _select_cases(cases: tuple[Case, ...], names: tuple[str, ...]) -> tuple[Case, ...]:
@@ -108,7 +142,7 @@ def _select_cases(cases: tuple[Case, ...], names: tuple[str, ...]) -> tuple[Case
     return tuple([by_name[name] for name in names]) or cases
 
 
-def _relative(path: Path) -> str:
+def relative(path: Path) -> str:
     """Return a path inside the working directory as a relative path, and any other path unchanged."""
     full, here = path.absolute(), Path.cwd()
     return str(full.relative_to(here)) if full.is_relative_to(here) else str(path)
@@ -123,10 +157,12 @@ def _identity(spec: TemplateSpec) -> str:
 
 def _find_reference(
     options: ParityOptions, model: ModelSpec | None, ours: TemplateSpec, snapshot: Snapshot | None
-) -> _Reference:
+) -> ParityReference:
     """Return the reference that the command line names: an existing path, or a template or model of the gateway."""
     if options.reference is None:
-        return _chat_reference(_model_folder(model), ours, options)
+        if model is None:
+            raise CommandError(f"--template needs a reference; {GIVE_ONE}")
+        return _chat_reference(model_folder(model, GIVE_ONE), ours, options)
     path = Path(options.reference)
     is_template = path.suffix in (".yaml", ".yml")
     if not is_template and path.exists():
@@ -141,10 +177,11 @@ def _find_reference(
     return _gateway_reference(find_any(options.reference, snapshot))
 
 
-def _model_folder(model: ModelSpec | None) -> Path:
-    """Return the folder with a model's own chat template: the tokenizer folder, or the folder of an embedded model."""
-    if model is None:
-        raise CommandError("--template needs a reference; give --reference FILE, FOLDER or TEMPLATE")
+def model_folder(model: ModelSpec, way: str) -> Path:
+    """Return the folder with a model's own chat template: the tokenizer folder, or the folder of an embedded model.
+
+    ``way``: what to do if there is none, for the ``CommandError``.
+    """
     folders = [model.tokenizer] if model.tokenizer is not None else []
     first = model.targets[0]
     if BACKEND_KINDS[first.speaks].in_process and first.path is not None:
@@ -154,63 +191,59 @@ def _model_folder(model: ModelSpec | None) -> Path:
         if chat_template_in(folder) is not None:
             return folder
     reason = (
-        f"{_relative(folders[0])} does not contain {' or '.join(CHAT_TEMPLATE_FILES)}"
+        f"{relative(folders[0])} does not contain {' or '.join(CHAT_TEMPLATE_FILES)}"
         if folders
         else "no tokenizer is set in gateway.yaml"
     )
-    raise CommandError(
-        f"{model.name} has no chat template to compare with ({reason}); give --reference FILE, FOLDER or TEMPLATE"
-    )
+    raise CommandError(f"{model.name} has no chat template to compare with ({reason}); {way}")
 
 
-def _chat_reference(path: Path, ours: TemplateSpec, options: ParityOptions) -> _Reference:
+def _chat_reference(path: Path, ours: TemplateSpec, options: ParityOptions) -> ParityReference:
     file = chat_template_in(path) if path.is_dir() else path
     if file is None:
         raise CommandError(f"{path} has no chat template; it must contain {' or '.join(CHAT_TEMPLATE_FILES)}")
     spec = read_chat_folder(file, ours.jinja, options.kwargs, options.variant).spec
+    return chat_template_reference(spec, relative(file), folder_of(file), options.engine)
+
+
+def chat_template_reference(spec: TemplateSpec, name: str, folder: Path | None, engine: str | None) -> ParityReference:
+    """Return the reference for a chat template. ``folder``: contains the tokenizer, if no other is known."""
     assert spec.jinja is not None
-    template, engine = chat_template_renderer(spec, options.engine)
+    template, engine = chat_template_renderer(spec, engine)
     tokens = {name: text for name, text in spec.jinja.special_tokens.items() if text}
     variant = spec.jinja.sources[0][0]
     variant_note = "" if variant == DEFAULT else f", template {variant}"
-    return _Reference(
+    return ParityReference(
         template=chat_reference(template),
-        name=f"{_relative(file)}{variant_note} (sha256:{spec.digest})",
+        name=f"{name}{variant_note} (sha256:{spec.digest})",
         engine=engine,
         bos=None,
         bos_token=tokens.get("bos_token", ""),
         special_tokens=(*tokens.values(), *spec.jinja.ends),
-        folder=folder_of(file),
+        folder=folder,
         notes=spec.jinja.notes,
     )
 
 
 def chat_template_renderer(spec: TemplateSpec, engine: str | None = None) -> tuple[Template, str]:
-    """Return the renderer of a chat template, and a phrase that describes the renderer and why it was chosen."""
-    from gateway.workshop.parity import transformers_reference as original
-    from metatemplate.chat_templates.renderer import JinjaTemplate
+    """Return the renderer of a chat template, and a phrase that describes the renderer and why it was chosen.
 
-    template = build(spec)
-    assert isinstance(template, JinjaTemplate)
-    version = original.installed()
-    writes_date = any(original.CLOCK in compiled.names for compiled in template.compiled)
-    if engine == "transformers" and not version:
-        raise CommandError("--engine transformers: transformers is not installed; run: pip install transformers")
+    Raises ``CommandError`` for an engine that is not installed.
+    """
     if engine == "own":
-        return template, "the gateway's Jinja renderer, as requested"
-    if not version:
-        return template, "the gateway's Jinja renderer; transformers is not installed"
-    if writes_date and engine is None:
-        return template, f"the gateway's Jinja renderer; transformers {version} would write today's date"
-    # These variables prevent network access, and advice on standard error.
-    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_NO_ADVISORY_WARNINGS="1")
-    date_note = "; it writes today's date" if writes_date else ""
-    return original.TransformersTemplate(spec), f"transformers {version}{date_note}"
+        return build(spec), "the gateway's Jinja renderer, as requested"
+    if engine is None and not installed():
+        return build(spec), "the gateway's Jinja renderer; transformers is not installed"
+    name = engine or PACKAGE
+    try:
+        return CHAT_TEMPLATE_ENGINES[name](spec)
+    except ImportError as error:
+        raise CommandError(f"{name} is not installed ({error}); run: pip install 'meta-gateway[engines]'") from None
 
 
-def _gateway_reference(model: ModelSpec) -> _Reference:
+def _gateway_reference(model: ModelSpec) -> ParityReference:
     spec = model.template
-    return _Reference(
+    return ParityReference(
         template=route_of(model).template,
         name=_identity(spec),
         engine="the gateway's template renderer",
@@ -229,17 +262,17 @@ def _find_tokenizer(
     """
     if given is not None:
         try:
-            return Tokenizer(given), _relative(given)
+            return Tokenizer(given), relative(given)
         except InvalidFile as error:
             raise CommandError(f"--tokenizer {given}: {error.problems[0].message}", CONFIG_FAILED) from None
     if tokens is not None:
         path = model.tokenizer or model.targets[0].path
         assert path is not None
-        return tokens, f"{_relative(path)}, the model's own"
+        return tokens, f"{relative(path)}, the model's own"
     file = reference / "tokenizer.json" if reference is not None else None
     if file is None or not file.is_file():
         return None, "no tokenizer, so only bytes are compared; give one with --tokenizer"
     try:
-        return Tokenizer(file), _relative(file)
+        return Tokenizer(file), relative(file)
     except InvalidFile as error:  # no option names this file, so the error is only reported
         return None, f"no tokenizer, so only bytes are compared; {error.problems[0].message}"

@@ -13,6 +13,9 @@ import click
 from gateway.cli.call_options import ModelOptions
 from gateway.cli.options import FILE_PATH, flag, option
 
+ENGINE_NAMES = ("transformers", "llama.cpp", "minijinja")
+"""The other engines that render chat templates. They are made in ``gateway/workshop/parity/engines.py``."""
+
 
 def _json_object(text: str) -> dict[str, Any]:
     try:
@@ -34,9 +37,9 @@ class ParityOptions(ModelOptions):
     tokenizer: Path | None = option("FILE|FOLDER", type=FILE_PATH, show_default="the model's, else the reference's")
     """a tokenizer.json, with which the tokens are compared"""
     engine: str | None = option(
-        None, type=click.Choice(["transformers", "own"]), show_default="transformers if it is installed"
+        None, type=click.Choice([*ENGINE_NAMES, "own"]), show_default="transformers if it is installed"
     )
-    """the library that renders the reference's chat template; own: the gateway's renderer"""
+    """the engine that renders the reference's chat template; own: the gateway's renderer"""
     kwargs: Mapping[str, Any] | None = option("JSON", type=_json_object)
     """variables for the reference's chat template, as a JSON object"""
     variant: str | None = option(

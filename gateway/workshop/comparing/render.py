@@ -2,6 +2,8 @@
 
 The prompt is written to standard output byte for byte, so it can be piped, counted and compared. Notices are written to
 standard error. They list what the gateway changed in the conversation and in the parameters of the request.
+
+With --as, exit code 0: every engine makes the same prompt. 1: an engine makes another prompt, or none does.
 """
 
 from __future__ import annotations
@@ -9,10 +11,16 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from gateway.cli.call_options import ConversationOptions, ModelOptions, check_one_model, read_conversation
-from gateway.cli.options import CommandError, flag, load_snapshot, takes, verb
+from gateway.cli.options import CommandError, flag, load_snapshot, option, takes, verb
 from gateway.cli.terminal import escape_line
+
+if TYPE_CHECKING:
+    from gateway.config.snapshot import ModelSpec
 
 EXAMPLES = r"""Examples:
   gateway render demo -m "user:1+1=?"
@@ -22,6 +30,7 @@ EXAMPLES = r"""Examples:
   gateway render demo --prompt sums --var "question=1+1=?" --segments
   gateway render --template my-template.yaml -m "user:hi" | xxd
   gateway render --template sft-demo --whole -m "user:hi" -m "assistant:hello"
+  gateway render my-chat-7b --as transformers,llama.cpp,minijinja -m "user:hi"
 """
 
 
@@ -35,6 +44,9 @@ class RenderVerbOptions(ConversationOptions, ModelOptions):
     """print the result of POST /v1/render"""
     whole: bool = flag()
     """print the complete conversation, as for perplexity, with no turn left open"""
+    engines: str | None = option("ENGINE[,…]", "--as")
+    """render the model's chat template with other engines too, and print what differs: transformers, llama.cpp,
+    minijinja"""
 
 
 @verb(__doc__, EXAMPLES)
@@ -45,11 +57,15 @@ def command(options: RenderVerbOptions) -> int:
 
     check_one_model(options)
     template, whole = options.template, options.whole
-    if options.as_json and whole:
+    if options.as_json and whole and not options.engines:
         raise CommandError("--json and --whole cannot be used together; remove one of them")
+    if options.engines and (options.as_segments or options.prompt is not None):
+        raise CommandError("--as shows whole prompts of messages; remove --segments and --prompt")
     snapshot = load_snapshot(options.config) if template is None or options.prompt is not None else None
     body = read_conversation(options)
     spec = find_model(options.model, template, snapshot, generates=not whole)
+    if options.engines:
+        return _side_by_side(options, spec, {**body, "add_generation_prompt": False} if whole else body)
     if options.as_json:
         print(json.dumps(explain(spec, body, snapshot), ensure_ascii=False, indent=2))
         return 0
@@ -67,3 +83,15 @@ def command(options: RenderVerbOptions) -> int:
         if sys.stdout.isatty():
             sys.stdout.write("\n")
     return 0
+
+
+def _side_by_side(options: RenderVerbOptions, model: ModelSpec, body: dict[str, Any]) -> int:
+    """Print how the prompts of other engines differ, as ``gateway parity`` does."""
+    from gateway.workshop.comparing.report import as_text, is_equal, report_json
+    from gateway.workshop.comparing.side_by_side import compare_engines
+
+    assert options.engines is not None
+    found = compare_engines(model, model if options.template is None else None, options.engines.split(","), body)
+    shown = json.dumps(report_json(found), ensure_ascii=False, indent=2) if options.as_json else as_text(found)
+    click.echo(shown.rstrip("\n"))
+    return 0 if is_equal(found.results) else 1

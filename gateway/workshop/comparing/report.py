@@ -33,7 +33,7 @@ def is_equal(results: Sequence[CaseResult]) -> bool:
     return any(one.verdict == "same" for one in results) and not any(one.is_different for one in results)
 
 
-def as_text(found: Comparison, *, show: int | None) -> str:
+def as_text(found: Comparison, *, show: int | None = None) -> str:
     """Return the whole report as text with colours. ``show``: the number of differences shown in full; None: all."""
     differing = [one for one in found.results if one.verdict == "differs"]
     in_full = differing[:show]
@@ -44,7 +44,7 @@ def as_text(found: Comparison, *, show: int | None) -> str:
         lines += ["", *map(color_difference, diff_lines(one.ours.text, one.reference.text, *names))]
     if omitted:
         lines += ["", f"{counted(omitted, 'more difference')}; use --all to show all"]
-    lines += [*_refusals(found.results), *_causes(found.results), "", _summary(found.results)]
+    lines += [*_refusals(found.results), *_causes(found.results), "", _summary(found)]
     return "\n".join(lines) + "\n"
 
 
@@ -59,7 +59,7 @@ def _head(found: Comparison) -> Iterator[str]:
 
 
 def _table(found: Comparison) -> Iterator[str]:
-    rows = [["case", "verdict", "bytes", "tokens", "first different token", "note"]]
+    rows = [[found.unit, "verdict", "bytes", "tokens", "first different token", "note"]]
     rows += [_row(one, found) for one in found.results]
     if found.tokens is None:
         rows = [[*row[:3], row[-1]] for row in rows]
@@ -118,15 +118,16 @@ def _causes(results: Sequence[CaseResult]) -> Iterator[str]:
             yield f"  {name} ({counted(counts[name], 'case')}): {advice}"
 
 
-def _summary(results: Sequence[CaseResult]) -> str:
+def _summary(found: Comparison) -> str:
+    results = found.results
     counts = Counter([one.verdict for one in results])
     phrases = ", ".join([f"{counts[verdict]} {phrase}" for verdict, phrase in VERDICTS.items() if counts[verdict]])
-    cases = f"{counted(len(results), 'case')}: {phrases}."
+    cases = f"{counted(len(results), found.unit)}: {phrases}."
     if is_equal(results):
         return style(f"{cases} The model receives the same prompt from both.", fg="green")
     if any(one.is_different for one in results):
-        return style(f"{cases} The two templates are not the same.", fg="red")
-    return style(f"{cases} No case was rendered by both templates, so nothing was compared.", fg="red")
+        return style(f"{cases} The prompts are not the same.", fg="red")
+    return style(f"{cases} No {found.unit} has prompts of both sides, so nothing was compared.", fg="red")
 
 
 def report_json(found: Comparison) -> dict[str, Any]:

@@ -7,12 +7,12 @@ signs, other scripts, and the text of special tokens of the model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from metatemplate.templates.registry import dialogue_of
 from metatemplate.templates.spec import Example
-from metatemplate.values.dialogue import Dialogue
+from metatemplate.values.dialogue import EMPTY_MAPPING, Dialogue
 
 LOOK_ALIKES = ("<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>", "[INST]", "<|endoftext|>")
 """The texts used as special tokens if the reference has no special tokens."""
@@ -31,12 +31,15 @@ class Case:
     whole: bool = False
     """Whether the conversation is complete, so that the prompt does not open an answer (``add_generation_prompt:
     false``)."""
+    template_kwargs: Mapping[str, Any] = field(default=EMPTY_MAPPING)
+    """The variables of the request for a chat template (``chat_template_kwargs``)."""
 
     @property
     def dialogue(self) -> Dialogue:
         """The conversation as input for a template."""
         example = Example(self.messages, continue_final_message=self.continue_final, tools=self.tools)
-        return dialogue_of(example, whole=self.whole)
+        dialogue = dialogue_of(example, whole=self.whole)
+        return replace(dialogue, options=replace(dialogue.options, template_kwargs=self.template_kwargs))
 
 
 def matrix(special_tokens: Iterable[str] = ()) -> tuple[Case, ...]:

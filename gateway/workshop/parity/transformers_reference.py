@@ -7,7 +7,10 @@ the same requests are refused before the render.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -31,16 +34,24 @@ from metatemplate.values.dialogue import Dialogue
 from metatemplate.values.prompt import Prompt, PromptMetadata
 
 PACKAGE = "transformers"
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}
+"""Environment variables that prevent network access, and advice on standard error."""
 CLOCK = "strftime_now"
-"""The template function for the present time. With ``transformers``, no other time can be set."""
+"""The template function for the present time."""
 
 
-def installed() -> str:
-    """Return the version of ``transformers``; empty if the package is not installed."""
+def installed(package: str = PACKAGE) -> str:
+    """Return the version of a package; empty if the package is not installed."""
     try:
-        return version(PACKAGE)
+        return version(package)
     except PackageNotFoundError:
         return ""
+
+
+def clock_of(spec: JinjaSpec) -> Callable[[str], str]:
+    """Return the template function for the present time, which is fixed if the template file has a ``clock``."""
+    time = datetime.fromisoformat(spec.clock) if spec.clock else None
+    return lambda form: (time or datetime.now()).strftime(form)
 
 
 class TransformersTemplate:
@@ -51,7 +62,8 @@ class TransformersTemplate:
 
         Raises ``TemplateFailure`` for a template that cannot be compiled.
         """
-        from transformers.utils.chat_template_utils import render_jinja_template
+        os.environ.update(OFFLINE)
+        from transformers.utils.chat_template_utils import _compile_jinja_template, render_jinja_template
 
         assert spec.jinja is not None
         self.spec = spec
@@ -62,6 +74,8 @@ class TransformersTemplate:
         self._fixed = {**self._jinja.special_tokens, **self._jinja.kwargs}
         self._render: Any = render_jinja_template
         """The part of ``apply_chat_template`` that renders. The part before it only leaves out fields that are null."""
+        self._compile: Any = _compile_jinja_template
+        """Returns the compiled template, one for each source."""
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt for this dialogue. See ``base.Template``."""
@@ -82,13 +96,14 @@ class TransformersTemplate:
 
     def _prompt(self, dialogue: Dialogue, messages: Any, tools: Any, source: str) -> Prompt:
         try:
+            self._compile(source).globals[CLOCK] = clock_of(self._jinja)
             (text,), _ = self._render(
                 conversations=[messages],
                 tools=tools,
                 chat_template=source,
                 add_generation_prompt=not (dialogue.options.continue_final or dialogue.options.whole),
                 continue_final_message=dialogue.options.continue_final,
-                **self._fixed,
+                **{**self._fixed, **dialogue.options.template_kwargs},
             )
         except Exception as error:  # an expression in a template may raise any error
             if type(error) is JinjaError:  # ``raise_exception`` raises the base class itself

@@ -1,0 +1,1 @@
+"""``gateway render --as``, and servers as the reference of ``gateway parity``."""
