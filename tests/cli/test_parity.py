@@ -122,7 +122,7 @@ USAGE: dict[str, tuple[Sequence[str], int, str]] = {
         "bare has no chat template to compare with (no tokenizer is set in gateway.yaml); give --reference FILE",
     ),
     "a tokenizer without a template": (["empty"], 2, "(tokens does not contain chat_template.jinja or"),
-    "no reference for a template": (["--template", "mine"], 2, "give --reference FILE, FOLDER or TEMPLATE\n"),
+    "no reference for a template": (["--template", "mine"], 2, "give --reference FILE, FOLDER, URL or TEMPLATE\n"),
     "no such reference": (["mine", "--reference", "nowhere.jinja"], 2, "nowhere.jinja: no such file or folder\n"),
     "no such folder": (["mine", "--reference", "./nowhere"], 2, "./nowhere: no such file or folder\n"),
     "no such name": (["mine", "--reference", "chatlm"], 3, 'did you mean "chatml"?'),

@@ -508,7 +508,10 @@ def test_the_help_of_a_verb_has_examples(folder: Path, verb: str) -> None:
     [
         ([], b"Usage: gateway [OPTIONS] VERB"),
         (["sevre"], b"error: no such command 'sevre'. Did you mean 'serve'?\nhelp: gateway --help\n"),
-        (["render", "mine", "--jsonn"], b"error: no such option '--jsonn'. Did you mean '--json'?\nhelp: gateway render"),
+        (
+            ["render", "mine", "--jsonn"],
+            b"error: no such option '--jsonn'. Did you mean '--json'?\nhelp: gateway render",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(folder: Path, arguments: Sequence[str], said: bytes) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gateway.cli.call_options import http_url
 from gateway.cli.options import CommandError
 from gateway.cli.rendering import find_any, find_model, route_of
 from gateway.cli.terminal import progress
@@ -16,6 +17,7 @@ from gateway.core.errors import CONFIG_FAILED, UnsupportedParameter
 from gateway.workshop.chat_folders import CHAT_TEMPLATE_FILES, chat_template_in, folder_of, read_chat_folder
 from gateway.workshop.comparing.engine_bos import describe_bos, engine_bos_of, tokenizer_bos
 from gateway.workshop.comparing.parity_options import ParityOptions
+from gateway.workshop.comparing.rendering_server import find_rendering_server
 from gateway.workshop.parity.cases import Case, matrix
 from gateway.workshop.parity.compare import CaseResult, compare
 from gateway.workshop.parity.engines import CHAT_TEMPLATE_ENGINES, LLAMACPP_CLOCK
@@ -30,7 +32,7 @@ from metatemplate.templates.stops import stop_strings
 from metatemplate.tokenizer import Tokenizer
 from metatemplate.values.prompt import Bos
 
-GIVE_ONE = "give --reference FILE, FOLDER or TEMPLATE"
+GIVE_ONE = "give --reference FILE, FOLDER, URL or TEMPLATE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ def compare_templates(options: ParityOptions, snapshot: Snapshot | None) -> Comp
     configured = model if options.template is None else None
     if options.engine == "llama.cpp":
         model = with_clock(model, LLAMACPP_CLOCK)
+    elif is_address(options.reference):  # a server writes the present time
+        model = with_clock(model, "")
     reference = _find_reference(options, configured, model.template, snapshot)
     cases = _select_cases(matrix(reference.special_tokens), options.cases)
     return compare_with(model, configured, reference, cases, options.tokenizer)
@@ -162,23 +166,47 @@ def _find_reference(
     if options.reference is None:
         if model is None:
             raise CommandError(f"--template needs a reference; {GIVE_ONE}")
-        return _chat_reference(model_folder(model, GIVE_ONE), ours, options)
+        return _chat_reference(model_chat_template(model, GIVE_ONE), ours, options)
+    if is_address(options.reference):
+        return _server_reference(options.reference, model, ours, options)
     path = Path(options.reference)
     is_template = path.suffix in (".yaml", ".yml")
     if not is_template and path.exists():
         return _chat_reference(path, ours, options)
     if not is_template and (path.suffix in (".json", ".jinja") or os.sep in options.reference):
         raise CommandError(f"{options.reference}: no such file or folder")
-    for option in ("kwargs", "variant", "engine"):
-        if getattr(options, option) is not None:
-            raise CommandError(
-                f"--{option} applies only to a chat template, but {options.reference} is a template of the gateway"
-            )
+    _refuse(options, ("kwargs", "variant", "engine"), "a template of the gateway")
     return _gateway_reference(find_any(options.reference, snapshot))
 
 
-def model_folder(model: ModelSpec, way: str) -> Path:
-    """Return the folder with a model's own chat template: the tokenizer folder, or the folder of an embedded model.
+def _refuse(options: ParityOptions, names: Sequence[str], kind: str) -> None:
+    """Raise ``CommandError`` for options that a reference of this kind does not use."""
+    for name in names:
+        if getattr(options, name) is not None:
+            raise CommandError(f"--{name} applies only to a chat template, but {options.reference} is {kind}")
+
+
+def is_address(reference: str | None) -> bool:
+    """Return whether the reference is a server."""
+    return reference is not None and reference.startswith(("http://", "https://"))
+
+
+def _server_reference(url: str, model: ModelSpec | None, ours: TemplateSpec, options: ParityOptions) -> ParityReference:
+    _refuse(options, ("variant", "engine"), "a server")
+    kwargs = {**(ours.jinja.kwargs if ours.jinja is not None else {}), **(options.kwargs or {})}
+    server = find_rendering_server(http_url(url), () if model is None else model.targets, kwargs)
+    return ParityReference(
+        template=Side(server.render, writes_whole=True),
+        name=f"{url}, model {server.target.model}",
+        engine=f"the server's {server.path}",
+        bos=None,
+        bos_token="",
+        special_tokens=_special_tokens(ours),
+    )
+
+
+def model_chat_template(model: ModelSpec, way: str) -> Path:
+    """Return the file with a model's own chat template: in the tokenizer folder, or the folder of an embedded model.
 
     ``way``: what to do if there is none, for the ``CommandError``.
     """
@@ -188,8 +216,8 @@ def model_folder(model: ModelSpec, way: str) -> Path:
         folders.append(first.path)
     for path in folders:
         folder = path if path.is_dir() else path.parent
-        if chat_template_in(folder) is not None:
-            return folder
+        if (file := chat_template_in(folder)) is not None:
+            return file
     reason = (
         f"{relative(folders[0])} does not contain {' or '.join(CHAT_TEMPLATE_FILES)}"
         if folders
@@ -249,8 +277,12 @@ def _gateway_reference(model: ModelSpec) -> ParityReference:
         engine="the gateway's template renderer",
         bos=spec.bos,
         bos_token=spec.bos_text,
-        special_tokens=tuple(dict.fromkeys([text for text in (spec.bos_text, *stop_strings(spec)) if text])),
+        special_tokens=_special_tokens(spec),
     )
+
+
+def _special_tokens(spec: TemplateSpec) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([text for text in (spec.bos_text, *stop_strings(spec)) if text]))
 
 
 def _find_tokenizer(

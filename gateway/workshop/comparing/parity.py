@@ -1,6 +1,6 @@
 """Compare a template with a reference over a fixed matrix of conversations, byte for byte and token for token.
 
-The reference is the chat template in the model's tokenizer folder, or the template that --reference names. The BOS is
+The reference is the chat template in the model's tokenizer folder, or what --reference names. The BOS is
 compared too, whether it is in the text or is added by the engine. If both templates refuse a conversation, they are
 equal in this case.
 
@@ -20,7 +20,9 @@ from gateway.workshop.comparing.parity_options import ParityOptions
 EXAMPLES = r"""Examples:
   gateway parity demo
   gateway parity my-sft-7b --reference ~/models/my-sft-7b --all
+  gateway parity my-chat-7b --reference http://127.0.0.1:8101/v1   a vLLM or llama.cpp server
   gateway parity my-chat-7b --reference tokenizer_config.json --kwargs '{"enable_thinking": false}'
+  gateway parity my-chat-7b --engine llama.cpp                     another engine for the same chat template
   gateway parity --template draft.yaml --reference sft-demo       two templates of the gateway
   gateway parity demo --case "system, one turn" --json | jq .cases[0].ours.text
   gateway parity demo || exit 1                                   in a CI job

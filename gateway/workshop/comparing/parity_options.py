@@ -31,9 +31,9 @@ def _json_object(text: str) -> dict[str, Any]:
 class ParityOptions(ModelOptions):
     """The options of ``gateway parity``. Either ``model`` or ``template`` is given."""
 
-    reference: str | None = option("FILE|FOLDER|NAME", show_default="the model's tokenizer folder")
-    """a chat_template.jinja, a tokenizer_config.json, a folder that contains such a file, another template, or a
-    configured model"""
+    reference: str | None = option("FILE|FOLDER|NAME|URL", show_default="the model's tokenizer folder")
+    """a chat_template.jinja, a tokenizer_config.json, a folder that contains such a file, another template, a
+    configured model, or the address of a vLLM or llama.cpp server"""
     tokenizer: Path | None = option("FILE|FOLDER", type=FILE_PATH, show_default="the model's, else the reference's")
     """a tokenizer.json, with which the tokens are compared"""
     engine: str | None = option(

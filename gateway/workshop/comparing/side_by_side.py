@@ -9,12 +9,12 @@ from typing import Any
 from gateway.cli.options import CommandError
 from gateway.config.snapshot import ModelSpec
 from gateway.wire.requests import read_chat
-from gateway.workshop.chat_folders import chat_template_in, read_chat_folder
+from gateway.workshop.chat_folders import folder_of, read_chat_folder
 from gateway.workshop.comparing.comparison import (
     Comparison,
     chat_template_reference,
     compare_with,
-    model_folder,
+    model_chat_template,
     relative,
     with_clock,
 )
@@ -42,10 +42,8 @@ def compare_engines(
     options = dialogue.options
     spec, name, folder = model.template, model.template.name, None
     if spec.jinja is None:
-        folder = model_folder(model, NEEDED)
-        file = chat_template_in(folder)
-        assert file is not None
-        spec, name = read_chat_folder(file).spec, relative(file)
+        file = model_chat_template(model, NEEDED)
+        spec, name, folder = read_chat_folder(file).spec, relative(file), folder_of(file)
     assert spec.jinja is not None
     clock = LLAMACPP_CLOCK if "llama.cpp" in engines else spec.jinja.clock
     jinja = replace(spec.jinja, clock=clock, request_kwargs=tuple(options.template_kwargs))
