@@ -1,5 +1,7 @@
-"""Random inputs, compared with another implementation. Programs to run by hand; tests run them with few cases.
+"""Inputs that are compared with another implementation. Programs to run by hand; tests run them with few cases.
 
+compare-tokens    the tokens of calls to vLLM, compared with those that it would make itself
+make-tiny-model   a model with a published chat template, for an engine such as vLLM
 fuzz-http         requests and answers, compared with h11
 fuzz-lazyllm      prompters and answers, compared with an installed LazyLLM
 fuzz-opencompass  dataset prompts, compared with an installed OpenCompass and AISBench
