@@ -1,5 +1,6 @@
 """Inputs that are compared with another implementation. Programs to run by hand; tests run them with few cases.
 
+compare-engines   published chat templates, rendered here and by other engines
 compare-tokens    the tokens of calls to vLLM, compared with those that it would make itself
 make-tiny-model   a model with a published chat template, for an engine such as vLLM
 fuzz-http         requests and answers, compared with h11
