@@ -57,14 +57,14 @@ def command(options: RenderVerbOptions) -> int:
 
     check_one_model(options)
     template, whole = options.template, options.whole
-    if options.as_json and whole and not options.engines:
+    if options.as_json and whole and options.engines is None:
         raise CommandError("--json and --whole cannot be used together; remove one of them")
-    if options.engines and (options.as_segments or options.prompt is not None):
+    if options.engines is not None and (options.as_segments or options.prompt is not None):
         raise CommandError("--as shows whole prompts of messages; remove --segments and --prompt")
     snapshot = load_snapshot(options.config) if template is None or options.prompt is not None else None
     body = read_conversation(options)
     spec = find_model(options.model, template, snapshot, generates=not whole)
-    if options.engines:
+    if options.engines is not None:
         return _side_by_side(options, spec, {**body, "add_generation_prompt": False} if whole else body)
     if options.as_json:
         print(json.dumps(explain(spec, body, snapshot), ensure_ascii=False, indent=2))

@@ -27,7 +27,10 @@ EMPTY_TOKENS = dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token"
 
 
 class EngineTemplate(JinjaTemplate):
-    """Renders dialogues as the gateway does, but with another engine for the text of the chat template."""
+    """Renders dialogues as the gateway does, but the text of the chat template with another engine.
+
+    Only ``_rendered`` differs, which gets the variables and returns the text.
+    """
 
     def __init__(self, spec: TemplateSpec, render_source: RenderSource) -> None:
         self._render_source = render_source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -220,6 +221,12 @@ def test_a_server_that_does_not_answer_is_no_reference(folder: Path) -> None:
         pass
     code, error = parity(folder, "own", "--reference", url)
     assert (code, "no prompts to compare with: the model's server does not accept connections" in error) == (2, True)
+
+
+def test_a_server_that_is_silent_is_given_up_after_ten_seconds(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        code, error = parity(folder, "own", "--reference", f"http://127.0.0.1:{silent.getsockname()[1]}")
+    assert (code, "the model's server did not answer /v1/models within 10 s" in error) == (2, True)
 
 
 def test_options_for_a_file_are_refused(folder: Path) -> None:

@@ -150,6 +150,7 @@ def test_a_conversation_that_the_template_refuses_is_refused_by_all(folder: Path
 USAGE: dict[str, tuple[Sequence[str], int, str]] = {
     # arguments, exit code, part of standard error
     "no such engine": (["own", "--as", "jinja2"], 2, '--as: no engine "jinja2"; the engines are transformers, llama'),
+    "no engine": (["own", "--as", ""], 2, '--as: no engine ""; the engines are'),
     "no chat template": (["bare", "--as", "minijinja"], 2, "(no tokenizer is set in gateway.yaml); --as needs kind:"),
     "segments": (["own", "--as", "minijinja", "--segments"], 2, "remove --segments and --prompt"),
 }
