@@ -43,6 +43,8 @@ class Engine:
     packages: Packages | None = None
     """None: it runs on the packages of the tests."""
     template: str = "sft-demo"
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files of the template, by their paths beside gateway.yaml."""
     chat: str | None = None
     """The target that takes messages, or None."""
     model: str = NAME

@@ -1,7 +1,8 @@
-"""The columns of the three tables: the engines of tests/engines, LiteLLM in front of one of them, and a wrong template.
+"""The columns of the four tables: the engines of tests/engines, LiteLLM in front of one of them, and a wrong template.
 
 Where clients ask for objects of a type, the columns are the engines that can constrain an answer: fakes and real ones.
-For agents they are a fake that calls the agents' functions, behind a string model and behind LiteLLM.
+For agents they are a fake that calls the agents' functions, behind a string model and behind LiteLLM. For one function
+they are fakes that call it as models of several families do, behind the templates that these are published with.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tests.metatemplate.answers.published import Writer, function, template_files
 from tests.support.engines.engine import ENGINES, MODEL, NAME, Engine
 from tests.support.upstream.modes_constraint import DIALECTS
 from tests.support.upstream.server import FaultyUpstream
@@ -104,6 +106,36 @@ AGENT_COLUMNS = {
     ),
 }
 """The models that call the functions of agents."""
+
+
+class FakeFamily(Engine):
+    """A server of ``tests/support/upstream`` that calls ``add`` as the model family ``title`` does."""
+
+    @contextmanager
+    def running(self, engines: Path, work: Path) -> Iterator[str]:
+        """See ``Engine``; it runs in this process."""
+        answer = Writer(self.title).written([function("add", {})], [("add", {"a": 12, "b": 34})], "I add.")
+        with FaultyUpstream() as server:
+            yield server.url("text", text=answer.text, then="46", when="46")
+
+
+CALL_COLUMNS = {
+    name: FakeFamily(
+        name=name,
+        title=family,
+        command=None,
+        target='speaks: completions, url: "{url}", engine: vllm',
+        template=name,
+        files=template_files(family, name),
+    )
+    for name, family in (
+        ("qwen3-coder", "Qwen3-Coder"),
+        ("glm", "GLM-4.5"),
+        ("kimi", "Kimi K2"),
+        ("gpt-oss", "gpt-oss"),
+    )
+}
+"""Model families whose templates have tools. The fakes write what these templates write for a call."""
 
 
 def tokenizer(engine: Engine, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The rows of the three tables, in the order of the documentation."""
+"""The rows of the four tables, in the order of the documentation."""
 
 from __future__ import annotations
 
@@ -20,3 +20,5 @@ OBJECT_ROWS = {client.name: client for client in sdks.OBJECTS}
 """The clients that ask for objects of a type (``--objects``)."""
 AGENT_ROWS = {client.name: client for client in agents.CLIENTS}
 """The clients that let a model call their functions (``--agents``)."""
+CALL_ROWS = {client.name: client for client in sdks.CALLS}
+"""The clients that let models of several families call one function (``--calls``)."""

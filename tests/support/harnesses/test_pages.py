@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.engines.engine import Engine
 from tests.support.harnesses.client import CONFIGS, Client, Job
-from tests.support.harnesses.engines import AGENT_COLUMNS, COLUMNS, OBJECT_COLUMNS
-from tests.support.harnesses.rows import AGENT_ROWS, OBJECT_ROWS, ROWS
+from tests.support.harnesses.engines import AGENT_COLUMNS, CALL_COLUMNS, COLUMNS, OBJECT_COLUMNS
+from tests.support.harnesses.rows import AGENT_ROWS, CALL_ROWS, OBJECT_ROWS, ROWS
 from tests.support.harnesses.sums import rows
 from tests.support.serving import ROOT, Gateway, gateway
 
@@ -25,7 +25,7 @@ JOB = Job("http://127.0.0.1:8000/v1", "demo", "demo/model", bin="BIN")
 CONFIGURATION = re.compile(r"```yaml\n# gateway\.yaml\n(.*?)```", re.DOTALL)
 REQUEST = re.compile(r"^`POST (/\S+)`:\n\n```json\n(.*?)```", re.MULTILINE | re.DOTALL)
 
-CLIENTS = {**ROWS, **OBJECT_ROWS, **AGENT_ROWS}
+CLIENTS = {**ROWS, **OBJECT_ROWS, **AGENT_ROWS, **CALL_ROWS}
 
 each_client = pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 
@@ -70,8 +70,13 @@ def test_each_guide_has_a_client() -> None:
 
 @pytest.mark.parametrize(
     ("number", "clients", "engines"),
-    [(1, ROWS, COLUMNS), (2, OBJECT_ROWS, OBJECT_COLUMNS), (3, AGENT_ROWS, AGENT_COLUMNS)],
-    ids=["sums", "objects", "agents"],
+    [
+        (1, ROWS, COLUMNS),
+        (2, OBJECT_ROWS, OBJECT_COLUMNS),
+        (3, AGENT_ROWS, AGENT_COLUMNS),
+        (4, CALL_ROWS, CALL_COLUMNS),
+    ],
+    ids=["sums", "objects", "agents", "calls"],
 )
 def test_a_table_has_a_row_for_each_client_and_a_column_for_each_engine(
     number: int, clients: Mapping[str, Client], engines: Mapping[str, Engine]

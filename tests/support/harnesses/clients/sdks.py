@@ -1,6 +1,7 @@
 """SDKs and libraries: each runs a script of ``configs``, which asks every sum and prints the score.
 
-``OBJECTS`` are those that ask for objects of a type: their score is the share of answers that are one.
+``OBJECTS`` are those that ask for objects of a type: their score is the share of answers that are one. ``CALLS`` are
+those that let a model call a function: their score is the share of answers that use its result.
 """
 
 from __future__ import annotations
@@ -93,3 +94,11 @@ OBJECTS = (
     objects("instructor", "instructor_objects.py"),
     objects("llm", "llm_objects.py"),
 )
+
+
+def calls(name: str, script: str) -> Client:
+    """The client ``name`` with a script in which a model calls a function."""
+    return replace(objects(name, script), name=f"{name}-calls", sums=1, needs=frozenset())
+
+
+CALLS = (calls("agents-sdk", "agents_sdk_calls.py"), calls("langchain", "langchain_calls.py"))
