@@ -29,10 +29,8 @@ from metatemplate.values.answer_markers import REASONING_FIELDS, Thinking
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.events import Delta, Event, Finish
 from metatemplate.values.frozen import dataclass
-from metatemplate.values.words import in_ascii
+from metatemplate.values.words import plain
 
-MAX_ARGUMENT = 64
-"""Maximum characters of an argument's name in a notice."""
 HEAVY = 16 * 1024
 """Maximum characters parsed in the event loop, which takes up to 30 ms. Longer text is parsed in a thread (0.1 ms)."""
 
@@ -109,6 +107,7 @@ class _ChoiceParser:
         "_prompt_held",
         "_reasoning",
         "_scanner",
+        "_thoughts",
         "ended",
     )
 
@@ -126,6 +125,8 @@ class _ChoiceParser:
         self.ended = False
         self._content: list[str] = []
         """The content so far, in which calls of other formats are searched at the end."""
+        self._thoughts: list[str] = []
+        """The reasoning so far, in which calls are searched if the answer has nothing else."""
         self._has_text = False
         """True: the model has written text. Until then, a call that the prompt began is not counted as a failure."""
         self._prompt_held = 0
@@ -188,10 +189,10 @@ class _ChoiceParser:
 
     def _report_unread_calls(self) -> None:
         """Add a notice for each format of which a call is in the content. The template's own format is counted."""
-        content, calls = "".join(self._content), self._options.calls
-        for name in unread_calls(content) if content else ():
+        calls = self._options.calls
+        for name in unread_calls("".join(self._content or self._thoughts)) if not self._ids or self._content else ():
             self._parser.notice(f"tool_call_not_read: choices[{self._index}]={name}")
-            if calls is None or name != calls.name:
+            if calls is None or name != calls.name or not self._content:
                 self._parser.failures[name] += 1
 
     def _text(self, text: str) -> list[Event]:
@@ -206,6 +207,7 @@ class _ChoiceParser:
         return events
 
     def _thought(self, text: str) -> Delta:
+        self._thoughts += [text] if self._options.tools else []
         fields = REASONING_FIELDS if self._options.thinking is None else self._options.thinking.fields
         return Delta(self._index, fields=dict.fromkeys(fields, text))
 
@@ -217,8 +219,9 @@ class _ChoiceParser:
                 continue
             if isinstance(piece, ParsedCall):
                 self._prompt_held = 0
-                for argument in piece.mistyped:
-                    self._parser.notice(f"mistyped_argument: {piece.name}.{in_ascii(argument, MAX_ARGUMENT)}")
+                if piece.mistyped:
+                    more = f" and {len(piece.mistyped) - 1} more" if len(piece.mistyped) > 1 else ""
+                    self._parser.notice(f"mistyped_argument: {piece.name}.{plain(piece.mistyped[0])}{more}")
                 head = {"name": piece.name, "arguments": ""}
                 number, is_free = len(self._ids), piece.id not in ("", *self._ids)
                 self._ids.append(piece.id if is_free else self._parser.new_id())

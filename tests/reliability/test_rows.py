@@ -13,6 +13,7 @@ from tests.support.world import World
 WALL_CLOCK = {
     "backend/openai/error_mapping.py",  # a retry-after that is a date
     "calls/endpoints/writer.py",  # ``created`` of an answer
+    "calls/preparation/reasoning_replay.py",  # the age of a reasoning, also after a restart
     "policy/deliver/cache.py",  # the age of an answer, also after a restart
     "storage/recorder.py",  # the age of a recording
     "policy/deliver/recording.py",  # the time of a recording

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
+from itertools import product
 from typing import Any
 
 import orjson
@@ -28,7 +29,7 @@ from gateway.core.errors import ConfigError, ContextLengthExceeded, Problem, Ups
 from gateway.storage.cache_store import CacheStore, StoredAnswer, StoreFailed
 from gateway.stream.completion_builder import CompletionBuilder
 from gateway.wire.json import dump_json
-from metatemplate.chat_templates.call_content import tool_call_messages
+from metatemplate.chat_templates.call_content import tool_call_messages, tool_options
 from metatemplate.errors import MetaTemplateError
 from metatemplate.templates.base import Template
 from metatemplate.values.answer_markers import REASONING_FIELDS as FIELDS
@@ -152,8 +153,8 @@ def _writes_reasoning(template: Template) -> bool:
     dialogue = Dialogue((question, replace(turn, raw={**turn.raw, **dict.fromkeys(FIELDS, PROBE_REASONING)}), result))
     jinja = template.spec.jinja
     switches = () if jinja is None else jinja.request_kwargs
-    for variables in ({}, dict.fromkeys(switches, True)):
-        options = RenderOptions(template_kwargs=variables)
+    for options, variables in product((RenderOptions(), tool_options(PROBE)), ({}, dict.fromkeys(switches, True))):
+        options = replace(options, template_kwargs=variables)
         with suppress(MetaTemplateError):  # the template has no tool calls, or refuses the values of the variables
             if PROBE_REASONING in template.render(replace(dialogue, options=options)).text:
                 return True

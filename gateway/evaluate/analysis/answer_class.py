@@ -21,7 +21,9 @@ _TESTS: Mapping[str, Callable[[RunAnswer, CheckCall], bool]] = {
     "cut by context": lambda answer, _: answer.finish_reason == "length" and answer.cut == "context",
     "cut by length": lambda answer, _: answer.finish_reason == "length",
     "ended at the limit": lambda answer, _: answer.cut == AT_LIMIT,
-    "bad tool call": lambda answer, is_valid: any(is_valid(call) is False for call in answer.tool_calls),
+    "bad tool call": lambda answer, is_valid: (
+        answer.has_unread_call or any(is_valid(call) is False for call in answer.tool_calls)
+    ),
 }
 CLASSES = ("failed", *_TESTS, "whole")
 """All classes, in the order in which they are tested. ``failed``: the row has no answer. ``whole``: no test matched."""
@@ -34,6 +36,7 @@ def class_of(row: RunRow, checker: ToolChecker) -> str:
     for name, matches in _TESTS.items():
         if any(matches(answer, lambda call: checker.is_valid(call, row.tools)) for answer in row.answers):
             return name
+    # The gateway notices such a call only where it reads calls itself, and not for chat targets.
     if row.tools and any(unread_calls(answer.text) for answer in row.answers):
         return "bad tool call"
     return "whole"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -14,6 +14,7 @@ from typing import Any
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.rows import (
     AT_LIMIT,
+    UNREAD,
     RowFacts,
     RunAnswer,
     RunRow,
@@ -21,6 +22,7 @@ from gateway.evaluate.analysis.rows import (
     chosen_tokens,
     is_default_limit,
     route_facts,
+    unread_choices,
 )
 from gateway.storage.recordings import RecordedRow, RecordingFile, moments_of, reason_not_replayable
 from gateway.wire.json import dump_json
@@ -110,13 +112,14 @@ def _read_facts(file: RecordingFile, number: int) -> tuple[RowFacts, tuple[RowFa
 def _row(file: RecordingFile, call: RecordedRow, exchanges: Sequence[RecordedRow]) -> RunRow:
     failed = call["outcome"] != "ok"
     cuts = call["answers_cut"] if not failed else []
+    unread = unread_choices(call["notices"]) if UNREAD in (call.text("notices") or "") else set()
     row = RunRow(
         custom_id=call["row"] or call["request_id"],
         model=intern(call["model"]),
         dataset_prompt=intern(call["dataset_prompt"] or ""),
         error=call["outcome"] if failed else "",
         seconds=call["duration"],
-        answers=() if failed else tuple([_answer(choice, cuts) for choice in _choices(call, exchanges)]),
+        answers=() if failed else tuple([_answer(choice, cuts, unread) for choice in _choices(call, exchanges)]),
     )
     recorded = exchanges and exchanges[-1].text("answer") is not None
     return _described(row, file, call, exchanges[-1]) if recorded else row
@@ -172,7 +175,8 @@ def _end(reason: str | None, stops: Iterator[str], cuts: Sequence[str]) -> str:
     return "length (context)" if reason == "length" and "context" in cuts else reason or "none"
 
 
-def _answer(choice: Mapping[str, Any], cuts: Sequence[str]) -> RunAnswer:
+def _answer(choice: Mapping[str, Any], cuts: Sequence[str], unread: Set[str]) -> RunAnswer:
     finish = choice["finish_reason"] or ""
     cut = CUTS.get(finish, "")
-    return answer_of(choice["text"], choice.get("fields") or {}, finish, cut if cut in cuts else "")
+    cut = cut if cut in cuts else ""
+    return answer_of(choice["text"], choice.get("fields") or {}, finish, cut, str(choice["index"]) in unread)

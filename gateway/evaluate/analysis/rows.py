@@ -20,6 +20,9 @@ ANSWER_CUT = "answer_cut: choices["
 AT_LIMIT = "at_limit"
 """The reason in this notice for an answer that ended with ``stop`` at the token limit."""
 
+UNREAD = "tool_call_not_read: choices["
+"""The notice of the gateway about a tool call that stays text: ``tool_call_not_read: choices[0]=hermes``."""
+
 DEFAULT_LIMIT = "default_parameter: max_tokens="
 """The notice of the gateway about a ``max_tokens`` that it has set."""
 
@@ -44,6 +47,8 @@ class RunAnswer:
     finish_reason: str = ""
     cut: str = ""
     """The reason in the gateway's notice ``answer_cut``, such as ``context``. Empty: no notice."""
+    has_unread_call: bool = False
+    """The gateway noticed a tool call that stays text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,16 +276,25 @@ def answers_of(body: Mapping[str, Any], notices: Sequence[str]) -> tuple[RunAnsw
     if isinstance(extra, dict) and extra.get("turns"):
         return tuple([_answer({"message": turn, **turn}, "") for turn in extra["turns"]])
     cuts = dict([notice.removeprefix(ANSWER_CUT).split("]=", 1) for notice in notices if notice.startswith(ANSWER_CUT)])
-    return tuple([_answer(choice, cuts.get(str(choice.get("index", 0)), "")) for choice in body.get("choices") or ()])
+    unread, choices = unread_choices(notices), body.get("choices") or ()
+    numbers = [str(choice.get("index", 0)) for choice in choices]
+    return tuple([_answer(one, cuts.get(at, ""), at in unread) for at, one in zip(numbers, choices, strict=True)])
 
 
-def _answer(choice: Mapping[str, Any], cut: str) -> RunAnswer:
+def unread_choices(notices: Iterable[str]) -> set[str]:
+    """Return the indexes of the choices with a tool call that stays text, as in the notices."""
+    return {one.removeprefix(UNREAD).partition("]")[0] for one in notices if one.startswith(UNREAD)}
+
+
+def _answer(choice: Mapping[str, Any], cut: str, has_unread_call: bool = False) -> RunAnswer:
     message = choice.get("message") or {}
     text = choice.get("text") or _text(message.get("content"))
-    return answer_of(text, message, choice.get("finish_reason") or "", cut)
+    return answer_of(text, message, choice.get("finish_reason") or "", cut, has_unread_call)
 
 
-def answer_of(text: str, fields: Mapping[str, Any], finish_reason: str, cut: str = "") -> RunAnswer:
+def answer_of(
+    text: str, fields: Mapping[str, Any], finish_reason: str, cut: str = "", has_unread_call: bool = False
+) -> RunAnswer:
     """Return the answer of a choice. ``fields``: its message, or what it has beside its text.
 
     The reasoning is under the name that the policy has chosen. Some servers send arguments that are no text.
@@ -293,6 +307,7 @@ def answer_of(text: str, fields: Mapping[str, Any], finish_reason: str, cut: str
         tool_calls=tuple([RunToolCall(str(one.get("name") or ""), str(one.get("arguments") or "")) for one in calls]),
         finish_reason=finish_reason,
         cut=cut,
+        has_unread_call=has_unread_call,
     )
 
 

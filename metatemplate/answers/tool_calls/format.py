@@ -164,11 +164,6 @@ def opening(before: str, begin: str) -> str:
     return (f"(?:{re.escape(before)}{BLANKS})?" if before else "") + re.escape(begin) + BLANKS
 
 
-def sign_of(before: str, header: str) -> str:
-    """Return ``Format.sign``: the header with the text ``before`` the first call, which ``opening`` allows to miss."""
-    return f"{re.escape(before)}{BLANKS}{header}" if before else header
-
-
 def ending(after: tuple[str, ...]) -> str:
     """Return a regular expression that matches these texts in this order, any of which may be missing."""
     return "".join([rf"(?:\s*{re.escape(text)})?" for text in after]) + r"\s*"

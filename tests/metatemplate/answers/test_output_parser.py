@@ -220,6 +220,11 @@ def test_a_call_in_another_format_is_noticed_and_counted() -> None:
     assert noticed(replace(CALLS, tools={}, calls=None), xml) == ([], {})
 
 
+def test_a_call_in_reasoning_that_does_not_end_is_noticed_and_counted() -> None:
+    assert noticed(BOTH, ADD) == (["tool_call_not_read: choices[0]=hermes"], {"hermes": 1})
+    assert noticed(BOTH, f"{ADD}</think>4") == ([], {})
+
+
 def test_a_call_of_an_unknown_tool_is_noticed() -> None:
     assert noticed(CALLS, ADD.replace("add", "rm")) == (["tool_call_not_read: choices[0]=hermes"], {"hermes": 1})
 
@@ -228,6 +233,11 @@ def test_an_argument_with_a_wrong_type_is_noticed() -> None:
     call = "<function=add><parameter=a>\n{}\n</parameter></function>"
     assert noticed(QWEN, call.format("12")) == ([], {})
     assert noticed(QWEN, call.format("twelve")) == (["mistyped_argument: add.a"], {})
+    call = '<｜DSML｜invoke name="add">{}</｜DSML｜invoke>'
+    argument = '<｜DSML｜parameter name="{}" string="false">x</｜DSML｜parameter>'
+    text = call.format("".join(map(argument.format, ["a; b: c", "d", "e"])))
+    reading = ParserOptions(calls=FORMATS["deepseek_v32"](ToolTokens(), TOOLS), tools=TOOLS)
+    assert noticed(reading, text) == (["mistyped_argument: add.a??b??c and 2 more"], {})
 
 
 def test_an_id_that_the_model_wrote_is_kept_once() -> None:

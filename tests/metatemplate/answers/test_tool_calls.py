@@ -272,6 +272,16 @@ CASES: dict[str, tuple[str, str, Heard]] = {  # name: (format, text, what is hea
         '<|tool_call>call:add{a:1,s:<|"|>}: "x"\n<|"|>,o:{k:[true,None]}}<tool_call|>',
         ("", (("add", '{"a": 1, "s": "}: \\"x\\"\\n", "o": {"k": [true, null]}}'),), 0),
     ),
+    "gemma: quotes of JSON": (
+        "gemma4",
+        '<|tool_call>call:add{a:"k: None, \\"True\\""}<tool_call|>',
+        ("", (("add", '{"a": "k: None, \\"True\\""}'),), 0),
+    ),
+    "gemma: a key twice": (
+        "gemma4",
+        "<|tool_call>call:add{a:1,a:2}<tool_call|>",
+        ("<|tool_call>call:add{a:1,a:2}<tool_call|>", (), 1),
+    ),
     "gemma: no strings": (
         "functiongemma",
         "<start_function_call>call:now{}<end_function_call>",

@@ -53,9 +53,25 @@ def test_a_call_of_its_own_format_is_read(own: str) -> None:
 
 @pytest.mark.parametrize(("own", "other"), PAIRS)
 def test_a_call_of_another_format_is_noticed(own: str, other: str) -> None:
+    names = sorted(DSML) if other in DSML else [other]
     notices, failures = answered(own, f"So.\n{WRITTEN[other]}")
-    assert notices == [f"tool_call_not_read: choices[0]={other}"]
-    assert failures[other] == 1
+    assert notices == [f"tool_call_not_read: choices[0]={name}" for name in names]
+    assert {name: failures[name] for name in names} == dict.fromkeys(names, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("<function=add>\n<parameter=a>\n1\n</parameter>\n</function>", ("qwen3_coder",)),
+        (K, ("kimi_k2",)),
+        ('<｜tool▁call▁begin｜>add<｜tool▁sep｜>{"a": 1}', ("deepseek_v31",)),
+        (D, tuple(sorted(DSML))),
+        ('<invoke name="add"><parameter name="a">1</parameter></invoke>', ()),
+        ("<tool_call>now</tool_call>", ()),
+    ],
+)
+def test_a_call_without_its_outer_tag_is_found_unless_it_may_be_xml(text: str, names: tuple[str, ...]) -> None:
+    assert unread_calls(text) == names
 
 
 def answered(own: str, text: str) -> tuple[list[str], dict[str, int]]:

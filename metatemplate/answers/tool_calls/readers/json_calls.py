@@ -23,7 +23,6 @@ from metatemplate.answers.tool_calls.format import (
     ending,
     one_of,
     opening,
-    sign_of,
     skip_header,
     skip_value,
 )
@@ -59,19 +58,22 @@ class JsonCalls:
     """Begins an id after the name, which is not kept."""
 
     @cached_property
-    def header(self) -> re.Pattern[str] | None:
-        """The pattern of what stands before the arguments; None if no name stands there."""
-        if not self.name_end:
-            return None
+    def _name(self) -> str:
+        """The pattern of the name before the arguments. Empty if no name stands there."""
         id_after = rf"(?:{re.escape(self.id_begin)}\w{{1,64}})?" if self.id_begin else ""
         name = ID if self.ids else f"(?P<id>)(?P<name>{NAME})"
         name = rf"{name}{BLANKS}{id_after}{one_of(self.name_end)}{BLANKS}(?=\{{)"
-        return re.compile(opening(self.before, self.begin) + (rf"(?:{name}|(?=\[))" if self.keys else name))
+        return "" if not self.name_end else rf"(?:{name}|(?=\[))" if self.keys else name
+
+    @cached_property
+    def header(self) -> re.Pattern[str] | None:
+        """The pattern of what stands before the arguments; None if no name stands there."""
+        return re.compile(opening(self.before, self.begin) + self._name) if self.name_end else None
 
     def format(self) -> Format:
         """Return the format."""
         members = one_of(tuple([f'"{key}"' for key in ("name", *self.keys)]))
-        begins_object = rf"{opening(self.before, self.begin)}\[?{BLANKS}\{{{BLANKS}{members}" if self.begin else ""
+        begins_object = rf"\[?{BLANKS}\{{{BLANKS}{members}"
         return Format(
             rule=self.rule,
             read=self.read,
@@ -79,7 +81,7 @@ class JsonCalls:
             openers="{[" if self.first else "",
             separator=self.separator,
             failure_signs=tuple(filter(None, (self.begin, '"name"' if self.first else ""))),
-            sign=begins_object if self.header is None else sign_of(self.before, self.header.pattern),
+            sign=self.begin and opening("", self.begin) + (self._name or begins_object),
         )
 
     def rule(self, region: Region) -> Generator[None, None, int]:
@@ -113,6 +115,13 @@ def as_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     text.encode()
     return text
+
+
+def unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of these members. Raises ``ValueError`` for a key that comes twice."""
+    if len(dict(members)) < len(members):
+        raise ValueError("an object has a repeated key")
+    return dict(members)
 
 
 def one_object(text: str) -> str:

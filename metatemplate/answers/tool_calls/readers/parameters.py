@@ -28,7 +28,6 @@ from metatemplate.answers.tool_calls.format import (
     ending,
     one_of,
     opening,
-    sign_of,
     skip_header,
     skip_one,
     skip_past,
@@ -57,6 +56,8 @@ class Parameters:
     value_begin: Mapping[str, str] = field(default_factory=lambda: {"": "schema"})
     """Text between ``key_end`` and a value → the type of the value: ``text``, ``json``, or ``schema``, as the schema
     of the tool says."""
+    common: bool = False
+    """The call may be ordinary XML. In an answer of another format, only one with ``before`` and an argument counts."""
     line_breaks: bool = False
     """A line break before and after each value does not belong to the value."""
 
@@ -82,13 +83,14 @@ class Parameters:
 
     def format(self) -> Format:
         """Return the format."""
+        outer = re.escape(self.before) + BLANKS if self.common and self.before else ""
+        required = outer + re.escape(self.begin)
         return Format(
             rule=self.rule,
             read=self.read,
             markers=StopSet((self.before, self.begin)),
             failure_signs=(self.begin,),
-            # a word between two tags may be XML, so without ``name_end`` an argument must follow
-            sign=sign_of(self.before, re.escape(self.begin) + self._name + ("" if self.name_end else self.key_begin)),
+            sign=f"{required}{self._name}{re.escape(self.key_begin)}" if self.common else required + self._name,
         )
 
     def rule(self, region: Region) -> Generator[None, None, int]:

@@ -22,10 +22,10 @@ from metatemplate.answers.tool_calls.format import (
     skip_past,
 )
 from metatemplate.answers.tool_calls.readers.argument_types import PYTHON_WORDS
-from metatemplate.answers.tool_calls.readers.json_calls import as_json
+from metatemplate.answers.tool_calls.readers.json_calls import as_json, unique
 
-BARE = re.compile(r"""([^\s{}\[\],:"]+)(\s*:)?""")
-"""A key without quotes, or a value that is no string."""
+BARE = re.compile(r"""(?s:"(?:[^"\\]|\\.)*")|([^\s{}\[\],:"]+)(\s*:)?""")
+"""A string of JSON; or a key without quotes, or a value that is no string."""
 
 
 def quoted_format(*, begin: str, quote: str, end: str) -> Format:
@@ -47,7 +47,7 @@ def quoted_format(*, begin: str, quote: str, end: str) -> Format:
         pieces = text[head.end() :].removesuffix(end).split(quote)
         pieces[::2] = [BARE.sub(_as_json, piece) for piece in pieces[::2]]
         pieces[1::2] = map(as_json, pieces[1::2])
-        value = json.loads("".join(pieces))
+        value = json.loads("".join(pieces), object_pairs_hook=unique)
         if not isinstance(value, dict):
             raise ValueError("the arguments are not an object")
         return (ParsedCall(head["name"], as_json(value)),)
@@ -56,4 +56,4 @@ def quoted_format(*, begin: str, quote: str, end: str) -> Format:
 
 
 def _as_json(bare: re.Match[str]) -> str:
-    return as_json(bare[1]) + bare[2] if bare[2] else PYTHON_WORDS.get(bare[1], bare[1])
+    return as_json(bare[1]) + bare[2] if bare[2] else PYTHON_WORDS.get(bare[1] or "", bare[0])
