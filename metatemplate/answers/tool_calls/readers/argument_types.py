@@ -8,39 +8,35 @@ A schema that allows only strings keeps the text as it is. Any other schema read
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from metatemplate.answers.tool_calls.readers.json_calls import as_json
 
 MAX_SCHEMAS = 64
-"""Maximum alternatives and references that are followed. With more, or with a reference to itself, any type is allowed.
-"""
+"""Maximum alternatives and references of an argument's schema that are followed. With more, any type is allowed. Of a
+list of alternatives or values, so many are read."""
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-TYPES = dict(
-    zip(
-        (str, bool, int, float, list, dict, type(None)),
-        ("string", "boolean", "integer", "number", "array", "object", "null"),
-        strict=True,
-    )
-)
+TYPES = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+"""Type of a parsed value → its name in JSON Schema."""
+STRING = frozenset({"string"})
+NO_STRING = frozenset(TYPES.values()) - STRING
 
 
-def schema_of(parameters: Mapping[str, Any], key: str) -> Any:
-    """Return the schema of one argument; None if the parameters of the tool do not have it."""
-    properties = parameters.get("properties")
-    return properties.get(key) if isinstance(properties, Mapping) else None
+def typed(text: str, types: Set[str]) -> tuple[str, bool]:
+    """Return the JSON text of an argument, and whether it may have one of the types. ``types``: empty for any type.
 
-
-def argument(text: str, schema: Any, parameters: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the JSON text of an argument, and whether the argument could have a type that the schema allows.
-
-    ``schema``: from ``schema_of``, or ``{"type": "text"}`` or ``{"type": "json"}`` if the answer names the type.
-    ``parameters``: has the definitions to which the schema may refer. Raises ``ValueError`` for text that JSON cannot
-    contain.
+    Raises ``ValueError`` for text that JSON cannot contain.
     """
-    types = _types(schema, parameters)
-    if types in ({"string"}, {"text"}):
+    if types == STRING:
         return as_json(text), True
     written = text.strip()
     try:
@@ -54,27 +50,48 @@ def argument(text: str, schema: Any, parameters: Mapping[str, Any]) -> tuple[str
     return written, True
 
 
-def _types(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """Return the types that a schema names, directly or by its alternatives, values or references. Empty: any."""
-    types, left = set[str](), [schema]
+def types_of(parameters: Mapping[str, Any], key: str) -> Set[str]:
+    """Return the types that the schema of one argument allows. Empty: any type.
+
+    ``parameters``: the schema of all arguments. Alternatives, values and references are followed, each once.
+    """
+    properties = parameters.get("properties")
+    left: list[tuple[Any, bool]] = [(properties.get(key) if isinstance(properties, Mapping) else None, False)]
+    """Schemas to read, and whether another schema already limits the types that this one allows."""
+    types, followed = set[str](), set[str]()
     for _ in range(MAX_SCHEMAS):
         if not left:
             return types
-        one = left.pop()
-        if not isinstance(one, Mapping):
-            continue
-        named, values = one.get("type"), [one["const"]] if "const" in one else one.get("enum")
-        if isinstance(named, str):
-            types.add(named)
-        elif isinstance(named, list):
-            types.update(filter(lambda name: isinstance(name, str), named))
-        elif isinstance(values, list):
-            types.update(TYPES[type(value)] for value in values)
-        for key in ("anyOf", "oneOf", "allOf"):
-            left += one[key] if isinstance(one.get(key), list) else []
-        if isinstance(reference := one.get("$ref"), str) and reference.startswith("#/"):
-            target: Any = root
-            for step in reference[2:].split("/"):
-                target = target.get(step) if isinstance(target, Mapping) else None
-            left.append(target)
+        schema, is_limited = left.pop()
+        one: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
+        own, reference = _own_types(one), one.get("$ref")
+        parts = [
+            (part, is_limited or bool(own) or name == "allOf")
+            for name in ("anyOf", "oneOf", "allOf")
+            if isinstance(one.get(name), list)
+            for part in one[name][:MAX_SCHEMAS]
+        ]
+        if isinstance(reference, str) and reference not in followed:
+            followed.add(reference)
+            parts.append((_target(parameters, reference), is_limited or bool(own)))
+        if not (own or parts or reference or is_limited):
+            return set()
+        types |= own
+        left += parts
     return set()
+
+
+def _own_types(schema: Mapping[str, Any]) -> set[str]:
+    """Return the types that a schema names itself, by ``type``, ``const`` or ``enum``."""
+    named, values = schema.get("type"), [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(named, str | list):
+        return {name for name in ([named] if isinstance(named, str) else named) if name in TYPES.values()}
+    return {TYPES[type(value)] for value in values[:MAX_SCHEMAS]} if isinstance(values, list) else set()
+
+
+def _target(root: Mapping[str, Any], reference: str) -> Any:
+    """Return the schema to which a reference such as ``#/$defs/name`` points; None if there is none."""
+    target: Any = root if reference.startswith("#/") else None
+    for step in reference[2:].split("/"):
+        target = target.get(step) if isinstance(target, Mapping) else None
+    return target

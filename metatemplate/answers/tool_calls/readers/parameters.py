@@ -10,7 +10,7 @@ other texts of the format.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,8 +32,11 @@ from metatemplate.answers.tool_calls.format import (
     skip_one,
     skip_past,
 )
-from metatemplate.answers.tool_calls.readers.argument_types import argument, schema_of
+from metatemplate.answers.tool_calls.readers.argument_types import NO_STRING, STRING, typed, types_of
 from metatemplate.answers.tool_calls.readers.json_calls import as_json
+
+NAMED_TYPES: Mapping[str, Set[str]] = {"text": STRING, "json": NO_STRING}
+"""The type of a value that its own tag names → the types in JSON Schema."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +119,8 @@ class Parameters:
                 raise BrokenCall("an argument comes twice")
             if self.line_breaks:
                 value = value.removeprefix("\n").removesuffix("\n")
-            schemas = tools.get(head["name"], {})
-            schema = schema_of(schemas, key) if of_type == "schema" else {"type": of_type}
-            given[key], fits = argument(value, schema, schemas)
+            types = NAMED_TYPES.get(of_type)
+            given[key], fits = typed(value, types_of(tools.get(head["name"], {}), key) if types is None else types)
             if not fits and self._header.search(value):
                 raise BrokenCall("a value has the wrong type and contains a call")
             mistyped += [] if fits else [key]
