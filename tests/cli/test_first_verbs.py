@@ -158,7 +158,7 @@ def test_init_adds_the_template_for_a_models_name_in_comments(tmp_path: Path) ->
         file = tmp_path / "gateway.yaml"
         written = file.read_text()
         ready = written.partition("  # The same model with the exact prompt of gemma, ")[2]
-        commented = [line for line in ready.splitlines()[1:] if line.startswith("  # ")]
+        commented = [line for line in ready.splitlines()[2:] if line.startswith("  # ")]
         assert len(commented) == 4
         file.write_text(written.replace("\n".join(commented), "\n".join(["  " + line[4:] for line in commented])))
         result = read_configuration(file, {}, everything=True)

@@ -571,6 +571,23 @@ def test_a_row_that_cannot_be_scored_is_refused_before_the_first_request(folder:
     assert not (folder / "out.jsonl").exists()
 
 
+def test_a_call_that_stays_text_is_a_bad_tool_call_of_a_run_and_its_report(folder: Path) -> None:
+    text = "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
+    model = {"template": "chatml-tools", "targets": [{"speaks": "scripted", "script": "said.yaml"}]}
+    (folder / "gateway.yaml").write_text(json.dumps({"models": {"agent": model}}))
+    (folder / "said.yaml").write_text(json.dumps([text, {"finish": "stop"}]))
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    row = {"model": "agent", "messages": [{"role": "user", "content": "1"}], "tools": tools}
+    rows = [{**row, "custom_id": "auto"}, {**row, "custom_id": "none", "tool_choice": "none"}]
+    (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert command(folder, "run", "data.jsonl", "--out", "out.jsonl").returncode == 0
+    assert manifest(folder)["results"]["classes"] == {"bad tool call": 1, "whole": 1}
+    ended = command(folder, "report", "out.jsonl", "--json")
+    assert json.loads(ended.stdout)["classes"]["bad tool call"] == 1
+    (recording,) = folder.rglob("*.sqlite")
+    assert json.loads(command(folder, "report", str(recording), "--json").stdout)["classes"]["bad tool call"] == 1
+
+
 def test_a_report_gives_no_score_over_whole_rows_that_do_not_exist(folder: Path) -> None:
     row = {"model": "broken", "messages": [{"role": "user", "content": "hi"}], "answer": "Hello"}
     (folder / "data.jsonl").write_text(json.dumps(row))

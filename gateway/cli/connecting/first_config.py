@@ -33,7 +33,8 @@ STARTER = """\
   #     - {speaks: completions, url: "http://127.0.0.1:8101/v1", model: my-sft-7b, engine: vllm}
 """
 READY = """
-  # The same model with the exact prompt of {template}, which is for models of this name. To use it, remove "# ":
+  # The same model with the exact prompt of {template}, which is for models of this name. What it leaves out of the
+  # model's own chat template stands in its file: gateway templates {template}. To use it, remove "# ":
   # {name}:
   #   template: {template}
   #   targets:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -751,3 +754,26 @@ def test_no_more_is_held_than_can_become_a_call(case: str) -> None:
         said += sum(len(piece.text) for piece in found if isinstance(piece, UnparsedCall))
         assert scanner.held <= MAX_REGION
     assert said >= 1_900_000
+
+
+REST = {  # format: what the model writes after the beginning of a forced call of ``add``
+    "hermes": '{"a": 1}}\n</tool_call>',
+    "mistral": '{"a": 1}',
+    "qwen3_coder": Q.partition("add>\n")[2],
+    "glm45": G.partition("add\n")[2],
+    "kimi_k2": K.partition("<|tool_call_argument_begin|>")[2],
+    "deepseek_v31": '{"a": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    "deepseek_v32": D.partition('add">\n')[2] + "</｜DSML｜function_calls>",
+    "minimax_m2": M.partition('add">\n')[2],
+    "gemma4": "a:1}<tool_call|>",
+    "harmony": '{"a": 1}<|call|>',
+}
+
+
+def test_a_call_that_begins_with_the_texts_of_the_page_is_read() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "tools.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| `(\{begin: .*\})` \|$", page, re.MULTILINE))
+    assert rows.keys() == REST.keys()
+    for name, text in rows.items():
+        force = yaml.safe_load(text.replace("\\|", "|"))
+        assert heard(name, [force["begin"] + "add" + force["end"] + REST[name]]) == ("", (ADD,), 0), name
