@@ -85,8 +85,9 @@ class BrokenCall(ValueError):
     """A region that cannot be read, and that may contain the beginning of another call."""
 
 
-FAULTS = (ValueError, SyntaxError, RecursionError, MemoryError)
-"""Errors of ``Format.read``. Python's and JSON's parsers raise the last three for text that nests too deeply."""
+FAULTS = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError)
+"""Errors of ``Format.read``. ``TypeError``: JSON cannot express a value. Parsers raise the last three for text that
+nests too deeply."""
 
 BLANKS = r"\s{0,16}"
 """White space in a header, as a regular expression. The limit keeps the search linear."""

@@ -1,13 +1,12 @@
 """Reads Python's literals, and the part of JSON5 that looks like Python's literals. Nothing is executed.
 
 Python's parser makes a syntax tree, from which this module accepts only numbers, strings, ``True`` or ``true``, lists,
-tuples and dicts. Comments and a leading ``+`` of JSON5 are refused. For the errors see ``format.FAULTS``.
+tuples and dicts. Comments of JSON5 are refused. For the errors see ``format.FAULTS``.
 """
 
 from __future__ import annotations
 
 import ast
-import math
 import warnings
 from typing import Any
 
@@ -27,28 +26,23 @@ def expression(text: str) -> ast.expr:
         return ast.parse(text.strip(), mode="eval").body
 
 
+class _Constants(ast.NodeTransformer):
+    """Replaces the words of JSON and the bare keys of JSON5 by constants."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(WORDS[node.id]) if node.id in WORDS else node
+
+    def visit_Dict(self, node: ast.Dict) -> ast.Dict:
+        keys = [ast.Constant(key.id) if isinstance(key, ast.Name) else key for key in node.keys]
+        names = {key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+        if len(names) < len(keys):
+            raise ValueError("a key is no string, or comes twice")
+        return ast.Dict(keys, [self.visit(value) for value in node.values])
+
+
 def literal(node: ast.expr) -> Any:
-    """Return the value of a literal. Raises ``ValueError`` for a value that JSON cannot express."""
-    match node:
-        case ast.Constant(value=str() | int() | None as value):
-            return value
-        case ast.Constant(value=float() as value) if math.isfinite(value):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)) if math.isfinite(value):
-            return -value
-        case ast.Name(id=word) if word in WORDS:
-            return WORDS[word]
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [literal(item) for item in items]
-        case ast.Dict(keys=keys, values=values):
-            found = {_key(key): literal(value) for key, value in zip(keys, values, strict=True)}
-            if len(found) == len(keys):
-                return found
-    raise ValueError("the expression is not a literal, or has the same key twice")
+    """Return the value of a literal. Raises ``ValueError`` for other expressions.
 
-
-def _key(node: ast.expr | None) -> str:
-    match node:
-        case ast.Constant(value=str() as value) | ast.Name(id=value):
-            return value
-    raise ValueError("a key must be a string or a name")
+    JSON cannot express some of the values, such as bytes: see ``json_calls.as_json``.
+    """
+    return ast.literal_eval(_Constants().visit(node))
