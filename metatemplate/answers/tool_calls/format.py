@@ -65,6 +65,8 @@ class Format:
     """Texts that open a region anywhere in the answer."""
     openers: str = ""
     """Characters that open a region if only calls and white space came before them."""
+    before: str = ""
+    """Text before the first call, which may be missing."""
     separator: str = ""
     """Text that may appear once between two regions opened by ``openers``."""
     closing: str = ""

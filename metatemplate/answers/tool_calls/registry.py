@@ -63,4 +63,9 @@ def unread_calls(content: str) -> tuple[str, ...]:
         before = bisect(code, at, key=lambda span: span[0])
         return before > 0 and at < code[before - 1][1]
 
-    return tuple([name for name, starts in found.items() if not all(map(is_code, starts))])
+    names = [name for name, starts in found.items() if not all(map(is_code, starts))]
+    # formats with the same calls differ in the text before the first one
+    sure = [
+        name for name in names if any(content.find(FIXED[name].before, max(0, at - 64), at) >= 0 for at in found[name])
+    ]
+    return tuple(sure or names)

@@ -79,6 +79,7 @@ class JsonCalls:
             read=self.read,
             markers=StopSet((self.before, self.begin)),
             openers="{[" if self.first else "",
+            before=self.before,
             separator=self.separator,
             failure_signs=tuple(filter(None, (self.begin, '"name"' if self.first else ""))),
             sign=self.begin and opening("", self.begin) + (self._name or begins_object),

@@ -92,6 +92,7 @@ class Parameters:
             rule=self.rule,
             read=self.read,
             markers=StopSet((self.before, self.begin)),
+            before=self.before,
             failure_signs=(self.begin,),
             sign=f"{required}{self._name}{re.escape(self.key_begin)}" if self.common else required + self._name,
         )
