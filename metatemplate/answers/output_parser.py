@@ -188,11 +188,14 @@ class _ChoiceParser:
         return events
 
     def _report_unread_calls(self) -> None:
-        """Add a notice for each format of which a call is in the content. The template's own format is counted."""
-        calls = self._options.calls
-        for name in unread_calls("".join(self._content or self._thoughts)) if not self._ids or self._content else ():
+        """Add a notice for each format of which a call is in the content, or in the reasoning if there is nothing else.
+
+        A failed call of the template's own format in the content has been counted before.
+        """
+        calls, searched = self._options.calls, self._content or ([] if self._ids else self._thoughts)
+        for name in unread_calls("".join(searched)):
             self._parser.notice(f"tool_call_not_read: choices[{self._index}]={name}")
-            if calls is None or name != calls.name or not self._content:
+            if calls is None or name != calls.name or searched is self._thoughts:
                 self._parser.failures[name] += 1
 
     def _text(self, text: str) -> list[Event]:
