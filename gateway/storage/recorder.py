@@ -9,6 +9,7 @@ recording. A transaction for each call would take more time than the rest of a c
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sqlite3
@@ -48,7 +49,7 @@ MAX_BATCH, MAX_BATCH_SIZE = 100, 8 * 1024 * 1024
 """The number of recordings, and of their characters, at which a transaction begins at once."""
 
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The version of the tables. It must change when the tables change."""
 SCHEMA = files("gateway.storage").joinpath("recordings.sql").read_text(encoding="utf-8")
 RECORD_COLUMNS = [one.name for one in fields(Record) if re.search(rf"^    {one.name} ", SCHEMA, re.MULTILINE)]
@@ -263,8 +264,9 @@ class Recorder:
         """
         rows, settings = list[tuple[_Row, list[_Row]]](), dict[int, str | None]()
         for one in calls:
-            mode, exchanges = self._exchange_rows(one)
-            rows.append((_call_row(one, mode, settings), exchanges))
+            asked = None if one[0].facts.call is None else asked_json(one[0].facts.call)
+            texts, exchanges = self._texts_and_exchanges(one, asked)
+            rows.append((_call_row(one, settings) | texts, exchanges))
         ok = [(one.model, sent) for _, one, sent, _ in calls if one.outcome == "ok"]
         looping = [model for model, sent in ok for _ in range(_looping_answers(sent))]
         assert self._database is not None
@@ -277,22 +279,27 @@ class Recorder:
             self._remove_old(database, calls[-1][0].spec)
         return looping
 
-    def _exchange_rows(self, ended: _EndedCall) -> tuple[str, list[_Row]]:
-        """Return the mode and the rows of a call.
+    def _texts_and_exchanges(self, ended: _EndedCall, asked: str | None) -> tuple[_Row, list[_Row]]:
+        """Return the columns of a call that depend on what may be recorded of its texts, and its exchanges.
 
-        If the redaction of the texts takes too long, the mode is ``metadata``, and the rows contain no texts.
+        ``asked``: the JSON of what the client asks. If the redaction of the texts takes too long, the mode is
+        ``metadata``, and the rows contain no texts.
         """
         call, record, exchanges, _ = ended
+        columns = {"mode": "full", "request_sha256": None if asked is None or call.redactor else _sha256(asked)}
         if call.mode == "full":
             redaction = call.redactor.begin() if call.redactor else None
             try:
-                return "full", [_full_row(one, redaction) for one in exchanges]
+                if asked is not None and redaction is not None:
+                    asked = dump_json(redaction.value(json.loads(asked)))
+                return {**columns, "asked": asked}, [_full_row(one, redaction) for one in exchanges]
             except RedactionTimeout:
                 LOG.warning(
                     "call %s is recorded without texts (as metadata), because the patterns of redact took too long",
                     record.request_id,
                 )
-        return "metadata", [_exchange_row(one, None, full=False) for one in exchanges]
+        columns |= {"mode": "metadata", "asked": None}
+        return columns, [_exchange_row(one, None, full=False) for one in exchanges]
 
     def _remove_old(self, database: sqlite3.Connection, spec: RecordingsSpec) -> None:
         """Remove the recordings that are too old. While the file is too large, also remove the oldest recordings."""
@@ -315,8 +322,11 @@ def _insert(database: sqlite3.Connection, table: str, number: str, rows: Sequenc
         database.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", values)
 
 
-def _call_row(ended: _EndedCall, mode: str, settings: dict[int, str | None]) -> _Row:
-    """Return the columns of a call without its number. ``settings``: by ``id`` of their targets, those known."""
+def _call_row(ended: _EndedCall, settings: dict[int, str | None]) -> _Row:
+    """Return the columns of a call without its number and its texts.
+
+    ``settings``: by ``id`` of their targets, those known.
+    """
     call, record, _, started = ended
     facts = call.facts
     target = next((one for one in facts.targets if one.label == record.target), None)
@@ -325,11 +335,9 @@ def _call_row(ended: _EndedCall, mode: str, settings: dict[int, str | None]) -> 
     return {name: getattr(record, name) for name in RECORD_COLUMNS} | {
         "time": started,
         "policy": facts.policy,
-        "mode": mode,
         "version": VERSION,
         "run": facts.run,
         "row": call.redactor.log_text(facts.row),
-        "request_sha256": None if facts.call is None or call.redactor else request_hash(facts.call),
         "template_sha256": facts.template_sha256,
         "policy_sha256": facts.policy_sha256,
         "dataset_prompt": call.dataset_prompt,
@@ -362,8 +370,8 @@ def _settings(target: TargetSpec | None) -> str | None:
     )
 
 
-def request_hash(call: Call) -> str:
-    """Return the hash of what a client asks: messages, prompts, variables and tools, without parameters and model."""
+def asked_json(call: Call) -> str:
+    """Return what a client asks, as JSON: messages, prompts, variables and tools, without parameters and model."""
     asked = {
         "messages": None if call.dialogue is None else [one.raw for one in call.dialogue.messages],
         "prompts": call.raw_prompts,
@@ -373,7 +381,7 @@ def request_hash(call: Call) -> str:
         "candidates": call.candidates,
         "tools": call.params.get("tools"),
     }
-    return _sha256(dump_json({name: value for name, value in asked.items() if value}))
+    return dump_json({name: value for name, value in asked.items() if value})
 
 
 def _redacted(one: RecordedExchange, redaction: Redaction) -> RecordedExchange:

@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS calls (
     run TEXT,
     row TEXT,
     request_sha256 TEXT,
+    asked TEXT,  -- JSON
     template_sha256 TEXT,
     policy_sha256 TEXT,
     dataset_prompt TEXT,

@@ -102,7 +102,7 @@ WRONG = {
     "another file": (("--file", "gateway.yaml"), "gateway.yaml: file is not a database"),
     "another database": (("--file", "other.sqlite"), "this file has no recordings of the gateway"),
     "no configuration": (("--config", "none.yaml"), "none.yaml does not exist"),
-    "another version": (("--file", "old.sqlite"), "recordings of version 1, and this gateway reads version 2"),
+    "another version": (("--file", "old.sqlite"), "recordings of version 1, and this gateway reads version 3"),
 }
 
 
@@ -147,4 +147,4 @@ def test_a_report_of_recordings_of_another_version_is_refused(tmp_path: Path) ->
         database.execute("CREATE TABLE exchanges (id)")
         database.execute("PRAGMA user_version = 1")
     ended = command(tmp_path, "report", "old.sqlite")
-    assert (ended.returncode, b"recordings of version 1, and this gateway reads version 2" in ended.stderr) == (2, True)
+    assert (ended.returncode, b"recordings of version 1, and this gateway reads version 3" in ended.stderr) == (2, True)

@@ -25,7 +25,7 @@ from gateway.storage.recorder import (
     SCHEMA_VERSION,
     CallFacts,
     Recorder,
-    request_hash,
+    asked_json,
 )
 from gateway.storage.recordings import open_recording
 from gateway.storage.sqlite_file import open_database
@@ -165,9 +165,9 @@ def test_the_answer_of_the_client_is_recorded_beside_the_events_of_the_target(tm
 
 def test_the_hash_of_a_request_leaves_out_its_parameters_and_its_model() -> None:
     one = Call("chat", "a", "r1", raw_prompts=("hi",), params={"temperature": 0, "tools": [{"a": 1}]})
-    assert request_hash(one) == request_hash(replace(one, model="b", params={"seed": 1, "tools": [{"a": 1}]}))
-    assert request_hash(one) != request_hash(replace(one, params={}))
-    assert request_hash(one) != request_hash(replace(one, raw_prompts=("ho",)))
+    assert asked_json(one) == asked_json(replace(one, model="b", params={"seed": 1, "tools": [{"a": 1}]}))
+    assert asked_json(one) != asked_json(replace(one, params={}))
+    assert asked_json(one) != asked_json(replace(one, raw_prompts=("ho",)))
 
 
 def test_old_recordings_are_removed_with_their_exchanges(tmp_path: Path) -> None:
@@ -212,11 +212,12 @@ def test_a_recording_is_redacted_before_it_is_hashed_and_says_so(tmp_path: Path)
         call.end(RECORD)
         recorder.close()
     with closing(sqlite3.connect(path)) as database:
-        calls = database.execute("SELECT mode, row, request_sha256 FROM calls ORDER BY id").fetchall()
+        calls = database.execute("SELECT mode, asked, row, request_sha256 FROM calls ORDER BY id").fetchall()
         columns = "prompts, params, stops, events, answer_sha256, redacted"
         full, metadata = database.execute(f"SELECT {columns} FROM exchanges ORDER BY id").fetchall()
     row = ("row of [redacted]", None)
-    assert calls == [("full", *row), ("metadata", *row)], "the second pattern takes too long"
+    texts = ("full", '{"prompts":["mail [redacted]"]}'), ("metadata", None)
+    assert calls == [(*one, *row) for one in texts], "the second pattern takes too long"
     assert json.loads(full[3]) == [[0.1, "Delta", {"index": 0, "text": "to [redacted]"}], [0.2, "Delta", {"index": 0}]]
     assert full[4:] == (hashlib.sha256(b"to [redacted]").hexdigest(), 4)
     assert "a@b" not in str((full, metadata))

@@ -95,7 +95,13 @@ def _described(row: RunRow, file: RecordingFile, call: RecordedRow, exchange: Re
         tools=tuple(params["tools"]) if isinstance(params.get("tools"), list) else None,
         facts=RowFacts(request=call["request_sha256"], repeat=exchange["repeat"], target=intern(call["target"])),
         read_facts=partial(_read_facts, file, call["id"]),
+        read_asked=partial(_read_asked, file, call["id"]),
     )
+
+
+def _read_asked(file: RecordingFile, number: int) -> Mapping[str, Any] | None:
+    call = file.execute("SELECT asked FROM calls WHERE id = ?", (number,)).fetchone()
+    return None if call is None else call["asked"]
 
 
 def _read_facts(file: RecordingFile, number: int) -> tuple[RowFacts, tuple[RowFacts, ...]]:
@@ -144,6 +150,7 @@ def _facts(call: RecordedRow, exchange: RecordedRow, choices: Sequence[Mapping[s
     stops, cuts = iter(call["stop_cuts"]), call["answers_cut"]
     return RowFacts(
         request=call["request_sha256"],
+        asked=call["asked"],
         repeat=exchange["repeat"],
         dataset_prompt=call["dataset_prompt"],
         template=f"{call['template']}@sha256:{call['template_sha256']}",

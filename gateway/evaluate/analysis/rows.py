@@ -66,6 +66,8 @@ class RowFacts:
 
     request: str | None = None
     """The hash of the client's request without parameters."""
+    asked: Mapping[str, Any] | None = None
+    """The client's request without parameters: ``messages``, ``prompts``, ``dataset_prompt``, ``turns`` …"""
     repeat: int = 0
     dataset_prompt: str | None = None
     """The name and hash of the dataset prompt; empty without one."""
@@ -129,6 +131,9 @@ class RunRow:
     read_facts: Callable[[], tuple[RowFacts, tuple[RowFacts, ...]]] | None = field(default=None, compare=False)
     """Reads ``facts`` and ``steps`` of a recorded row, whose ``facts`` are only ``request``, ``repeat`` and ``target``:
     prompts and events of all rows would not fit into the memory. None: ``facts`` has everything."""
+
+    read_asked: Callable[[], Mapping[str, Any] | None] = field(default=lambda: None, compare=False)
+    """Reads ``facts.asked`` alone."""
 
     def with_facts(self) -> RunRow:
         """Return the row with all its facts."""

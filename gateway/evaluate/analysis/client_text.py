@@ -1,0 +1,35 @@
+"""The texts of a client's request, as it is recorded (``calls.asked``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+NO_TEXTS = frozenset(
+    {
+        *("role", "type", "tools", "tool_calls", "tool_call_id"),
+        *("image_url", "input_audio", "video_url", "file"),
+        *("id", "version", "mode", "normalize"),
+    }
+)
+"""The keys of messages, of content parts and of ``gateway`` whose values are no text for the model."""
+
+
+def client_text(asked: Mapping[str, Any]) -> str:
+    """Return the texts of a request in their order, joined by line breaks.
+
+    These are the contents of messages, the prompts, or the values of the variables of a dataset prompt.
+    """
+    return "\n".join(_texts(asked))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            if name not in NO_TEXTS:
+                yield from _texts(inner)
