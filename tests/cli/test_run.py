@@ -290,14 +290,42 @@ def test_a_gateway_that_records_knows_the_run_by_its_name(
     write_files(place, {**HELLO, "policies/full.yaml": "record: full\n"})
     model = CONFIG.partition("  broken:")[0].removeprefix("keys: {file: keys.yaml}\n")
     config = model.replace("template:", "policy: full\n    template:")
-    write_rows(folder, 5)
+    ids = write_rows(folder, 5)
     with gateway(place, f"recordings: {{path: calls.sqlite}}\n{config}") as recording:
         ended = command(folder, "run", "data.jsonl", "--out", "my run.jsonl", "--base-url", recording.url)
         assert (ended.returncode, b"not recorded" in ended.stderr) == (0, False), ended.stderr
-    report = json.loads(command(place, "report", "my-run", "--json").stdout)
-    assert report["classes"]["whole"] == 5
+    (place / "scores.jsonl").write_text("".join([f'{{"custom_id": "{one}", "score": 1}}\n' for one in ids]))
+    report = json.loads(command(place, "report", "my-run", "--scores", "scores.jsonl", "--json").stdout)
+    assert (report["classes"]["whole"], report["score"]["all_rows"]["rows"]) == (5, 5)
     assert json.loads((folder / "my run.manifest.json").read_bytes())["runs"][0]["run"] == "my-run"
     assert not list(folder.glob("*.sqlite"))
+
+
+def test_a_row_of_a_running_gateway_has_its_score_and_its_bytes(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("scored")
+    write_files(place, {**HELLO, "policies/full.yaml": "record: full\n"})
+    model = CONFIG.partition("  broken:")[0].removeprefix("keys: {file: keys.yaml}\n")
+    config = "recordings: {path: calls.sqlite}\n" + model.replace("template:", "policy: full\n    template:")
+    rows = [
+        {"custom_id": f"größe {n}", "messages": [{"role": "user", "content": "hi"}], "answer": "Hello"} for n in (1, 2)
+    ]
+    (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run = ("run", "data.jsonl", "--model", "talk", "--keep", "answer", "--out")
+    with gateway(place, config) as recording:
+        assert command(folder, *run, "served.jsonl", "--base-url", recording.url).returncode == 0
+    write_files(
+        folder, {"gateway.yaml": CONFIG.replace("sft-demo", "chatml"), "hello.yaml": "[Hallo, {finish: stop}]\n"}
+    )
+    command(folder, *run, "local.jsonl")
+    compared = ("why", "served.jsonl", "local.jsonl", "--score", "exact", "--json", "--config", f"{place}/gateway.yaml")
+    found = json.loads(command(folder, *compared).stdout)
+    assert found["causes"] == {"prompt": {"rows": 2, "score": -1.0}}
+    assert [one["recorded"] for one in found["found"]] == [True, True]
+    listed = command(folder, "recordings", "--file", f"{place}/calls.sqlite", "--run", "served", "--json").stdout
+    rendered = ""  # the first row, for the manifest
+    assert {json.loads(line)["row"] for line in listed.splitlines()} == {rendered, "größe 1", "größe 2"}
 
 
 def test_a_key_is_sent(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -143,14 +143,14 @@ class HttpEndpoint:
             raise
         return connection
 
-    async def post_idempotent(self, body: bytes) -> Connection:
+    async def post_idempotent(self, body: bytes, headers: str = "") -> Connection:
         """POST a request that may be processed twice. Repeat the request once if the pooled connection was stale."""
         try:
-            return await self.post(body)
+            return await self.post(body, headers)
         except UpstreamDisconnected as error:
             if not error.stale:
                 raise
-        return await self.post(body)
+        return await self.post(body, headers)
 
 
 class HttpClient:

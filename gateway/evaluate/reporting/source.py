@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from gateway.cli.options import CommandError, load_snapshot, print_note
-from gateway.core.errors import InvalidValue
+from gateway.core.errors import ConfigError, InvalidValue
 from gateway.evaluate.analysis.recordings import NO_ANSWER, read_recording, with_recording
 from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
 from gateway.evaluate.running.output import manifest_path, recording_path
@@ -60,15 +60,26 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
 
 
 def run_place(run: str, config: Path) -> tuple[Path | None, Path]:
-    """Return the output of a run, and the file with its recordings, which may not exist beside an output.
+    """Return the output of a run, and the file with its recordings: beside the output, or else the configured one.
 
-    The output is None for a file of recordings, and for a run that the configured recordings have. Raises
-    ``CommandError``.
+    The output is None for a file of recordings, and for a run that the configured recordings have. Its recordings may
+    not exist. Raises ``CommandError``.
     """
     path = Path(run)
     if not path.exists():
         return None, recordings_path(config, run)
-    return (None, path) if is_recording(path) else (path, recording_path(path))
+    if is_recording(path):
+        return None, path
+    beside = recording_path(path)
+    return path, beside if beside.exists() else _served(config) or beside
+
+
+def _served(config: Path) -> Path | None:
+    """Return the configured file of recordings, to which a running gateway writes. None: there is no such file."""
+    try:
+        return recordings_path(config)
+    except (CommandError, ConfigError):  # the output can be read without it
+        return None
 
 
 def run_files(run: str, config: Path) -> list[Path]:

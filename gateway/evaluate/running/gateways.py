@@ -20,7 +20,7 @@ from typing import ClassVar, Literal, Protocol
 from gateway.backend.embedded.cache import context_length
 from gateway.backend.http_client.client import HttpClient, HttpEndpoint, json_headers, server_root
 from gateway.backend.openai.upstream_request import read_body
-from gateway.calls.admission.access import RUN_HEADER
+from gateway.calls.admission.access import ROW_HEADER, RUN_HEADER
 from gateway.calls.admission.facts import RequestFacts
 from gateway.calls.service import Service
 from gateway.cli.options import CommandError, print_note
@@ -65,7 +65,7 @@ class GatewayClient(Protocol):
     async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         """POST a JSON body and return the answer. Raises ``NoAnswer`` and ``GatewayUnreachable``.
 
-        ``row``: the id of the row, for the recording of a gateway in this process.
+        ``row``: the id of the row, for the recording of the gateway.
         """
 
     @property
@@ -211,13 +211,16 @@ class RemoteGateway:
     timeout: float
     endpoint: Callable[[str], HttpEndpoint]
     """Path → the endpoint for its requests."""
+    run: str = ""
+    """The name of the run in recordings. Empty: the calls name no run, and no row."""
     recorder: ClassVar[None] = None
 
     async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         """Send a request over HTTP, and return the answer. See ``GatewayClient.post``."""
+        named = f"{ROW_HEADER.decode()}: {row.encode().decode('latin-1')}\r\n" if self.run and row else ""
         try:
             async with asyncio.timeout(self.timeout):
-                http = await self.endpoint(path).post_idempotent(body)
+                http = await self.endpoint(path).post_idempotent(body, named)
                 try:
                     return HttpAnswer(http.status, dict(http.headers()), await read_body(http))
                 finally:
@@ -252,7 +255,8 @@ class RemoteSource:
         root, client = server_root(self.base_url), HttpClient()
         headers = json_headers(self.key) | ({RUN_HEADER.decode(): self.run} if self.run else {})
         try:
-            yield RemoteGateway(self.base_url, self.timeout, cache(lambda path: client.endpoint(root + path, headers)))
+            endpoint = cache(lambda path: client.endpoint(root + path, headers))
+            yield RemoteGateway(self.base_url, self.timeout, endpoint, self.run)
         finally:
             await client.aclose()
 
