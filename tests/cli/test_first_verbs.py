@@ -12,8 +12,8 @@ from gateway.cli.connecting.engine import ServedModel
 from gateway.cli.connecting.first_config import of_engine
 from gateway.cli.connecting.live_check import other_llamacpp
 from gateway.cli.options import CommandError
-from gateway.cli.verbs.demo import copy_demo
-from gateway.config.load import read_configuration
+from gateway.cli.verbs.demo import DEMO, copy_demo
+from gateway.config.load import load, read_configuration
 from gateway.config.snapshot import Engine
 from metatemplate.files.template_models import named_in
 from tests.cli.command import command, on_a_full_disk
@@ -230,7 +230,9 @@ def test_a_template_is_proposed_if_its_name_is_a_part_of_the_models_name(served_
 def test_the_demo_is_copied_once_and_never_over_a_configuration(tmp_path: Path) -> None:
     copy_demo(tmp_path / "new")
     assert (tmp_path / "new/gateway.yaml").read_bytes() == (ROOT / "gateway.yaml").read_bytes()
-    assert {path.name for path in (tmp_path / "new").iterdir()} == {"gateway.yaml", "demo", "prompts"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {name.partition("/")[0] for name in DEMO}
+    copy, shipped = (folder / "meta_templates/sft-demo.yaml" for folder in (tmp_path / "new", ROOT))
+    assert copy.read_bytes() == shipped.read_bytes()
     assert command(tmp_path / "new", "check").returncode == 0
     (tmp_path / "gateway.yaml").write_text("mine")
     copy_demo(tmp_path)
@@ -238,6 +240,14 @@ def test_the_demo_is_copied_once_and_never_over_a_configuration(tmp_path: Path) 
     with pytest.raises(CommandError, match="prompts exists and is not overwritten"):
         copy_demo(tmp_path / "new")
     assert {path.name for path in tmp_path.iterdir()} == {"gateway.yaml", "new"}
+
+
+def test_the_demo_is_written_with_its_port_and_not_served(tmp_path: Path) -> None:
+    written = command(tmp_path, "demo", "new", "--port", "9000", "--no-serve")
+    assert (written.returncode, written.stderr) == (0, b"note: the demo's files are in new\n")
+    assert load(tmp_path / "new/gateway.yaml", {}).server.port == 9000
+    nowhere = command(tmp_path, "demo", "--no-serve")
+    assert (nowhere.returncode, nowhere.stderr[:32]) == (2, b"error: --no-serve needs FOLDER\nh")
 
 
 # ---------------------------------------------------------------- check --live

@@ -63,7 +63,8 @@ def test_the_wheel_carries_every_file_of_the_data_folders(wheel: Path, folder: s
 
 def test_the_wheel_carries_the_demo_and_the_third_party_notices(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
-    assert archive.read("gateway/data/gateway.yaml") == (ROOT / "gateway.yaml").read_bytes()
+    for name in ("gateway.yaml", "demo/sums.jsonl"):
+        assert archive.read(f"gateway/data/{name}") == (ROOT / name).read_bytes()
     assert [name for name in archive.namelist() if name.endswith("licenses/THIRD_PARTY_NOTICES.md")]
 
 

@@ -6,7 +6,6 @@ lines, and ``…`` inside a line for any text. The output of a command is standa
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -242,23 +241,12 @@ NOT_RUN: dict[str, str] = {
 
 def reason_not_to_run(example: Example) -> str | None:
     """Why an example is not executed; None: it is."""
+    if example.command.endswith(" --no-serve"):
+        return None
     return next((reason for start, reason in NOT_RUN.items() if example.command.startswith(start)), None)
 
 
-def _sums() -> str:
-    """Twenty sums with their answers, as rows of ``gateway run``."""
-    pairs = [(37 * number % 90 + 10, 26 * number % 90 + 10) for number in range(1, 21)]
-    questions = [[{"role": "user", "content": f"{a}+{b}=?"}] for a, b in pairs]
-    return "".join(
-        [
-            json.dumps({"custom_id": f"sum-{at}", "messages": messages, "answer": str(a + b)}) + "\n"
-            for at, ((a, b), messages) in enumerate(zip(pairs, questions, strict=True), 1)
-        ]
-    )
-
-
 FILES_OF_PAGE = {
-    "docs/why.md": {"sums.jsonl": _sums()},
     "docs/operations.md": {
         "gateway.yaml": f"keys: {{file: keys.yaml}}\n{ONE_MODEL}",
         "keys.yaml": f'laptop: {{sha256: "{"0" * 64}"}}\n',
@@ -276,11 +264,14 @@ Report = Callable[[Example, Done], None]
 
 
 def run_page(page: Path, folder: Path, port: int, report: Report) -> None:
-    """Execute a page's examples one after another, and report each."""
+    """Execute a page's examples one after another, and report each. After ``cd``, they run in that folder."""
     prepare(folder)
     for name, text in FILES_OF_PAGE.get(str(page.relative_to(ROOT)), {}).items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     for example in examples_of(page):
-        if reason_not_to_run(example) is None:
+        if example.command.startswith("cd "):
+            folder /= example.command.removeprefix("cd ")
+            assert folder.is_dir(), example.command
+        elif reason_not_to_run(example) is None:
             report(example, execute(example, folder, port))
