@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from gateway.server.greeting import viewer_address
+from tests.cli.command import command
 from tests.journeys.process import environment
 from tests.support.serving import ROOT, Files, Gateway, gateway, write_files
 from tests.support.world import key_file
@@ -84,12 +85,10 @@ def record(served: Gateway) -> None:
         recorder.flush().result()
 
 
-@contextmanager
-def viewed(folder: Path) -> Iterator[str]:
-    """The address of ``gateway view`` for two runs: the second has other questions, and fewer tokens."""
+def write_two_runs(folder: Path) -> None:
+    """Run the rows of the picture of the page Why twice; the second run has other questions, and fewer tokens."""
     targets = DEMO.partition(", ")[2]
-    config = f"models:\n  demo: {{template: sft-demo, {targets}}}\n"
-    write_files(folder, {"gateway.yaml": config})
+    write_files(folder, {"gateway.yaml": f"models:\n  demo: {{template: sft-demo, {targets}}}\n"})
     for name, more, options in (("monday", 0, []), ("tuesday", 1, ["--param", "max_tokens=1"])):
         rows = [
             {
@@ -100,37 +99,22 @@ def viewed(folder: Path) -> Iterator[str]:
             for at, (one, other) in enumerate(SUMS)
         ]
         (folder / f"{name}-rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-        arguments = [
-            "run",
-            f"{name}-rows.jsonl",
-            "--model",
-            "demo",
-            "--keep",
-            "answer",
-            "--out",
-            f"{name}.jsonl",
-            *options,
-        ]
-        subprocess.run(
-            [sys.executable, "-m", "gateway", *arguments],
-            cwd=folder,
-            env=environment(),
-            check=True,
-            capture_output=True,
-        )
-    command = [
-        sys.executable,
-        "-m",
-        "gateway",
-        "view",
-        "monday.jsonl",
-        "tuesday.jsonl",
-        "--score",
-        "exact",
-        "--no-browser",
-    ]
+        given = ["--model", "demo", "--keep", "answer", "--out", f"{name}.jsonl", *options]
+        ended = command(folder, "run", f"{name}-rows.jsonl", *given)
+        assert ended.returncode == 0, ended.stderr
+
+
+@contextmanager
+def viewed(folder: Path) -> Iterator[str]:
+    """The address of ``gateway view`` for two runs."""
+    write_two_runs(folder)
+    arguments = ["view", "monday.jsonl", "tuesday.jsonl", "--score", "exact", "--no-browser"]
     with subprocess.Popen(
-        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [sys.executable, "-m", "gateway", *arguments],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     ) as process:
         assert process.stdout is not None
         try:
