@@ -31,29 +31,42 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 OTHER_WORDS = {"start": "serve", "up": "serve", "new": "init", "validate": "check", "chat": "ask", "convert": "import"}
 """Verb of another program → verb of this program with the same purpose."""
 
-VERBS = {
-    "demo": "serve the demo: a small model with a right and a wrong template",
-    "init": "write a first gateway.yaml from an engine's models",
-    "serve": "serve the configured models over HTTP",
-    "ask": "ask a running gateway one question",
-    "check": "check the configuration, and run the examples in the templates",
-    "render": "show the exact prompt that a model receives",
-    "diff": "show where the prompts of two templates differ",
-    "parity": "compare a template with a reference over many conversations",
-    "run": "send every row of a file to a model, or continue such a run",
-    "report": "show what the answers of a run are: whole, cut, empty, looping",
-    "why": "explain why the answers of two runs differ",
-    "view": "show a run, or why two runs differ, in a browser",
-    "recordings": "list recorded calls, or show one",
-    "import": "convert a template from another format",
-    "templates": "list the templates, or print one",
-    "models": "list the configured models",
-    "keys": "make, list and revoke client keys",
-    "status": "show what a running gateway serves, and what it avoids",
-    "schema": "print the JSON Schema of a settings file, for editors",
-    "docs": "list the pages of the documentation, or print one",
+GROUPS = {
+    "Start": {
+        "demo": "serve the demo: a small model with a right and a wrong template",
+        "init": "write a first gateway.yaml from an engine's models",
+        "serve": "serve the configured models over HTTP",
+        "ask": "ask a running gateway one question",
+        "check": "check the configuration, and run the examples in the templates",
+    },
+    "Prompts": {
+        "render": "show the exact prompt that a model receives",
+        "diff": "show where the prompts of two templates differ",
+        "parity": "compare a template with a reference over many conversations",
+        "templates": "list the templates, or print one",
+        "import": "convert a template from another format",
+    },
+    "Evaluation": {
+        "run": "send every row of a file to a model, or continue such a run",
+        "report": "show what the answers of a run are: whole, cut, empty, looping",
+        "why": "explain why the answers of two runs differ",
+        "view": "show a run, or why two runs differ, in a browser",
+        "recordings": "list recorded calls, or show one",
+    },
+    "Operation": {
+        "models": "list the configured models",
+        "keys": "make, list and revoke client keys",
+        "status": "show what a running gateway serves, and what it avoids",
+    },
+    "Files": {
+        "schema": "print the JSON Schema of a settings file, for editors",
+        "docs": "list the pages of the documentation, or print one",
+    },
 }
-"""Verb → summary, in the order of ``gateway --help``."""
+"""Group → verb → summary, in the order of ``gateway --help``."""
+
+VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.items()}
+"""Verb → summary."""
 
 PACKAGES = {
     "render": "gateway.workshop.comparing",
@@ -97,6 +110,13 @@ class Verbs(Verb, click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the order of ``VERBS``."""
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs of each group, with the summaries below each other."""
+        width = max(map(len, VERBS))
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.ljust(width), summary) for verb, summary in verbs.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -466,34 +466,22 @@ def test_check_names_a_chat_template_that_renders_no_call_without_content(tmp_pa
     assert line.endswith('(line 1 of the template: TypeError: can only concatenate str (not "int") to str)')
 
 
-VERBS = (
-    "demo",
-    "init",
-    "serve",
-    "ask",
-    "check",
-    "render",
-    "diff",
-    "parity",
-    "run",
-    "report",
-    "why",
-    "view",
-    "recordings",
-    "import",
-    "templates",
-    "models",
-    "keys",
-    "status",
-    "schema",
-    "docs",
-)
+GROUPS = {
+    "Start": ("demo", "init", "serve", "ask", "check"),
+    "Prompts": ("render", "diff", "parity", "templates", "import"),
+    "Evaluation": ("run", "report", "why", "view", "recordings"),
+    "Operation": ("models", "keys", "status"),
+    "Files": ("schema", "docs"),
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
-def test_help_names_every_verb(folder: Path) -> None:
+def test_help_names_every_verb_in_its_group(folder: Path) -> None:
     ended = command(folder, "--help")
     expect(ended, 0, ended.stdout, b"")
-    assert re.findall(r"^  (\w+)  +\w", ended.stdout.decode(), re.MULTILINE)[: len(VERBS)] == list(VERBS)
+    sections = re.findall(r"^(\w+):\n((?:  .*\n)+)", ended.stdout.decode(), re.MULTILINE)
+    named = {title: tuple(re.findall(r"^  (\w+)  +\w", text, re.MULTILINE)) for title, text in sections}
+    assert {title: named[title] for title in list(named)[1:-1]} == GROUPS  # between Options and Examples
 
 
 @pytest.mark.parametrize("verb", VERBS)
