@@ -90,13 +90,18 @@ class LocalGateway:
     async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         """Pass a request to the service, and return the answer. See ``GatewayClient.post``.
 
-        Waits while too many recordings wait to be written, so that none is dropped.
+        See ``until_not_full``.
         """
-        if self.recorder is not None and self.recorder.is_full:
-            await asyncio.shield(asyncio.wrap_future(self.recorder.written))
+        await until_not_full(self.recorder)
         facts = RequestFacts(caller=Caller(run=self.run, row=row))
         answer = await self.service.keep_answer(path, body, facts)
         return HttpAnswer(answer.status, {"x-request-id": facts.request_id, **answer.headers}, answer.body)
+
+
+async def until_not_full(recorder: Recorder | None) -> None:
+    """Wait while too many recordings wait to be written, so that none is dropped."""
+    if recorder is not None and recorder.is_full:
+        await asyncio.shield(asyncio.wrap_future(recorder.written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class LocalSource:
         server = replace(server, max_in_flight=max(server.max_in_flight, concurrency))
         snapshot = replace(self.snapshot, server=server)
         if self.recording is not None:
-            snapshot = _recorded(snapshot, self.recording)
+            snapshot = recorded(snapshot, self.recording)
         async with running(self.config, snapshot) as runtime:
             recorder = None if self.recording is None else runtime.state.stack.recorder
             if recorder is not None:
@@ -130,7 +135,8 @@ class LocalSource:
                 yield LocalGateway(Service(runtime.state), recorder, self.run)
             finally:
                 if recorder is not None:
-                    await self._note_lost(recorder)
+                    await asyncio.wrap_future(recorder.flush())
+                    note_lost(recorder, self.recording)
 
     async def _open_file(self, recorder: Recorder) -> None:
         try:
@@ -141,13 +147,11 @@ class LocalSource:
                 f"{getattr(error, 'strerror', None) or error}; move it away, or add --no-recording"
             ) from None
 
-    async def _note_lost(self, recorder: Recorder) -> None:
-        await asyncio.wrap_future(recorder.flush())
-        if lost := recorder.not_written:
-            print_note(
-                f"{self.recording} lacks {counted(lost, 'call')} of this run, because writing failed; the log has the "
-                "cause"
-            )
+
+def note_lost(recorder: Recorder | None, file: Path | None) -> None:
+    """Print how many calls of a run could not be written to its file."""
+    if recorder is not None and (lost := recorder.not_written):
+        print_note(f"{file} lacks {counted(lost, 'call')} of this run, because writing failed; the log has the cause")
 
 
 @asynccontextmanager
@@ -191,7 +195,7 @@ def replayed(
     return replace(snapshot, models=models)
 
 
-def _recorded(snapshot: Snapshot, path: Path) -> Snapshot:
+def recorded(snapshot: Snapshot, path: Path) -> Snapshot:
     """Return the snapshot with all calls recorded in a file, without a limit of time, size or waiting recordings."""
     spec = replace(snapshot.recordings, path=path, retention=math.inf, max_size=sys.maxsize, keep_all=True)
     models = {
