@@ -48,6 +48,7 @@ GROUPS = {
     },
     "Evaluation": {
         "run": "send every row of a file to a model, or continue such a run",
+        "with": "run a command with a gateway of its own, and report on its calls",
         "report": "show what the answers of a run are: whole, cut, empty, looping",
         "why": "explain why the answers of two runs differ",
         "view": "show a run, or why two runs differ, in a browser",
@@ -69,15 +70,11 @@ VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.i
 """Verb → summary."""
 
 PACKAGES = {
-    "render": "gateway.workshop.comparing",
-    "diff": "gateway.workshop.comparing",
-    "parity": "gateway.workshop.comparing",
-    "run": "gateway.evaluate.running",
+    **dict.fromkeys(("render", "diff", "parity"), "gateway.workshop.comparing"),
     "import": "gateway.workshop.importing",
-    "report": "gateway.evaluate.reporting",
-    "why": "gateway.evaluate.reporting",
+    **dict.fromkeys(("run", "with"), "gateway.evaluate.running"),
+    **dict.fromkeys(("report", "why", "recordings"), "gateway.evaluate.reporting"),
     "view": "gateway.viewer",
-    "recordings": "gateway.evaluate.reporting",
 }
 """Verb → the package of its module, beside the files that only this verb uses. The others are in ``verbs``."""
 

@@ -124,7 +124,7 @@ def test_an_unknown_run_is_named(folder: Path) -> None:
     ended = command(folder, "report", "nightly")
     assert (ended.returncode, ended.stderr) == (
         2,
-        b"error: nightly: no such file, and no run of this name in the recordings\n",
+        b"error: nightly: no such file, no nightly.recording.sqlite, and no run of this name in the recordings\n",
     )
 
 

@@ -469,7 +469,7 @@ def test_check_names_a_chat_template_that_renders_no_call_without_content(tmp_pa
 GROUPS = {
     "Start": ("demo", "init", "serve", "ask", "check"),
     "Prompts": ("render", "diff", "parity", "templates", "import"),
-    "Evaluation": ("run", "report", "why", "view", "recordings"),
+    "Evaluation": ("run", "with", "report", "why", "view", "recordings"),
     "Operation": ("models", "keys", "status"),
     "Files": ("schema", "docs"),
 }

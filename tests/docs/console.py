@@ -146,7 +146,7 @@ def execute(example: Example, folder: Path, port: int) -> Done:
     line = line.replace(".venv/bin/gateway", "gateway").replace("~/models", "models")
     line = line.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
     words = shlex.split(line)
-    if words[0] == "gateway" and not set(words) & {"|", ">", ">>", "&&"}:
+    if words[0] == "gateway" and not set(words) & {"|", ">", ">>", "&&", "with"}:
         done = command(folder, *words[1:], COLUMNS="120", NO_COLOR="1")
     else:
         (folder / "bin").mkdir(exist_ok=True)
@@ -193,6 +193,10 @@ NOT_RUN: dict[str, str] = {
     "gateway recordings": "needs recordings; tests/cli/test_recordings.py runs it",
     "gateway ask": "shows times; tests/cli/test_first_verbs.py runs it",
     'echo "1+1=?" | gateway ask': "needs the gateway of the example before it; tests/cli/test_first_verbs.py runs it",
+    **dict.fromkeys(
+        ("gateway with -- evalscope", "gateway with -- inspect"),
+        "needs a harness; tests/evaluate/running/test_with.py runs other commands",
+    ),
     "gateway init": "asks an engine; tests/cli/test_first_verbs.py runs it",
     "gateway check --live": "asks every target; tests/cli/test_first_verbs.py runs it",
     "GATEWAY_SERVER__": "serves until it is stopped; tests/config/test_settings.py reads the variables",

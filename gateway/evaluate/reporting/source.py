@@ -12,7 +12,7 @@ from gateway.cli.options import CommandError, load_snapshot, print_note
 from gateway.core.errors import ConfigError, InvalidValue
 from gateway.evaluate.analysis.recordings import NO_ANSWER, read_recording, with_recording
 from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
-from gateway.evaluate.running.output import manifest_path, recording_path
+from gateway.evaluate.running.output import RECORDING, manifest_path, recording_path
 from gateway.storage.recordings import RecordingFile, is_recording, open_recording
 from metatemplate.values.words import counted
 
@@ -36,8 +36,8 @@ def reading() -> Iterator[ExitStack]:
 def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
     """Return an iterator over the rows of a run. Raises ``CommandError`` if there is no such run.
 
-    ``files``: closes the run's recording. ``run``: an output file of ``gateway run``, a file of recordings, or the name
-    of a run in the recordings of the configuration ``config``.
+    ``files``: closes the run's recording. ``run``: an output file of ``gateway run``, a file of recordings, the name of
+    a run of ``gateway with``, or that of a run in the recordings of the configuration ``config``.
     """
 
     def opened(path: Path) -> RecordingFile:
@@ -50,24 +50,25 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
         manifest = manifest_path(output)
         rows = with_manifest(read_output(output), manifest) if manifest.exists() else read_output(output)
         return with_recording(rows, opened(recording)) if recording.exists() else rows
-    if recording == Path(run):
+    if recording in (Path(run), Path(f"{run}{RECORDING}")):
         return read_recording(opened(recording))
     rows = read_recording(opened(recording), run)
     first = next(rows, None)
     if first is None:
-        raise CommandError(f"{run}: no such file, and no run of this name in the recordings")
+        raise CommandError(f"{run}: no such file, no {run}{RECORDING}, and no run of this name in the recordings")
     return chain([first], rows)
 
 
 def run_place(run: str, config: Path) -> tuple[Path | None, Path]:
     """Return the output of a run, and the file with its recordings: beside the output, or else the configured one.
 
-    The output is None for a file of recordings, and for a run that the configured recordings have. Its recordings may
-    not exist. Raises ``CommandError``.
+    The output is None for a file of recordings, for a run of ``gateway with``, whose file has its name, and for a run
+    that the configured recordings have. The recordings of an output may not exist. Raises ``CommandError``.
     """
     path = Path(run)
     if not path.exists():
-        return None, recordings_path(config, run)
+        named = Path(f"{run}{RECORDING}")
+        return None, named if named.exists() else recordings_path(config, run)
     if is_recording(path):
         return None, path
     beside = recording_path(path)
@@ -104,7 +105,7 @@ def recordings_path(config: Path, run: str = "") -> Path:
 
     ``run``: the name of a run to look for; empty: any call.
     """
-    missing = f"{run}: no such file; give the output (--out) of a run" if run else ""
+    missing = f"{run}: no such file, and no {run}{RECORDING}; give the output (--out) of a run" if run else ""
     if not config.exists():
         raise CommandError(missing or f"{config} does not exist; give the configuration with --config")
     path = load_snapshot(config).recordings.path

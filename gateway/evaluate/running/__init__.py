@@ -1,6 +1,8 @@
-"""``gateway run``.
+"""``gateway run`` and ``gateway with``.
 
-run       the verb
+run       the verb ``run``
+with      the verb ``with``: a command around which a gateway runs
+child     runs the command, with the terminal and the signals of this process
 rows      reads DATA.jsonl; each line becomes one request
 output    the output file: locked, appended to, and read again to resume
 gateways  sends requests to the gateway in this process, or to a running one

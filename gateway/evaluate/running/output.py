@@ -19,6 +19,9 @@ import orjson
 
 from gateway.cli.options import CommandError
 
+RECORDING = ".recording.sqlite"
+"""The end of the name of a run's file of recordings."""
+
 
 class OutputFile(AbstractContextManager["OutputFile"]):
     """The output file, opened for appending and locked against a second run; a context manager that closes it.
@@ -111,7 +114,7 @@ def manifest_path(output: Path) -> Path:
 
 def recording_path(output: Path) -> Path:
     """Return the path of the recordings of a run: ``a.recording.sqlite`` for ``a.jsonl``."""
-    return output.with_name(f"{output.name.removesuffix('.jsonl')}.recording.sqlite")
+    return output.with_name(f"{output.name.removesuffix('.jsonl')}{RECORDING}")
 
 
 def run_name(output: Path) -> str:
