@@ -33,62 +33,49 @@ OTHER_WORDS = {"start": "serve", "up": "serve", "new": "init", "validate": "chec
 
 GROUPS = {
     "Start": {
-        "demo": "serve the demo: a small model with a right and a wrong template",
-        "init": "write a first gateway.yaml from an engine's models",
-        "serve": "serve the configured models over HTTP",
-        "ask": "ask a running gateway one question",
-        "check": "check the configuration, and run the examples in the templates",
+        "cli.verbs.demo": "serve the demo: a small model with a right and a wrong template",
+        "cli.verbs.init": "write a first gateway.yaml from an engine's models",
+        "cli.verbs.serve": "serve the configured models over HTTP",
+        "cli.verbs.ask": "ask a running gateway one question",
+        "cli.verbs.check": "check the configuration, and run the examples in the templates",
     },
     "Prompts": {
-        "render": "show the exact prompt that a model receives",
-        "diff": "show where the prompts of two templates differ",
-        "parity": "compare a template with a reference over many conversations",
-        "templates": "list the templates, or print one",
-        "import": "convert a template from another format",
+        "workshop.comparing.render": "show the exact prompt that a model receives",
+        "workshop.comparing.diff": "show where the prompts of two templates differ",
+        "workshop.comparing.parity": "compare a template with a reference over many conversations",
+        "cli.verbs.templates": "list the templates, or print one",
+        "workshop.importing.import": "convert a template from another format",
     },
     "Evaluation": {
-        "run": "send every row of a file to a model, or continue such a run",
-        "with": "run a command with a gateway of its own, and report on its calls",
-        "report": "show what the answers of a run are: whole, cut, empty, looping",
-        "why": "explain why the answers of two runs differ",
-        "view": "show a run, or why two runs differ, in a browser",
-        "recordings": "list recorded calls, or show one",
+        "evaluate.running.run": "send every row of a file to a model, or continue such a run",
+        "evaluate.running.with": "run a command with a gateway of its own, and report on its calls",
+        "evaluate.reporting.report": "show what the answers of a run are: whole, cut, empty, looping",
+        "evaluate.reporting.why": "explain why the answers of two runs differ",
+        "viewer.view": "show a run, or why two runs differ, in a browser",
+        "evaluate.reporting.recordings": "list recorded calls, or show one",
     },
     "Operation": {
-        "models": "list the configured models",
-        "keys": "make, list and revoke client keys",
-        "status": "show what a running gateway serves, and what it avoids",
+        "cli.verbs.models": "list the configured models",
+        "cli.verbs.keys": "make, list and revoke client keys",
+        "cli.verbs.status": "show what a running gateway serves, and what it avoids",
     },
     "Files": {
-        "schema": "print the JSON Schema of a settings file, for editors",
-        "docs": "list the pages of the documentation, or print one",
+        "cli.verbs.schema": "print the JSON Schema of a settings file, for editors",
+        "cli.verbs.docs": "list the pages of the documentation, or print one",
     },
 }
-"""Group → verb → summary, in the order of ``gateway --help``."""
-
-VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.items()}
-"""Verb → summary."""
-
-PACKAGES = {
-    **dict.fromkeys(("render", "diff", "parity"), "gateway.workshop.comparing"),
-    "import": "gateway.workshop.importing",
-    **dict.fromkeys(("run", "with"), "gateway.evaluate.running"),
-    **dict.fromkeys(("report", "why", "recordings"), "gateway.evaluate.reporting"),
-    "view": "gateway.viewer",
-}
-"""Verb → the package of its module, beside the files that only this verb uses. The others are in ``verbs``."""
+"""Group → module below ``gateway`` → summary of its verb, in the order of ``gateway --help``."""
+VERBS = {module.rpartition(".")[2]: module for modules in GROUPS.values() for module in modules}
+"""Verb → the module of its command."""
 
 EXAMPLES = """Examples:
   gateway demo                                    serve the demo, which needs no files
   gateway ask demo "1+1=?"                        ask the demo, in a second terminal
   gateway init --engine http://127.0.0.1:8101/v1  write a first gateway.yaml
   gateway serve                                   serve ./gateway.yaml on 127.0.0.1:8000
-  gateway check && echo fine                      exit code 1 if there are problems
   gateway render demo -m "user:1+1=?"             the prompt, byte for byte
-  gateway diff demo demo-wrong-template -m "user:1+1=?"
-  gateway parity demo                             compare with the model's own chat template
-  gateway import models/my-chat-7b                convert the model's own chat template
   gateway run questions.jsonl --model demo --out answers.jsonl
+  gateway with -- python my_eval.py               a harness, which reads OPENAI_BASE_URL
   gateway VERB --help                             options and examples of a verb
 """
 
@@ -111,9 +98,10 @@ class Verbs(Verb, click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs of each group, with the summaries below each other."""
         width = max(map(len, VERBS))
-        for group, verbs in GROUPS.items():
+        for group, summaries in GROUPS.items():
             with formatter.section(group):
-                formatter.write_dl([(verb.ljust(width), summary) for verb, summary in verbs.items()])
+                verbs = [module.rpartition(".")[2].ljust(width) for module in summaries]
+                formatter.write_dl([*zip(verbs, summaries.values(), strict=True)])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -146,14 +134,14 @@ class Verbs(Verb, click.Group):
 
 def load_verb(name: str) -> click.Command:
     """Import the module of a verb, and return the verb's command."""
-    command: click.Command = import_module(f"{PACKAGES.get(name, 'gateway.cli.verbs')}.{name}").command
+    command: click.Command = import_module(f"gateway.{VERBS[name]}").command
     return command
 
 
 COMMANDS = Verbs(
     help="An OpenAI-compatible gateway that sends every local model the exact prompt it was trained on.",
     epilog=EXAMPLES,
-    commands={verb: click.Command(verb, help=summary) for verb, summary in VERBS.items()},
+    commands={verb: click.Command(verb) for verb in VERBS},
     subcommand_metavar="VERB …",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
@@ -179,7 +167,3 @@ def main(argv: list[str] | None = None) -> int:
 def _discard_stdout() -> None:
     """Discard what standard output has not written yet. Otherwise Python reports the error again at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-if __name__ == "__main__":
-    sys.exit(main())
