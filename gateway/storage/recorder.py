@@ -31,7 +31,7 @@ from gateway.storage.sqlite_file import close_database, open_database, used_byte
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.loops import ENDED_BY_MODEL, is_looping
 from gateway.telemetry.record import Record
-from gateway.wire.json import dump_json
+from gateway.wire.json import dump_json, plain_value
 from gateway.wire.redaction import NOTHING, Redaction, RedactionTimeout, Redactor
 from gateway.wire.stored_events import fast_stored_json
 from metatemplate.values.events import Delta, Event, Finish, delta_size
@@ -371,7 +371,10 @@ def _settings(target: TargetSpec | None) -> str | None:
 
 
 def asked_json(call: Call) -> str:
-    """Return what a client asks, as JSON: messages, prompts, variables and tools, without parameters and model."""
+    """Return what a client asks, as JSON: messages, prompts, variables and tools, without parameters and model.
+
+    Keys are sorted: clients write those of a message in another order.
+    """
     asked = {
         "messages": None if call.dialogue is None else [one.raw for one in call.dialogue.messages],
         "prompts": call.raw_prompts,
@@ -381,7 +384,8 @@ def asked_json(call: Call) -> str:
         "candidates": call.candidates,
         "tools": call.params.get("tools"),
     }
-    return dump_json({name: value for name, value in asked.items() if value})
+    found = {name: value for name, value in asked.items() if value}
+    return json.dumps(found, separators=(",", ":"), default=plain_value, sort_keys=True)
 
 
 def _redacted(one: RecordedExchange, redaction: Redaction) -> RecordedExchange:

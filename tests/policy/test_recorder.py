@@ -32,6 +32,7 @@ from gateway.storage.sqlite_file import open_database
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.record import Record
 from gateway.wire.redaction import Redactor
+from metatemplate.values.dialogue import Dialogue, Message
 from metatemplate.values.events import Delta, Event, Finish
 from tests.policy.responses import exchange
 
@@ -168,6 +169,13 @@ def test_the_hash_of_a_request_leaves_out_its_parameters_and_its_model() -> None
     assert asked_json(one) == asked_json(replace(one, model="b", params={"seed": 1, "tools": [{"a": 1}]}))
     assert asked_json(one) != asked_json(replace(one, params={}))
     assert asked_json(one) != asked_json(replace(one, raw_prompts=("ho",)))
+
+
+def test_the_order_of_the_keys_of_a_message_does_not_change_the_hash() -> None:
+    keys = {"role": "user", "content": "hi"}
+    orders = [keys, dict(reversed(keys.items()))]
+    first, second = (Call("chat", "a", "r", dialogue=Dialogue((Message("user", "hi", raw=one),))) for one in orders)
+    assert asked_json(first) == asked_json(second) == '{"messages":[{"content":"hi","role":"user"}]}'
 
 
 def test_old_recordings_are_removed_with_their_exchanges(tmp_path: Path) -> None:
