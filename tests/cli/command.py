@@ -21,12 +21,18 @@ class _Terminal(io.TextIOWrapper):
 
 
 def command(
-    folder: Path, *arguments: str, stdin: bytes = b"", terminal: bool = False, **env: str
+    folder: Path, *arguments: str, stdin: bytes = b"", terminal: bool = False, together: bool = False, **env: str
 ) -> CompletedProcess[bytes]:
-    """Run a verb in a folder; ``terminal``: standard output and standard error are one."""
+    """Run a verb in a folder.
+
+    ``terminal``: standard output and standard error are terminals. ``together``: standard error goes to standard
+    output, in the order in which the verb writes.
+    """
     out, err = io.BytesIO(), io.BytesIO()
     stdout = (_Terminal if terminal else io.TextIOWrapper)(out, "utf-8", newline="")
-    stderr = (_Terminal if terminal else io.TextIOWrapper)(err, "utf-8", "backslashreplace", newline="")
+    stderr = stdout
+    if not together:
+        stderr = (_Terminal if terminal else io.TextIOWrapper)(err, "utf-8", "backslashreplace", newline="")
     before, sys.stdin = (dict(os.environ), sys.stdin), io.TextIOWrapper(io.BytesIO(stdin))
     try:
         _set_environment(environment(**env))

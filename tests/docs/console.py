@@ -1,7 +1,8 @@
 """The console examples of the pages: found, executed in a folder that is prepared for them, and compared.
 
 A block ``console`` has commands after ``$ `` and, below each, the output. In an output, a line ``…`` stands for any
-lines, and ``…`` inside a line for any text. The output of a command is standard output, then standard error.
+lines, and ``…`` inside a line for any text. The output of a command is what a terminal shows: standard output and
+standard error in the order in which they are written. In a pipe, standard output is first.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ def execute(example: Example, folder: Path, port: int) -> Done:
     line = line.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
     words = shlex.split(line)
     if words[0] == "gateway" and not set(words) & {"|", ">", ">>", "&&", "with"}:
-        done = command(folder, *words[1:], COLUMNS="120", NO_COLOR="1")
+        done = command(folder, *words[1:], together=True, COLUMNS="120", NO_COLOR="1")
     else:
+        line += " 2>&1" if "with" in words else ""  # its command is a process, which writes to the same output
         (folder / "bin").mkdir(exist_ok=True)
         shim = folder / "bin/gateway"
         shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n', encoding="utf-8")

@@ -204,7 +204,7 @@ def _output(mistake: Mistake, folder: Path, served: Gateway) -> str:
         earlier = command(folder, *_arguments(line, served), terminal=False)
         assert earlier.returncode == 0, earlier.stderr.decode()
     stdin, given = mistake.input.encode(), {"COLUMNS": "120", **mistake.env}
-    done = command(folder, *_arguments(mistake.run, served), stdin=stdin, terminal=False, **given)
+    done = command(folder, *_arguments(mistake.run, served), stdin=stdin, terminal=False, together=False, **given)
     return "".join(
         [done.stdout.decode(), done.stderr.decode(errors="backslashreplace"), f"(exit code {done.returncode})"]
     )
