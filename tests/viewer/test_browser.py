@@ -88,7 +88,7 @@ def record(served: Gateway) -> None:
 def write_two_runs(folder: Path) -> None:
     """Run the rows of the picture of the page Why twice; the second run has other questions, and fewer tokens."""
     targets = DEMO.partition(", ")[2]
-    write_files(folder, {"gateway.yaml": f"models:\n  demo: {{template: sft-demo, {targets}}}\n"})
+    write_files(folder, {"gateway.yaml": f"models:\n  demo: {{template: sft-demo, policy: eval, {targets}}}\n"})
     for name, more, options in (("monday", 0, []), ("tuesday", 1, ["--param", "max_tokens=1"])):
         rows = [
             {
