@@ -13,13 +13,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.cli.command import command
 from tests.journeys.process import environment
-from tests.support.serving import ROOT, WAIT_SECONDS
+from tests.support.serving import ROOT, WAIT_SECONDS, gateway
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"(?<=^```console\n)(.*?)(?=^```)", re.MULTILINE | re.DOTALL)
@@ -61,6 +62,8 @@ def examples_of(page: Path) -> list[Example]:
 
 
 def _is_complete(given: str) -> bool:
+    if here := re.search(r"<<'(\w+)'\n", given):
+        return given.endswith(f"\n{here[1]}\n")
     if given.rstrip().endswith(("\\", "|")):
         return False
     try:
@@ -141,11 +144,16 @@ class Done:
     output: str
 
 
-def execute(example: Example, folder: Path, port: int) -> Done:
-    """Run the command in the folder. ``port``: that of a gateway which serves the folder's configuration."""
+Ports = Mapping[int, int]
+"""Port on 127.0.0.1 that the pages name → the port at which the tests serve."""
+
+
+def execute(example: Example, folder: Path, ports: Ports) -> Done:
+    """Run the command in the folder."""
     line = VIEWER.sub("", COMMENT.sub("", example.command).replace(" || exit 1", ""))
     line = line.replace(".venv/bin/gateway", "gateway").replace("~/models", "models")
-    line = line.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
+    for named, port in ports.items():
+        line = line.replace(f"127.0.0.1:{named}", f"127.0.0.1:{port}")
     words = shlex.split(line)
     if words[0] == "gateway" and not set(words) & {"|", ">", ">>", "&&", "with"}:
         done = command(folder, *words[1:], together=True, COLUMNS="120", NO_COLOR="1")
@@ -164,7 +172,9 @@ def execute(example: Example, folder: Path, port: int) -> Done:
     shown = (
         out + ("\n" if out and not out.endswith("\n") else "") + done.stderr.decode()
     )  # as a terminal shows a prompt
-    return Done(done.returncode, shown.replace(f"127.0.0.1:{port}", "127.0.0.1:8000").replace(f"{folder}/", ""))
+    for named, port in ports.items():
+        shown = shown.replace(f"127.0.0.1:{port}", f"127.0.0.1:{named}")
+    return Done(done.returncode, shown.replace(f"{folder}/", ""))
 
 
 def agrees(documented: str, output: str) -> bool:
@@ -176,6 +186,7 @@ def agrees(documented: str, output: str) -> bool:
     return re.fullmatch("".join(parts), output if output.endswith("\n") else f"{output}\n") is not None
 
 
+ASKS_AN_ENGINE = "asks an engine, and is executed on a page that serves one; tests/cli/test_first_verbs.py runs it"
 NOT_RUN: dict[str, str] = {
     "make run": "installs and serves until it is stopped; tests/journeys/test_demo.py runs what it serves",
     "make test": "runs this test",
@@ -199,8 +210,8 @@ NOT_RUN: dict[str, str] = {
         ("gateway with -- evalscope", "gateway with -- inspect"),
         "needs a harness; tests/evaluate/running/test_with.py runs other commands",
     ),
-    "gateway init": "asks an engine; tests/cli/test_first_verbs.py runs it",
-    "gateway check --live": "asks every target; tests/cli/test_first_verbs.py runs it",
+    "gateway init": ASKS_AN_ENGINE,
+    "gateway check --live": ASKS_AN_ENGINE,
     "GATEWAY_SERVER__": "serves until it is stopped; tests/config/test_settings.py reads the variables",
     "GATEWAY_CONFIG=": "serves until it is stopped; tests/edge/test_asgi.py runs the application",
     "tests/": "installs clients or engines from a package index",
@@ -269,15 +280,29 @@ FILES_OF_PAGE = {
 Report = Callable[[Example, Done], None]
 
 
+SERVED_DEMO = re.compile(r"gateway demo (\S+) --port (\d+)")
+"""A command that serves the demo from a folder. The test serves the files that it writes, until the page's end."""
+
+
 def run_page(page: Path, folder: Path, port: int, report: Report) -> None:
-    """Execute a page's examples one after another, and report each. After ``cd``, they run in that folder."""
+    """Execute a page's examples one after another, and report each. After ``cd``, they run in that folder.
+
+    ``port``: that of a gateway which serves the folder's configuration.
+    """
     prepare(folder)
     for name, text in FILES_OF_PAGE.get(str(page.relative_to(ROOT)), {}).items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    for example in examples_of(page):
-        if example.command.startswith("cd "):
-            folder /= example.command.removeprefix("cd ")
-            assert folder.is_dir(), example.command
-        elif reason_not_to_run(example) is None:
-            report(example, execute(example, folder, port))
+    ports = {8000: port}
+    with ExitStack() as demos:
+        for example in examples_of(page):
+            if example.command.startswith("cd "):
+                folder /= example.command.removeprefix("cd ")
+                assert folder.is_dir(), example.command
+            elif served := SERVED_DEMO.fullmatch(example.command):
+                written = replace(example, command=f"{example.command} --no-serve")
+                report(example, execute(written, folder, {}))
+                config = (folder / served[1] / "gateway.yaml").read_text(encoding="utf-8")
+                ports[int(served[2])] = demos.enter_context(gateway(folder / served[1], config)).port
+            elif (reason := reason_not_to_run(example)) is None or (reason == ASKS_AN_ENGINE and len(ports) > 1):
+                report(example, execute(example, folder, ports))
