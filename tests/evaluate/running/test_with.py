@@ -124,6 +124,8 @@ for number in range(40):
         ("monday", f"row-{number}", "full", "ok") for number in range(40)
     ]
     assert command(folder, "report", "monday").stdout.decode().splitlines() == err.splitlines()[1:4]
+    found = command(folder, "why", "monday", "monday").stdout.decode()
+    assert found.startswith("40 rows in both runs, 0 with another answer")
 
 
 def test_calls_may_name_another_run_and_models_are_reported_apart(folder: Path) -> None:
@@ -242,14 +244,16 @@ while not os.path.exists("end"):
 def test_signals_reach_the_group_of_the_command_which_ends_first(folder: Path) -> None:
     with started(folder, arguments(code=GROUP, words=["parent", f"from call import *\n{GROUP}"])) as process:
         assert process.stdout is not None
-        lines = [process.stdout.readline(), process.stdout.readline()]
-        assert sorted(lines) == [b"child ready\n", b"parent ready\n"]
-        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            process.send_signal(number)
+        try:
             lines = [process.stdout.readline(), process.stdout.readline()]
-            assert sorted(lines) == [f"child {number}\n".encode(), f"parent {number}\n".encode()]
-        assert process.poll() is None
-        (folder / "end").touch()
+            assert sorted(lines) == [b"child ready\n", b"parent ready\n"]
+            for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                process.send_signal(number)
+                lines = [process.stdout.readline(), process.stdout.readline()]
+                assert sorted(lines) == [f"child {number}\n".encode(), f"parent {number}\n".encode()]
+            assert process.poll() is None
+        finally:
+            (folder / "end").touch()
         assert process.wait(WAIT_SECONDS) == 3
 
 
