@@ -214,6 +214,22 @@ def test_a_command_line_is_refused_before_the_command_starts(case: str, folder: 
     assert message in ended.stderr.decode()
 
 
+def test_a_folder_that_cannot_be_written_is_refused(folder: Path) -> None:
+    ended = command(Path("/proc"), "with", "--run", "a", "--config", str(folder / "gateway.yaml"), "--", "true")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(b"error: a.recording.sqlite: "), ended.stderr
+    assert ended.stderr.endswith(b"; change to a folder that you may write\n")
+
+
+def test_what_this_process_ignores_the_command_ignores_and_its_words_are_kept(folder: Path) -> None:
+    """``nohup`` ignores SIGHUP. The words of the command may contain options and a second ``--``."""
+    code = "import signal; print(signal.getsignal(signal.SIGHUP).name, *sys.argv[1:])"
+    words = [*arguments("--run", "a", code=code, words=["--run", "b", "--", "{c}"])]
+    words.remove("--")  # the first word that is no option begins the command
+    status, out, err = run(folder, ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *words])
+    assert (status, out) == (3, "SIG_IGN --run b -- {c}\n"), err
+
+
 def test_the_calls_of_a_command_that_has_ended_are_answered(folder: Path) -> None:
     late = "call('slow'); open('late', 'w').write('answered')"
     code = f"""
