@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -301,6 +302,7 @@ class Terminal:
     def shows(self, text: str) -> None:
         """Read until the terminal shows a text, and drop what is before it."""
         while text not in self._shown:
+            assert select.select([self._own], [], [], WAIT_SECONDS)[0], self._shown
             self._shown += os.read(self._own, 4096).decode()
         self._shown = self._shown.partition(text)[2]
 
@@ -328,3 +330,7 @@ def test_a_command_can_use_the_terminal(folder: Path) -> None:
         terminal.shows("all    2")
         terminal.type("echo code=$?\n")
         terminal.shows("code=130")
+        terminal.type(f"sh -c '{sys.executable} -m gateway with --run b -- true; read line; echo got $line'\n")
+        terminal.shows("no call arrived")
+        terminal.type("it\n")  # the script has the terminal again
+        terminal.shows("got it")
