@@ -124,6 +124,7 @@ def _row(file: RecordingFile, call: RecordedRow, exchanges: Sequence[RecordedRow
         model=intern(call["model"]),
         dataset_prompt=intern(call["dataset_prompt"] or ""),
         error=call["outcome"] if failed else "",
+        request_id=call["request_id"],
         seconds=call["duration"],
         answers=() if failed else tuple([_answer(choice, cuts, unread) for choice in _choices(call, exchanges)]),
     )

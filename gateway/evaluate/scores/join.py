@@ -1,0 +1,113 @@
+"""Finds the recorded calls of each row of a harness."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from gateway.evaluate.analysis.client_text import client_text
+from gateway.evaluate.analysis.rows import RowFacts, RunRow
+from gateway.evaluate.scores.read import HarnessScores
+from gateway.evaluate.scores.row import PREFIX, ScoredRow, text_hash
+from metatemplate.values.words import printable
+
+NO_CALL = "no_call"
+"""The error of a row without a recorded call."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRun:
+    """The rows of a harness with their calls."""
+
+    rows: list[RunRow]
+    scores: HarnessScores
+    left: Counter[str]
+    """Model → the number of its calls that belong to no row, such as those of a judge."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what was counted as a JSON object."""
+        return {
+            "scores": list(self.scores.labels),
+            "other_scores": list(self.scores.others),
+            "rows_without_score": sum([one.score is None for one in self.scores.rows]),
+            "rows_without_call": sum([row.error == NO_CALL for row in self.rows]),
+            "calls_without_row": dict(self.left),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for everything that the rows lack, for calls without a row, and for other scores."""
+        _, others, unscored, missing, left = self.as_json().values()
+        found = {
+            "rows that the harness has not scored, which count as 0": unscored,
+            "rows without a recorded call": missing,
+            "calls that belong to no row": ", ".join([f"{number} of {model}" for model, number in left.items()]),
+            "other scores, for --scores PATH:NAME": ", ".join(others),
+        }
+        yield from [printable(f"{name}: {value}") for name, value in found.items() if value]
+
+
+def joined(calls: Iterable[RunRow], scores: HarnessScores) -> JoinedRun:
+    """Return a row for each row of the harness, with its calls.
+
+    A call belongs to the row that has the id of its response; else to the first row with the client's text and the
+    answer; else to the first row with the client's text, where calls without an answer come last.
+    """
+    known, taken, pools = list(calls), set[int](), defaultdict[tuple[Any, ...], list[int]](list)
+    for number in sorted(range(len(known)), key=lambda at: (bool(known[at].error), at), reverse=True):
+        for key in _keys(known[number]):
+            pools[key].append(number)
+
+    def take(key: tuple[Any, ...]) -> RunRow | None:
+        """Return the first call with a key that belongs to no row yet."""
+        pool = pools.get(key, [])
+        while pool:
+            if (number := pool.pop()) not in taken:
+                taken.add(number)
+                return known[number]
+        return None
+
+    found: list[list[RunRow | None]] = [[None] * len(row.requests) for row in scores.rows]
+    for part in (slice(1), slice(1, 3), slice(1, 2)):  # the id; the text and the answer; the text
+        for row, own in zip(scores.rows, found, strict=True):
+            own[:] = [call or take(request[part]) for call, request in zip(own, row.requests, strict=True)]
+    rows = [_row(row, [call for call in own if call]) for row, own in zip(scores.rows, found, strict=True)]
+    return JoinedRun(rows, scores, Counter([call.model for at, call in enumerate(known) if at not in taken]))
+
+
+def _keys(call: RunRow) -> Iterator[tuple[Any, ...]]:
+    """Yield the id of a call, its text with its answer, and its text."""
+    yield (PREFIX.sub("", call.request_id),)
+    asked = call.read_asked() or {}
+    text = client_text(asked)
+    if not text and asked.get("prompts"):  # token ids: with ``echo``, lm-eval receives their texts and one token
+        tokens = call.with_facts().facts.tokens or ((),)
+        text = "".join([token.text for token in tokens[0][:-1]])
+    if known := text_hash(text):
+        yield known, text_hash(" ".join([answer.text for answer in call.answers]))
+        yield (known,)
+
+
+def _row(scored: ScoredRow, calls: Sequence[RunRow]) -> RunRow:
+    """Return the row of a run. A row whose harness received no text, as of log-likelihoods, has no answers."""
+    points = scored.score or 0.0
+    if not calls:
+        return RunRow(custom_id=scored.id, model="unknown", error=NO_CALL, points=points)
+    has_answers = any(answer is not None for *_, answer in scored.requests)
+    return replace(
+        calls[-1],
+        custom_id=scored.id,
+        points=points,
+        error=next((call.error for call in calls if call.error), ""),
+        answers=tuple([answer for call in calls for answer in call.answers]) if has_answers else (),
+        seconds=sum([call.seconds or 0.0 for call in calls]),
+        read_facts=calls[-1].read_facts if len(calls) == 1 else partial(_facts, calls),
+    )
+
+
+def _facts(calls: Sequence[RunRow]) -> tuple[RowFacts, tuple[RowFacts, ...]]:
+    """Return the facts of the last call, and of every request of all calls."""
+    read = [call.with_facts() for call in calls]
+    return read[-1].facts, tuple([step for call in read for step in call.steps or (call.facts,)])
