@@ -3,6 +3,7 @@
 ``verbs/``              the other verbs
 ``options``             arguments, errors and notes that several verbs share
 ``call_options``        the options of verbs that render or call: the model, the conversation, the gateway
+``score_options``       the options of verbs that show scores
 ``rendering``           the models and prompts of ``render``, ``diff`` and ``parity``
 ``marker_notes``        notes on models whose turns are protected only in part
 ``terminal``            tables, colours, escaped text and differences between texts

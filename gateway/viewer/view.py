@@ -19,8 +19,6 @@ from urllib.parse import urlencode
 import click
 
 from gateway.cli.options import (
-    FILE_PATH,
-    SCORES,
     CommandError,
     argument,
     config_option,
@@ -30,6 +28,7 @@ from gateway.cli.options import (
     takes,
     verb,
 )
+from gateway.cli.score_options import ScoreOptions
 from gateway.core.errors import CONFIG_FAILED
 
 if TYPE_CHECKING:
@@ -41,24 +40,19 @@ EXAMPLES = """Examples:
   gateway view answers.jsonl
   gateway view answers.jsonl --score exact                compare with the kept column "answer"
   gateway view monday.jsonl tuesday.jsonl --score exact   why the answers differ
+  gateway view nightly --scores out                       with the scores of a harness
   gateway view nightly-7 --no-browser --port 8002         a run in the recordings of gateway.yaml
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViewOptions:
+class ViewOptions(ScoreOptions):
     """The options of ``gateway view``."""
 
     a: str = argument(metavar="A")
     """a run"""
     b: str | None = argument(metavar="[B]", required=False)
     """a second run, to compare with A"""
-    score: str | None = option(SCORES)
-    """compare answers with a kept column"""
-    answer: str = option("COLUMN", default="answer")
-    """the kept column with the expected text"""
-    scores: Path | None = option("FILE", type=FILE_PATH)
-    """a score for each row of A, as for gateway report"""
     port: int = option("PORT", type=click.IntRange(0, 65535), default=0, show_default="a free port")
     """the port on 127.0.0.1"""
     no_browser: bool = flag()
@@ -71,17 +65,16 @@ class ViewOptions:
 def command(options: ViewOptions) -> int:
     """Serve the pages until a signal ends the process."""
     from gateway.evaluate.reporting.report import row_score
-    from gateway.evaluate.reporting.source import read_run, reading
+    from gateway.evaluate.reporting.source import read_scored_runs, reading, scores_of
     from gateway.server.sockets import PortBusy, bind
     from gateway.viewer.runs.files import RunFiles
 
-    if options.scores is not None and (options.score is not None or options.b is not None):
-        raise CommandError("--scores cannot be used with --score or with a second run; remove one of them")
     runs = [options.a] if options.b is None else [options.a, options.b]
     row_value = row_score(options.score, options.answer, options.scores)
-    for run in runs:  # problems of the command line are found before the first page
-        with reading() as files:
-            row = next(read_run(files, run, options.config), None)
+    with reading() as files:  # problems of the command line are found before the first page
+        paths = scores_of(runs, options.scores, options.score)
+        for run, rows in zip(runs, read_scored_runs(files, runs, options.config, options), strict=True):
+            row = next(iter(rows), None)
             if row is None:
                 raise CommandError(f"{run} has no rows, so there is nothing to show")
             if row_value is not None:
@@ -91,7 +84,11 @@ def command(options: ViewOptions) -> int:
     except PortBusy as error:
         raise CommandError(str(error), CONFIG_FAILED) from None
     with bound:
-        asyncio.run(_serve(RunFiles(runs, options.config, row_value), bound, not options.no_browser))
+        asyncio.run(
+            _serve(
+                RunFiles(dict(zip(runs, paths, strict=True)), options.config, row_value), bound, not options.no_browser
+            )
+        )
     return 0
 
 

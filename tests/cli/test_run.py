@@ -643,7 +643,7 @@ WRONG_REPORTS = {
     "no rows": (("empty.jsonl", "--score", "exact"), "empty.jsonl has no rows"),
     "no rows as JSON": (("empty.jsonl", "--json"), "empty.jsonl has no rows"),
     "another output": (("data.jsonl",), "data.jsonl:1: this line is not from `gateway run`"),
-    "two kinds of scores": (("data.jsonl", "--score", "exact", "--scores", "s"), "cannot be used together"),
+    "two kinds of scores": (("data.jsonl", "--score", "exact", "--scores", "s"), "too many scores"),
     "an unknown score": (("data.jsonl", "--score", "bleu"), "use exact, contains, choice or regex:PATTERN"),
 }
 

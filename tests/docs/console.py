@@ -210,8 +210,9 @@ NOT_RUN: dict[str, str] = {
         (
             "gateway with -- evalscope",
             "gateway with -- inspect",
-            "gateway with --run first -- lm-eval",
-            "gateway with --run second -- lm-eval",
+            "gateway with --run first --scores",
+            "gateway with --run second --scores",
+            "gateway with --run monday --scores",
         ),
         "needs a harness; tests/evaluate/running/test_with.py runs other commands",
     ),
@@ -268,7 +269,10 @@ def reason_not_to_run(example: Example) -> str | None:
     return next((reason for start, reason in NOT_RUN.items() if example.command.startswith(start)), None)
 
 
+SAMPLES = next((ROOT / "tests/evaluate/scores/samples/lm-eval-questions").iterdir())
+"""What lm-eval has written about ``QUESTIONS``."""
 FILES_OF_PAGE = {
+    "docs/run.md": {"out/samples.jsonl": SAMPLES.read_text(encoding="utf-8")},
     "docs/operations.md": {
         "gateway.yaml": f"keys: {{file: keys.yaml}}\n{ONE_MODEL}",
         "keys.yaml": f'laptop: {{sha256: "{"0" * 64}"}}\n',

@@ -258,7 +258,8 @@ def test_wrong_arguments_are_errors_of_the_command_line(folder: Path) -> None:
         ("empty.jsonl",): "empty.jsonl has no rows",
         (RUN_B, "--score", "exact", "--answer", "nosuch"): 'has no column "nosuch"',
         (RUN_B, "--score", "exakt"): "use exact, contains, choice or regex:PATTERN",
-        (RUN_A, RUN_B, "--scores", "s.jsonl"): "--scores cannot be used",
+        (RUN_A, RUN_B, "--scores", "s.jsonl"): "s.jsonl: No such file or directory",
+        (RUN_B, "--scores", "s.jsonl", "--score", "exact"): "too many scores",
     }
     for arguments, message in cases.items():
         ended = command(folder, "view", *arguments, "--no-browser")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from gateway.cli.options import CommandError, load_snapshot, print_note
+from gateway.cli.score_options import ScoreOptions
 from gateway.core.errors import ConfigError, InvalidValue
 from gateway.evaluate.analysis.recordings import NO_ANSWER, read_recording, with_recording
 from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
+from gateway.evaluate.analysis.scores import read_scores
 from gateway.evaluate.running.output import RECORDING, manifest_path, recording_path
+from gateway.evaluate.scores.join import JoinedRun, joined
+from gateway.evaluate.scores.read import json_objects, read_harness
 from gateway.storage.recordings import RecordingFile, is_recording, open_recording
 from metatemplate.values.words import counted
 
@@ -57,6 +62,69 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
     if first is None:
         raise CommandError(f"{run}: no such file, no {run}{RECORDING}, and no run of this name in the recordings")
     return chain([first], rows)
+
+
+def read_scored(
+    files: ExitStack, run: str, config: Path, scores: Path | None, since: float = 0.0
+) -> tuple[Iterable[RunRow], JoinedRun | None]:
+    """Return the rows of a run with the scores in a file or folder, and how they were joined if it is of a harness.
+
+    ``scores``: may end with ``:`` and the name of a score; None: the rows have no scores. ``since``: files that were
+    last changed before this time do not count. See ``read_run``.
+    """
+    rows = read_run(files, run, config)
+    if scores is None:
+        return rows, None
+    path, name = _place_and_name(scores)
+    if since and path.is_file() and path.stat().st_mtime < since:
+        raise CommandError(f"{path}: the command has not written this file")
+    if _has_own_lines(path):
+        score_of = read_scores(path)
+        return (replace(row, points=score_of(row)) for row in rows), None
+    found = joined(rows, read_harness(path, name, since))
+    return found.rows, found
+
+
+def read_scored_runs(
+    files: ExitStack, runs: Sequence[str], config: Path, options: ScoreOptions
+) -> list[Iterable[RunRow]]:
+    """Return the rows of each run, and print what rows of a harness lack. See ``read_scored``."""
+    paths = scores_of(runs, options.scores, options.score)
+    found = [read_scored(files, run, config, path) for run, path in zip(runs, paths, strict=True)]
+    for run, (_, scored) in zip(runs, found, strict=True):
+        for line in scored.lines() if scored else ():
+            print_note(f"{run}: {line}")
+    return [rows for rows, _ in found]
+
+
+def scores_of(runs: Sequence[str], scores: Sequence[Path], score: str | None) -> list[Path | None]:
+    """Return the scores of each run. One file of own lines counts for both runs. Raises ``CommandError``.
+
+    ``score``: the value of ``--score``, with which a second run has scores of its own.
+    """
+    if len(scores) > len(runs) or (len(scores) == len(runs) and score is not None):
+        raise CommandError("too many scores: give each run one, with --score or --scores")
+    if len(scores) == 1 and len(runs) == 2 and score is None:
+        if not _has_own_lines(_place_and_name(scores[0])[0]):
+            raise CommandError(
+                f"{scores[0]} has the scores of one run; give --scores twice, for A and for B, or --score for the kept "
+                "column of B"
+            )
+        return [scores[0]] * 2
+    return [*scores, *[None] * (len(runs) - len(scores))]
+
+
+def _has_own_lines(path: Path) -> bool:
+    """Return whether a file of scores has the form of the gateway. Raises ``OSError`` if there is no such file."""
+    return not path.is_dir() and "custom_id" in next(json_objects(path), (0, {}))[1]
+
+
+def _place_and_name(scores: Path) -> tuple[Path, str]:
+    """Return the file or folder of a value of ``--scores``, and the name of a score if the value ends with one."""
+    if scores.exists():
+        return scores, ""
+    place, _, name = str(scores).rpartition(":")
+    return (Path(place), name) if place and Path(place).exists() else (scores, "")
 
 
 def run_place(run: str, config: Path) -> tuple[Path | None, Path]:

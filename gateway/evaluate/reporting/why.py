@@ -24,7 +24,6 @@ import click
 
 from gateway.cli.completion import complete_model
 from gateway.cli.options import (
-    SCORES,
     CommandError,
     argument,
     config_option,
@@ -36,6 +35,7 @@ from gateway.cli.options import (
     takes,
     verb,
 )
+from gateway.cli.score_options import ScoreOptions
 from metatemplate.values.words import suggest
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ EXAMPLES = """Examples:
   gateway why monday.jsonl tuesday.jsonl --score exact
   gateway why monday.sqlite tuesday.sqlite
   gateway why monday.sqlite tuesday.sqlite --row sum-1      one row, with all its differences
+  gateway why monday tuesday --scores out1 --scores out2    the scores of a harness
   gateway why a.jsonl b.jsonl --fail-on prompt,parameters   for CI
   gateway why a.jsonl b.jsonl --json | jq .causes
   gateway why a.jsonl b.jsonl --score exact --prove demo    send up to 200 rows again, with parts of A
@@ -58,17 +59,13 @@ NO_COMMON_ROW = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhyOptions:
+class WhyOptions(ScoreOptions):
     """The options of ``gateway why``."""
 
     a: str = argument(metavar="A")
     """the first run"""
     b: str = argument(metavar="B")
     """the second run"""
-    score: str | None = option(SCORES)
-    """compare answers with a kept column"""
-    answer: str = option("COLUMN", default="answer")
-    """the kept column with the expected text"""
     row: str | None = option("ID")
     """show one row, with all its differences"""
     floor: str | None = option("RUN")
@@ -94,7 +91,7 @@ def command(options: WhyOptions) -> int:
     from gateway.evaluate.reporting.lines import difference_lines, proof_lines, why_lines
     from gateway.evaluate.reporting.proof import only_target
     from gateway.evaluate.reporting.report import row_score
-    from gateway.evaluate.reporting.source import read_run, reading
+    from gateway.evaluate.reporting.source import read_scored_runs, reading
 
     a, b, row, prove, config = options.a, options.b, options.row, options.prove, options.config
     if row is not None and prove is not None:
@@ -103,10 +100,10 @@ def command(options: WhyOptions) -> int:
     wanted = {name.strip() for name in options.fail_on.split(",") if name.strip()}
     if unknown := wanted - set(ROW_CAUSES):
         raise CommandError(f"--fail-on {min(unknown)}: use {', '.join(ROW_CAUSES)}")
-    row_value = row_score(options.score, options.answer)
-    proof = Proof(options.prove_rows, row_value)
+    row_value = row_score(options.score, options.answer, options.scores)
+    proof = Proof(options.prove_rows, None if options.scores else row_value)  # no harness scores answers of a proof
     with reading() as files:
-        one, other = [read_run(files, run, config) for run in (a, b)]
+        one, other = read_scored_runs(files, [a, b], config, options)
         visit = {} if target is None else {"visit": proof.visit}
         found = explain(one, other, row_value, _floor(files, a, options.floor, config), **visit)
     if not found.rows:
@@ -119,7 +116,7 @@ def command(options: WhyOptions) -> int:
     elif row is not None:
         chosen = next((one for one in found.found if one.custom_id == row), None)
         if chosen is None:
-            raise CommandError(_not_different(row, a, b, config))
+            raise CommandError(_not_different(row, options))
         print(*difference_lines(chosen), sep="\n")
     else:
         print(*why_lines(found, a, b), sep="\n")
@@ -128,12 +125,14 @@ def command(options: WhyOptions) -> int:
     return int(bool(wanted & found.by_cause().keys()))
 
 
-def _not_different(row: str, a: str, b: str, config: Path) -> str:
+def _not_different(row: str, options: WhyOptions) -> str:
     """Return why a row is not among the rows that differ."""
-    from gateway.evaluate.reporting.source import read_run, reading
+    from gateway.evaluate.reporting.source import read_scored_runs, reading
 
+    a, b = options.a, options.b
     with reading() as files:
-        ids = {run: {one.custom_id for one in read_run(files, run, config)} for run in (a, b)}
+        runs = read_scored_runs(files, [a, b], options.config, options)
+        ids = {run: {one.custom_id for one in rows} for run, rows in zip((a, b), runs, strict=True)}
     found = [run for run, rows in ids.items() if row in rows]
     if len(found) == len(ids):
         return f"row {row}: both runs gave the same answer; gateway why {a} {b} lists the rows that differ"

@@ -26,7 +26,6 @@ import click
 
 from gateway.cli.completion import complete_model
 from gateway.cli.options import (
-    FILE_PATH,
     CommandError,
     argument,
     config_option,
@@ -38,6 +37,7 @@ from gateway.cli.options import (
     takes,
     verb,
 )
+from gateway.cli.score_options import ReadScores
 from metatemplate.values.words import counted, suggest
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ EXAMPLES = """Examples:
   gateway with -- python my_eval.py                the address is in OPENAI_BASE_URL
   gateway with --run monday -- evalscope eval --model demo --eval-type openai_api --api-url {base_url} --datasets gsm8k
   gateway with -- lm-eval run --model local-chat-completions --model_args model=demo,base_url={chat_url} --tasks gsm8k
+  gateway with --scores out -- lm-eval run … --log_samples --output_path out    with lm-eval's own score
   gateway with -- inspect eval task.py --model openai/demo --model-base-url {base_url}
   gateway report monday                            the report again
 """
@@ -67,7 +68,7 @@ ADDRESS_SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WithOptions:
+class WithOptions(ReadScores):
     """The options of ``gateway with``."""
 
     command: tuple[str, ...] = argument(nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
@@ -78,8 +79,6 @@ class WithOptions:
     """the model in place of {model}; by default the only one"""
     no_env: bool = flag()
     """do not change the environment of the command"""
-    scores: Path | None = option("PATH", type=FILE_PATH)
-    """a score for each row, as for gateway report; read when the command has ended"""
     config: Path = parameter(config_option)
 
 
@@ -96,7 +95,7 @@ def command(options: WithOptions) -> int:
     run = options.run or run_name(Path(f"{_program(options)[:40]}-{time.strftime('%Y%m%d-%H%M%S')}"))
     if not RUN_NAME.fullmatch(run):
         raise CommandError(f'--run {run}: use 1 to 64 ASCII letters, digits and ".", "_", "-"')
-    snapshot, file = load_snapshot(options.config), Path(f"{run}{RECORDING}")
+    snapshot, file, begun = load_snapshot(options.config), Path(f"{run}{RECORDING}"), time.time()
     model = _model(options, list(snapshot.models))
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
@@ -111,7 +110,7 @@ def command(options: WithOptions) -> int:
     finally:
         if not file.stat().st_size:  # so that the same command can be given again
             file.unlink()
-    return _report(options, file, list(snapshot.models), code, outcomes)
+    return _report(options, file, list(snapshot.models), code, outcomes, begun)
 
 
 command.allow_interspersed_args = False  # an option after COMMAND belongs to the command
@@ -202,20 +201,23 @@ def _environment(values: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **addresses, "OPENAI_API_KEY": values["{key}"], "NO_PROXY": direct, "no_proxy": direct}
 
 
-def _report(options: WithOptions, file: Path, models: list[str], code: int, outcomes: Counter[str]) -> int:
+def _report(
+    options: WithOptions, file: Path, models: list[str], code: int, outcomes: Counter[str], begun: float
+) -> int:
     """Print the report and what was not answered on standard error, and return the exit code.
 
-    Raises ``CommandError`` if no call was answered. ``code``: the exit code of the command.
+    Raises ``CommandError`` if no call was answered. ``code``: the exit code of the command. ``begun``: when it began;
+    scores that were written before do not count.
     """
     from gateway.evaluate.reporting.report import print_report
 
     if file.exists():
         try:
             with redirect_stdout(sys.stderr):
-                print_report(str(file), options.config, None, "answer", options.scores)
+                print_report(str(file), options.config, None, "answer", options.scores, since=begun)
         except CommandError as error:  # the scores cannot be read, or no call has a text
             print_note(error.message)
-            code = code or (0 if options.scores is None else error.exit_code)
+            code = code or (error.exit_code if options.scores else 0)
     answered = outcomes.pop("ok", 0)
     failed = ", ".join([f"{outcome} ({number})" for outcome, number in outcomes.most_common()])
     if answered:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,17 @@ from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.scores import RowScore
-from gateway.evaluate.reporting.source import read_run, run_files
+from gateway.evaluate.reporting.source import read_scored, run_files
 
 
 class RunFiles:
     """The runs that the command line names, as a ``RunSource``."""
 
-    def __init__(self, names: Sequence[str], config: Path, score: RowScore | None) -> None:
+    def __init__(self, runs: Mapping[str, Path | None], config: Path, score: RowScore | None) -> None:
+        """``runs``: the name of each run, and where its scores are: see ``read_scored``."""
         self.score = score
-        self.names = names
+        self.names = list(runs)
+        self._scores = runs
         self._config = config
 
     def runs(self, caller: Caller, start: int, count: int) -> list[dict[str, Any]]:
@@ -31,17 +33,18 @@ class RunFiles:
     def state(self, run: str, caller: Caller) -> Hashable:
         """See ``RunSource``: the size of each file and the time of its last change."""
         self._check(run)
-        found = [path.stat() for path in run_files(run, self._config) if path.exists()]
+        files = [*run_files(run, self._config), self._scores[run]]
+        found = [path.stat() for path in files if path is not None and path.exists()]
         return tuple([(one.st_size, one.st_mtime_ns) for one in found])
 
     def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
         """See ``RunSource``."""
         self._check(run)
         try:
-            rows = read_run(files, run, self._config)
+            rows, _ = read_scored(files, run, self._config, self._scores[run])
         except CommandError as error:
             raise InvalidValue(error.message) from None
-        return rows if row is None else (one for one in rows if one.custom_id == row)
+        return (one for one in rows if row in (None, one.custom_id))
 
     def _check(self, run: str) -> None:
         if run not in self.names:

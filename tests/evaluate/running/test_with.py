@@ -334,3 +334,13 @@ def test_a_command_can_use_the_terminal(folder: Path) -> None:
         terminal.shows("no call arrived")
         terminal.type("it\n")  # the script has the terminal again
         terminal.shows("got it")
+
+
+def test_scores_from_before_the_command_do_not_count(folder: Path) -> None:
+    code = 'call(x_gateway_row="row-0")\nos.environ.get("WRITE") and open("old.jsonl", "a").write("\\n")'
+    (folder / "old.jsonl").write_text('{"custom_id": "row-0", "score": 1}')
+    os.utime(folder / "old.jsonl", (1000, 1000))
+    status, _, err = run(folder, arguments("--run", "old", "--scores", "old.jsonl", code=code))
+    assert (status, err.splitlines()[1:]) == (2, ["note: old.jsonl: the command has not written this file"])
+    status, _, err = run(folder, arguments("--run", "new", "--scores", "old.jsonl", code=code), WRITE="1")
+    assert (status, err.splitlines()[-1][:24]) == (0, "score (old.jsonl): 1.000")

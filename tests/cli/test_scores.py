@@ -1,0 +1,141 @@
+"""``--scores``: the scores of a harness, and of own lines, in ``gateway report``, ``why`` and ``view``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import command
+from tests.evaluate.scores.test_join import QUESTIONS
+from tests.evaluate.scores.test_read import SAMPLES
+from tests.support.serving import ROOT, write_files
+from tests.viewer.test_view import client, viewing
+
+CONFIG = """\
+models:
+  demo: {template: sft-demo, targets: [{speaks: embedded, path: model}]}
+  judge: {template: sft-demo, targets: [{speaks: embedded, path: model}]}
+"""
+CALLS = {"right": ("demo", {}), "cut": ("demo", {"max_tokens": 1}), "judge": ("judge", {})}
+A, B = "a.recording.sqlite", "b.recording.sqlite"
+WRONG = "{} has the scores of one run; give --scores twice, for A and for B, or --score for the kept column of B"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two recorded runs of the six sums, the second one with cut answers and calls of a judge, and their scores."""
+    folder = tmp_path_factory.mktemp("scores")
+    write_files(folder, {"gateway.yaml": CONFIG, "model": ROOT / "demo/model"})
+    for name, kinds in (("a", ("right",)), ("b", ("cut", "judge"))):
+        rows = [
+            {
+                "model": CALLS[kind][0],
+                "messages": [{"role": "user", "content": text}],
+                "answer": "136",
+                "temperature": 0,
+                **CALLS[kind][1],
+            }
+            for kind in kinds
+            for text in (QUESTIONS if kind != "judge" else ["Is 136 right?"])
+        ]
+        (folder / f"{name}.data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        ended = command(folder, "run", f"{name}.data.jsonl", "--keep", "answer", "--out", f"{name}.jsonl")
+        assert ended.returncode == 0, ended.stderr
+    shutil.copytree(SAMPLES / "lm-eval-chat", folder / "out-a")
+    (folder / "out-b").mkdir()
+    for file in (folder / "out-a").iterdir():
+        text = file.read_text().replace('"exact_match": 1.0', '"exact_match": 0.0')
+        (folder / "out-b" / file.name).write_text(text)
+    ids = [json.loads(line)["custom_id"] for line in (folder / "a.jsonl").read_text().splitlines()]
+    own = [json.dumps({"custom_id": one, "score": 0.5}) for one in ids]
+    (folder / "own.jsonl").write_text("\n".join(own))
+    return folder
+
+
+def output(folder: Path, *arguments: str) -> str:
+    ended = command(folder, *arguments)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.decode()
+
+
+def test_a_report_has_the_score_of_the_harness_and_what_belongs_to_no_row(folder: Path) -> None:
+    assert output(folder, "report", A, "--scores", "out-a").endswith(
+        "\nscore (lm-eval exact_match): 0.833 (0.500 to 1.000) over all 6 rows\n"
+    )
+    printed = output(folder, "report", B, "--scores", "out-b")
+    assert "cut by length  6     100.0%" in printed
+    assert printed.endswith(" over all 6 rows\nno row is whole\ncalls that belong to no row: 1 of judge\n")
+    report = json.loads(output(folder, "report", B, "--scores", "out-b", "--json"))
+    assert report["harness"]["calls_without_row"] == {"judge": 1}
+
+
+def test_rows_without_a_call_stay_in_the_denominator(folder: Path) -> None:
+    """The promptfoo sample has other ids, so its rows are joined by their texts."""
+    (folder / "one.jsonl").write_text((folder / "a.data.jsonl").read_text().splitlines()[0])
+    assert command(folder, "run", "one.jsonl", "--keep", "answer", "--out", "c.jsonl").returncode == 0
+    printed = output(folder, "report", "c.recording.sqlite", "--scores", str(SAMPLES / "promptfoo/out.json:score"))
+    assert "failed  5     83.3%" in printed
+    assert "score (promptfoo score): 0.833 (0.500 to 1.000) over all 6 rows\n" in printed
+    assert printed.endswith("\nrows without a recorded call: 5\nother scores, for --scores PATH:NAME: success\n")
+
+
+def test_two_runs_are_compared_by_the_scores_of_each(folder: Path) -> None:
+    ended = command(folder, "why", A, B, "--scores", "out-a", "--scores", "out-b")
+    printed = ended.stdout.decode()
+    assert printed.startswith("6 rows in both runs, 6 with another answer or score\n"), printed
+    assert "parameters                6     -0.833\n" in printed
+    assert ended.stderr == f"note: {B}: calls that belong to no row: 1 of judge\n".encode()
+    row = output(folder, "why", A, B, "--scores", "out-a", "--scores", "out-b", "--row", "lm-eval:sums/0")
+    assert row.startswith("  parameters: max_tokens ")
+    missing = command(folder, "why", A, B, "--scores", "out-a", "--scores", "out-b", "--row", "lm-eval:sums/9")
+    assert b"--row lm-eval:sums/9: no run has this row" in missing.stderr
+
+
+def test_scores_of_a_and_the_kept_column_of_b(folder: Path) -> None:
+    ended = command(folder, "why", A, "a.jsonl", "--scores", "out-a", "--score", "exact")
+    assert b"the score changed by -0.667" in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_one_file_of_own_lines_has_the_scores_of_both_runs(folder: Path) -> None:
+    assert "score (own.jsonl): 0.500 (0.500 to 0.500)" in output(folder, "report", "a.jsonl", "--scores", "own.jsonl")
+    assert output(folder, "why", "a.jsonl", "a.jsonl", "--scores", "own.jsonl").startswith(
+        "6 rows in both runs, 0 with another answer or score"
+    )
+
+
+def test_the_pages_have_the_scores(folder: Path) -> None:
+    scores = ("--scores", "out-a", "--scores", "out-b")
+    with viewing(folder, A, "a.jsonl", *scores) as (_, url), client(url) as browser:
+        browser.get(url)
+        report = browser.get("/viewer/runs/report.json", params={"run": A}).json()["report"]
+        assert report["score"]["all_rows"]["mean"] == pytest.approx(5 / 6)
+        why = browser.get("/viewer/runs/why.json", params={"a": A, "b": "a.jsonl"}).json()["why"]
+        assert why["difference"]["mean"] == pytest.approx(-5 / 6)
+        row = browser.get("/viewer/runs/row.json", params={"run": A, "row": "lm-eval:sums/0"}).json()
+        assert row["columns"][0]["answers"][0]["text"]["same"] == "136"
+
+
+WRONG_OPTIONS = {
+    "one harness for two runs": (("why", A, B, "--scores", "out-a"), WRONG.format("out-a")),
+    "three": (
+        ("why", A, B, *["--scores", "out-a"] * 3),
+        "too many scores: give each run one, with --score or --scores",
+    ),
+    "both ways": (
+        ("report", A, "--scores", "out-a", "--score", "exact"),
+        "too many scores: give each run one, with --score or --scores",
+    ),
+    "no such file": (("report", A, "--scores", "nosuch:acc"), "nosuch:acc: No such file or directory"),
+    "no such score": (("report", A, "--scores", "out-a:acc"), "no row has a score acc; the scores are exact_match"),
+    "a recording": (("report", A, "--scores", A), f"{A}: no scores of a known harness; give lm-eval's samples"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_OPTIONS)
+def test_wrong_scores_are_refused(case: str, folder: Path) -> None:
+    arguments, message = WRONG_OPTIONS[case]
+    ended = command(folder, *arguments)
+    assert (ended.returncode, message in ended.stderr.decode()) == (2, True), ended.stderr
