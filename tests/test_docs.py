@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -152,11 +154,25 @@ def test_the_errors_page_lists_no_code_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_and_each_of_its_options_are_documented(verb: str) -> None:
-    section = re.search(rf"^## gateway {verb}\n(.*?)(?=^## |\Z)", COMMANDS, re.MULTILINE | re.DOTALL)
+    section = re.search(rf"^### gateway {verb}\n(.*?)(?=^##|\Z)", COMMANDS, re.MULTILINE | re.DOTALL)
     assert section, f"docs/cli.md has no section 'gateway {verb}'"
+    assert "](" in section[1], "no link to the page that explains the verb"
     for parameter in load_verb(verb).params:
-        for word in parameter.opts if isinstance(parameter, click.Option) else [str(parameter.name).upper()]:
-            assert f"`{word}" in section[1] or f" {word}" in section[1], word
+        for word in parameter.opts if isinstance(parameter, click.Option) else [parameter.make_metavar(CONTEXT)]:
+            named = re.escape(word.replace("|", "\\|"))
+            row = re.search(rf"^\| `[^`]*{named}(?![\w-])[^`]*` \| (.+) \|$", section[1], re.MULTILINE)
+            assert row, f"{word} has no row"
+            assert getattr(parameter, "help", None), f"{word} has no help text"
+
+
+CONTEXT = click.Context(click.Command("gateway"))
+
+
+@pytest.mark.parametrize(("changed", "code"), [(False, 0), (True, 1)], ids=["the page", "an old page"])
+def test_the_page_of_the_commands_is_compared_with_them(changed: bool, code: int, tmp_path: Path) -> None:
+    (tmp_path / "cli.md").write_text(COMMANDS.replace("--no-serve", "--write", 1) if changed else COMMANDS)
+    arguments = [sys.executable, "scripts/cli-reference", "--check", str(tmp_path / "cli.md")]
+    assert subprocess.run(arguments, cwd=ROOT, capture_output=True, check=False).returncode == code
 
 
 # ---------------------------------------------------------------- parity

@@ -85,24 +85,14 @@ def prepare(folder: Path) -> None:
     config = (ROOT / "gateway.yaml").read_text(encoding="utf-8").replace("# Point it", f"{own}\n# Point it")
     files = {
         "gateway.yaml": config,
-        "conf/gateway.yaml": "models:\n  qwen:\n    template: chatlm\n"
-        "    targets: [{speaks: scripted, script: answers.yaml}]\n",
-        "conf/answers.yaml": "[]\n",
-        "conf/keyed.yaml": f"keys: {{file: keys.yaml}}\n{ONE_MODEL}",
-        "conf/keys.yaml": f'ci: {{sha256: "{"0" * 64}", expires: 2020-01-01}}\n',
-        "draft.yaml": (ROOT / "meta_templates/internlm.yaml").read_text(encoding="utf-8"),
         "meta_templates/my-rag.yaml": _yaml_of("prompters.md", "# meta_templates/my-rag.yaml\n"),
         "questions.jsonl": QUESTIONS,
         "tuning.jsonl": TUNING,
-        "batch.jsonl": BATCH,
         **dict(zip(("rows.jsonl", "choices.jsonl", "dialogues.jsonl"), _rows(), strict=True)),
     }
-    (folder / "conf").mkdir()
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "configs").mkdir()
-    config = (SOURCES / "hf_mine.py").read_text(encoding="utf-8").replace("mine-7b-hf", "my-chat-7b-hf")
-    (folder / "configs/hf_my_chat.py").write_text(config, encoding="utf-8")
     shutil.copy(SOURCES / "sums_gen.py", folder / "configs")
     shutil.copy(SOURCES / "Modelfile", folder)
     for name in ("my-chat-7b", "my-sft-7b"):
@@ -115,10 +105,6 @@ QUESTIONS = """\
 {"custom_id": "sum-1", "messages": [{"role": "user", "content": "12+30=?"}], "answer": "42"}
 {"custom_id": "sum-2", "messages": [{"role": "user", "content": "7+8=?"}], "answer": "15"}
 """
-BATCH = (
-    '{"custom_id": "sum-1", "method": "POST", "url": "/v1/chat/completions", '
-    '"body": {"model": "demo", "messages": [{"role": "user", "content": "12+30=?"}]}}\n'
-)
 
 
 def _yaml_of(page: str, first_line: str) -> str:
@@ -199,21 +185,11 @@ NOT_RUN: dict[str, str] = {
     ".venv/bin/python -m pytest": "runs tests",
     ".venv/bin/python ": "takes minutes; tests/reliability and tests/edge run the same with small numbers",
     "scripts/conformance": "tests/conformance runs the same cases",
-    "gateway serve": "serves until it is stopped; tests/journeys runs it",
     "gateway demo": "serves until it is stopped; tests/cli/test_first_verbs.py and tests/deploy/test_wheel.py run it",
     "gateway view": "serves until it is stopped; tests/viewer/test_view.py runs it",
     "gateway why first second": "needs recordings of a harness; tests/support/harnesses/explain makes them",
-    "gateway recordings": "needs recordings; tests/cli/test_recordings.py runs it",
-    "gateway ask": "shows times; tests/cli/test_first_verbs.py runs it",
-    'echo "1+1=?" | gateway ask': "needs the gateway of the example before it; tests/cli/test_first_verbs.py runs it",
     **dict.fromkeys(
-        (
-            "gateway with -- evalscope",
-            "gateway with -- inspect",
-            "gateway with --run first --scores",
-            "gateway with --run second --scores",
-            "gateway with --run monday --scores",
-        ),
+        tuple(f"gateway with --run {name} --scores" for name in ("first", "second", "monday")),
         "needs a harness; tests/evaluate/running/test_with.py runs other commands",
     ),
     "gateway init": ASKS_AN_ENGINE,

@@ -1,6 +1,8 @@
 """Ask a running gateway one question, and print the answer while it arrives.
 
 The answer goes to standard output. Reasoning, times, notices and errors go to standard error.
+
+Exit code 1: no gateway answers, or it answers with an error.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class AskOptions:
     text: str | None = argument(required=False, metavar="[TEXT]")
     """the question; by default the text on standard input"""
     url: str | None = parameter(partial(url_option, show_default=f"the address in ./gateway.yaml, else {DEFAULT_URL}"))
-    """the address of the gateway"""
+    """the address of a running gateway, with or without /v1"""
     key: str | None = parameter(key_option)
     system: str | None = option("TEXT")
     """a system message"""

@@ -1,7 +1,15 @@
 """Read the configuration and all templates and policies next to it, and run the examples in the templates.
 
-Then load embedded models, scripts and tokenizers, as gateway serve does. Requests are sent only with --live: every
-target is asked which models it serves, and whether its engine adds a BOS, and the store is asked.
+Then load embedded models, scripts and tokenizers, as gateway serve does: if check succeeds, serve can start, provided
+that the port is free. Each problem is one line with its file, its line, the key, and what to do.
+
+With --live, every target with speaks: completions or chat is asked for its list of models: the address must answer,
+accept the key and know the model. If the engine has /tokenize (vLLM, SGLang), it is also asked whether it puts a BOS
+before a prompt, which is compared with adds_bos and with bos: engine of the template. No text is generated, and targets
+with speaks: litellm are not asked. A test value is written to the store (store.url); it expires after one second.
+
+--json has "problems" and "notes", each with "file", "line", "key" and "message", and null where there is no place; with
+--live also "live", the "label" of each target and what was "found".
 
 Exit code 0: there are no problems. 1: there are problems, and standard error lists them, one on each line.
 3: the configuration file does not exist.
@@ -44,7 +52,7 @@ EXAMPLES = """Examples:
     is_flag=True,
     help="ask every target whether it accepts its key and serves its model, and ask the store",
 )
-@click.option("--json", "as_json", is_flag=True, help="print problems and notes as JSON, also without any")
+@click.option("--json", "as_json", is_flag=True, help="print JSON instead of text, also without any problem")
 def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
     """Check the configuration, and print problems or a summary."""
     from gateway.config.load import read_configuration

@@ -2,7 +2,8 @@
 
 The demo comes with the gateway. Its files are copied to FOLDER, where you can change them: gateway.yaml, the model, its
 template, dataset prompts, and sums.jsonl, twenty sums with their answers for gateway run. By default FOLDER is a
-temporary folder. If FOLDER already contains a gateway.yaml, nothing is copied, and that configuration is served.
+temporary folder, which is deleted at the end. If FOLDER already contains a gateway.yaml, nothing is copied, and that
+configuration is served.
 """
 
 from __future__ import annotations

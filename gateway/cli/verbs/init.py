@@ -2,7 +2,9 @@
 
 With --engine, the engine is asked which models it serves, and each of them becomes a model of the gateway. The engine
 writes the prompts until you choose a template, because its list of models does not name the templates. Comments in the
-file explain how to choose a template.
+file explain how to choose a template. Without --engine, the file is a starter with one model, to fill in.
+
+Exit code 1: the engine does not answer, or lists no models. 2: the file exists.
 """
 
 from __future__ import annotations

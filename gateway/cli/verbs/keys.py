@@ -2,7 +2,8 @@
 
 A new key is printed once, on standard error, and is not stored. Its entry contains only the digest of the key: it is
 printed on standard output, or added to the key file of the configuration with --write. A running gateway applies a
-changed key file within a few seconds, if no file of its configuration has a problem.
+changed key file within a few seconds, if no file of its configuration has a problem. All other lines of the key file
+stay as they are.
 """
 
 from __future__ import annotations

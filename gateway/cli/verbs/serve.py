@@ -3,6 +3,9 @@
 On SIGHUP, and when a file changes, the configuration is loaded again. If the new configuration has problems, the old
 configuration stays in use. On SIGTERM no new connections are accepted, and running calls have time to end
 (server.drain).
+
+Exit code 1: a second signal ended running calls, or workers crashed repeatedly until none was left. 3: the
+configuration cannot be used, or the port is taken.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ EXAMPLES = """Examples:
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="the lowest level that is logged",
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="the format of log lines")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="replaces server.log_format")
 def command(config: Path, host: str | None, port: int | None, log_level: str, log_format: str | None) -> int:
     """Serve until a signal ends the process."""
     check_config_exists(config)

@@ -1,7 +1,8 @@
 """Show what a running gateway serves: models, avoided targets, the store, and the last reload.
 
 The admin listener is asked, or the main listener if the configuration has no server.admin. The main listener needs a
-client key that allows all models, if keys are configured.
+client key that allows all models, if keys are configured. Only the section server of the configuration has to be valid.
+With server.tls and without server.admin, give a name that the certificate contains: --url https://gateway.example.org
 
 Exit code 1: no gateway answers, or it refuses the request.
 """
@@ -44,7 +45,8 @@ STATUS_FIELDS = {
 @verb(__doc__, EXAMPLES)
 @config_option()
 @url_option(
-    "the address of the admin listener, or of a gateway without one", show_default="the address in the configuration"
+    "the address of a running gateway, with or without /v1; of its admin listener if it has one",
+    show_default="the address in the configuration",
 )
 @key_option()
 @click.option("--json", "as_json", is_flag=True, help="print JSON instead of a table")

@@ -3,6 +3,9 @@
 The list contains the files in ./meta_templates, and the files that come with the gateway ("included"). A file in
 ./meta_templates replaces an included file with the same name. "for" has the models that the file names in its comment
 "For:", else its description.
+
+With NAME, the path of the file goes to standard error. A file in ./meta_templates that is empty, or that is standard
+output, is passed over, so that the last example copies the included file.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ EXAMPLES = """Examples:
 @click.argument(
     "name", required=False, metavar="[NAME]", shell_complete=complete_template, help="the template to print"
 )
-@click.option("--json", "as_json", is_flag=True, help="print the list as JSON")
+@click.option("--json", "as_json", is_flag=True, help="print JSON instead of a table")
 def command(name: str | None, as_json: bool) -> int:
     """Print the list, or the file of one template."""
     from gateway.config.library import shipped_folder, template_files

@@ -70,7 +70,7 @@ class RecordingsOptions:
     """the file of recordings"""
     config: Path = parameter(config_option)
     as_json: bool = flag("--json")
-    """print one JSON object for each call"""
+    """print JSON instead of a table: one object for each call"""
 
 
 @verb(__doc__, EXAMPLES)

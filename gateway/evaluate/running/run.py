@@ -4,7 +4,8 @@ The gateway runs in this process, from the configuration file. With --base-url, 
 continue a run that was interrupted or killed, give the same command again: each row is in the output once.
 OUT.manifest.json contains the run's settings, template hashes, effective parameters, token totals and latencies.
 
-Exit code 0: every row has an answer. 1: some rows failed, or the run ended early.
+Exit code 0: every row has an answer. 1: some rows failed, or the run ended early. 2: the rows are wrong, or the
+output is that of another run.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class RunOptions:
     """send a column, or a key of messages, that is not a known field; may be repeated"""
     config: Path = parameter(config_option)
     base_url: str | None = parameter(partial(url_option, name="base_url"))
-    """a running gateway, such as http://127.0.0.1:8000/v1"""
+    """the address of a running gateway, with or without /v1, in place of one in this process"""
     key: str | None = option("env:NAME")
     """the environment variable with the client key for --base-url"""
     concurrency: int = option("N", type=click.IntRange(min=1), default=32)

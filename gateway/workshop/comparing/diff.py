@@ -1,6 +1,6 @@
 """Show where the prompts of two templates differ on one conversation: the first difference, then a unified diff.
 
-Line breaks and unusual characters are escaped, and blanks at the end of a line are shown as dots.
+Line breaks, tabs, unusual blanks and control characters are escaped, and blanks at the end of a line are shown as dots.
 
 Exit code 0: the prompts are the same bytes. 1: the prompts differ.
 """

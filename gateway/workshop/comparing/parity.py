@@ -4,7 +4,8 @@ The reference is the chat template in the model's tokenizer folder, or what --re
 compared too, whether it is in the text or is added by the engine. If both templates refuse a conversation, they are
 equal in this case.
 
-Exit code 0: the same prompt in every case. 1: there are differences, or no case was rendered by both templates.
+Exit code 0: the same prompt in every case. 1: there are differences, or no case was rendered by both templates. 2:
+there is no reference, its server does not answer, or the engine is not installed.
 """
 
 from __future__ import annotations

@@ -53,6 +53,6 @@ class ParityOptions(ModelOptions):
     show_all: bool = flag("--all")
     """show all differences in full"""
     as_json: bool = flag("--json")
-    """print the whole report as JSON"""
+    """print JSON instead of tables: the whole report"""
     no_color: bool = flag()
     """print no colours on a terminal (as with NO_COLOR=1)"""

@@ -1,9 +1,12 @@
 """Show the exact prompt that a model receives for a conversation, without inference.
 
 The prompt is written to standard output byte for byte, so it can be piped, counted and compared. Notices are written to
-standard error. They list what the gateway changed in the conversation and in the parameters of the request.
+standard error. They list what the gateway changed in the conversation and in the parameters of the request. Notices on
+parameters that the request does not give are the same in every call, and only --json has them. It also has the texts of
+a dataset prompt with several turns or labels.
 
-With --as, exit code 0: every engine makes the same prompt. 1: an engine makes another prompt, or none does.
+Exit code 0: the prompt was rendered; with --as, every engine makes the same prompt. 1: the conversation cannot be
+rendered; with --as, an engine makes another prompt, or none does.
 """
 
 from __future__ import annotations
@@ -41,9 +44,10 @@ class RenderVerbOptions(ConversationOptions, ModelOptions):
     as_segments: bool = flag("--segments")
     """print one line for each segment: origin, role, text"""
     as_json: bool = flag("--json")
-    """print the result of POST /v1/render"""
+    """print JSON instead of the prompt: the result of POST /v1/render, or with --as the report"""
     whole: bool = flag()
-    """print the complete conversation, as for perplexity, with no turn left open"""
+    """print the complete conversation, as for perplexity, with no turn left open; a template file needs no role with
+    generate: true for this, and one without any role joins the messages with line breaks"""
     engines: str | None = option("ENGINE[,…]", "--as")
     """render the model's chat template with other engines too, and print what differs: transformers, llama.cpp,
     minijinja"""

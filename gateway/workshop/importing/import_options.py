@@ -30,7 +30,7 @@ class ImportOptions:
     name: str | None = option("NAME", show_default="the source's")
     """the name of the new template or prompt"""
     out: str | None = option("FILE|FOLDER|-", show_default="meta_templates/ or prompts/")
-    """the output file or folder; -: standard output"""
+    """the output: a .yaml file, a folder (with / at its end), or - for standard output"""
     force: bool = flag()
     """overwrite existing files, and remove files of an earlier import"""
     model: str | None = option("ABBR")
