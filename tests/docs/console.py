@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,8 +149,9 @@ def execute(example: Example, folder: Path, ports: Ports) -> Done:
         shim = folder / "bin/gateway"
         shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n', encoding="utf-8")
         shim.chmod(0o755)
-        path = f"{folder}/bin:{os.environ['PATH']}"
-        env = environment(PATH=path, NO_PROXY="*", no_proxy="*", NO_COLOR="1")
+        path = f"{folder}/bin:{os.environ['PATH']}:{HARNESSES}/bin"
+        offline = {"HF_HOME": f"{folder}/bin", "HF_HUB_OFFLINE": "1"}
+        env = environment(PATH=path, NO_PROXY="*", no_proxy="*", NO_COLOR="1", **offline)
         done = subprocess.run(
             ["sh", "-c", line], cwd=folder, env=env, capture_output=True, timeout=WAIT_SECONDS, check=False
         )
@@ -173,6 +174,8 @@ def agrees(documented: str, output: str) -> bool:
 
 
 ASKS_AN_ENGINE = "asks an engine, and is executed on a page that serves one; tests/cli/test_first_verbs.py runs it"
+HARNESSES = ROOT / ".venv-harnesses"
+NEEDS_HARNESSES = "needs lm-eval, and is executed with that of tests/support/harnesses/environment/install"
 NOT_RUN: dict[str, str] = {
     "make run": "installs and serves until it is stopped; tests/journeys/test_demo.py runs what it serves",
     "make test": "runs this test",
@@ -188,6 +191,9 @@ NOT_RUN: dict[str, str] = {
     "gateway demo": "serves until it is stopped; tests/cli/test_first_verbs.py and tests/deploy/test_wheel.py run it",
     "gateway view": "serves until it is stopped; tests/viewer/test_view.py runs it",
     "gateway why first second": "needs recordings of a harness; tests/support/harnesses/explain makes them",
+    "gateway with --run monday --scores monday-out": NEEDS_HARNESSES,
+    "gateway with --run tuesday --scores tuesday-out": NEEDS_HARNESSES,
+    "gateway why monday tuesday --scores monday-out": NEEDS_HARNESSES,
     **dict.fromkeys(
         tuple(f"gateway with --run {name} --scores" for name in ("first", "second", "monday")),
         "needs a harness; tests/evaluate/running/test_with.py runs other commands",
@@ -265,6 +271,14 @@ FILES_OF_PAGE = {
 Report = Callable[[Example, Done], None]
 
 
+def can_run(ports: Ports) -> Iterator[str]:
+    """The reasons not to run a command that do not apply now."""
+    if len(ports) > 1:
+        yield ASKS_AN_ENGINE
+    if (HARNESSES / ".ready").exists():
+        yield NEEDS_HARNESSES
+
+
 SERVED_DEMO = re.compile(r"gateway demo (\S+) --port (\d+)")
 """A command that serves the demo from a folder. The test serves the files that it writes, until the page's end."""
 
@@ -289,5 +303,5 @@ def run_page(page: Path, folder: Path, port: int, report: Report) -> None:
                 report(example, execute(written, folder, {}))
                 config = (folder / served[1] / "gateway.yaml").read_text(encoding="utf-8")
                 ports[int(served[2])] = demos.enter_context(gateway(folder / served[1], config)).port
-            elif (reason := reason_not_to_run(example)) is None or (reason == ASKS_AN_ENGINE and len(ports) > 1):
+            elif (reason := reason_not_to_run(example)) is None or reason in can_run(ports):
                 report(example, execute(example, folder, ports))
