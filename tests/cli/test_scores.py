@@ -72,6 +72,19 @@ def test_a_report_has_the_score_of_the_harness_and_what_belongs_to_no_row(folder
     assert report["harness"]["calls_without_row"] == {"judge": 1}
 
 
+def test_several_tasks_have_the_mean_of_each(folder: Path) -> None:
+    shutil.copytree(folder / "out-a", folder / "tasks")
+    (sample,) = (folder / "tasks").iterdir()
+    lines = sample.read_text().replace('"exact_match": 1.0', '"exact_match": 0.0').splitlines()
+    sample.with_name(sample.name.replace("sums", "half")).write_text("\n".join(lines[:3]))
+    printed = output(folder, "report", A, "--scores", "tasks")
+    assert "score (lm-eval exact_match): 0.556 (0.222 to 0.889) over all 9 rows\n" in printed
+    assert "\nlm-eval:half: 0.000 over 3 rows\nlm-eval:sums: 0.833 over 6 rows\n" in printed
+    assert printed.endswith("\nrows without a recorded call: 3\n")
+    harness = json.loads(output(folder, "report", A, "--scores", "tasks", "--json"))["harness"]
+    assert harness["tasks"]["lm-eval:half"] == {"rows": 3, "mean": 0.0}
+
+
 def test_rows_without_a_call_stay_in_the_denominator(folder: Path) -> None:
     """The promptfoo sample has other ids, so its rows are joined by their texts."""
     (folder / "one.jsonl").write_text((folder / "a.data.jsonl").read_text().splitlines()[0])

@@ -15,7 +15,7 @@ LETTERS = {"C": 1, "P": 0.5, "I": 0, "N": 0, "yes": 1, "true": 1, "no": 0, "fals
 def rows_of(path: Path, value: Mapping[str, Any]) -> Iterator[ScoredRow]:
     """Yield the samples of a log. A scorer with several values has a score for each, such as ``grader.tone``."""
     for sample in value["samples"]:
-        number = f"{sample['id']}{f'#{epoch}' if (epoch := sample['epoch']) > 1 else ''}"
+        number = str(sample["id"]).replace("/", "_") + (f"#{epoch}" if (epoch := sample["epoch"]) > 1 else "")
         scores = dict(_scores(sample.get("scores") or {}))
         ids = [one for one in _response_ids(sample) if one]
         yield ScoredRow(

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from gateway.evaluate.analysis.client_text import client_text
@@ -28,9 +29,13 @@ class JoinedRun:
     """Model → the number of its calls that belong to no row, such as those of a judge."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return what was counted as a JSON object."""
+        """Return the mean of each task, and what was counted, as a JSON object."""
+        tasks = defaultdict[str, list[float]](list)
+        for row in self.rows:
+            tasks[row.custom_id.rpartition("/")[0]].append(row.points or 0.0)
         return {
             "scores": list(self.scores.labels),
+            "tasks": {name: {"rows": len(points), "mean": fmean(points)} for name, points in tasks.items()},
             "other_scores": list(self.scores.others),
             "rows_without_score": sum([one.score is None for one in self.scores.rows]),
             "rows_without_call": sum([row.error == NO_CALL for row in self.rows]),
@@ -38,8 +43,10 @@ class JoinedRun:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for everything that the rows lack, for calls without a row, and for other scores."""
-        _, others, unscored, missing, left = self.as_json().values()
+        """Yield a line for each of several tasks, for what rows lack, for calls without a row, and for other scores."""
+        _, tasks, others, unscored, missing, left = self.as_json().values()
+        for name, one in tasks.items() if len(tasks) > 1 else ():
+            yield printable(f"{name}: {one['mean']:.3f} over {one['rows']} rows")
         found = {
             "rows that the harness has not scored, which count as 0": unscored,
             "rows without a recorded call": missing,

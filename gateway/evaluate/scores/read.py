@@ -93,8 +93,10 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     A file that does not begin with an object has none.
     """
     with path.open("rb") as file:
+        if file.peek(1)[:1] != b"{":
+            return
         head = file.readline()
-        first = _object(head) or (_object(head + file.read()) if head.lstrip()[:1] == b"{" else None)
+        first = _object(head) or _object(head + file.read())
         if first is None:
             return
         yield 1, first

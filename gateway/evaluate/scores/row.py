@@ -22,7 +22,7 @@ class ScoredRow:
     """A row of a harness. It does not keep its texts."""
 
     id: str
-    """``HARNESS:TASK/NUMBER``."""
+    """``HARNESS:TASK/NUMBER``, where the number has no slash."""
     scores: Mapping[str, Any]
     """The scores by name, in the order of the harness, as they are in the file. Empty: the row is not scored."""
     requests: Sequence[RowRequest]
