@@ -107,6 +107,13 @@ def test_two_runs_are_compared_by_the_scores_of_each(folder: Path) -> None:
     assert b"--row lm-eval:sums/9: no run has this row" in missing.stderr
 
 
+def test_a_proof_counts_the_answers_of_a(folder: Path) -> None:
+    printed = output(folder, "why", A, B, "--scores", "out-a", "--scores", "out-b", "--prove", "demo")
+    assert "rows that differ  answers of A\nparameters              6          6                 +1.000" in printed, (
+        printed
+    )
+
+
 def test_scores_of_a_and_the_kept_column_of_b(folder: Path) -> None:
     ended = command(folder, "why", A, "a.jsonl", "--scores", "out-a", "--score", "exact")
     assert b"the score changed by -0.667" in ended.stdout, ended.stdout + ended.stderr

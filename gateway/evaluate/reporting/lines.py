@@ -75,7 +75,7 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
 
 def proof_lines(proof: Proof, found: Explanation) -> Iterator[str]:
     """Yield the lines of a proof of the differences ``found``."""
-    head = ("returned minus control", "rows sent", "rows that differ", "score" if found.scored else "answers of A")
+    head = ("returned minus control", "rows sent", "rows that differ", "score" if proof.score else "answers of A")
     table = []
     for one in proof.effects():
         low, high = one.effect.low, one.effect.high
