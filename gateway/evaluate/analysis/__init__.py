@@ -3,6 +3,7 @@
 rows          the rows of a run, read from an output file of ``gateway run``
 recordings    the rows of a run, and single calls, read from a file of recordings
 client_text   the texts of a client's request
+pairing       pairs the rows of two harnesses by the texts of their questions
 answer_class  the class of each answer: whole, cut, empty, looping …
 tool_check    compares tool calls with the tools of their request
 scores        scores of answers, and bootstrap intervals

@@ -23,6 +23,16 @@ def client_text(asked: Mapping[str, Any]) -> str:
     return "\n".join(_texts(asked))
 
 
+def question_text(asked: Mapping[str, Any]) -> str:
+    """Return the texts of a request after the last answer that is followed by a message: without examples in messages.
+
+    An answer at the end stays: the model continues it.
+    """
+    messages = asked.get("messages") or []
+    answers = [at for at, one in enumerate(messages[:-1]) if one.get("role") == "assistant"]
+    return client_text({**asked, "messages": messages[answers[-1] + 1 :]} if answers else asked)
+
+
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value

@@ -127,6 +127,7 @@ def _row(file: RecordingFile, call: RecordedRow, exchanges: Sequence[RecordedRow
         request_id=call["request_id"],
         seconds=call["duration"],
         answers=() if failed else tuple([_answer(choice, cuts, unread) for choice in _choices(call, exchanges)]),
+        read_asked=partial(_read_asked, file, call["id"]),
     )
     recorded = exchanges and exchanges[-1].text("answer") is not None
     return _described(row, file, call, exchanges[-1]) if recorded else row

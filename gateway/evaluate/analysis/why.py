@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from gateway.core.errors import InvalidValue
+from gateway.evaluate.analysis.client_text import client_text, question_text
 from gateway.evaluate.analysis.differences import DIFFERENCES, NOT_RECORDED, SAMPLED, differences_of
+from gateway.evaluate.analysis.pairing import RunTexts, pairs_of
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.sampling import DEFAULT_FLOOR, REMARKS, largest_shift, remark_of
 from gateway.evaluate.analysis.scores import Mean, RowScore, bootstrap
@@ -60,6 +63,12 @@ class Explanation:
     only_b: int = 0
     ambiguous: int = 0
     """The number of ids that several rows of a run have. These rows are not compared."""
+    uncertain: int = 0
+    """The number of rows of the first run whose partner by the text of the question is not certain."""
+    again: int = 0
+    """The number of rows that were left out because a later row of the run has the same text."""
+    unmatched: dict[str, list[str]] = field(default_factory=dict)
+    """``a``, ``b`` → the ids of the rows of this run without a partner."""
     scored: bool = False
     floor: float = DEFAULT_FLOOR
     """A gap of at most twice this is a near tie. See ``DEFAULT_FLOOR``."""
@@ -103,6 +112,9 @@ class Explanation:
             "only_a": self.only_a,
             "only_b": self.only_b,
             "ambiguous": self.ambiguous,
+            "uncertain": self.uncertain,
+            "again": self.again,
+            "unmatched": self.unmatched,
             "differing": len(self.found),
             "causes": causes,
             "remarks": self.remarks(),
@@ -113,32 +125,56 @@ class Explanation:
         }
 
 
+Match = Callable[[Iterable[RunRow], Iterable[RunRow], Explanation, Callable[[RunRow, RunRow], None]], Set[str]]
+"""Calls the function with each pair of rows, and counts the others in the explanation.
+
+Returns the ids whose pairs do not count, because a later row has the same id.
+"""
+
+
 def explain(
     a: Iterable[RunRow],
     b: Iterable[RunRow],
     score: RowScore | None = None,
     floor: float = DEFAULT_FLOOR,
     visit: Callable[[RunRow, RunRow], None] = lambda a, b: None,
+    match: Match | None = None,
 ) -> Explanation:
     """Match the rows of two runs and find the first difference of each row whose answer or score differs.
 
-    Rows match by their id, else by the hash of the client's request with ``gateway.repeat``; of several equal requests,
-    the first of one run matches the first of the other. The number of a line is an id only for other requests. The
-    second run is read row by row; the first is kept in memory, without the facts that are read only for rows that
-    differ. ``floor``: see ``DEFAULT_FLOOR``. ``visit``: called for each row that both runs have.
+    ``floor``: see ``DEFAULT_FLOOR``. ``visit``: called for each row that both runs have. ``match``: by default
+    ``match_ids``.
     """
     result = Explanation(scored=score is not None, floor=floor)
-    first, repeated = _by_id(a)
-    compared, seen, later = dict[str, RowComparison](), Counter[str](), list[RunRow]()
+    compared: list[tuple[str, RowComparison]] = []
 
     def compare(row: RunRow, other: RunRow) -> None:
         visit(row, other)
-        compared[row.custom_id] = _compare(row, other, score, floor)
+        compared.append((row.custom_id, _compare(row, other, score, floor)))
 
+    repeated = (match or match_ids)(a, b, result, compare)
+    for name, row in sorted(compared, key=lambda one: (len(one[0]), one[0])):  # row-2 before row-10
+        if name not in repeated:
+            result.add(row)
+    return result
+
+
+def match_ids(
+    a: Iterable[RunRow], b: Iterable[RunRow], result: Explanation, compare: Callable[[RunRow, RunRow], None]
+) -> Set[str]:
+    """Match rows by their id, else by the hash of the client's request with ``gateway.repeat``: see ``Match``.
+
+    Of several equal requests, the first of one run matches the first of the other. The number of a line is an id only
+    for other requests. The second run is read row by row; the first is kept in memory, without the facts that are read
+    only for rows that differ.
+    """
+    first, repeated = _by_id(a)
+    compared, seen, later = set[str](), Counter[str](), list[RunRow]()
     for other in b:
         name = other.custom_id
         seen[name] += 1
         if seen[name] == 1 and name in first and not _is_another_line(first[name], other):
+            compared.add(name)
             compare(first[name], other)
         else:
             later.append(other)
@@ -155,9 +191,40 @@ def explain(
                 compare(row, other)
         rest = unmatched
     result.only_a, result.only_b, result.ambiguous = len(left), len(rest), len(repeated)
-    for name in sorted(compared.keys() - repeated, key=lambda name: (len(name), name)):  # row-2 before row-10
-        result.add(compared[name])
-    return result
+    result.unmatched = {"a": [*left], "b": [row.custom_id for row in rest]}
+    return repeated
+
+
+def match_questions(
+    a: Iterable[RunRow], b: Iterable[RunRow], result: Explanation, compare: Callable[[RunRow, RunRow], None]
+) -> Set[str]:
+    """Match rows by the texts of their questions: see ``Match``. Of equal texts in a run, the last row counts.
+
+    Raises ``InvalidValue`` if a run has no recorded text.
+    """
+    runs, texts, left = list[list[RunRow]](), list[RunTexts](), list[dict[str, RunRow]]()
+    for name, rows in (("first", a), ("second", b)):
+        asked, unknown = dict[str, tuple[str, RunRow]](), dict[str, RunRow]()
+        for row in rows:
+            if (one := row.read_asked()) is None:
+                unknown[row.custom_id] = row
+            else:
+                result.again += (text := client_text(one)) in asked
+                asked[text] = question_text(one), row
+        if not asked:
+            raise InvalidValue(f"no row of the {name} run has the recorded text of its client; record both runs")
+        texts.append(RunTexts(text for text, _ in asked.values()))
+        runs.append([row for _, row in asked.values()])
+        left.append(unknown | {row.custom_id: row for row in runs[-1]})
+    pairs, result.uncertain = pairs_of(*texts)
+    for at, to in pairs:
+        row, partner = runs[0][at], runs[1][to]
+        left[0].pop(row.custom_id, None)
+        left[1].pop(partner.custom_id, None)
+        compare(row, partner)
+    result.only_a, result.only_b = len(left[0]) - result.uncertain, len(left[1])
+    result.unmatched = {"a": [*left[0]], "b": [*left[1]]}
+    return frozenset()
 
 
 def measured_floor(a: Iterable[RunRow], again: Iterable[RunRow]) -> float | None:

@@ -48,6 +48,10 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
     yield from [f"{number} rows {printable(text)}" for text, number in unmatched.items() if number]
     if found.ambiguous:
         yield f"{counted(found.ambiguous, 'id')} that several rows of a run have: these rows are not compared"
+    if found.uncertain:
+        yield f"{counted(found.uncertain, 'row')} of {a} have no certain partner: they are not compared"
+    if found.again:
+        yield f"{counted(found.again, 'row')} whose text a later row of the run has: only the later row is compared"
     if partly := sum([not one.recorded for one in found.found]):
         yield f"{partly} of these rows are not recorded in both runs, so prompts, parameters and texts may be unknown"
     if not found.found:

@@ -1,7 +1,8 @@
 """Explain why the answers of two runs differ: the first difference of each row, and what it is worth.
 
 A and B are output files of gateway run, files of recordings, or names of runs in the recordings of gateway.yaml. Rows
-match by their custom_id, else by the hash of the client's request. Each row whose answer or score differs counts for
+match by their custom_id, else by the hash of the client's request; with --match question by the text of the question,
+which two harnesses ask in two ways. Each row whose answer or score differs counts for
 its first difference, in the order in which one may cause the next: dataset row, prompt, prompt ids, parameters, route,
 cut, reading, sampled tokens. So the parts sum to the difference of the scores.
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 EXAMPLES = """Examples:
   gateway why monday.jsonl tuesday.jsonl --score exact
   gateway why monday.sqlite tuesday.sqlite
+  gateway why lm-eval.sqlite evalscope.sqlite --match question
   gateway why monday.sqlite tuesday.sqlite --row sum-1      one row, with all its differences
   gateway why monday tuesday --scores out1 --scores out2    the scores of a harness
   gateway why a.jsonl b.jsonl --fail-on prompt,parameters   for CI
@@ -54,8 +56,10 @@ EXAMPLES = """Examples:
 """
 NO_COMMON_ROW = (
     "no row of the two runs has an equal id or an equal request, so nothing was compared; give both runs the same "
-    "custom_id for each row, or as a client of a gateway the same x-gateway-row"
+    "custom_id for each row, or as a client of a gateway the same x-gateway-row; --match question pairs the rows of "
+    "two harnesses by their texts"
 )
+NO_PAIR = "no row of one run has a certain partner in the other run, so nothing was compared; --json lists the rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,8 @@ class WhyOptions(ScoreOptions):
     """the first run"""
     b: str = argument(metavar="B")
     """the second run"""
+    match: str = option("id|question", type=click.Choice(["id", "question"]), default="id")
+    """how rows of the two runs match: by id or request, or by the text of the question"""
     row: str | None = option("ID")
     """show one row, with all its differences"""
     floor: str | None = option("RUN")
@@ -87,7 +93,7 @@ class WhyOptions(ScoreOptions):
 def command(options: WhyOptions) -> int:
     """Print the causes, the rows of each, and the difference of the scores."""
     from gateway.evaluate.analysis.prove import Proof
-    from gateway.evaluate.analysis.why import ROW_CAUSES, explain
+    from gateway.evaluate.analysis.why import ROW_CAUSES, explain, match_ids, match_questions
     from gateway.evaluate.reporting.lines import difference_lines, proof_lines, why_lines
     from gateway.evaluate.reporting.proof import only_target
     from gateway.evaluate.reporting.report import row_score
@@ -102,13 +108,14 @@ def command(options: WhyOptions) -> int:
         raise CommandError(f"--fail-on {min(unknown)}: use {', '.join(ROW_CAUSES)}")
     row_value = row_score(options.score, options.answer, options.scores)
     proof = Proof(options.prove_rows, None if options.scores else row_value)  # no harness scores answers of a proof
+    match = match_questions if options.match == "question" else match_ids
     with reading() as files:
         one, other = read_scored_runs(files, [a, b], config, options)
         visit = {} if target is None else {"visit": proof.visit}
-        found = explain(one, other, row_value, _floor(files, a, options.floor, config), **visit)
+        found = explain(one, other, row_value, _floor(files, a, options.floor, config), match=match, **visit)
     if not found.rows:
         print(json.dumps(found.as_json(), indent=2) if options.as_json else "\n".join(why_lines(found, a, b)))
-        raise CommandError(NO_COMMON_ROW, 1)
+        raise CommandError(NO_COMMON_ROW if match is match_ids else NO_PAIR, 1)
     if target is not None:
         _prove(proof, a, b, target, config)
     if options.as_json:
