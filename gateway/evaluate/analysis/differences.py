@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import SequenceMatcher
 from typing import Any
 
+from gateway.evaluate.analysis.client_text import client_text
+from gateway.evaluate.analysis.pairing import parts_of
 from gateway.evaluate.analysis.rows import RowFacts, RunRow
 from gateway.stream.loops import ENDED_BY_MODEL
 from metatemplate.templates.registry import first_difference
@@ -15,7 +18,9 @@ Difference = Callable[[RunRow, RunRow], str]
 
 
 def _dataset_row(a: RunRow, b: RunRow) -> str:
-    if _differ(a.facts.request, b.facts.request):
+    if _differ(a.facts.asked, b.facts.asked):
+        return ", ".join(kinds_of("dataset row", a, b))
+    if _differ(a.facts.request, b.facts.request) and None in (a.facts.asked, b.facts.asked):
         return "the client asked something else: messages, examples, variables or tools"
     if _differ(a.facts.dataset_prompt, b.facts.dataset_prompt):
         return f"dataset prompt {a.facts.dataset_prompt or 'none'} → {b.facts.dataset_prompt or 'none'}"
@@ -49,6 +54,58 @@ def compared_parameters(a: RowFacts, b: RowFacts) -> tuple[Mapping[str, Any] | N
         return a.params, b.params
     one, other = ({name: params[name] for name in params if name != "max_tokens"} for params in (a.params, b.params))
     return one, other
+
+
+def kinds_of(cause: str, a: RunRow, b: RunRow) -> list[str]:
+    """Return the kinds of a difference between two rows, those of ``KINDS`` in their order; empty for other causes."""
+    if cause == "parameters":
+        one, other = compared_parameters(a.facts, b.facts)
+        names = {name for name in {**(one or {}), **(other or {})} if (one or {}).get(name) != (other or {}).get(name)}
+        found = {next((kind for kind, group in PARAMETERS.items() if name in group), OTHER) for name in names}
+    elif cause == "dataset row" and a.facts.asked is not None and b.facts.asked is not None:
+        found = _request_kinds(a.facts.asked, b.facts.asked)
+    else:
+        return []
+    return [kind for kind in KINDS[cause] if kind in found]
+
+
+PARAMETERS = {"max_tokens": ("max_tokens", "max_completion_tokens"), "stop": ("stop", "stop_token_ids")}
+OTHER, OTHER_TEXT = "other parameters", "other text"
+BEFORE, AFTER = "text before the question", "text after the question"
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "dataset row": ("system text", BEFORE, AFTER, "white space", OTHER_TEXT, "tools"),
+    "parameters": (*PARAMETERS, OTHER),
+}
+"""Name of a difference → its kinds, in their order."""
+
+
+def _request_kinds(a: Mapping[str, Any], b: Mapping[str, Any]) -> set[str]:
+    """Return the kinds of differences between two requests. The question is the longest text that both have."""
+    systems, texts = [_texts_of(one, system=True) for one in (a, b)], [_texts_of(one, system=False) for one in (a, b)]
+    found = {"tools"} if a.get("tools") != b.get("tools") else set()
+    if systems[0].split() != systems[1].split():
+        found.add("system text")
+    one, other = [parts_of(text) for text in texts]
+    blocks = SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    size, _, same = max((sum(map(len, one[same.a : same.a + same.size])), same.a, same) for same in blocks)
+    for kind, left in (
+        (BEFORE, (one[: same.a], other[: same.b])),
+        (AFTER, (one[same.a + same.size :], other[same.b + same.size :])),
+    ):
+        if size and left[0] != left[1]:
+            found.add(kind)
+    lines = [{" ".join(line.split()): line for line in text.split("\n") if line.split()} for text in (*texts, *systems)]
+    if any(one[line] != other[line] for one, other in (lines[:2], lines[2:]) for line in one.keys() & other.keys()):
+        found.add("white space")
+    if not size or not found:
+        found.add("white space" if texts[0].split() == texts[1].split() else OTHER_TEXT)
+    return found
+
+
+def _texts_of(asked: Mapping[str, Any], *, system: bool) -> str:
+    """Return the texts of the system messages of a request, or all others."""
+    messages = [one for one in asked.get("messages") or () if (one.get("role") in ("system", "developer")) is system]
+    return client_text({"messages": messages} if system else {**asked, "messages": messages})
 
 
 def _route(a: RunRow, b: RunRow) -> str:

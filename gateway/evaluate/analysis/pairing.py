@@ -37,7 +37,7 @@ class RunTexts:
         known: dict[str, Parts] = {}  # each line is read once: the rows of a run have many in common
         for number, text in enumerate(texts):
             lines = [f"\n{line}" for line in text.split("\n")]
-            known.update([(line, _parts(line)) for line in lines if line not in known])
+            known.update([(line, parts_of(line)) for line in lines if line not in known])
             self.rows.append(tuple([part for line in lines for part in known[line]]))
             for distance, (_, key) in enumerate(reversed(_keys(self.rows[-1]))):
                 nearest, owner = self._owners.get(key, (distance + 1, NO_ROW))
@@ -118,5 +118,6 @@ def _keys(row: Parts) -> list[tuple[int, str]]:
     return [(at, key) for at, part in enumerate(row) for key in (part, "\n".join(row[at : at + 2]))]
 
 
-def _parts(line: str) -> Parts:
-    return tuple([" ".join(words) for part in BREAK.split(line) if (words := part.strip(AROUND).split())])
+def parts_of(text: str) -> Parts:
+    """Return the parts of a text."""
+    return tuple([" ".join(words) for part in BREAK.split(text) if (words := part.strip(AROUND).split())])

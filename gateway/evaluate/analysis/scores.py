@@ -136,3 +136,15 @@ def bootstrap(values: Sequence[float], seed: int = 0) -> Mean:
 
 def _mean(groups: Sequence[tuple[float, int]]) -> float:
     return sum([total for total, _ in groups]) / sum([size for _, size in groups])
+
+
+def mcnemar(fell: int, rose: int) -> float:
+    """Return the exact two-sided p of McNemar's test, from the numbers of rows whose score fell and rose.
+
+    It is the probability of at least so unequal numbers if each of these rows had fallen or risen by chance.
+    """
+    count, ways, total = fell + rose, 1, 1
+    for at in range(min(fell, rose)):
+        ways = ways * (count - at) // (at + 1)
+        total += ways
+    return min(1.0, 2 * total / (1 << count))

@@ -10,11 +10,11 @@ from typing import Any
 
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.client_text import client_text, question_text
-from gateway.evaluate.analysis.differences import DIFFERENCES, NOT_RECORDED, SAMPLED, differences_of
+from gateway.evaluate.analysis.differences import DIFFERENCES, KINDS, NOT_RECORDED, SAMPLED, differences_of, kinds_of
 from gateway.evaluate.analysis.pairing import RunTexts, pairs_of
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.sampling import DEFAULT_FLOOR, REMARKS, largest_shift, remark_of
-from gateway.evaluate.analysis.scores import Mean, RowScore, bootstrap
+from gateway.evaluate.analysis.scores import Mean, RowScore, bootstrap, mcnemar
 
 LINE_ID = re.compile(r"line-\d+")
 """The id that ``gateway run`` gives to a row without an id."""
@@ -22,6 +22,8 @@ FAILED = "failed in one run"
 PROMPT = ("prompt", "prompt ids")
 ROW_CAUSES = (FAILED, *DIFFERENCES, NOT_RECORDED)
 """The causes, in their order."""
+REMARKS_OF: Mapping[str, tuple[str, ...]] = {**KINDS, SAMPLED: REMARKS}
+"""Cause → the kinds of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class RowDifference:
     """The score in the second run minus the score in the first run; 0 without a score."""
     remark: str = ""
     """The kind of the remark about the first different token, one of ``REMARKS``; empty if no token was compared."""
+    kind: str = ""
+    """The kind of the first difference, one of ``REMARKS_OF`` its cause. Empty: it has none."""
     recorded: bool = True
     """False: one of the runs has no recording of the row, so only the facts of its output were compared."""
 
@@ -49,6 +53,8 @@ class RowComparison:
     """The score in the second run minus the score in the first run; 0 without a score."""
     targets: str
     """The labels of the targets, if they differ."""
+    binary: bool
+    """Whether both scores are 0 or 1."""
     difference: RowDifference | None = None
     """None: both runs have the same answer and score."""
 
@@ -70,6 +76,8 @@ class Explanation:
     unmatched: dict[str, list[str]] = field(default_factory=dict)
     """``a``, ``b`` → the ids of the rows of this run without a partner."""
     scored: bool = False
+    binary: bool = True
+    """Whether all scores are 0 or 1."""
     floor: float = DEFAULT_FLOOR
     """A gap of at most twice this is a near tie. See ``DEFAULT_FLOOR``."""
     changes: list[float] = field(default_factory=list)
@@ -82,6 +90,7 @@ class Explanation:
         """Count a row of both runs."""
         self.rows += 1
         self.changes.append(row.change)
+        self.binary &= row.binary
         if row.targets:
             self.targets[row.targets] += 1
         if row.difference is not None:
@@ -95,10 +104,16 @@ class Explanation:
             parts[one.cause] += one.change  # type: ignore[assignment]  # a Counter of floats
         return {cause: (rows[cause], parts[cause] / max(self.rows, 1)) for cause in ROW_CAUSES if rows[cause]}
 
-    def remarks(self) -> dict[str, int]:
-        """Return for each remark the number of rows whose first difference is a sampled token with this remark."""
-        kinds = Counter([one.remark for one in self.found if one.cause == SAMPLED])
-        return {kind: kinds[kind] for kind in REMARKS if kinds[kind]}
+    def remarks(self, *causes: str) -> dict[str, int]:
+        """Return the number of rows of each kind. ``causes``: only the kinds of these first differences."""
+        found = Counter([(one.cause, one.kind) for one in self.found])
+        kinds = [(cause, kind) for cause in causes or REMARKS_OF for kind in REMARKS_OF[cause]]
+        return {kind: found[cause, kind] for cause, kind in kinds if found[cause, kind]}
+
+    def mcnemar(self) -> dict[str, float] | None:
+        """Return how many rows fell and rose, and the p of the exact test; None if a score is neither 0 nor 1."""
+        fell, rose = sum([one < 0 for one in self.changes]), sum([one > 0 for one in self.changes])
+        return {"fell": fell, "rose": rose, "p": mcnemar(fell, rose)} if self.scored and self.binary else None
 
     def difference(self) -> Mean:
         """Return the mean change of the score of a row, with its interval (a paired bootstrap)."""
@@ -120,6 +135,7 @@ class Explanation:
             "remarks": self.remarks(),
             "floor": self.floor,
             "difference": asdict(self.difference()) if self.scored else None,
+            "mcnemar": self.mcnemar(),
             "targets": dict(self.targets),
             "found": [asdict(one) for one in self.found],
         }
@@ -293,11 +309,12 @@ def first_different_step(a: RunRow, b: RunRow) -> tuple[tuple[RunRow, RunRow], d
 
 
 def _compare(a: RunRow, b: RunRow, score: RowScore | None, floor: float) -> RowComparison:
-    change = score(b) - score(a) if score is not None else 0.0
+    scores = (score(a), score(b)) if score is not None else (0.0, 0.0)
+    change, binary = scores[1] - scores[0], {0, 1}.issuperset(scores)
     labels = (a.facts.target, b.facts.target)
     targets = f"{labels[0]} → {labels[1]}" if all(labels) and labels[0] != labels[1] else ""
     if a.answers == b.answers and a.error == b.error and not change:
-        return RowComparison(change, targets)
+        return RowComparison(change, targets, binary)
     (a, b), differences, remark = *first_different_step(a.with_facts(), b.with_facts()), ""
     same = differences.keys().isdisjoint(PROMPT)
     if SAMPLED in differences and (found := remark_of(a, b, floor, same_prompt=same)) is not None:
@@ -306,5 +323,8 @@ def _compare(a: RunRow, b: RunRow, score: RowScore | None, floor: float) -> RowC
     if a.error != b.error:
         differences = {FAILED: f"{a.error or 'answered'} → {b.error or 'answered'}", **differences}
     cause = next(iter(differences), NOT_RECORDED)
+    kind = remark if cause == SAMPLED else next(iter(kinds_of(cause, a, b)), "")
     recorded = a.facts.raw is not None and b.facts.raw is not None
-    return RowComparison(change, targets, RowDifference(a.custom_id, cause, differences, change, remark, recorded))
+    return RowComparison(
+        change, targets, binary, RowDifference(a.custom_id, cause, differences, change, remark, kind, recorded)
+    )

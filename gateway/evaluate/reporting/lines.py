@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from gateway.cli.terminal import format_table
 from gateway.evaluate.analysis.answer_class import CLASSES
+from gateway.evaluate.analysis.differences import SAMPLED
 from gateway.evaluate.analysis.prove import PROVABLE, Proof
 from gateway.evaluate.analysis.report import RunReport
 from gateway.evaluate.analysis.sampling import NEAR_TIE, WIDE_GAP
 from gateway.evaluate.analysis.scores import Mean
-from gateway.evaluate.analysis.why import Explanation, RowDifference
+from gateway.evaluate.analysis.why import REMARKS_OF, Explanation, RowDifference
 from metatemplate.values.words import counted, printable
 
 
@@ -64,9 +65,12 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
         whole = found.difference()
         both = " of the rows in both runs" if found.only_a or found.only_b or found.ambiguous else ""
         yield f"the score{both} changed by {whole.mean:+.3f} ({whole.low:+.3f} to {whole.high:+.3f})"
-    if remarks := found.remarks():
-        yield f"sampled tokens: {', '.join([f'{number} {kind}' for kind, number in remarks.items()])}"
-    if remarks.keys() & {NEAR_TIE, WIDE_GAP}:
+        if (test := found.mcnemar()) is not None:
+            yield f"{test['fell']} rows fell and {test['rose']} rose: p {test['p']:.3g} (exact McNemar test)"
+    for cause in REMARKS_OF:
+        if remarks := found.remarks(cause):
+            yield f"{cause}: {', '.join([f'{number} {kind}' for kind, number in remarks.items()])}"
+    if found.remarks(SAMPLED).keys() & {NEAR_TIE, WIDE_GAP}:
         yield f"a near tie is a gap of at most {2 * found.floor:.3f}, twice the floor (--floor RUN measures it)"
     for cause in found.by_cause():
         one = next(one for one in found.found if one.cause == cause)

@@ -78,7 +78,7 @@ class WhyOptions(ScoreOptions):
     """a second run with the settings of A, which shows how much log probabilities differ by themselves; without it a
     default"""
     fail_on: str = option("CAUSE,…", default="")
-    """end with exit code 1 if one of these causes is found"""
+    """end with exit code 1 if one of these causes or kinds is found"""
     prove: str | None = option("TARGET", shell_complete=complete_model)
     """send requests of B with parts of A to a model or target, such as demo or demo/0"""
     prove_rows: int = option("N", type=click.IntRange(min=1), default=200)
@@ -93,7 +93,7 @@ class WhyOptions(ScoreOptions):
 def command(options: WhyOptions) -> int:
     """Print the causes, the rows of each, and the difference of the scores."""
     from gateway.evaluate.analysis.prove import Proof
-    from gateway.evaluate.analysis.why import ROW_CAUSES, explain, match_ids, match_questions
+    from gateway.evaluate.analysis.why import REMARKS_OF, ROW_CAUSES, explain, match_ids, match_questions
     from gateway.evaluate.reporting.lines import difference_lines, proof_lines, why_lines
     from gateway.evaluate.reporting.proof import only_target
     from gateway.evaluate.reporting.report import row_score
@@ -104,8 +104,9 @@ def command(options: WhyOptions) -> int:
         raise CommandError("--row and --prove cannot be used together; remove one of them")
     target = None if prove is None else only_target(load_snapshot(config), prove)
     wanted = {name.strip() for name in options.fail_on.split(",") if name.strip()}
-    if unknown := wanted - set(ROW_CAUSES):
-        raise CommandError(f"--fail-on {min(unknown)}: use {', '.join(ROW_CAUSES)}")
+    known = [*ROW_CAUSES, *[kind for kinds in REMARKS_OF.values() for kind in kinds]]
+    if unknown := wanted - set(known):
+        raise CommandError(f"--fail-on {min(unknown)}: use {', '.join(known)}")
     row_value = row_score(options.score, options.answer, options.scores)
     proof = Proof(options.prove_rows, None if options.scores else row_value)  # no harness scores answers of a proof
     match = match_questions if options.match == "question" else match_ids
@@ -129,7 +130,7 @@ def command(options: WhyOptions) -> int:
         print(*why_lines(found, a, b), sep="\n")
         if prove is not None:
             print("", *proof_lines(proof, found), sep="\n")
-    return int(bool(wanted & found.by_cause().keys()))
+    return int(bool(wanted & (found.by_cause().keys() | found.remarks().keys())))
 
 
 def _not_different(row: str, options: WhyOptions) -> str:

@@ -151,7 +151,7 @@ class RunPages:
                 "row": name,
                 "cause": one.cause,
                 "change": one.change,
-                "remark": one.remark,
+                "remark": one.kind or one.remark,
                 "text": one.differences.get(one.cause, ""),
                 "link": _link(asked, "row", a=a, b=b, row=name, **other),
             }
