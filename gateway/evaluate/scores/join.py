@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 from gateway.evaluate.analysis.client_text import client_text
@@ -35,7 +34,7 @@ class JoinedRun:
             tasks[row.custom_id.rpartition("/")[0]].append(row.points or 0.0)
         return {
             "scores": list(self.scores.labels),
-            "tasks": {name: {"rows": len(points), "mean": fmean(points)} for name, points in tasks.items()},
+            "tasks": {name: {"rows": len(points), "mean": sum(points) / len(points)} for name, points in tasks.items()},
             "other_scores": list(self.scores.others),
             "rows_without_score": sum([one.score is None for one in self.scores.rows]),
             "rows_without_call": sum([row.error == NO_CALL for row in self.rows]),

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from gateway.core.errors import InvalidValue
@@ -50,9 +49,9 @@ def _rights(path: Path, value: Mapping[str, Any], details: Sequence[Mapping[str,
     """
     found = [next((one[name] for name in CORRECT if one.get(name) is not None), None) for one in details]
     if any(one is not None for one in found):
-        return [fmean(one) if isinstance(one, list) else one for one in found]
+        return [sum(one) / len(one) if isinstance(one, list) else one for one in found]
     equal = [float(one["predictions"] == one["references"]) for one in details]
-    if math.isclose(100 * fmean(equal), value["accuracy"], abs_tol=1e-6):
+    if equal and math.isclose(100 * sum(equal) / len(equal), value["accuracy"], abs_tol=1e-6):
         return equal
     raise InvalidValue(
         f"{path}: the details do not say which rows are right; choose an evaluator that writes `correct`"

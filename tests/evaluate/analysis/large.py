@@ -46,18 +46,37 @@ def write_run(output: Path, rows: int) -> None:
         return
     path, run = recording_path(output), output.stem
     spec, recorder = RecordingsSpec(path=path, retention=1e12, max_size=sys.maxsize), Recorder(path, sys.exit)
-    with output.open("wb") as file:
+    with output.open("wb") as file, samples_path(output).open("w") as samples:
         for row in range(rows):
             if recorder.is_full:
                 recorder.flush().result()
             file.write(_write_row(recorder, spec, row, run))
+            samples.write(_sample(row, run))
     recorder.close()
+
+
+def samples_path(output: Path) -> Path:
+    """The samples of a run, as lm-eval writes them."""
+    return output.with_name(f"samples_{output.stem}")
+
+
+def _sample(row: int, run: str) -> str:
+    """The line of a row in the samples."""
+    request = {"arg_0": [json.dumps([_message(row)])], "arg_1": {}}
+    answer, score = "".join(_tokens(row, run)), float(row % 3 == 0)
+    known = {"doc_id": row, "filter": "none", "metrics": ["acc"], "acc": score}
+    return json.dumps({**known, "arguments": {"gen_args_0": request}, "resps": [[answer]]}) + "\n"
+
+
+def _message(row: int) -> dict[str, str]:
+    return {"role": "user", "content": f"Question {row}: " + "what is the sum of these numbers? " * 10}
 
 
 def _write_row(recorder: Recorder, spec: RecordingsSpec, row: int, run: str) -> bytes:
     """Record a row, and return its line of the output file."""
-    tokens, question = _tokens(row, run), f"Question {row}: " + "what is the sum of these numbers? " * 10
-    call = Call("chat", "m", f"req_{row}", dialogue=Dialogue((Message("user", question),)))
+    tokens, message = _tokens(row, run), _message(row)
+    question = message["content"]
+    call = Call("chat", "m", f"req_{row}", dialogue=Dialogue((Message("user", question, raw=message),)))
     recording = recorder.begin("full", CallFacts("default", "p1", "t1", run, f"row-{row}", call), spec)
     sent = Exchange(
         "completions",
@@ -117,6 +136,9 @@ def commands(a: Path, b: Path) -> Iterator[tuple[str, ...]]:
     yield "report", str(a), "--score", "contains"
     yield "why", str(recording_path(a)), str(recording_path(b))
     yield "why", str(a), str(b), "--score", "contains"
+    scores = [("--scores", str(samples_path(output))) for output in (a, b)]
+    yield "report", str(recording_path(a)), *scores[0]
+    yield "why", str(recording_path(a)), str(recording_path(b)), *scores[0], *scores[1]
 
 
 def main() -> None:

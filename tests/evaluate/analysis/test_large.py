@@ -15,8 +15,10 @@ from gateway.evaluate.analysis.rows import NO_FACTS, read_output
 from gateway.evaluate.analysis.scores import judge_of, score_of
 from gateway.evaluate.analysis.why import explain
 from gateway.evaluate.running.output import recording_path
+from gateway.evaluate.scores.join import joined
+from gateway.evaluate.scores.read import read_harness
 from gateway.storage.recordings import RecordingFile, open_recording
-from tests.evaluate.analysis.large import EVERY, write_run
+from tests.evaluate.analysis.large import EVERY, samples_path, write_run
 
 
 @pytest.fixture
@@ -54,3 +56,15 @@ def test_a_row_that_is_not_recorded_keeps_the_facts_of_its_output(tmp_path: Path
     first, second = with_recording(read_output(tmp_path / "a.jsonl"), opened(files, tmp_path / "b.jsonl"))
     assert first.with_facts().facts.raw is not None
     assert (second.read_facts, second.facts.prompt_sha256) == (None, "h") != (None, NO_FACTS.prompt_sha256)
+
+
+def test_every_row_of_the_samples_has_its_call(tmp_path: Path, files: ExitStack) -> None:
+    write_run(tmp_path / "a.jsonl", 3)
+    recorded = read_recording(opened(files, tmp_path / "a.jsonl"))
+    found = joined(recorded, read_harness(samples_path(tmp_path / "a.jsonl")))
+    assert [(row.custom_id, row.points) for row in found.rows] == [
+        ("lm-eval:samples_a/0", 1.0),
+        ("lm-eval:samples_a/1", 0.0),
+        ("lm-eval:samples_a/2", 0.0),
+    ]
+    assert (found.as_json()["rows_without_call"], found.left) == (0, {})
