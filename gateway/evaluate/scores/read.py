@@ -77,7 +77,7 @@ def _rows(file: Path, metric: str, found: HarnessScores) -> Iterator[ScoredRow]:
                     yield replace(row, scores={}, score=None if score is None or score != score else float(score))
                 else:
                     others.setdefault(row.id, row)
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
             what = f"not a row of a harness with a number as its score {metric}"
             raise InvalidValue(f"{file}:{number}: this is {what}; the scores are {', '.join(names)}") from None
     if others and not scored:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -163,3 +165,33 @@ def test_a_failed_request_of_ais_bench_is_a_row(tmp_path: Path) -> None:
     failed = {"data_abbr": "sums", "id": 0, "input": [{"role": "HUMAN", "prompt": FIRST[0]}], "error_info": "Bad"}
     (tmp_path / "predictions/demo/sums_failed.jsonl").write_text(json.dumps(failed) + "\n")
     assert read_harness(tmp_path).rows[0].requests == ((None, text_hash(FIRST[0]), text_hash("")),)
+
+
+VALUES: tuple[Any, ...] = (None, 0, -1, 1.5, "", "x", [], {}, [1], {"a": 1}, [[]], True)
+
+
+def changed(value: Any, rng: random.Random) -> Any:
+    """A JSON value with another value at one place."""
+    if not isinstance(value, dict | list) or not value or rng.random() < 0.1:
+        return rng.choice(VALUES)
+    if isinstance(value, dict):
+        name = rng.choice(list(value))
+        return {**value, name: changed(value[name], rng)}
+    at = rng.randrange(len(value))
+    return [*value[:at], changed(value[at], rng), *value[at + 1 :]]
+
+
+@pytest.mark.parametrize("sample", READ)
+def test_a_value_of_another_type_is_read_or_refused(sample: str, tmp_path: Path) -> None:
+    rng = random.Random(sample)
+    for number in range(50):
+        folder = tmp_path / str(number)
+        shutil.copytree(SAMPLES / sample, folder)
+        file = rng.choice([one for one in folder.rglob("*") if one.is_file()])
+        text = file.read_text()
+        lines = text.splitlines() if file.suffix == ".jsonl" else [text]
+        at = rng.randrange(len(lines))
+        lines[at] = json.dumps(changed(json.loads(lines[at]), rng))
+        file.write_text("\n".join(lines))
+        with suppress(InvalidValue):
+            assert read_harness(folder).rows
