@@ -99,7 +99,7 @@ class RunOptions:
     retries: int = option("N", type=click.IntRange(min=0), default=5)
     """the maximum number of retries of a row, while the gateway is busy or restarts"""
     timeout: float = option("SECONDS", type=float, default=3600)
-    """the timeout of one request to --base-url"""
+    """the timeout of one request to --base-url; in this process the policy's delivery.timeout.total applies"""
     retry_failed: bool = flag()
     """send again the rows that failed in earlier runs"""
     allow_changes: bool = flag()
