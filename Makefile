@@ -90,6 +90,9 @@ lock: $(VENV)/.test-ready
 	@$(COMPILE) pyproject.toml $(EXTRAS) -c requirements-dev.lock -o requirements-all.lock
 	@$(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
 	@$(COMPILE) --group docs -o requirements-docs.lock
+	@$(BIN)/uv pip compile -q --python-version 3.11 --no-annotate --no-header --no-emit-index-url --no-emit-package torch \
+		$(HARNESSES)/requirements.txt -o $(HARNESSES)/versions.txt
+HARNESSES := tests/support/harnesses/environment
 
 clean:
 	@rm -rf $(VENV) $(DOCS_VENV) site .cache .coverage* .pytest_cache .mypy_cache .ruff_cache dist build

@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tests.support.engines.numpy_server import Llama, Server
+from tests.support.harnesses.environment import installed_bin
 from tests.support.harnesses.sums import rows
 from tests.support.serving import ROOT, Gateway, gateway, run_uvicorn, write_files
 
 PAGE = (ROOT / "docs" / "in-a-harness.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^`([\w./]+)`:\n\n```\w+\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
-ENVIRONMENT = ROOT / ".venv-lm-eval"
 STAND_IN = {
     "lm_eval/__init__.py": "",
     "lm_eval/api/__init__.py": "",
@@ -101,13 +101,7 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param == "a stand-in":
         write_files(tmp_path, STAND_IN)
         return Path(sys.executable)
-    return lm_eval()
-
-
-def lm_eval() -> Path:
-    if not (ENVIRONMENT / ".ready").exists():
-        pytest.skip("lm-eval is not installed; run tests/metatemplate/harness/install")
-    return ENVIRONMENT / "bin/python"
+    return installed_bin() / "python"
 
 
 def run(python: Path, folder: Path, *arguments: str, given: object = None) -> str:
@@ -148,7 +142,7 @@ def test_the_class_refuses_a_template_of_messages(python: Path, tmp_path: Path) 
 def test_lm_eval_prints_what_the_page_shows_and_sends_the_prompts_of_the_gateway(
     engine: RecordingServer, served: Gateway, tmp_path: Path
 ) -> None:
-    python = lm_eval()
+    python = installed_bin() / "python"
     write_files(tmp_path, {**FILES, "sums.jsonl": rows(8)})
     program = FILES["run_sums.py"].replace("http://127.0.0.1:8101/v1", engine.url)
     engine.bodies.clear()
