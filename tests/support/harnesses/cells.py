@@ -58,19 +58,12 @@ class Cell:
 
 def run_client(client: Client, engine: Engine, job: Job, folder: Path) -> Cell:
     """Run a client in ``folder``, which is emptied first; processes that it starts end with it."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    (folder / "sums.jsonl").write_text(rows(client.sums), encoding="utf-8")
-    for name in client.files:
-        (folder / name).parent.mkdir(exist_ok=True)
-        shutil.copyfile(CONFIGS / name, folder / name)
-    cache = folder / "cache"
-    cache.mkdir()
+    prepare(client, folder)
     if client.packages.node:
         (folder / "node_modules").symlink_to(Path(job.bin).parent)
-    environment = offline(str(cache)) | client.environment_of(job) | {"PWD": str(folder)}
+    environment = offline(str(folder / "cache")) | client.environment_of(job) | {"PWD": str(folder)}
     begun = time.monotonic()
-    output, ended = _output(client.command(job), folder, environment, client.seconds)
+    output, ended = run_command(client.command(job), folder, environment, client.seconds)
     seconds = round(time.monotonic() - begun, 1)
     score, error = None, ended
     if not ended:
@@ -85,7 +78,17 @@ def run_client(client: Client, engine: Engine, job: Job, folder: Path) -> Cell:
     return Cell(client.name, engine.name, seconds, score, expected=expected, wrong_template=wrong, error=error)
 
 
-def _output(command: Sequence[str], folder: Path, environment: dict[str, str], seconds: float) -> tuple[str, str]:
+def prepare(client: Client, folder: Path, wrong: int = 0) -> None:
+    """Empty ``folder``, and write the questions, ``wrong`` of them with a wrong answer, and the client's files."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "cache").mkdir(parents=True)
+    (folder / "sums.jsonl").write_text(rows(client.sums, wrong), encoding="utf-8")
+    for name in client.files:
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(CONFIGS / name, folder / name)
+
+
+def run_command(command: Sequence[str], folder: Path, environment: dict[str, str], seconds: float) -> tuple[str, str]:
     """A command's output, and its failure (empty: none)."""
     path = folder / "output.txt"
     with path.open("wb") as output:

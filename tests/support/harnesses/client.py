@@ -28,6 +28,7 @@ class Job:
         """Environment variables for configurations and scripts, with the key that SDKs require."""
         return {
             "BASE_URL": self.base_url,
+            "OPENAI_BASE_URL": self.base_url,
             "MODEL": self.model,
             "TOKENIZER": self.tokenizer,
             "OPENAI_API_KEY": "none",
@@ -47,6 +48,8 @@ class Client:
     """The command line, run in a folder that holds ``sums.jsonl`` and ``files``."""
     score: Callable[[Path, str], float]
     """The share of right answers, from that folder and the standard output; may raise if there is none."""
+    scores: str = ""
+    """The file or folder in which the command writes the score of each row, for ``--scores``."""
     files: tuple[str, ...] = ()
     """Files of ``CONFIGS`` that the command reads, copied to the same path."""
     environment: str = ""

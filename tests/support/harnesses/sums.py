@@ -17,12 +17,15 @@ def sums(count: int) -> Iterator[tuple[int, int]]:
         yield rng.randrange(100), rng.randrange(100)
 
 
-def rows(count: int) -> str:
-    """The sums as JSON lines, with question and answer under the field names of every client's dataset."""
+def rows(count: int, wrong: int = 0) -> str:
+    """The sums as JSON lines, with question and answer under the field names of every client's dataset.
+
+    The expected answers of the first ``wrong`` rows are one too high, so a model that adds is wrong there.
+    """
     lines = []
     order = random.Random(4)
-    for a, b in sums(count):
-        question, answer = f"{a}+{b}=?", str(a + b)
+    for number, (a, b) in enumerate(sums(count)):
+        question, answer = f"{a}+{b}=?", str(a + b + (number < wrong))
         choices = [str(a + b + more) for more in MORE]
         order.shuffle(choices)
         row = {

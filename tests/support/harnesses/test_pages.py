@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.engines.engine import Engine
+from tests.support.harnesses.around import with_arguments
 from tests.support.harnesses.client import CONFIGS, Client, Job
 from tests.support.harnesses.engines import AGENT_COLUMNS, CALL_COLUMNS, COLUMNS, OBJECT_COLUMNS
 from tests.support.harnesses.rows import AGENT_ROWS, CALL_ROWS, OBJECT_ROWS, ROWS
@@ -26,6 +27,8 @@ CONFIGURATION = re.compile(r"```yaml\n# gateway\.yaml\n(.*?)```", re.DOTALL)
 REQUEST = re.compile(r"^`POST (/\S+)`:\n\n```json\n(.*?)```", re.MULTILINE | re.DOTALL)
 
 CLIENTS = {**ROWS, **OBJECT_ROWS, **AGENT_ROWS, **CALL_ROWS}
+HARNESSES = {name: client for name, client in ROWS.items() if client.scores}
+"""Those that write the score of each row."""
 
 each_client = pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 
@@ -35,10 +38,21 @@ def assignments(variables: dict[str, str]) -> str:
     return "".join(f"{name}={shlex.quote(value)} " for name, value in variables.items())
 
 
+def shown(client: Client) -> str:
+    """The command of a client as a guide has it."""
+    return f"$ {assignments(dict(client.variables))}{shlex.join(client.command(JOB))}\n".replace("BIN/", "")
+
+
 @each_client
 def test_a_guide_shows_the_command_of_its_client(client: Client) -> None:
-    command = assignments(dict(client.variables)) + shlex.join(client.command(JOB)).replace("BIN/", "")
-    assert f"$ {command}\n" in GUIDES[client.guide]
+    assert shown(client) in GUIDES[client.guide]
+
+
+@pytest.mark.parametrize("client", HARNESSES.values(), ids=HARNESSES)
+def test_a_guide_shows_the_command_in_a_gateway_of_its_own(client: Client) -> None:
+    words = ["gateway", *with_arguments(client, JOB.tokenizer, JOB.bin, "monday")]
+    guide, command = GUIDES[client.guide], f"$ {shlex.join(words)}\n".replace("BIN/", "")
+    assert command in guide.partition(shown(client))[0]
 
 
 @each_client

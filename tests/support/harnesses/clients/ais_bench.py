@@ -16,10 +16,13 @@ def bench(kind: str, **more: Any) -> Client:
         guide="ais-bench",
         environment="ais-bench",
         packages=Packages(("torch==2.13.0", "ais-bench-benchmark==3.1.20260630", "pyarrow<21")),
-        command=lambda job: [f"{job.bin}/ais_bench", "ais_bench_sums.py", "--work-dir", "out", "--debug"],
+        command=lambda job: [
+            *(f"{job.bin}/ais_bench", "ais_bench_sums.py", "--work-dir", "out", "--debug", "--dump-eval-details")
+        ],
         files=("ais_bench_sums.py",),
-        reads=("BASE_URL", "MODEL"),
+        reads=("OPENAI_BASE_URL", "MODEL"),
         score=score,
+        scores="out",
         seconds=600,
         variables={"AIS_BENCH": kind},
         **more,

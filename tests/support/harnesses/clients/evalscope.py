@@ -20,12 +20,10 @@ def command(job: Job) -> list[str]:
 
 
 def score(folder: Path, output: str) -> float:
-    """The share of exact matches: the benchmark's own metrics are of text overlap."""
-    lines = newest(folder, "out/**/reviews/**/*.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    said = [row["sample_score"]["score"]["extracted_prediction"].strip() for row in rows]
-    right = [[text] == row["target"] for text, row in zip(said, rows, strict=True)]
-    return right.count(True) / len(right)
+    """The benchmark's main metric: a row of one number is right or wrong in it."""
+    report = json.loads(newest(folder, "out/*/reports/*/general_qa.json").read_text(encoding="utf-8"))
+    (found,) = (one for one in report["metrics"] if one["identity"] == report["primary_metric_identity"])
+    return float(found["score"])
 
 
 CLIENTS = (
@@ -36,5 +34,6 @@ CLIENTS = (
         packages=Packages(("torch==2.13.0", "evalscope==1.14.1")),
         command=command,
         score=score,
+        scores="out",
     ),
 )

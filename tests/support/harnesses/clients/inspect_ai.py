@@ -35,5 +35,6 @@ CLIENTS = (
         files=("inspect_sums.py",),
         reads=("OPENAI_API_KEY",),
         score=score,
+        scores="logs",
     ),
 )

@@ -23,6 +23,7 @@ def chat(job: Job) -> list[str]:
     return [
         *(f"{job.bin}/lm-eval", "run", "--model", "local-chat-completions", "--model_args", arguments),
         *("--apply_chat_template", "--tasks", "sums", "--include_path", "lm_eval_tasks", "--output_path", "out"),
+        "--log_samples",
     ]
 
 
@@ -34,6 +35,7 @@ def loglikelihood(job: Job) -> list[str]:
     return [
         *(f"{job.bin}/lm-eval", "run", "--model", "local-completions", "--model_args", arguments),
         *("--tasks", "sums_choice", "--include_path", "lm_eval_tasks", "--output_path", "out"),
+        "--log_samples",
     ]
 
 
@@ -45,7 +47,7 @@ def chat_template(job: Job) -> list[str]:
     return [
         *(f"{job.bin}/lm-eval", "run", "--model", "local-completions", "--model_args", arguments),
         *("--apply_chat_template", "--tasks", "sums_choice_chat", "--include_path", "lm_eval_tasks"),
-        *("--output_path", "out"),
+        *("--output_path", "out", "--log_samples"),
     ]
 
 
@@ -70,6 +72,7 @@ def task(name: str, title: str, command: Callable[[Job], list[str]], task: str, 
         files=(f"lm_eval_tasks/{task}.yaml",),
         reads=("OPENAI_API_KEY",),
         score=score_of(task, metric),
+        scores="out",
         **more,
     )
 

@@ -28,8 +28,9 @@ CLIENTS = (
         packages=Packages(("torch==2.13.0", "opencompass==0.5.4", "pyarrow<21")),
         command=command,
         files=("opencompass_sums.py",),
-        reads=("BASE_URL", "MODEL", "TOKENIZER"),
+        reads=("OPENAI_BASE_URL", "MODEL", "TOKENIZER"),
         score=score,
+        scores="out",
         seconds=600,
     ),
 )

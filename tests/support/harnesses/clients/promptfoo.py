@@ -29,8 +29,9 @@ CLIENTS = (
         packages=Packages(("promptfoo@0.121.20",), node=True),
         command=command,
         files=("promptfooconfig.yaml",),
-        reads=("BASE_URL", "MODEL"),
+        reads=("OPENAI_BASE_URL", "MODEL"),
         score=score,
+        scores="out.json",
         variables={
             "PROMPTFOO_DISABLE_TELEMETRY": "1",
             "PROMPTFOO_DISABLE_UPDATE": "1",

@@ -20,7 +20,7 @@ service = {
     "request_rate": 0,
     "retry": 1,
     "api_key": "",
-    "url": environ["BASE_URL"].removesuffix("v1"),  # it adds v1/… itself
+    "url": environ["OPENAI_BASE_URL"].removesuffix("v1"),  # it adds v1/… itself
     "max_out_len": 16,
     "batch_size": 4,
     "trust_remote_code": False,

@@ -17,7 +17,7 @@ models = [
         "abbr": "demo",
         "type": OpenAISDK,
         "path": environ["MODEL"],
-        "openai_api_base": environ["BASE_URL"],
+        "openai_api_base": environ["OPENAI_BASE_URL"],
         "key": "none",
         # Without a local tokenizer it downloads one of OpenAI's, to count the prompt's tokens.
         "tokenizer_path": environ["TOKENIZER"],
