@@ -26,7 +26,7 @@ REACHES_FAST_PATHS := metatemplate stream backend wire policy calls edge faults 
 ## For daily work, at most 90 seconds: the suite without what starts processes or servers, plays whole stories, or has the
 ## longest tables of cases.
 SLOW := journeys providers faults bench reliability deploy docs edge cli workshop backend_embedded first_hour \
-	metatemplate/chat_templates metatemplate/harness metatemplate/answers/test_tool_calls.py \
+	metatemplate/chat_templates metatemplate/harness evaluate/harnesses metatemplate/answers/test_tool_calls.py \
 	metatemplate/answers/test_published_answers.py policy/test_markers.py policy/test_role_boundaries.py
 test-quick: $(VENV)/.test-ready
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(SLOW:%=--ignore=tests/%)
