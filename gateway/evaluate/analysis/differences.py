@@ -83,8 +83,8 @@ def _request_kinds(a: Mapping[str, Any], b: Mapping[str, Any]) -> set[str]:
     """Return the kinds of differences between two requests. The question is the longest text that both have."""
     systems, texts = [_texts_of(one, system=True) for one in (a, b)], [_texts_of(one, system=False) for one in (a, b)]
     found = {"tools"} if a.get("tools") != b.get("tools") else set()
-    if systems[0].split() != systems[1].split():
-        found.add("system text")
+    if systems[0] != systems[1]:
+        found.add("system text" if systems[0].split() != systems[1].split() else "white space")
     one, other = [parts_of(text) for text in texts]
     blocks = SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
     size, _, same = max((sum(map(len, one[same.a : same.a + same.size])), same.a, same) for same in blocks)
@@ -94,12 +94,11 @@ def _request_kinds(a: Mapping[str, Any], b: Mapping[str, Any]) -> set[str]:
     ):
         if size and left[0] != left[1]:
             found.add(kind)
-    lines = [{" ".join(line.split()): line for line in text.split("\n") if line.split()} for text in (*texts, *systems)]
-    if any(one[line] != other[line] for one, other in (lines[:2], lines[2:]) for line in one.keys() & other.keys()):
+    if any((part in texts[0]) is not (part in texts[1]) for part in one[same.a : same.a + same.size]):
         found.add("white space")
-    if not size or not found:
+    if texts[0] != texts[1] and found.isdisjoint((BEFORE, AFTER, "white space")):
         found.add("white space" if texts[0].split() == texts[1].split() else OTHER_TEXT)
-    return found
+    return found or {OTHER_TEXT}
 
 
 def _texts_of(asked: Mapping[str, Any], *, system: bool) -> str:

@@ -39,6 +39,15 @@ REQUESTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a space": (asked(("system", "Add the numbers."), ("user", "Q:  47+36=?\nA: ")), ["white space"]),
     "a space in the system text": (asked(("system", "Add  the numbers."), ("user", "Q: 47+36=?\nA:")), ["white space"]),
+    "an image": (
+        {
+            "messages": [
+                *PLAIN["messages"],
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+            ]
+        },
+        ["other text"],
+    ),
     "another question": (asked(("system", "Add the numbers."), ("user", "Who wrote Faust?")), ["other text"]),
     "another mark": (asked(("system", "Add the numbers."), ("user", "Q: 47+36=!\nA:")), ["other text"]),
     "tools": ({**PLAIN, "tools": [{"type": "function"}]}, ["tools"]),
@@ -53,6 +62,12 @@ REQUESTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_a_difference_of_the_requests_has_kinds(other: dict[str, Any], kinds: list[str]) -> None:
     rows = [RunRow("a", "m", facts=RowFacts(request=str(one), asked=one)) for one in (PLAIN, other)]
     assert kinds_of("dataset row", *rows) == kinds_of("dataset row", *reversed(rows)) == kinds
+
+
+def test_white_space_in_the_question_is_named_beside_other_kinds() -> None:
+    texts = "Who went  home?", "Question: Who went home?\nAnswer:"
+    rows = [RunRow("a", "m", facts=RowFacts(asked={"prompts": [text]})) for text in texts]
+    assert kinds_of("dataset row", *rows) == [*KINDS["dataset row"][1:4]]
 
 
 @pytest.mark.parametrize(
