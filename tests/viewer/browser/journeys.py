@@ -229,7 +229,7 @@ def view_two_files(visit: Visit, folder: Path | None) -> None:
     expect(page.locator("main")).to_contain_text("parameters")
     assert page.locator("nav a").count() == 1
     visit.check()
-    visit.take("viewer-why", folder, 400)
+    visit.take("viewer-why", folder, 600)
     page.locator("tbody a").first.click()
     page.locator("tbody a").first.click()
     expect(page.locator("h1")).to_contain_text("Row ")
