@@ -38,14 +38,14 @@ DIFFERENCES = {
     "few-shot examples": Difference(
         client="lm-eval-chat",
         cause="dataset row",
-        shown="the client asked something else: messages, examples, variables or tools",
+        shown="text before the question",
         changed=3,
         more=("--num_fewshot", "2", "--fewshot_as_multiturn", "False"),
     ),
     "a system text": Difference(
         client="evalscope",
         cause="dataset row",
-        shown="the client asked something else: messages, examples, variables or tools",
+        shown="system text",
         changed=6,
         more=("--dataset-args", json.dumps({"general_qa": {**QUESTIONS, "system_prompt": SYSTEM}})),
     ),
