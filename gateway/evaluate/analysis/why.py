@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -45,20 +45,6 @@ class RowDifference:
     """False: one of the runs has no recording of the row, so only the facts of its output were compared."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowComparison:
-    """A row of both runs."""
-
-    change: float
-    """The score in the second run minus the score in the first run; 0 without a score."""
-    targets: str
-    """The labels of the targets, if they differ."""
-    binary: bool
-    """Whether both scores are 0 or 1."""
-    difference: RowDifference | None = None
-    """None: both runs have the same answer and score."""
-
-
 @dataclass(slots=True)
 class Explanation:
     """The comparison of two runs."""
@@ -86,15 +72,17 @@ class Explanation:
     targets: Counter[str] = field(default_factory=Counter)
     """``A → B`` for rows whose targets have other labels, and their number. A label is never a cause."""
 
-    def add(self, row: RowComparison) -> None:
-        """Count a row of both runs."""
+    def add(self, a: RunRow, b: RunRow, score: RowScore | None) -> None:
+        """Compare a row of both runs."""
+        scores = (score(a), score(b)) if score is not None else (0.0, 0.0)
+        change, labels = scores[1] - scores[0], (a.facts.target, b.facts.target)
         self.rows += 1
-        self.changes.append(row.change)
-        self.binary &= row.binary
-        if row.targets:
-            self.targets[row.targets] += 1
-        if row.difference is not None:
-            self.found.append(row.difference)
+        self.changes.append(change)
+        self.binary &= {0, 1}.issuperset(scores)
+        if all(labels) and labels[0] != labels[1]:
+            self.targets[f"{labels[0]} → {labels[1]}"] += 1
+        if a.answers != b.answers or a.error != b.error or change:
+            self.found.append(_difference(a, b, change, self.floor))
 
     def by_cause(self) -> dict[str, tuple[int, float]]:
         """Return for each cause the number of rows and their part of the difference of the score, in the order."""
@@ -141,11 +129,8 @@ class Explanation:
         }
 
 
-Match = Callable[[Iterable[RunRow], Iterable[RunRow], Explanation, Callable[[RunRow, RunRow], None]], Set[str]]
-"""Calls the function with each pair of rows, and counts the others in the explanation.
-
-Returns the ids whose pairs do not count, because a later row has the same id.
-"""
+Match = Callable[[Iterable[RunRow], Iterable[RunRow], Explanation], list[tuple[RunRow, RunRow]]]
+"""Returns the rows that both runs have, in pairs, and counts the others in the explanation."""
 
 
 def explain(
@@ -162,58 +147,38 @@ def explain(
     ``match_ids``.
     """
     result = Explanation(scored=score is not None, floor=floor)
-    compared: list[tuple[str, RowComparison]] = []
-
-    def compare(row: RunRow, other: RunRow) -> None:
+    pairs = (match or match_ids)(a, b, result)
+    # row-2 before row-10
+    for row, other in sorted(pairs, key=lambda pair: (len(pair[0].custom_id), pair[0].custom_id)):
         visit(row, other)
-        compared.append((row.custom_id, _compare(row, other, score, floor)))
-
-    repeated = (match or match_ids)(a, b, result, compare)
-    for name, row in sorted(compared, key=lambda one: (len(one[0]), one[0])):  # row-2 before row-10
-        if name not in repeated:
-            result.add(row)
+        result.add(row, other, score)
     return result
 
 
-def match_ids(
-    a: Iterable[RunRow], b: Iterable[RunRow], result: Explanation, compare: Callable[[RunRow, RunRow], None]
-) -> Set[str]:
+def match_ids(a: Iterable[RunRow], b: Iterable[RunRow], result: Explanation) -> list[tuple[RunRow, RunRow]]:
     """Match rows by their id, else by the hash of the client's request with ``gateway.repeat``: see ``Match``.
 
     Of several equal requests, the first of one run matches the first of the other. The number of a line is an id only
-    for other requests. The second run is read row by row; the first is kept in memory, without the facts that are read
-    only for rows that differ.
+    for other requests.
     """
-    first, repeated = _by_id(a)
-    compared, seen, later = set[str](), Counter[str](), list[RunRow]()
-    for other in b:
-        name = other.custom_id
-        seen[name] += 1
-        if seen[name] == 1 and name in first and not _is_another_line(first[name], other):
-            compared.add(name)
-            compare(first[name], other)
-        else:
-            later.append(other)
-    repeated |= {name for name, count in seen.items() if count > 1}
-    left = {name: row for name, row in first.items() if name not in compared and name not in repeated}
-    rest = [row for row in later if row.custom_id not in repeated]
-    for find in (_by_request(left.values(), rest), _by_line(left)):
-        unmatched = []
-        for other in rest:
-            row = left.pop(find(other), None)
-            if row is None:
-                unmatched.append(other)
-            else:
-                compare(row, other)
-        rest = unmatched
-    result.only_a, result.only_b, result.ambiguous = len(left), len(rest), len(repeated)
-    result.unmatched = {"a": [*left], "b": [row.custom_id for row in rest]}
-    return repeated
+    runs, repeated, pairs = (dict[str, RunRow](), dict[str, RunRow]()), set[str](), list[tuple[RunRow, RunRow]]()
+    for rows, left in zip((a, b), runs, strict=True):
+        for row in rows:
+            if row.custom_id in left:
+                repeated.add(row.custom_id)
+            left[row.custom_id] = row
+    for left in runs:
+        for name in repeated & left.keys():
+            del left[name]
+    for keys_of in (_by_id, _by_request, _by_line):
+        names, others = [keys_of(left) for left in runs]
+        pairs += [(runs[0].pop(name), runs[1].pop(others[key])) for key, name in names.items() if key in others]
+    result.only_a, result.only_b, result.ambiguous = len(runs[0]), len(runs[1]), len(repeated)
+    result.unmatched = {"a": [*runs[0]], "b": [*runs[1]]}
+    return pairs
 
 
-def match_questions(
-    a: Iterable[RunRow], b: Iterable[RunRow], result: Explanation, compare: Callable[[RunRow, RunRow], None]
-) -> Set[str]:
+def match_questions(a: Iterable[RunRow], b: Iterable[RunRow], result: Explanation) -> list[tuple[RunRow, RunRow]]:
     """Match rows by the texts of their questions: see ``Match``. Of equal texts in a run, the last row counts.
 
     Raises ``InvalidValue`` if a run has no recorded text.
@@ -232,67 +197,41 @@ def match_questions(
         texts.append(RunTexts(text for text, _ in asked.values()))
         runs.append([row for _, row in asked.values()])
         left.append(unknown | {row.custom_id: row for row in runs[-1]})
-    pairs, result.uncertain = pairs_of(*texts)
-    for at, to in pairs:
-        row, partner = runs[0][at], runs[1][to]
-        left[0].pop(row.custom_id, None)
-        left[1].pop(partner.custom_id, None)
-        compare(row, partner)
+    numbers, result.uncertain = pairs_of(*texts)
+    pairs = [(runs[0][at], runs[1][to]) for at, to in numbers]
+    for pair in pairs:
+        for run, row in zip(left, pair, strict=True):
+            run.pop(row.custom_id, None)
     result.only_a, result.only_b = len(left[0]) - result.uncertain, len(left[1])
     result.unmatched = {"a": [*left[0]], "b": [*left[1]]}
-    return frozenset()
+    return pairs
 
 
 def measured_floor(a: Iterable[RunRow], again: Iterable[RunRow]) -> float | None:
     """Return the floor of two runs with equal settings: see ``DEFAULT_FLOOR``. None: they have no log probabilities."""
-    shifts: list[float] = []
-
-    def visit(one: RunRow, other: RunRow) -> None:
-        one, other = one.with_facts(), other.with_facts()
-        if one.facts.prompt_sha256 == other.facts.prompt_sha256:
-            shifts.extend(shift for shift in [largest_shift(one, other)] if shift is not None)
-
-    explain(a, again, visit=visit)
-    return max(shifts, default=None)
+    pairs = ((one.with_facts(), other.with_facts()) for one, other in match_ids(a, again, Explanation()))
+    same = (pair for pair in pairs if pair[0].facts.prompt_sha256 == pair[1].facts.prompt_sha256)
+    return max((shift for pair in same if (shift := largest_shift(*pair)) is not None), default=None)
 
 
-def _by_id(rows: Iterable[RunRow]) -> tuple[dict[str, RunRow], set[str]]:
-    """Return the rows by their id, and the ids that several rows have. Of such rows, none is returned."""
-    found, repeated = dict[str, RunRow](), set[str]()
-    for row in rows:
-        if row.custom_id in found:
-            repeated.add(row.custom_id)
-        found[row.custom_id] = row
-    for name in repeated:
-        del found[name]
-    return found, repeated
+def _by_id(rows: Mapping[str, RunRow]) -> Mapping[Hashable, str]:
+    """Return the ids of the rows. The number of a line needs the same request."""
+    return {(name, row.facts.request if LINE_ID.fullmatch(name) else None): name for name, row in rows.items()}
 
 
-def _is_another_line(row: RunRow, other: RunRow) -> bool:
-    """Return whether two rows only have the number of their line in common, and not the request."""
-    one, two = row.facts.request, other.facts.request
-    return bool(LINE_ID.fullmatch(row.custom_id)) and one is not None and two is not None and one != two
+def _by_request(rows: Mapping[str, RunRow]) -> Mapping[Hashable, str]:
+    """Return the ids of the rows, each by its request, its repeat, and how many rows up to this one have both."""
+    counts, found = Counter[tuple[str, int]](), dict[Hashable, str]()
+    for name, row in rows.items():
+        if row.facts.request is not None:
+            key = (row.facts.request, row.facts.repeat)
+            counts[key] += 1
+            found[*key, counts[key]] = name
+    return found
 
 
-def _by_request(left: Iterable[RunRow], rest: Iterable[RunRow]) -> Callable[[RunRow], str]:
-    """Return a function that finds the id of the row with the same request. ``rest``: the rows it is called with."""
-    counts, names = Counter[tuple[str | None, int]](), {}
-    for row in left:
-        names[_request(row, counts)] = row.custom_id
-    counts.clear()
-    found = {id(row): names.get(_request(row, counts), "") for row in rest if row.facts.request is not None}
-    return lambda row: found.get(id(row), "")
-
-
-def _by_line(left: Mapping[str, RunRow]) -> Callable[[RunRow], str]:
-    return lambda row: row.custom_id if row.custom_id in left else ""
-
-
-def _request(row: RunRow, counts: Counter[tuple[str | None, int]]) -> tuple[str | None, int, int]:
-    """Return the request of a row, its repeat, and how many rows up to this one have both."""
-    key = (row.facts.request, row.facts.repeat)
-    counts[key] += 1
-    return (*key, counts[key])
+def _by_line(rows: Mapping[str, RunRow]) -> Mapping[Hashable, str]:
+    return {name: name for name in rows}
 
 
 def first_different_step(a: RunRow, b: RunRow) -> tuple[tuple[RunRow, RunRow], dict[str, str]]:
@@ -308,13 +247,7 @@ def first_different_step(a: RunRow, b: RunRow) -> tuple[tuple[RunRow, RunRow], d
     return (a, b), differences_of(a, b)
 
 
-def _compare(a: RunRow, b: RunRow, score: RowScore | None, floor: float) -> RowComparison:
-    scores = (score(a), score(b)) if score is not None else (0.0, 0.0)
-    change, binary = scores[1] - scores[0], {0, 1}.issuperset(scores)
-    labels = (a.facts.target, b.facts.target)
-    targets = f"{labels[0]} → {labels[1]}" if all(labels) and labels[0] != labels[1] else ""
-    if a.answers == b.answers and a.error == b.error and not change:
-        return RowComparison(change, targets, binary)
+def _difference(a: RunRow, b: RunRow, change: float, floor: float) -> RowDifference:
     (a, b), differences, remark = *first_different_step(a.with_facts(), b.with_facts()), ""
     same = differences.keys().isdisjoint(PROMPT)
     if SAMPLED in differences and (found := remark_of(a, b, floor, same_prompt=same)) is not None:
@@ -325,6 +258,4 @@ def _compare(a: RunRow, b: RunRow, score: RowScore | None, floor: float) -> RowC
     cause = next(iter(differences), NOT_RECORDED)
     kind = remark if cause == SAMPLED else next(iter(kinds_of(cause, a, b)), "")
     recorded = a.facts.raw is not None and b.facts.raw is not None
-    return RowComparison(
-        change, targets, binary, RowDifference(a.custom_id, cause, differences, change, remark, kind, recorded)
-    )
+    return RowDifference(a.custom_id, cause, differences, change, remark, kind, recorded)
