@@ -11,7 +11,7 @@ from typing import Any
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.client_text import client_text, question_text
 from gateway.evaluate.analysis.differences import DIFFERENCES, KINDS, NOT_RECORDED, SAMPLED, differences_of, kinds_of
-from gateway.evaluate.analysis.pairing import RunTexts, pairs_of
+from gateway.evaluate.analysis.pairing import pairs_of
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.sampling import DEFAULT_FLOOR, REMARKS, largest_shift, remark_of
 from gateway.evaluate.analysis.scores import Mean, RowScore, bootstrap, mcnemar
@@ -183,7 +183,7 @@ def match_questions(a: Iterable[RunRow], b: Iterable[RunRow], result: Explanatio
 
     Raises ``InvalidValue`` if a run has no recorded text.
     """
-    runs, texts, left = list[list[RunRow]](), list[RunTexts](), list[dict[str, RunRow]]()
+    runs, texts, left = list[list[RunRow]](), list[list[str]](), list[dict[str, RunRow]]()
     for name, rows in (("first", a), ("second", b)):
         asked, unknown = dict[str, tuple[str, RunRow]](), dict[str, RunRow]()
         for row in rows:
@@ -194,7 +194,7 @@ def match_questions(a: Iterable[RunRow], b: Iterable[RunRow], result: Explanatio
                 asked[text] = question_text(one), row
         if not asked:
             raise InvalidValue(f"no row of the {name} run has the recorded text of its client; record both runs")
-        texts.append(RunTexts(text for text, _ in asked.values()))
+        texts.append([text for text, _ in asked.values()])
         runs.append([row for _, row in asked.values()])
         left.append(unknown | {row.custom_id: row for row in runs[-1]})
     numbers, result.uncertain = pairs_of(*texts)

@@ -1,7 +1,7 @@
 """Pairs the rows of two runs of 10 000 rows that harnesses write in two ways, and counts wrong and missing pairs.
 
 ``python -m tests.evaluate.analysis.paired_rows`` prints a line for each two styles and each kind of examples. Each run
-asks four fifths of the rows of one dataset in an order of its own, so that each has rows which the other lacks.
+asks four fifths or one fifth of the rows of one dataset in an order of its own, so each has rows which the other lacks.
 The dataset has what makes a wrong pair likely: see ``dataset``.
 """
 
@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
-from gateway.evaluate.analysis.pairing import RunTexts, pairs_of
+from gateway.evaluate.analysis.pairing import pairs_of
 
-ASKED = 0.8
-"""The share of the dataset that each run asks."""
+SHARES = (0.8, 0.2)
+"""The share of the dataset that each run asks: with the smaller one, most rows have no partner."""
 
 
 def _made(count: int, seed: int) -> list[str]:
@@ -190,7 +191,6 @@ def shuffled(rng: random.Random, shots: Shots, asked: Question) -> str:
 
 
 STYLES: dict[str, Style] = {style.__name__: style for style in (lm_eval, evalscope, opencompass, inline, shuffled)}
-EXAMPLES = ("none", "same for all", "random of 7 000", "random of 200 000", "random of the asked rows")
 
 
 def write_run(style: Style, examples: str, asked: Sequence[Question], seed: int) -> list[str]:
@@ -219,9 +219,11 @@ class Count:
     seconds: float
 
 
-def counted_pairs(rows: int, styles: tuple[str, str], examples: tuple[str, str], seed: int = 1) -> Count:
+def counted_pairs(
+    rows: int, styles: tuple[str, str], examples: tuple[str, str], share: float = SHARES[0], seed: int = 1
+) -> Count:
     """Write two runs and pair their rows. A pair is right if both rows have the same question and options."""
-    asked = dataset(round(rows / ASKED), seed)
+    asked = dataset(round(rows / share), seed)
     rng = random.Random(seed)
     runs = [rng.sample(asked, rows) for _ in range(2)]
     texts = [
@@ -233,7 +235,7 @@ def counted_pairs(rows: int, styles: tuple[str, str], examples: tuple[str, str],
         for run in zip(texts, runs, strict=True)
     ]
     started = time.process_time()
-    pairs, unclear = pairs_of(*[RunTexts(one) for one in written])
+    pairs, unclear = pairs_of(*written)
     seconds = time.process_time() - started
     (one, other), (keys, others) = [list(run) for run in written], [list(run.values()) for run in written]
     wrong = [(one[a], other[b]) for a, b in pairs if keys[a] != others[b]]
@@ -247,11 +249,14 @@ TWO = (
     ("lm_eval", "inline"),
     ("opencompass", "shuffled"),
 )
-SHOTS = (
-    *((one, one) for one in EXAMPLES),
-    ("none", "random of 200 000"),
-    ("same for all", "random of the asked rows"),
-)
+SHOTS = {
+    ("none", "none"): True,
+    ("same for all", "same for all"): True,
+    ("none", "random of 200 000"): True,
+    ("same for all", "random of the asked rows"): True,
+    ("random of 7 000", "random of 7 000"): False,
+}
+"""The examples of both runs → whether rows pair: nothing shows where other examples in each row of both runs end."""
 
 
 def main() -> int:
@@ -261,11 +266,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     all_wrong = 0
-    for (one, other), shots in [(styles, shots) for styles in TWO for shots in SHOTS]:
-        found = counted_pairs(given.rows, (one, other), shots, given.seed)
+    for (one, other), shots, share in product(TWO, SHOTS, SHARES):
+        found = counted_pairs(given.rows, (one, other), shots, share, given.seed)
         all_wrong += len(found.wrong)
         print(
-            f"{one} ({shots[0]}) and {other} ({shots[1]}): {found.paired} of {found.both} paired, "
+            f"{one} ({shots[0]}) and {other} ({shots[1]}), {share:.0%} asked: {found.paired} of {found.both} paired, "
             f"{len(found.wrong)} wrong, {found.unclear} not certain, {found.seconds:.1f} s",
             flush=True,
         )

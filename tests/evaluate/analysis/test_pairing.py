@@ -9,25 +9,35 @@ import pytest
 
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.client_text import question_text
-from gateway.evaluate.analysis.pairing import RunTexts, pairs_of
+from gateway.evaluate.analysis.pairing import pairs_of
 from gateway.evaluate.analysis.rows import RowFacts, RunAnswer, RunRow
 from gateway.evaluate.analysis.why import explain, match_questions
-from tests.evaluate.analysis.paired_rows import SHOTS, TWO, counted_pairs
+from tests.evaluate.analysis.paired_rows import SHARES, SHOTS, TWO, counted_pairs
 
 LARGE = "random of 200 000"
 SUMS = [f"{a}+{b}=?" for a in range(11, 31) for b in (7, 8, 19)]
 
 
 def pairs(a: list[str], b: list[str]) -> list[tuple[str, str]]:
-    return [(a[one], b[other]) for one, other in pairs_of(RunTexts(a), RunTexts(b))[0]]
+    return [(a[one], b[other]) for one, other in pairs_of(a, b)[0]]
 
 
 @pytest.mark.parametrize("styles", TWO, ids="-".join)
 def test_no_pair_is_wrong_among_rows_that_nearly_agree(styles: tuple[str, str]) -> None:
-    for shots in [shots for shots in SHOTS if LARGE not in shots]:
-        found = counted_pairs(400, styles, shots)
+    for shots, share in [(shots, share) for shots in SHOTS if LARGE not in shots for share in SHARES]:
+        found = counted_pairs(400, styles, shots, share)
         assert found.wrong == ()
-        assert found.paired > 0.6 * found.both, (styles, shots)
+        assert (found.paired > 0.75 * found.both) is SHOTS[shots], (styles, shots)
+
+
+@pytest.mark.parametrize("rows", [6, 60])
+def test_rows_about_other_passages_are_no_pair(rows: int) -> None:
+    """Each run asks the same two questions about passages of its own."""
+    asks = ("What is the main idea of the passage?", "Which title is the best one?")
+    texts = [f"Passage: The town {number} had a mill.\nQuestion: {asks[number % 2]}\nAnswer:" for number in range(rows)]
+    half = rows // 2
+    assert pairs(texts[:half], texts[half:]) == []
+    assert len(pairs(texts, texts[::-1])) == rows
 
 
 @pytest.mark.parametrize(
