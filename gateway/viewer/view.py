@@ -83,12 +83,9 @@ def command(options: ViewOptions) -> int:
         bound = bind("127.0.0.1", options.port, choose="another port with --port")
     except PortBusy as error:
         raise CommandError(str(error), CONFIG_FAILED) from None
+    source = RunFiles(dict(zip(runs, paths, strict=True)), options.config, row_value)
     with bound:
-        asyncio.run(
-            _serve(
-                RunFiles(dict(zip(runs, paths, strict=True)), options.config, row_value), bound, not options.no_browser
-            )
-        )
+        asyncio.run(_serve(source, bound, not options.no_browser))
     return 0
 
 
@@ -101,28 +98,20 @@ async def _serve(source: RunFiles, bound: socket.socket, browser: bool) -> None:
     from gateway.edge.app import App
     from gateway.edge.http1.server import HttpServer
     from gateway.edge.session import TOKEN, Signer
-    from gateway.server.reload import ConfigLoader
-    from gateway.server.runtime import Runtime
+    from gateway.evaluate.running.gateways import running, serving
     from gateway.viewer.viewer import ROOT, Viewer
 
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    runtime = Runtime(ConfigLoader(Path()))
-    runtime.open(Snapshot(ServerSpec(), {}))
-    viewer = Viewer(runtime.state, runs=source)
-    runtime.pages.append(viewer)
-    server = HttpServer(App(runtime.state, viewer=viewer))
-    await server.open([bound])
-    page, names = ("report", ["run"]) if len(source.names) == 1 else ("why", ["a", "b"])
-    query = {**dict(zip(names, source.names, strict=True)), TOKEN: Signer(runtime.viewer_secret).token(TOKEN)}
-    url = f"http://127.0.0.1:{bound.getsockname()[1]}{ROOT}/runs/{page}?{urlencode(query)}"
-    try:
-        click.echo(f"the pages are at {url}  (Ctrl-C ends)", err=True)
-        if browser:
-            await asyncio.to_thread(webbrowser.open, url)
-        await ended.wait()
-    finally:
-        server.drain()
-        await server.wait_closed(CLOSE_SECONDS)
-        await runtime.stop()
+    async with running(Path(), Snapshot(ServerSpec(), {})) as runtime:
+        viewer = Viewer(runtime.state, runs=source)
+        runtime.pages.append(viewer)
+        page, names = ("report", ["run"]) if len(source.names) == 1 else ("why", ["a", "b"])
+        query = {**dict(zip(names, source.names, strict=True)), TOKEN: Signer(runtime.viewer_secret).token(TOKEN)}
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}{ROOT}/runs/{page}?{urlencode(query)}"
+        async with serving(HttpServer(App(runtime.state, viewer=viewer)), bound, CLOSE_SECONDS):
+            click.echo(f"the pages are at {url}  (Ctrl-C ends)", err=True)
+            if browser:
+                await asyncio.to_thread(webbrowser.open, url)
+            await ended.wait()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -28,6 +29,7 @@ from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.snapshot import ModelSpec, Snapshot
 from gateway.core.caller import Caller
 from gateway.core.errors import UpstreamConnectTimeout, UpstreamDnsError, UpstreamError, UpstreamUnreachable
+from gateway.edge.http1.server import HttpServer
 from gateway.server.reload import ConfigLoader
 from gateway.server.runtime import Runtime
 from gateway.storage.recorder import Recorder
@@ -163,6 +165,17 @@ async def running(config: Path, snapshot: Snapshot) -> AsyncIterator[Runtime]:
         yield runtime
     finally:
         await runtime.stop()
+
+
+@asynccontextmanager
+async def serving(server: HttpServer, bound: socket.socket, drain: float) -> AsyncIterator[None]:
+    """Serve on a bound socket. At the end, running calls have ``drain`` seconds."""
+    await server.open([bound])
+    try:
+        yield
+    finally:
+        server.drain()
+        await server.wait_closed(drain)
 
 
 def replayed(

@@ -149,7 +149,7 @@ async def _run(options: WithOptions, snapshot: Snapshot, file: Path, run: str, m
     from gateway.edge.app import RUN_PATH, App
     from gateway.edge.http1.server import HttpServer
     from gateway.evaluate.running.child import run_child
-    from gateway.evaluate.running.gateways import note_lost, recorded, running, until_not_full
+    from gateway.evaluate.running.gateways import note_lost, recorded, running, serving, until_not_full
     from gateway.server.sockets import bind
 
     async with running(options.config, recorded(snapshot, file)) as runtime:
@@ -162,18 +162,15 @@ async def _run(options: WithOptions, snapshot: Snapshot, file: Path, run: str, m
             await app(request)
 
         server, bound = HttpServer(answer, refused=app.refused_input), bind(HOST, 0)
-        await server.open([bound])
         values = _values(bound.getsockname()[1], model)
-        print_note(f"run {run}: {values['{base_url}']}, {file}")
-        try:
-            words = [_filled(word, values) for word in options.command]
-            code = await run_child(words, os.environ if options.no_env else _environment(values))
-        except OSError as error:
-            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-            raise CommandError(f"{options.command[0]}: cannot be started: {error.strerror}", code) from None
-        finally:
-            server.drain()
-            await server.wait_closed(snapshot.server.drain)
+        words = [_filled(word, values) for word in options.command]
+        async with serving(server, bound, snapshot.server.drain):
+            print_note(f"run {run}: {values['{base_url}']}, {file}")
+            try:
+                code = await run_child(words, os.environ if options.no_env else _environment(values))
+            except OSError as error:
+                code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+                raise CommandError(f"{options.command[0]}: cannot be started: {error.strerror}", code) from None
         for (_, _, outcome), (number,) in runtime.metrics.snapshot().series["gateway_requests_total"].items():
             outcomes[outcome] += int(number)
     note_lost(recorder, file)
