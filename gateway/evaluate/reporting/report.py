@@ -53,22 +53,12 @@ class ReportOptions(ScoreOptions):
 @takes(ReportOptions)
 def command(options: ReportOptions) -> int:
     """Print the report of a run."""
-    run, config, as_json = options.run, options.config, options.as_json
-    print_report(run, config, options.score, options.answer, options.scores, as_json=as_json)
+    print_report(options)
     return 0
 
 
-def print_report(
-    run: str,
-    config: Path,
-    score: str | None,
-    answer: str,
-    scores: Sequence[Path] = (),
-    *,
-    since: float = 0.0,
-    as_json: bool = False,
-) -> None:
-    """Print the report of a run on standard output. The arguments are those of the verb.
+def print_report(options: ReportOptions, since: float = 0.0) -> None:
+    """Print the report of a run on standard output.
 
     ``since``: files of a harness that were last changed before this time do not count. Raises ``CommandError`` for a
     run without rows.
@@ -77,13 +67,14 @@ def print_report(
     from gateway.evaluate.reporting.lines import report_lines
     from gateway.evaluate.reporting.source import read_scored, reading, scores_of
 
+    run, score = options.run, options.score
     with reading() as files:
-        (path,) = scores_of([run], scores, score)
-        rows, found = read_scored(files, run, config, path, since)
-        report = report_of(rows, row_score(score, answer, scores))
+        (path,) = scores_of([run], options.scores, score)
+        rows, found = read_scored(files, run, options.config, path, since)
+        report = report_of(rows, row_score(score, options.answer, options.scores))
     if not report.rows:
         raise CommandError(f"{run} has no rows, so there is nothing to report; give a run with answered or failed rows")
-    if as_json:
+    if options.as_json:
         print(json.dumps({**report.as_json(), **({} if found is None else {"harness": found.as_json()})}, indent=2))
     else:
         name = score or (", ".join(found.scores.labels) if found else str(path))

@@ -135,7 +135,7 @@ def command(options: RunOptions) -> int:
     """Send all rows that are not in the output yet, and print a summary on standard error."""
     import uvloop
 
-    from gateway.evaluate.reporting.report import print_report, row_score
+    from gateway.evaluate.reporting.report import ReportOptions, print_report, row_score
     from gateway.evaluate.running.output import OutputFile
     from gateway.evaluate.running.rows import survey
 
@@ -150,7 +150,8 @@ def command(options: RunOptions) -> int:
         print_note("interrupted; the same command continues the run")
         raise
     if options.score is not None:
-        print_report(str(options.out), options.config, options.score, options.answer)
+        out = str(options.out)
+        print_report(ReportOptions(run=out, config=options.config, score=options.score, answer=options.answer))
     return code
 
 

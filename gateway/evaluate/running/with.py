@@ -206,12 +206,12 @@ def _report(
     Raises ``CommandError`` if no call was answered. ``code``: the exit code of the command. ``begun``: when it began;
     scores that were written before do not count.
     """
-    from gateway.evaluate.reporting.report import print_report
+    from gateway.evaluate.reporting.report import ReportOptions, print_report
 
     if file.exists():
         try:
             with redirect_stdout(sys.stderr):
-                print_report(str(file), options.config, None, "answer", options.scores, since=begun)
+                print_report(ReportOptions(run=str(file), config=options.config, scores=options.scores), begun)
         except CommandError as error:  # the scores cannot be read, or no call has a text
             print_note(error.message)
             code = code or (error.exit_code if options.scores else 0)
