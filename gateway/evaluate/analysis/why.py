@@ -31,6 +31,8 @@ class RowDifference:
     """A row whose answer or score differs."""
 
     custom_id: str
+    other_id: str
+    """The id of the row in the second run."""
     cause: str
     """The first difference, one of ``ROW_CAUSES``."""
     differences: dict[str, str]
@@ -258,4 +260,4 @@ def _difference(a: RunRow, b: RunRow, change: float, floor: float) -> RowDiffere
     cause = next(iter(differences), NOT_RECORDED)
     kind = remark if cause == SAMPLED else next(iter(kinds_of(cause, a, b)), "")
     recorded = a.facts.raw is not None and b.facts.raw is not None
-    return RowDifference(a.custom_id, cause, differences, change, remark, kind, recorded)
+    return RowDifference(a.custom_id, b.custom_id, cause, differences, change, remark, kind, recorded)

@@ -12,7 +12,6 @@ from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.report import GROUPS, RunReport, report_of
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.scores import RowScore
-from gateway.evaluate.analysis.why import Explanation, explain
 from metatemplate.values.words import printable, quoted
 
 PREVIEW = 80
@@ -84,31 +83,11 @@ class RunFindings:
         return rows
 
 
-@dataclass(frozen=True, slots=True)
-class PairFindings:
-    """The comparison of two runs."""
-
-    explanation: Explanation
-    other_ids: Mapping[str, str]
-    """The id of a row in the first run → its id in the second run, where they differ."""
-
-
 def findings_of(rows: Iterable[RunRow], score: RowScore | None) -> RunFindings:
     """Read the rows of a run once."""
     found: list[RowSummary] = []
     report = report_of(rows, score, lambda row, name, value: found.append(_summary(row, name, value)))
     return RunFindings(report, found)
-
-
-def pair_findings(a: Iterable[RunRow], b: Iterable[RunRow], score: RowScore | None) -> PairFindings:
-    """Compare two runs."""
-    other_ids: dict[str, str] = {}
-
-    def visit(row: RunRow, other: RunRow) -> None:
-        if row.custom_id != other.custom_id:
-            other_ids[row.custom_id] = other.custom_id
-
-    return PairFindings(explain(a, b, score, visit=visit), other_ids)
 
 
 def _summary(row: RunRow, name: str, score: float | None) -> RowSummary:

@@ -19,19 +19,12 @@ from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.answer_class import CLASSES
 from gateway.evaluate.analysis.report import GROUPS
 from gateway.evaluate.analysis.rows import RunRow
-from gateway.evaluate.analysis.why import RowDifference, explain, first_different_step
+from gateway.evaluate.analysis.why import Explanation, RowDifference, explain, first_different_step
 from gateway.storage.recordings import is_interrupted
 from gateway.viewer import charts
 from gateway.viewer.page import Page, PageRequest, redirect
 from gateway.viewer.page_threads import PageThreads
-from gateway.viewer.runs.findings import (
-    HISTOGRAMS,
-    PairFindings,
-    RowSummary,
-    RunFindings,
-    findings_of,
-    pair_findings,
-)
+from gateway.viewer.runs.findings import HISTOGRAMS, RowSummary, RunFindings, findings_of
 from gateway.viewer.runs.source import RecordedRuns, RunSource
 from gateway.viewer.templating import provide
 from metatemplate.templates.registry import first_difference
@@ -142,28 +135,27 @@ class RunPages:
 
     def _pair_rows(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
         a, b, cause = _required(asked, "a"), asked.query["b"], asked.query.get("cause")
-        pair: PairFindings = self._found(caller, pair_findings, a, b)
+        found: Explanation = self._found(caller, explain, a, b)
 
         def shown(one: RowDifference) -> dict[str, Any]:
-            name = one.custom_id
-            other = {"other": pair.other_ids[name]} if name in pair.other_ids else {}
+            other = {"other": one.other_id} if one.other_id != one.custom_id else {}
             return {
-                "row": name,
+                "row": one.custom_id,
                 "cause": one.cause,
                 "change": one.change,
                 "remark": one.kind or one.remark,
                 "text": one.differences.get(one.cause, ""),
-                "link": _link(asked, "row", a=a, b=b, row=name, **other),
+                "link": _link(asked, "row", a=a, b=b, row=one.custom_id, **other),
             }
 
-        differing = [one for one in pair.explanation.found if cause in (None, one.cause)]
+        differing = [one for one in found.found if cause in (None, one.cause)]
         filters = {} if cause is None else {"cause": cause}
         return {"a": a, "b": b, "run": "", "filters": filters, **_listed(asked, differing, shown)}
 
     def _why(self, asked: PageRequest, caller: Caller) -> dict[str, Any]:
         a, b = _required(asked, "a"), asked.query["b"]
-        pair: PairFindings = self._found(caller, pair_findings, a, b)
-        found, link = pair.explanation, partial(_link, asked, "rows", a=a, b=b)
+        found: Explanation = self._found(caller, explain, a, b)
+        link = partial(_link, asked, "rows", a=a, b=b)
         causes = [
             {"name": cause, "rows": rows, "score": part, "link": link(cause=cause)}
             for cause, (rows, part) in found.by_cause().items()

@@ -87,6 +87,7 @@ def test_the_rows_of_two_harnesses_are_compared_and_the_others_listed() -> None:
     found = explain(a, b, match=match_questions)
     assert (found.rows, len(found.found), found.only_a, found.only_b) == (len(SUMS), len(SUMS), 2, 1)
     assert found.unmatched == {"a": ["failed", "id-60-Alone?"], "b": ["id-60-Nowhere?"]}
+    assert {one.other_id for one in found.found} == {one.custom_id for one in b[:-1]}
 
 
 def test_of_two_rows_with_the_same_text_the_later_one_counts() -> None:
