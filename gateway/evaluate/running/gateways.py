@@ -224,29 +224,26 @@ def recorded(snapshot: Snapshot, path: Path) -> Snapshot:
 class RemoteGateway:
     """A running gateway, reached over HTTP."""
 
-    base_url: str
-    timeout: float
+    source: RemoteSource
     endpoint: Callable[[str], HttpEndpoint]
     """Path → the endpoint for its requests."""
-    run: str = ""
-    """The name of the run in recordings. Empty: the calls name no run, and no row."""
     recorder: ClassVar[None] = None
 
     async def post(self, path: str, body: bytes, row: str = "") -> HttpAnswer:
         """Send a request over HTTP, and return the answer. See ``GatewayClient.post``."""
-        named = f"{ROW_HEADER.decode()}: {row.encode().decode('latin-1')}\r\n" if self.run and row else ""
+        named = f"{ROW_HEADER.decode()}: {row.encode().decode('latin-1')}\r\n" if self.source.run and row else ""
         try:
-            async with asyncio.timeout(self.timeout):
+            async with asyncio.timeout(self.source.timeout):
                 http = await self.endpoint(path).post_idempotent(body, named)
                 try:
                     return HttpAnswer(http.status, dict(http.headers()), await read_body(http))
                 finally:
                     http.release()
         except TimeoutError:
-            raise NoAnswer("timeout", f"the gateway did not answer within {self.timeout:g} s") from None
+            raise NoAnswer("timeout", f"the gateway did not answer within {self.source.timeout:g} s") from None
         except NEVER_CONNECTED:
             raise GatewayUnreachable(
-                f"no gateway answers at {self.base_url}; start it and give the command again"
+                f"no gateway answers at {self.source.base_url}; start it and give the command again"
             ) from None
         except UpstreamError as error:
             raise NoAnswer("no_answer", f"the connection to the gateway failed ({error.code})") from None
@@ -262,7 +259,7 @@ class RemoteSource:
     timeout: float
     """The timeout of one request, in seconds."""
     run: str = ""
-    """The name of the run in recordings. Empty: the calls name no run."""
+    """The name of the run in recordings. Empty: the calls name no run, and no row."""
     recording: ClassVar[None] = None
     """The gateway records the run, if its policies say so."""
 
@@ -273,7 +270,7 @@ class RemoteSource:
         headers = json_headers(self.key) | ({RUN_HEADER.decode(): self.run} if self.run else {})
         try:
             endpoint = cache(lambda path: client.endpoint(root + path, headers))
-            yield RemoteGateway(self.base_url, self.timeout, endpoint, self.run)
+            yield RemoteGateway(self, endpoint)
         finally:
             await client.aclose()
 
