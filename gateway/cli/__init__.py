@@ -92,10 +92,6 @@ class Verbs(Verb, click.Group):
             args = ["--version"]
         return super().parse_args(ctx, args)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs in the order of ``VERBS``."""
-        return list(self.commands)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs of each group, with the summaries below each other."""
         width = max(map(len, VERBS))
