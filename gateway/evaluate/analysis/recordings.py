@@ -100,7 +100,7 @@ def _described(row: RunRow, file: RecordingFile, call: RecordedRow, exchange: Re
 
 
 def _read_asked(file: RecordingFile, number: int) -> Mapping[str, Any] | None:
-    call = file.execute("SELECT asked FROM calls WHERE id = ?", (number,)).fetchone()
+    call = file.execute("SELECT asked FROM calls WHERE id = ? AND request_sha256 IS NOT NULL", (number,)).fetchone()
     return None if call is None else call["asked"]
 
 
@@ -152,7 +152,7 @@ def _facts(call: RecordedRow, exchange: RecordedRow, choices: Sequence[Mapping[s
     stops, cuts = iter(call["stop_cuts"]), call["answers_cut"]
     return RowFacts(
         request=call["request_sha256"],
-        asked=call["asked"],
+        asked=call["asked"] if call["request_sha256"] else None,
         repeat=exchange["repeat"],
         dataset_prompt=call["dataset_prompt"],
         template=f"{call['template']}@sha256:{call['template_sha256']}",

@@ -67,7 +67,8 @@ class RowFacts:
     request: str | None = None
     """The hash of the client's request without parameters."""
     asked: Mapping[str, Any] | None = None
-    """The client's request without parameters: ``messages``, ``prompts``, ``dataset_prompt``, ``turns`` …"""
+    """The client's request without parameters: ``messages``, ``prompts``, ``dataset_prompt``, ``turns`` … None also if
+    it is redacted: different texts may be equal then."""
     repeat: int = 0
     dataset_prompt: str | None = None
     """The name and hash of the dataset prompt; empty without one."""

@@ -195,7 +195,9 @@ def match_questions(a: Iterable[RunRow], b: Iterable[RunRow], result: Explanatio
                 result.again += (text := client_text(one)) in asked
                 asked[text] = question_text(one), row
         if not asked:
-            raise InvalidValue(f"no row of the {name} run has the recorded text of its client; record both runs")
+            raise InvalidValue(
+                f"no row of the {name} run has the recorded text of its client; record both runs, without `redact`"
+            )
         texts.append([text for text, _ in asked.values()])
         runs.append([row for _, row in asked.values()])
         left.append(unknown | {row.custom_id: row for row in runs[-1]})

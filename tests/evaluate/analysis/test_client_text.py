@@ -14,6 +14,7 @@ from gateway.evaluate.analysis.client_text import client_text
 from gateway.evaluate.analysis.recordings import read_recording
 from gateway.storage.recorder import CallFacts, Recorder
 from gateway.storage.recordings import open_recording
+from gateway.wire.redaction import Redactor
 from metatemplate.values.dialogue import Dialogue, Message
 from metatemplate.values.events import Delta, Finish
 from tests.policy.responses import exchange
@@ -53,14 +54,15 @@ def test_the_texts_stand_in_their_order_without_roles(name: str) -> None:
     assert client_text(asked) == text
 
 
-def test_a_recorded_row_has_what_its_client_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_recorded_row_has_what_its_client_asked_unless_it_is_redacted(redact: bool, tmp_path: Path) -> None:
     path, message = tmp_path / "calls.sqlite", {"role": "user", "content": "1+1=?"}
     recorder = Recorder(path, lambda reason: None)
     call = Call(endpoint="chat", model="m", request_id="r", dialogue=Dialogue((Message("user", "1+1=?", raw=message),)))
-    recording = recorder.begin("full", CallFacts("policy", call=call), SPEC)
+    recording = recorder.begin("full", CallFacts("policy", call=call), SPEC, Redactor(["email"] if redact else []))
     recording.exchanges.append(RecordedExchange(exchange(), 1.0, [], [Delta(0, "2"), Finish(0, "stop")]))
     recording.end(RECORD)
     recorder.close()
     with closing(open_recording(path)) as file:
         (row,) = read_recording(file)
-        assert row.read_asked() == row.with_facts().facts.asked == {"messages": [message]}
+        assert row.read_asked() == row.with_facts().facts.asked == (None if redact else {"messages": [message]})
