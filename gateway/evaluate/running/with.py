@@ -5,8 +5,8 @@ calls are recorded in NAME.recording.sqlite in the current folder. The command g
 OPENAI_API_BASE and OPENAI_API_KEY. In its arguments {base_url}, {chat_url} (the address of chat requests), {host},
 {port}, {model} and {key} are replaced. At its end the report of the run is printed on standard error.
 
-Exit code: that of the command; 128 + N after signal N. 3: the command ended with 0, but no call was answered. 126, 127:
-the command cannot be started.
+Exit code: that of the command; 128 + N after signal N. 2: the command ended with 0, but the scores cannot be read. 3:
+the command ended with 0, but no call was answered. 126, 127: the command cannot be started.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def command(options: WithOptions) -> int:
     import uvloop
 
     from gateway.calls.admission.access import RUN_NAME
+    from gateway.evaluate.reporting.source import scores_of
     from gateway.evaluate.running.output import RECORDING, run_name
     from gateway.telemetry.log_writer import log_to_stderr
 
@@ -97,6 +98,7 @@ def command(options: WithOptions) -> int:
         raise CommandError(f'--run {run}: use 1 to 64 ASCII letters, digits and ".", "_", "-"')
     snapshot, file, begun = load_snapshot(options.config), Path(f"{run}{RECORDING}"), time.time()
     model = _model(options, list(snapshot.models))
+    scores_of([run], options.scores, None)  # refuses those of a second run
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
@@ -203,23 +205,29 @@ def _report(
 ) -> int:
     """Print the report and what was not answered on standard error, and return the exit code.
 
-    Raises ``CommandError`` if no call was answered. ``code``: the exit code of the command. ``begun``: when it began;
-    scores that were written before do not count.
+    Raises ``CommandError`` if no call was answered, or if the scores cannot be read: then the report has none.
+    ``code``: the exit code of the command. ``begun``: when it began; scores that were written before do not count.
     """
     from gateway.evaluate.reporting.report import ReportOptions, print_report
 
-    if file.exists():
+    unread: CommandError | None = None
+    for scores in dict.fromkeys([options.scores, ()]) if file.exists() else ():
         try:
             with redirect_stdout(sys.stderr):
-                print_report(ReportOptions(run=str(file), config=options.config, scores=options.scores), begun)
-        except CommandError as error:  # the scores cannot be read, or no call has a text
-            print_note(error.message)
-            code = code or (error.exit_code if options.scores else 0)
+                print_report(ReportOptions(run=str(file), config=options.config, scores=scores), begun)
+            break
+        except CommandError as error:
+            if scores:
+                unread = error
+            else:  # no call has a text
+                print_note(error.message)
     answered = outcomes.pop("ok", 0)
     failed = ", ".join([f"{outcome} ({number})" for outcome, number in outcomes.most_common()])
     if answered:
         if failed:
             print_note(f"{counted(outcomes.total(), 'request')} without an answer: {failed}")
+        if unread is not None:
+            raise CommandError(unread.message, code or unread.exit_code)
         return code
     problem = f"no call was answered: {failed}" if failed else "no call arrived"
     if not failed or outcomes.keys() & {"route_not_found", "model_not_found"}:

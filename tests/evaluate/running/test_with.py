@@ -203,6 +203,7 @@ REFUSED = {
     "an unknown model": ("--model tolk -- true", '--model tolk: no such model (did you mean "talk"?); gateway models'),
     "several models": ("--config several.yaml -- a model={model}", "name one with --model: talk, judge, slow"),
     "no command": ("--run a", "missing argument"),
+    "scores of two runs": ("--scores a --scores b -- true", "too many scores: give each run one"),
 }
 
 
@@ -341,6 +342,7 @@ def test_scores_from_before_the_command_do_not_count(folder: Path) -> None:
     (folder / "old.jsonl").write_text('{"custom_id": "row-0", "score": 1}')
     os.utime(folder / "old.jsonl", (1000, 1000))
     status, _, err = run(folder, arguments("--run", "old", "--scores", "old.jsonl", code=code))
-    assert (status, err.splitlines()[1:]) == (2, ["note: old.jsonl: the command has not written this file"])
+    assert (status, err.splitlines()[-1]) == (2, "error: old.jsonl: the command has not written this file")
+    assert err.splitlines()[-2] == "all    1     100.0%", "the report without the scores"
     status, _, err = run(folder, arguments("--run", "new", "--scores", "old.jsonl", code=code), WRITE="1")
     assert (status, err.splitlines()[-1][:24]) == (0, "score (old.jsonl): 1.000")
