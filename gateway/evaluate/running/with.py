@@ -6,7 +6,8 @@ OPENAI_API_BASE and OPENAI_API_KEY. In its arguments {base_url}, {chat_url} (the
 {port}, {model} and {key} are replaced. At its end the report of the run is printed on standard error.
 
 Exit code: that of the command; 128 + N after signal N. 2: the command ended with 0, but the scores cannot be read. 3:
-the command ended with 0, but no call was answered. 126, 127: the command cannot be started.
+the command ended with 0, but no call was answered; or gateway.yaml has a mistake. 126, 127: the command cannot be
+started.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ ADDRESS_SETTINGS = {
     "ais-bench": "url, or host_ip and host_port, of its config, which may read OPENAI_BASE_URL from the environment",
     "promptfoo": "apiBaseUrl of its config, such as '{{env.OPENAI_BASE_URL}}'",
 }
-"""Program → the setting from which it reads the address of a gateway."""
+"""Program → the setting that gives it the address of a gateway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +233,6 @@ def _report(
     problem = f"no call was answered: {failed}" if failed else "no call arrived"
     if not failed or outcomes.keys() & {"route_not_found", "model_not_found"}:
         program = _program(options)
-        setting = ADDRESS_SETTINGS.get(program.replace("_", "-"), "OPENAI_BASE_URL, or {base_url} in its arguments")
-        problem += f"; {program} reads the address from {setting}; the models are {', '.join(models)}"
+        setting = ADDRESS_SETTINGS.get(program.replace("_", "-"), "{base_url} in its arguments, or OPENAI_BASE_URL")
+        problem += f"; give {program} the address with {setting}; the models are {', '.join(models)}"
     raise CommandError(problem, code or NO_ANSWER)

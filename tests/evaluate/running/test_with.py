@@ -160,21 +160,21 @@ sys.exit(9)
 
 
 ENDS = {
-    "no call": (["true"], 3, "no call arrived; true reads the address from OPENAI_BASE_URL, or {base_url} in its"),
+    "no call": (["true"], 3, "no call arrived; give true the address with {base_url} in its arguments, or"),
     "no call of a harness": (
         ["sh", "-c", "exit 0", "evalscope.py"],
         3,
-        "no call arrived; evalscope reads the address from --api-url {base_url}; the",
+        "no call arrived; give evalscope the address with --api-url {base_url}; the",
     ),
-    "a failure": (["sh", "-c", "exit 7"], 7, "no call arrived; sh reads the address"),
-    "a signal": (["sh", "-c", "kill -9 $$"], 137, "no call arrived; sh reads the address"),
+    "a failure": (["sh", "-c", "exit 7"], 7, "no call arrived; give sh the address"),
+    "a signal": (["sh", "-c", "kill -9 $$"], 137, "no call arrived; give sh the address"),
     "no command": (["missing"], 127, "missing: cannot be started: No such file or directory"),
     "no program": (["./call.py"], 126, "./call.py: cannot be started: Permission denied"),
-    "an unknown model": (["python", "call('tolk')"], 3, "no call was answered: model_not_found (1); python reads"),
+    "an unknown model": (["python", "call('tolk')"], 3, "no call was answered: model_not_found (1); give python"),
     "an unknown path": (
         ["python", "call(url=url + '/v2')"],
         3,
-        "no call was answered: route_not_found (1); python reads",
+        "no call was answered: route_not_found (1); give python",
     ),
 }
 
@@ -203,6 +203,7 @@ REFUSED = {
     "an unknown model": ("--model tolk -- true", '--model tolk: no such model (did you mean "talk"?); gateway models'),
     "several models": ("--config several.yaml -- a model={model}", "name one with --model: talk, judge, slow"),
     "no command": ("--run a", "missing argument"),
+    "a wrong configuration": ("--config call.py -- true", "call.py"),
     "scores of two runs": ("--scores a --scores b -- true", "too many scores: give each run one"),
 }
 
@@ -212,7 +213,7 @@ def test_a_command_line_is_refused_before_the_command_starts(case: str, folder: 
     (folder / "old.recording.sqlite").touch()
     words, message = REFUSED[case]
     ended = command(folder, "with", *words.split())
-    assert ended.returncode == 2
+    assert ended.returncode == (3 if "wrong" in case else 2)
     assert message in ended.stderr.decode()
 
 
