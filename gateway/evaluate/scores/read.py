@@ -43,19 +43,21 @@ class HarnessScores:
 def read_harness(path: Path, metric: str = "", since: float = 0.0) -> HarnessScores:
     """Read a file, or all files of a known form below a folder. Raises ``InvalidValue``, and ``OSError``.
 
-    ``metric``: the name of the score that counts; by default the first one of each file. ``since``: files of a folder
-    that were last changed before this time are left out.
+    ``metric``: the name of the score that counts; by default the first one of each file. ``since``: files that were
+    last changed before this time are left out.
     """
     found, places = HarnessScores(), dict[str, Path]()
-    below = sorted([one for one in path.rglob("*") if one.is_file() and one.stat().st_mtime >= since])
-    for file in below if path.is_dir() else [path]:
+    files = sorted([one for one in path.rglob("*") if one.is_file()]) if path.is_dir() else [path]
+    new = [one for one in files if one.stat().st_mtime >= since]
+    for file in new:
         for row in _rows(file, metric, found):
             if row.id in places:
                 raise InvalidValue(f"the row {row.id} is in {places[row.id]} and in {file}; give the file of one run")
             places[row.id] = file
             found.rows.append(row)
     if not found.rows:
-        raise InvalidValue(f"{path}: no scores of a known harness; {KNOWN}")
+        old = f"files that are older than the command do not count: {len(files) - len(new)}"
+        raise InvalidValue(f"{path}: no scores of a known harness; {KNOWN if files == new else old}")
     return found
 
 

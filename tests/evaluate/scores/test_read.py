@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
@@ -114,6 +115,8 @@ def test_two_runs_in_a_folder_are_refused_with_both_files(tmp_path: Path) -> Non
         read_harness(tmp_path)
     os.utime(tmp_path / "samples_sums_2026-11-28T16-29-52.456567.jsonl", (1000, 1000))
     assert len(read_harness(tmp_path, since=2000).rows) == 6
+    with pytest.raises(InvalidValue, match="known harness; files that are older than the command do not count: 2"):
+        read_harness(tmp_path, since=time.time() + 1000)
 
 
 def line(sample: str) -> str:
