@@ -150,6 +150,11 @@ WRONG_OPTIONS = {
     ),
     "no such file": (("report", A, "--scores", "nosuch:acc"), "nosuch:acc: No such file or directory"),
     "no such score": (("report", A, "--scores", "out-a:acc"), "no row has a score acc; the scores are exact_match"),
+    "an empty name": (("report", A, "--scores", "out-a:"), "out-a:: No such file or directory"),
+    "own lines with a name": (
+        ("report", "a.jsonl", "--scores", "own.jsonl:x"),
+        "own.jsonl:x: own lines have one score without a name; give own.jsonl",
+    ),
     "a recording": (("report", A, "--scores", A), f"{A}: no scores of a known harness; give lm-eval's samples"),
 }
 

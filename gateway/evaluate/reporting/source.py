@@ -79,6 +79,8 @@ def read_scored(
     if since and path.is_file() and path.stat().st_mtime < since:
         raise CommandError(f"{path}: the command has not written this file")
     if _has_own_lines(path):
+        if name:
+            raise CommandError(f"{scores}: own lines have one score without a name; give {path}")
         score_of = read_scores(path)
         return (replace(row, points=score_of(row)) for row in rows), None
     found = joined(rows, read_harness(path, name, since))
@@ -124,7 +126,7 @@ def _place_and_name(scores: Path) -> tuple[Path, str]:
     if scores.exists():
         return scores, ""
     place, _, name = str(scores).rpartition(":")
-    return (Path(place), name) if place and Path(place).exists() else (scores, "")
+    return (Path(place), name) if place and name and Path(place).exists() else (scores, "")
 
 
 def run_place(run: str, config: Path) -> tuple[Path | None, Path]:
