@@ -139,6 +139,10 @@ def test_the_pages_have_the_scores(folder: Path) -> None:
 
 
 WRONG_OPTIONS = {
+    "other questions": (
+        ("report", A, "--scores", str(SAMPLES / "lm-eval-filters")),
+        "no call of a.recording.sqlite has the text, or the id, of a row in ",
+    ),
     "one harness for two runs": (("why", A, B, "--scores", "out-a"), WRONG.format("out-a")),
     "three": (
         ("why", A, B, *["--scores", "out-a"] * 3),

@@ -16,10 +16,15 @@ from gateway.evaluate.analysis.recordings import NO_ANSWER, read_recording, with
 from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
 from gateway.evaluate.analysis.scores import read_scores
 from gateway.evaluate.running.output import RECORDING, manifest_path, recording_path
-from gateway.evaluate.scores.join import JoinedRun, joined
+from gateway.evaluate.scores.join import NO_CALL, JoinedRun, joined
 from gateway.evaluate.scores.read import json_objects, read_harness
 from gateway.storage.recordings import RecordingFile, is_recording, open_recording
 from metatemplate.values.words import counted
+
+NO_COMMON_TEXT = (
+    "give the scores of this run; texts that are not recorded (record: metadata, redact), and requests of several "
+    "prompts, belong to no row"
+)
 
 
 @contextmanager
@@ -84,6 +89,8 @@ def read_scored(
         score_of = read_scores(path)
         return (replace(row, points=score_of(row)) for row in rows), None
     found = joined(rows, read_harness(path, name, since))
+    if all(row.error == NO_CALL for row in found.rows):
+        raise CommandError(f"no call of {run} has the text, or the id, of a row in {path}: {NO_COMMON_TEXT}")
     return found.rows, found
 
 
