@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import SequenceMatcher
+from itertools import takewhile
 from typing import Any
 
 from gateway.evaluate.analysis.client_text import client_text
-from gateway.evaluate.analysis.pairing import parts_of
+from gateway.evaluate.analysis.pairing import Parts, parts_of
 from gateway.evaluate.analysis.rows import RowFacts, RunRow
 from gateway.stream.loops import ENDED_BY_MODEL
 from metatemplate.templates.registry import first_difference
@@ -80,25 +80,33 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 
 
 def _request_kinds(a: Mapping[str, Any], b: Mapping[str, Any]) -> set[str]:
-    """Return the kinds of differences between two requests. The question is the longest text that both have."""
+    """Return the kinds of differences between two requests.
+
+    The question is what both texts have before the last parts that only one of them has.
+    """
     systems, texts = [_texts_of(one, system=True) for one in (a, b)], [_texts_of(one, system=False) for one in (a, b)]
     found = {"tools"} if a.get("tools") != b.get("tools") else set()
     if systems[0] != systems[1]:
         found.add("system text" if systems[0].split() != systems[1].split() else "white space")
     one, other = [parts_of(text) for text in texts]
-    blocks = SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
-    size, _, same = max((sum(map(len, one[same.a : same.a + same.size])), same.a, same) for same in blocks)
-    for kind, left in (
-        (BEFORE, (one[: same.a], other[: same.b])),
-        (AFTER, (one[same.a + same.size :], other[same.b + same.size :])),
-    ):
-        if size and left[0] != left[1]:
-            found.add(kind)
-    if any((part in texts[0]) is not (part in texts[1]) for part in one[same.a : same.a + same.size]):
+    head, head_b = _up_to_common(one, other), _up_to_common(other, one)
+    ends = zip(reversed(head), reversed(head_b), strict=False)
+    question = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], ends)]
+    if question and head[: -len(question)] != head_b[: -len(question)]:
+        found.add(BEFORE)
+    if question and one[len(head) :] != other[len(head_b) :]:
+        found.add(AFTER)
+    if any((part in texts[0]) is not (part in texts[1]) for part in question):
         found.add("white space")
     if texts[0] != texts[1] and found.isdisjoint((BEFORE, AFTER, "white space")):
         found.add("white space" if texts[0].split() == texts[1].split() else OTHER_TEXT)
     return found or {OTHER_TEXT}
+
+
+def _up_to_common(parts: Parts, other: Parts) -> Parts:
+    """Return the parts of a text without the last ones that the other text lacks."""
+    known = {*other}
+    return parts[: max([at for at, part in enumerate(parts, 1) if part in known], default=0)]
 
 
 def _texts_of(asked: Mapping[str, Any], *, system: bool) -> str:

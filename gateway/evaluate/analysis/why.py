@@ -18,9 +18,9 @@ from gateway.evaluate.analysis.scores import Mean, RowScore, bootstrap, mcnemar
 
 LINE_ID = re.compile(r"line-\d+")
 """The id that ``gateway run`` gives to a row without an id."""
-FAILED = "failed in one run"
+FAILED, SCORING = "failed in one run", "scoring"
 PROMPT = ("prompt", "prompt ids")
-ROW_CAUSES = (FAILED, *DIFFERENCES, NOT_RECORDED)
+ROW_CAUSES = (FAILED, SCORING, *DIFFERENCES, NOT_RECORDED)
 """The causes, in their order."""
 REMARKS_OF: Mapping[str, tuple[str, ...]] = {**KINDS, SAMPLED: REMARKS}
 """Cause → the kinds of its rows."""
@@ -257,6 +257,8 @@ def _difference(a: RunRow, b: RunRow, change: float, floor: float) -> RowDiffere
     if SAMPLED in differences and (found := remark_of(a, b, floor, same_prompt=same)) is not None:
         differences[SAMPLED] += f", {found.text}"
         remark = found.kind
+    if change and a.answers and a.answers == b.answers:
+        differences = {SCORING: "the same answer has another score", **differences}
     if a.error != b.error:
         differences = {FAILED: f"{a.error or 'answered'} → {b.error or 'answered'}", **differences}
     cause = next(iter(differences), NOT_RECORDED)

@@ -63,10 +63,12 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
     yield from format_table([head, *[row[: len(head)] for row in table]])
     if found.scored:
         whole = found.difference()
-        both = " of the rows in both runs" if found.only_a or found.only_b or found.ambiguous else ""
+        is_part = found.only_a or found.only_b or found.ambiguous or found.uncertain or found.again
+        both = " of the rows in both runs" if is_part else ""
         yield f"the score{both} changed by {whole.mean:+.3f} ({whole.low:+.3f} to {whole.high:+.3f})"
         if (test := found.mcnemar()) is not None:
-            yield f"{test['fell']} rows fell and {test['rose']} rose: p {test['p']:.3g} (exact McNemar test)"
+            p = f"p {test['p']:.3g}" if test["p"] else "p below 1e-300"
+            yield f"{test['fell']} rows fell and {test['rose']} rose: {p} (exact McNemar test)"
     for cause in REMARKS_OF:
         if remarks := found.remarks(cause):
             yield f"{cause}: {', '.join([f'{number} {kind}' for kind, number in remarks.items()])}"

@@ -2,9 +2,9 @@
 
 A and B are output files of gateway run, files of recordings, or names of runs in the recordings of gateway.yaml. Rows
 match by their custom_id, else by the hash of the client's request; with --match question by the text of the question,
-which two harnesses ask in two ways. Each row whose answer or score differs counts for
-its first difference, in the order in which one may cause the next: dataset row, prompt, prompt ids, parameters, route,
-cut, reading, sampled tokens. So the parts sum to the difference of the scores.
+which two harnesses ask in two ways. Each row whose answer or score differs counts for its first difference, in the
+order in which one may cause the next: scoring (an equal answer with another score), dataset row, prompt, prompt ids,
+parameters, route, cut, reading, sampled tokens. So the parts sum to the difference of the scores.
 
 --prove sends requests to a model of gateway.yaml: requests of run B, each once unchanged (the control) and once for
 each part (prompt, prompt ids, parameters, stops) that differs, with this part taken from run A. The answers say what

@@ -119,3 +119,18 @@ def test_the_test_is_left_out_if_a_score_is_no_0_or_1() -> None:
     assert explain(a, b, lambda row: float(row.answers[0].text)).mcnemar() == {"fell": 5, "rose": 0, "p": 0.0625}
     assert explain(a, b, lambda row: float(row.answers[0].text) / 2).mcnemar() is None
     assert explain(a, b).mcnemar() is None
+
+
+def test_an_equal_answer_with_another_score_counts_for_the_scoring() -> None:
+    rows = [RunRow("a", "m", answers=(RunAnswer("42"),), facts=RowFacts(params={"seed": seed})) for seed in (1, 2)]
+    points = dict(zip(map(id, rows), (1.0, 0.0), strict=True))
+    (found,) = explain(rows[:1], rows[1:], lambda row: points[id(row)]).found
+    assert (found.cause, found.change) == ("scoring", -1)
+    assert [*found.differences] == ["scoring", "parameters"]
+
+
+def test_an_example_less_among_many_is_text_before_the_question() -> None:
+    lines = [f"Q: {a}+{b}=?\nA: {a + b}" for a in range(20) for b in range(20)]
+    texts = ["\n\n".join([*shots, "Q: 47+36=?\nA:"]) for shots in (lines, lines[1:])]
+    rows = [RunRow("a", "m", facts=RowFacts(asked={"prompts": [text]})) for text in texts]
+    assert kinds_of("dataset row", *rows) == ["text before the question"]
