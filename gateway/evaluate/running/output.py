@@ -64,10 +64,9 @@ class OutputFile(AbstractContextManager["OutputFile"]):
         """Write everything to the disk."""
         os.fsync(self._file.fileno())
 
-    def drop_failed(self) -> int:
-        """Remove the lines of failed rows, so that these rows are sent again. Returns the number of removed lines."""
+    def drop_failed(self) -> None:
+        """Remove the lines of failed rows, so that these rows are sent again."""
         draft = self.path.with_name(f"{self.path.name}.partial")
-        dropped = 0
         draft.unlink(missing_ok=True)
         kept = _open_locked(draft)
         for line in complete_lines(self.path):
@@ -75,14 +74,12 @@ class OutputFile(AbstractContextManager["OutputFile"]):
             if is_answered(value):
                 kept.write(line)
             else:
-                dropped += 1
                 self.done.discard(value["custom_id"])
         kept.flush()
         os.fsync(kept.fileno())
         draft.replace(self.path)
         self._replaced.append(self._file)
         self._file = kept
-        return dropped
 
     def _read_done(self) -> set[str]:
         """Return the ids of all rows in the file, after removing a partial last line."""
