@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "out-b").mkdir()
     for file in (folder / "out-a").iterdir():
         text = file.read_text().replace('"exact_match": 1.0', '"exact_match": 0.0')
-        (folder / "out-b" / file.name).write_text(text)
+        (folder / "out-b" / file.name).write_text(re.sub(r'\[\["(.)\d*"', r'[["\1"', text))
     ids = [json.loads(line)["custom_id"] for line in (folder / "a.jsonl").read_text().splitlines()]
     own = [json.dumps({"custom_id": one, "score": 0.5}) for one in ids]
     (folder / "own.jsonl").write_text("\n".join(own))
@@ -83,6 +84,14 @@ def test_several_tasks_have_the_mean_of_each(folder: Path) -> None:
     assert printed.endswith("\nrows without a recorded call: 3\n")
     harness = json.loads(output(folder, "report", A, "--scores", "tasks", "--json"))["harness"]
     assert harness["tasks"]["lm-eval:half"] == {"rows": 3, "mean": 0.0}
+
+
+def test_rows_with_another_answer_are_counted_if_it_is_not_all_of_them(folder: Path) -> None:
+    (folder / "mixed").mkdir()
+    for file in (folder / "out-a").iterdir():
+        (folder / "mixed" / file.name).write_text(file.read_text().replace('[["136"]]', '[["137"]]'))
+    printed = output(folder, "report", A, "--scores", "mixed")
+    assert printed.endswith("\nrows with another answer than the recorded one, as in the scores of another run: 1\n")
 
 
 def test_rows_without_a_call_stay_in_the_denominator(folder: Path) -> None:
@@ -144,6 +153,10 @@ WRONG_OPTIONS = {
         "no call of a.recording.sqlite has the text, or the id, of a row in ",
     ),
     "one harness for two runs": (("why", A, B, "--scores", "out-a"), WRONG.format("out-a")),
+    "the scores of another run": (
+        ("why", A, B, "--scores", "out-b", "--scores", "out-a"),
+        "no answer in out-a is one of b.recording.sqlite; give the scores of this run",
+    ),
     "three": (
         ("why", A, B, *["--scores", "out-a"] * 3),
         "too many scores: give each run one, with --score or --scores",

@@ -91,6 +91,8 @@ def read_scored(
     found = joined(rows, read_harness(path, name, since))
     if all(row.error == NO_CALL for row in found.rows):
         raise CommandError(f"no call of {run} has the text, or the id, of a row in {path}: {NO_COMMON_TEXT}")
+    if found.recorded[False] > 1 and not found.recorded[True]:
+        raise CommandError(f"no answer in {path} is one of {run}; give the scores of this run")
     return found.rows, found
 
 

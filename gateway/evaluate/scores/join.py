@@ -11,7 +11,7 @@ from typing import Any
 from gateway.evaluate.analysis.client_text import client_text
 from gateway.evaluate.analysis.rows import RowFacts, RunRow
 from gateway.evaluate.scores.read import HarnessScores
-from gateway.evaluate.scores.row import PREFIX, ScoredRow, text_hash
+from gateway.evaluate.scores.row import PREFIX, RowRequest, ScoredRow, one_line, text_hash
 from metatemplate.values.words import printable
 
 NO_CALL = "no_call"
@@ -26,6 +26,9 @@ class JoinedRun:
     scores: HarnessScores
     left: Counter[str]
     """Model → the number of its calls that belong to no row, such as those of a judge."""
+    recorded: Counter[bool | None]
+    """Whether the answers in the file are recorded → the number of such rows. None: a row has no answers, or no call.
+    """
 
     def as_json(self) -> dict[str, Any]:
         """Return the mean of each task, and what was counted, as a JSON object."""
@@ -38,17 +41,19 @@ class JoinedRun:
             "other_scores": list(self.scores.others),
             "rows_without_score": sum([one.score is None for one in self.scores.rows]),
             "rows_without_call": sum([row.error == NO_CALL for row in self.rows]),
+            "rows_with_other_answer": self.recorded[False],
             "calls_without_row": dict(self.left),
         }
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each of several tasks, for what rows lack, for calls without a row, and for other scores."""
-        _, tasks, others, unscored, missing, left = self.as_json().values()
+        _, tasks, others, unscored, missing, unrecorded, left = self.as_json().values()
         for name, one in tasks.items() if len(tasks) > 1 else ():
             yield printable(f"{name}: {one['mean']:.3f} over {one['rows']} rows")
         found = {
             "rows that the harness has not scored, which count as 0": unscored,
             "rows without a recorded call": missing,
+            "rows with another answer than the recorded one, as in the scores of another run": unrecorded,
             "calls that belong to no row": ", ".join([f"{number} of {model}" for model, number in left.items()]),
             "other scores, for --scores PATH:NAME": ", ".join(others),
         }
@@ -80,7 +85,9 @@ def joined(calls: Iterable[RunRow], scores: HarnessScores) -> JoinedRun:
         for row, own in zip(scores.rows, found, strict=True):
             own[:] = [call or take(request[part]) for call, request in zip(own, row.requests, strict=True)]
     rows = [_row(row, [call for call in own if call]) for row, own in zip(scores.rows, found, strict=True)]
-    return JoinedRun(rows, scores, Counter([call.model for at, call in enumerate(known) if at not in taken]))
+    left = Counter([call.model for at, call in enumerate(known) if at not in taken])
+    recorded = Counter([_is_recorded(row.requests, own) for row, own in zip(scores.rows, found, strict=True)])
+    return JoinedRun(rows, scores, left, recorded)
 
 
 def _keys(call: RunRow) -> Iterator[tuple[Any, ...]]:
@@ -92,8 +99,26 @@ def _keys(call: RunRow) -> Iterator[tuple[Any, ...]]:
         tokens = call.with_facts().facts.tokens or ((),)
         text = "".join([token.text for token in tokens[0][:-1]])
     if known := text_hash(text):
-        yield known, text_hash(" ".join([answer.text for answer in call.answers]))
+        yield known, text_hash(_answer_text(call))
         yield (known,)
+
+
+def _answer_text(call: RunRow) -> str:
+    return one_line(" ".join([answer.text for answer in call.answers]))
+
+
+def _is_recorded(requests: Sequence[RowRequest], calls: Sequence[RunRow | None]) -> bool | None:
+    """Return whether the answers of a row are those of its calls. None: it has no answers, or no call.
+
+    A harness may keep only a part of an answer, or write the reasoning before it.
+    """
+    found = []
+    for (name, *_, end), call in zip(requests, calls, strict=True):
+        if end and call and call.answers:
+            text, kept = _answer_text(call), str(end)
+            is_part = kept in text or (bool(text) and kept.endswith(text))
+            found.append(is_part or name == PREFIX.sub("", call.request_id))
+    return all(found) if found else None
 
 
 def _row(scored: ScoredRow, calls: Sequence[RunRow]) -> RunRow:
@@ -101,7 +126,7 @@ def _row(scored: ScoredRow, calls: Sequence[RunRow]) -> RunRow:
     points = scored.score or 0.0
     if not calls:
         return RunRow(custom_id=scored.id, model="unknown", error=NO_CALL, points=points)
-    has_answers = any(answer is not None for *_, answer in scored.requests)
+    has_answers = any(answer is not None for _, _, answer, _ in scored.requests)
     return replace(
         calls[-1],
         custom_id=scored.id,

@@ -13,8 +13,13 @@ from gateway.evaluate.analysis.client_text import client_text
 
 PREFIX = re.compile("^(req_|chatcmpl-|cmpl-|resp_)")
 """How the ids of a request and of its response begin; the rest is equal."""
+END = 64
+"""The number of characters of an answer that are kept."""
 RowRequest = tuple[str | bytes | None, ...]
-"""The id without ``PREFIX``, and the hashes of the client's text and of the answer. None: not known, or no text."""
+"""The id without ``PREFIX``, the hashes of the client's text and of the answer, and the end of the answer.
+
+None: not known, or no text.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +35,14 @@ class ScoredRow:
     """The score that counts. None: the row is not scored."""
 
 
+def one_line(text: str) -> str:
+    """Return a text with one space in place of any white space."""
+    return " ".join(text.split())
+
+
 def text_hash(text: str) -> bytes:
     """Return the hash of a text, in which any white space counts as one space. Empty for an empty text."""
-    words = " ".join(text.split())
+    words = one_line(text)
     return blake2b(words.encode(errors="surrogatepass"), digest_size=16).digest() if words else b""
 
 
@@ -43,8 +53,9 @@ def requests_of(texts: Sequence[str], answers: Sequence[str], ids: Sequence[str]
     """
     if ids and len(ids) != len(texts):
         texts = answers = [""] * len(ids)
-    bare = [PREFIX.sub("", one) for one in ids]
-    return tuple(zip_longest(bare, map(text_hash, texts), map(text_hash, answers[: len(texts)])))
+    bare, received = [PREFIX.sub("", one) for one in ids], answers[: len(texts)]
+    ends = [one_line(one)[-END:] for one in received]
+    return tuple(zip_longest(bare, map(text_hash, texts), map(text_hash, received), ends))
 
 
 def contents(messages: Sequence[Mapping[str, Any]]) -> str:

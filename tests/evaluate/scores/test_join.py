@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +74,7 @@ class Calls:
         with ExitStack() as files:
             file = files.enter_context(closing(open_recording(self._served.folder / "calls.sqlite")))
             found = joined(read_recording(file, self.run), scores)
-            return JoinedRun([row.with_facts() for row in found.rows], scores, found.left)
+            return replace(found, rows=[row.with_facts() for row in found.rows])
 
 
 @pytest.fixture
@@ -152,6 +154,24 @@ def test_without_an_equal_answer_calls_are_taken_in_their_order_and_failed_ones_
     assert [one.error for one in found.rows] == ["", "", "upstream_error", "no_call"]
     assert (texts(found.rows), found.left) == (["Hello", "136"], {})
     assert found.as_json()["rows_without_call"] == 1
+
+
+# the answer in the file of the harness: whether it is the recorded one
+ANSWERS = {
+    "136": True,
+    "1 + 64 is": False,
+    "": None,
+    "36": True,
+    "<think>72+64</think>\n136": True,
+    f"{'1' * 90}136": True,
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_of_another_run_is_noticed(answer: str, calls: Calls) -> None:
+    calls.ask(QUESTIONS[0])
+    found = calls.joined(rows(row(0, QUESTIONS[0], answer), row(1, QUESTIONS[1], "no call")))
+    assert found.recorded == Counter([ANSWERS[answer], None])
 
 
 def test_a_row_whose_text_was_not_asked_has_no_call(calls: Calls) -> None:

@@ -49,8 +49,8 @@ def test_a_folder_of_a_harness_is_read(sample: str) -> None:
     assert (len(by_id), first in by_id, {len(row.requests) for row in found.rows}) == (rows, True, {requests})
     assert fmean([row.score or 0.0 for row in found.rows]) == mean
     if requests < 4:
-        _, text, answer = by_id[first].requests[0]
-        assert answer == text_hash(FIRST[1])
+        _, text, answer, end = by_id[first].requests[0]
+        assert (answer, end) == (text_hash(FIRST[1]), FIRST[1])
         assert (text == text_hash(FIRST[0])) != (sample in ("lm-eval-filters", "inspect-judge")), (
             "more stands before it"
         )
@@ -71,7 +71,9 @@ def test_every_form_has_a_sample() -> None:
 def test_a_request_of_a_loglikelihood_is_the_context_with_a_choice() -> None:
     (row, *_) = read_harness(SAMPLES / "lm-eval-loglikelihood").rows
     prompt = "<HUMAN>: 72+64=?<eoh>\n<BOT>: "
-    assert row.requests == tuple((None, text_hash(prompt + choice), None) for choice in ("146", "136", "147", "137"))
+    assert row.requests == tuple(
+        (None, text_hash(prompt + choice), None, None) for choice in ("146", "136", "147", "137")
+    )
 
 
 def test_the_ids_of_responses_are_those_that_solvers_received() -> None:
@@ -87,7 +89,7 @@ def test_the_ids_of_responses_are_those_that_solvers_received() -> None:
 def test_parts_of_messages_without_a_text_are_no_text() -> None:
     parts = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "a", "internal": {"id": "msg_1"}}]
     messages: list[dict[str, Any]] = [{"content": parts}, {"content": "b", "source": "generate"}, {"content": None}]
-    assert dialogue_requests(messages) == ((None, text_hash("a"), text_hash("b")),)
+    assert dialogue_requests(messages) == ((None, text_hash("a"), text_hash("b"), "b"),)
 
 
 def test_another_score_is_chosen_by_its_name() -> None:
@@ -167,7 +169,7 @@ def test_a_failed_request_of_ais_bench_is_a_row(tmp_path: Path) -> None:
     predictions.write_text("\n".join(lines[1:]) + "\n")
     failed = {"data_abbr": "sums", "id": 0, "input": [{"role": "HUMAN", "prompt": FIRST[0]}], "error_info": "Bad"}
     (tmp_path / "predictions/demo/sums_failed.jsonl").write_text(json.dumps(failed) + "\n")
-    assert read_harness(tmp_path).rows[0].requests == ((None, text_hash(FIRST[0]), text_hash("")),)
+    assert read_harness(tmp_path).rows[0].requests == ((None, text_hash(FIRST[0]), b"", ""),)
 
 
 VALUES: tuple[Any, ...] = (None, 0, -1, 1.5, "", "x", [], {}, [1], {"a": 1}, [[]], True)
