@@ -242,10 +242,10 @@ def test_the_demo_is_copied_once_and_never_over_a_configuration(tmp_path: Path) 
     assert {path.name for path in tmp_path.iterdir()} == {"gateway.yaml", "new"}
 
 
-def test_the_demo_is_written_with_its_port_and_not_served(tmp_path: Path) -> None:
-    written = command(tmp_path, "demo", "new", "--port", "9000", "--no-serve")
+def test_the_demo_is_written_and_not_served(tmp_path: Path) -> None:
+    written = command(tmp_path, "demo", "new", "--no-serve")
     assert (written.returncode, written.stderr) == (0, b"note: the demo's files are in new\n")
-    assert load(tmp_path / "new/gateway.yaml", {}).server.port == 9000
+    assert load(tmp_path / "new/gateway.yaml", {}).server.port == 8000
     nowhere = command(tmp_path, "demo", "--no-serve")
     assert (nowhere.returncode, nowhere.stderr[:32]) == (2, b"error: --no-serve needs FOLDER\nh")
 

@@ -8,7 +8,6 @@ configuration is served.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -33,8 +32,6 @@ DEMO = {
     "sums.jsonl": "demo/sums.jsonl",
 }
 """File or folder of the demo → its place in the folder of the shipped data."""
-PORT = 8000
-"""The port in the shipped gateway.yaml."""
 
 
 @verb(__doc__, EXAMPLES)
@@ -43,8 +40,8 @@ PORT = 8000
     "--port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
-    show_default=f"that of gateway.yaml, at first {PORT}",
-    help="the port on 127.0.0.1; a new gateway.yaml gets it too",
+    show_default="that of gateway.yaml, at first 8000",
+    help="the port on 127.0.0.1",
 )
 @click.option("--no-serve", is_flag=True, help="write the files to FOLDER, and do not serve them")
 def command(folder: Path | None, port: int | None, no_serve: bool) -> int:
@@ -58,15 +55,11 @@ def command(folder: Path | None, port: int | None, no_serve: bool) -> int:
 
 
 def _serve(folder: Path, port: int | None, no_serve: bool) -> int:
-    from gateway.config.load import configured_server
-
-    copy_demo(folder, port or PORT)
+    copy_demo(folder)
     print_note(f"the demo's files are in {folder}")
     if no_serve:
         return 0
-    server = configured_server(folder / "gateway.yaml", os.environ)
-    at = port or (server.port if server else PORT)
-    address = "" if at == PORT else f" --url http://127.0.0.1:{at}"
+    address = "" if port is None else f" --url http://127.0.0.1:{port}"
     print_note(f'in a second terminal: gateway ask demo "1+1=?"{address}')
     assert serve.command.callback is not None
     return int(
@@ -74,15 +67,14 @@ def _serve(folder: Path, port: int | None, no_serve: bool) -> int:
     )
 
 
-def copy_demo(folder: Path, port: int = PORT) -> None:
+def copy_demo(folder: Path) -> None:
     """Copy the demo's files to a folder, unless it contains a ``gateway.yaml``.
 
-    ``port``: the port in the new ``gateway.yaml``. Raises ``CommandError`` if one of the other files exists already.
+    Raises ``CommandError`` if one of the other files exists already.
     """
     from gateway.config.library import shipped_data, shipped_folder
 
-    config = folder / "gateway.yaml"
-    if config.exists():
+    if (folder / "gateway.yaml").exists():
         return
     if folder.exists() and not folder.is_dir():
         raise CommandError(f"{folder} is a file; give a folder for the demo")
@@ -97,4 +89,3 @@ def copy_demo(folder: Path, port: int = PORT) -> None:
             shutil.copytree(source, target)
         else:
             shutil.copyfile(source, target)
-    config.write_text(config.read_text(encoding="utf-8").replace(f"port: {PORT}", f"port: {port}"), encoding="utf-8")
