@@ -833,7 +833,10 @@ def test_runs_without_a_common_row_are_not_equal(arguments: tuple[str, ...], fol
 
 
 WRONG_COMPARISONS = {
-    "an unknown cause": (("--fail-on", "prompts"), "--fail-on prompts: use failed in one run, scoring, dataset row, prompt"),
+    "an unknown cause": (
+        ("--fail-on", "prompts"),
+        "--fail-on prompts: use failed in one run, scoring, dataset row, prompt",
+    ),
     "a row that is equal": (("--row", "row-0"), "row row-0: both runs gave the same answer"),
     "no kept answer": (("--score", "exact"), 'row row-0 has no column "answer"'),
 }
