@@ -86,6 +86,25 @@ def test_several_tasks_have_the_mean_of_each(folder: Path) -> None:
     assert harness["tasks"]["lm-eval:half"] == {"rows": 3, "mean": 0.0}
 
 
+def test_scores_of_several_names_have_no_common_mean(folder: Path) -> None:
+    shutil.copytree(folder / "tasks", folder / "names")
+    half = next((folder / "names").glob("*half*"))
+    half.write_text(
+        half.read_text().replace("exact_match", "perplexity").replace('"perplexity": 0.0', '"perplexity": 9')
+    )
+    printed = output(folder, "report", A, "--scores", "names")
+    assert "score (" not in printed
+    assert printed.endswith(
+        "\n\nno mean of several scores; --scores PATH:NAME chooses one: lm-eval perplexity, lm-eval exact_match\n"
+        "lm-eval:half: 9.000 over 3 rows\nlm-eval:sums: 0.833 over 6 rows\nrows without a recorded call: 3\n"
+    )
+    printed = output(folder, "report", A, "--scores", "names:exact_match")
+    assert "score (lm-eval exact_match): 0.833 (0.500 to 1.000) over all 6 rows\n" in printed
+    assert "\nrows of tasks without this score, which do not count: 3\n" in printed
+    ended = command(folder, "why", A, A, "--scores", "names", "--scores", "names")
+    assert (ended.returncode, b"choose one with --scores PATH:NAME" in ended.stderr) == (2, True)
+
+
 def test_rows_with_another_answer_are_counted_if_it_is_not_all_of_them(folder: Path) -> None:
     (folder / "mixed").mkdir()
     for file in (folder / "out-a").iterdir():

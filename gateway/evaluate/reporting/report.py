@@ -71,7 +71,8 @@ def print_report(options: ReportOptions, since: float = 0.0) -> None:
     with reading() as files:
         (path,) = scores_of([run], options.scores, score)
         rows, found = read_scored(files, run, options.config, path, since)
-        report = report_of(rows, row_score(score, options.answer, options.scores))
+        has_mean = found is None or not found.scores.has_several()
+        report = report_of(rows, row_score(score, options.answer, options.scores) if has_mean else None)
     if not report.rows:
         raise CommandError(f"{run} has no rows, so there is nothing to report; give a run with answered or failed rows")
     if options.as_json:

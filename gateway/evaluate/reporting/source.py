@@ -103,6 +103,9 @@ def read_scored_runs(
     paths = scores_of(runs, options.scores, options.score)
     found = [read_scored(files, run, config, path) for run, path in zip(runs, paths, strict=True)]
     for run, (_, scored) in zip(runs, found, strict=True):
+        if scored and scored.scores.has_several():
+            names = ", ".join(scored.scores.labels)
+            raise CommandError(f"{run}: the scores are of several kinds; choose one with --scores PATH:NAME: {names}")
         for line in scored.lines() if scored else ():
             print_note(f"{run}: {line}")
     return [rows for rows, _ in found]

@@ -16,6 +16,15 @@ from metatemplate.values.words import printable
 
 NO_CALL = "no_call"
 """The error of a row without a recorded call."""
+LINES = {
+    "rows_without_score": "rows that the harness has not scored, which count as 0",
+    "rows_without_call": "rows without a recorded call",
+    "rows_with_other_answer": "rows with another answer than the recorded one, as in the scores of another run",
+    "rows_left_out": "rows of tasks without this score, which do not count",
+    "calls_without_row": "calls that belong to no row",
+    "other_scores": "other scores, for --scores PATH:NAME",
+}
+"""Name of a count → its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +47,29 @@ class JoinedRun:
         return {
             "scores": list(self.scores.labels),
             "tasks": {name: {"rows": len(points), "mean": sum(points) / len(points)} for name, points in tasks.items()},
-            "other_scores": list(self.scores.others),
             "rows_without_score": sum([one.score is None for one in self.scores.rows]),
             "rows_without_call": sum([row.error == NO_CALL for row in self.rows]),
             "rows_with_other_answer": self.recorded[False],
+            "rows_left_out": self.scores.rows_left_out,
             "calls_without_row": dict(self.left),
+            "other_scores": list(self.scores.others),
         }
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each of several tasks, for what rows lack, for calls without a row, and for other scores."""
-        _, tasks, others, unscored, missing, unrecorded, left = self.as_json().values()
-        for name, one in tasks.items() if len(tasks) > 1 else ():
+        found = self.as_json()
+        if self.scores.has_several():
+            yield ""
+            yield printable(f"no mean of several scores; --scores PATH:NAME chooses one: {_shown(found['scores'])}")
+        for name, one in found["tasks"].items() if len(found["tasks"]) > 1 else ():
             yield printable(f"{name}: {one['mean']:.3f} over {one['rows']} rows")
-        found = {
-            "rows that the harness has not scored, which count as 0": unscored,
-            "rows without a recorded call": missing,
-            "rows with another answer than the recorded one, as in the scores of another run": unrecorded,
-            "calls that belong to no row": ", ".join([f"{number} of {model}" for model, number in left.items()]),
-            "other scores, for --scores PATH:NAME": ", ".join(others),
-        }
-        yield from [printable(f"{name}: {value}") for name, value in found.items() if value]
+        yield from [printable(f"{text}: {_shown(found[key])}") for key, text in LINES.items() if found[key]]
+
+
+def _shown(value: int | list[str] | dict[str, int]) -> str:
+    """Return a number, names, or the numbers of calls by model as a text."""
+    names = [f"{number} of {model}" for model, number in value.items()] if isinstance(value, dict) else value
+    return ", ".join(names) if isinstance(names, list) else str(names)
 
 
 def joined(calls: Iterable[RunRow], scores: HarnessScores) -> JoinedRun:

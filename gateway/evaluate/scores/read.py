@@ -38,12 +38,19 @@ class HarnessScores:
     """The names of the scores that count, such as ``lm-eval exact_match``."""
     others: dict[str, None] = field(default_factory=dict)
     """The names of the scores that do not count."""
+    rows_left_out: int = 0
+    """The number of rows of tasks that do not have the score with the chosen name."""
+
+    def has_several(self) -> bool:
+        """Return whether tasks have scores of other names, which have no common mean."""
+        return len({label.partition(" ")[2] for label in self.labels}) > 1
 
 
 def read_harness(path: Path, metric: str = "", since: float = 0.0) -> HarnessScores:
     """Read a file, or all files of a known form below a folder. Raises ``InvalidValue``, and ``OSError``.
 
-    ``metric``: the name of the score that counts; by default the first one of each file. ``since``: files that were
+    ``metric``: the name of the score that counts, and tasks without it do not; by default the first one of each file.
+    ``since``: files that were
     last changed before this time are left out.
     """
     found, places = HarnessScores(), dict[str, Path]()
@@ -55,6 +62,8 @@ def read_harness(path: Path, metric: str = "", since: float = 0.0) -> HarnessSco
                 raise InvalidValue(f"the row {row.id} is in {places[row.id]} and in {file}; give the file of one run")
             places[row.id] = file
             found.rows.append(row)
+    if not found.labels and (found.rows or found.rows_left_out):
+        raise InvalidValue(f"{path}: no row has a score {metric}; the scores are {', '.join(found.others)}")
     if not found.rows:
         old = f"files that are older than the command do not count: {len(files) - len(new)}"
         raise InvalidValue(f"{path}: no scores of a known harness; {KNOWN if files == new else old}")
@@ -82,9 +91,10 @@ def _rows(file: Path, metric: str, found: HarnessScores) -> Iterator[ScoredRow]:
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
             what = f"not a row of a harness with a number as its score {metric}"
             raise InvalidValue(f"{file}:{number}: this is {what}; the scores are {', '.join(names)}") from None
-    if others and not scored:
-        raise InvalidValue(f"{file}: no row has a score {metric}; the scores are {', '.join(names)}")
-    yield from [row for name, row in others.items() if name not in scored]
+    if scored or not names:
+        yield from [row for name, row in others.items() if name not in scored]
+    else:
+        found.rows_left_out += len(others)
     found.labels |= {f"{name.partition(':')[0]} {metric}": None for name in scored}
     found.others |= dict.fromkeys([name for name in names if name != metric])
 
