@@ -678,6 +678,10 @@ def test_a_run_is_recorded_beside_its_output_and_explained(folder: Path) -> None
         command(folder, "why", "out.jsonl", "out.jsonl").stdout
         == b"3 rows in both runs, 0 with another answer or score\n"
     )
+    write_rows(folder, 1)
+    command(folder, "run", "data.jsonl", "--out", "less.jsonl")
+    less = command(folder, "why", "out.jsonl", "less.jsonl", "--row", "row-1")
+    assert b"error: row row-1 of out.jsonl has no partner in the other run\n" in less.stderr
 
 
 def test_a_run_that_goes_on_keeps_its_recorded_rows(folder: Path) -> None:

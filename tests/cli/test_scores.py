@@ -133,6 +133,7 @@ def test_two_runs_are_compared_by_the_scores_of_each(folder: Path) -> None:
     assert row.startswith("  parameters: max_tokens ")
     missing = command(folder, "why", A, B, "--scores", "out-a", "--scores", "out-b", "--row", "lm-eval:sums/9")
     assert b"--row lm-eval:sums/9: no run has this row" in missing.stderr
+    assert missing.stderr.count(b"note: ") == 1
 
 
 def test_a_proof_counts_the_answers_of_a(folder: Path) -> None:

@@ -71,6 +71,8 @@ class Explanation:
     changes: list[float] = field(default_factory=list)
     """The change of the score of each row that both runs have."""
     found: list[RowDifference] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+    """The ids of the rows with the same answer and score in both runs."""
     targets: Counter[str] = field(default_factory=Counter)
     """``A → B`` for rows whose targets have other labels, and their number. A label is never a cause."""
 
@@ -85,6 +87,8 @@ class Explanation:
             self.targets[f"{labels[0]} → {labels[1]}"] += 1
         if a.answers != b.answers or a.error != b.error or change:
             self.found.append(_difference(a, b, change, self.floor))
+        else:
+            self.same.append(a.custom_id)
 
     def by_cause(self) -> dict[str, tuple[int, float]]:
         """Return for each cause the number of rows and their part of the difference of the score, in the order."""

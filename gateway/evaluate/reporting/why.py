@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ from metatemplate.values.words import suggest
 if TYPE_CHECKING:
     from gateway.config.snapshot import Snapshot
     from gateway.evaluate.analysis.prove import Proof
+    from gateway.evaluate.analysis.why import Explanation
 
 EXAMPLES = """Examples:
   gateway why monday.jsonl tuesday.jsonl --score exact
@@ -124,7 +126,7 @@ def command(options: WhyOptions) -> int:
     elif row is not None:
         chosen = next((one for one in found.found if one.custom_id == row), None)
         if chosen is None:
-            raise CommandError(_not_different(row, options))
+            raise CommandError(_not_different(row, found, a, b))
         print(*difference_lines(chosen), sep="\n")
     else:
         print(*why_lines(found, a, b), sep="\n")
@@ -133,20 +135,15 @@ def command(options: WhyOptions) -> int:
     return int(bool(wanted & (found.by_cause().keys() | found.remarks().keys())))
 
 
-def _not_different(row: str, options: WhyOptions) -> str:
+def _not_different(row: str, found: Explanation, a: str, b: str) -> str:
     """Return why a row is not among the rows that differ."""
-    from gateway.evaluate.reporting.source import read_scored_runs, reading
-
-    a, b = options.a, options.b
-    with reading() as files:
-        runs = read_scored_runs(files, [a, b], options.config, options)
-        ids = {run: {one.custom_id for one in rows} for run, rows in zip((a, b), runs, strict=True)}
-    found = [run for run, rows in ids.items() if row in rows]
-    if len(found) == len(ids):
+    if row in found.same:
         return f"row {row}: both runs gave the same answer; gateway why {a} {b} lists the rows that differ"
-    if found:
-        return f"row {row}: only {found[0]} has this row"
-    return f"--row {row}: no run has this row{suggest(row, set().union(*ids.values()))}"
+    for run, ids in zip((a, b), found.unmatched.values(), strict=True):
+        if row in ids:
+            return f"row {row} of {run} has no partner in the other run"
+    known = chain(found.same, [one.custom_id for one in found.found], *found.unmatched.values())
+    return f"--row {row}: no run has this row{suggest(row, known)}"
 
 
 def _prove(proof: Proof, a: str, b: str, snapshot: Snapshot, config: Path) -> None:
