@@ -155,6 +155,15 @@ def test_one_file_of_own_lines_has_the_scores_of_both_runs(folder: Path) -> None
     )
 
 
+def test_calls_without_an_own_line_are_counted_and_failed_rows_are_0(folder: Path) -> None:
+    ended = command(folder, "report", "b.jsonl", "--scores", "own.jsonl")
+    assert b"score (own.jsonl): 0.500 (0.500 to 0.500) over all 6 rows\n" in ended.stdout
+    assert ended.stderr == b"note: own.jsonl: calls without a line: 1 of judge\n"
+    failed = (folder / "b.jsonl").read_text().replace('"status_code":200', '"status_code":500')
+    (folder / "failed.jsonl").write_text(failed)
+    assert "0.429 (0.286 to 0.500) over all 7 rows" in output(folder, "report", "failed.jsonl", "--scores", "own.jsonl")
+
+
 def test_the_pages_have_the_scores(folder: Path) -> None:
     scores = ("--scores", "out-a", "--scores", "out-b")
     with viewing(folder, A, "a.jsonl", *scores) as (_, url), client(url) as browser:

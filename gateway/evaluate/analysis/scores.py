@@ -98,12 +98,8 @@ def score_of(row: RunRow, judge: Judge, column: str) -> float:
     return sum(right) / len(right) if right else 0.0
 
 
-def read_scores(path: Path) -> RowScore:
-    """Read a file of scores, one JSON object on each line: ``{"custom_id": …, "score": …}``.
-
-    Returns a function that returns the score of a row: 0 for a failed row that is not in the file. The function raises
-    ``InvalidValue`` for any other row that is not in the file.
-    """
+def read_scores(path: Path) -> dict[str, float]:
+    """Return the scores in a file by the ids of their rows. Each line is ``{"custom_id": …, "score": …}``."""
     scores: dict[str, float] = {}
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -112,13 +108,7 @@ def read_scores(path: Path) -> RowScore:
                 scores[value["custom_id"]] = float(value["score"])
             except (ValueError, TypeError, KeyError):
                 raise InvalidValue(f'{path}:{number}: write {{"custom_id": "…", "score": 0.5}}') from None
-
-    def score(row: RunRow) -> float:
-        if row.custom_id not in scores and not row.error:
-            raise InvalidValue(f"{path} has no score of the row {row.custom_id}; give a score for each row of the run")
-        return scores.get(row.custom_id, 0.0)
-
-    return score
+    return scores
 
 
 def bootstrap(values: Sequence[float], seed: int = 0) -> Mean:

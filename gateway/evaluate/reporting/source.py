@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ from gateway.evaluate.analysis.recordings import NO_ANSWER, read_recording, with
 from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
 from gateway.evaluate.analysis.scores import read_scores
 from gateway.evaluate.running.output import RECORDING, manifest_path, recording_path
-from gateway.evaluate.scores.join import NO_CALL, JoinedRun, joined
+from gateway.evaluate.scores.join import NO_CALL, JoinedRun, joined, shown
 from gateway.evaluate.scores.read import json_objects, read_harness
 from gateway.storage.recordings import RecordingFile, is_recording, open_recording
 from metatemplate.values.words import counted
@@ -86,14 +87,31 @@ def read_scored(
     if _has_own_lines(path):
         if name:
             raise CommandError(f"{scores}: own lines have one score without a name; give {path}")
-        score_of = read_scores(path)
-        return (replace(row, points=score_of(row)) for row in rows), None
+        return _with_own_lines(files, rows, path), None
     found = joined(rows, read_harness(path, name, since))
     if all(row.error == NO_CALL for row in found.rows):
         raise CommandError(f"no call of {run} has the text, or the id, of a row in {path}: {NO_COMMON_TEXT}")
     if found.recorded[False] > 1 and not found.recorded[True]:
         raise CommandError(f"no answer in {path} is one of {run}; give the scores of this run")
     return found.rows, found
+
+
+def _with_own_lines(files: ExitStack, rows: Iterable[RunRow], path: Path) -> Iterator[RunRow]:
+    """Yield the rows that have a line in a file, and the failed ones. The others are no rows: they are counted.
+
+    Raises ``InvalidValue`` if these are all rows.
+    """
+    scores, left = read_scores(path), Counter[str]()
+    files.callback(lambda: print_note(f"{path}: calls without a line: {shown(left)}") if left else None)
+    ids = set[str]()
+    for row in rows:
+        ids.add(row.custom_id)
+        if row.error or row.custom_id in scores:
+            yield replace(row, points=scores.get(row.custom_id, 0.0))
+        else:
+            left[row.model] += 1
+    if left and ids.isdisjoint(scores):
+        raise InvalidValue(f"{path} has no score of a row of the run; write the ids of its rows, such as {min(ids)}")
 
 
 def read_scored_runs(

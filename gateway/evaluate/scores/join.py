@@ -27,6 +27,12 @@ LINES = {
 """Name of a count → its line."""
 
 
+def shown(value: int | list[str] | dict[str, int]) -> str:
+    """Return a number, names, or the numbers of calls by model as a text."""
+    names = [f"{number} of {model}" for model, number in value.items()] if isinstance(value, dict) else value
+    return ", ".join(names) if isinstance(names, list) else str(names)
+
+
 @dataclass(frozen=True, slots=True)
 class JoinedRun:
     """The rows of a harness with their calls."""
@@ -60,16 +66,10 @@ class JoinedRun:
         found = self.as_json()
         if self.scores.has_several():
             yield ""
-            yield printable(f"no mean of several scores; --scores PATH:NAME chooses one: {_shown(found['scores'])}")
+            yield printable(f"no mean of several scores; --scores PATH:NAME chooses one: {shown(found['scores'])}")
         for name, one in found["tasks"].items() if len(found["tasks"]) > 1 else ():
             yield printable(f"{name}: {one['mean']:.3f} over {one['rows']} rows")
-        yield from [printable(f"{text}: {_shown(found[key])}") for key, text in LINES.items() if found[key]]
-
-
-def _shown(value: int | list[str] | dict[str, int]) -> str:
-    """Return a number, names, or the numbers of calls by model as a text."""
-    names = [f"{number} of {model}" for model, number in value.items()] if isinstance(value, dict) else value
-    return ", ".join(names) if isinstance(names, list) else str(names)
+        yield from [printable(f"{text}: {shown(found[key])}") for key, text in LINES.items() if found[key]]
 
 
 def joined(calls: Iterable[RunRow], scores: HarnessScores) -> JoinedRun:
