@@ -120,7 +120,11 @@ def test_rows_without_a_call_stay_in_the_denominator(folder: Path) -> None:
     printed = output(folder, "report", "c.recording.sqlite", "--scores", str(SAMPLES / "promptfoo/out.json:score"))
     assert "failed  5     83.3%" in printed
     assert "score (promptfoo score): 0.833 (0.500 to 1.000) over all 6 rows\n" in printed
-    assert printed.endswith("\nrows without a recorded call: 5\nother scores, for --scores PATH:NAME: success\n")
+    assert printed.endswith(
+        "\nrows without a recorded call: 5\n"
+        "rows with another answer than the recorded one, as in the scores of another run: 1\n"
+        "other scores, for --scores PATH:NAME: success\n"
+    )
 
 
 def test_two_runs_are_compared_by_the_scores_of_each(folder: Path) -> None:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from gateway.evaluate.analysis.client_text import client_text
@@ -14,6 +15,8 @@ from gateway.evaluate.scores.read import HarnessScores
 from gateway.evaluate.scores.row import PREFIX, RowRequest, ScoredRow, one_line, text_hash
 from metatemplate.values.words import printable
 
+ID, TEXT_AND_ANSWER, TEXT = slice(1), slice(1, 3), slice(1, 2)
+"""The parts of a ``RowRequest`` by which a call is found."""
 NO_CALL = "no_call"
 """The error of a row without a recorded call."""
 LINES = {
@@ -75,30 +78,35 @@ class JoinedRun:
 def joined(calls: Iterable[RunRow], scores: HarnessScores) -> JoinedRun:
     """Return a row for each row of the harness, with its calls.
 
-    A call belongs to the row that has the id of its response; else to the first row with the client's text and the
-    answer; else to the first row with the client's text, where calls without an answer come last.
+    A call belongs to the row that has the id of its response; else to one with the client's text and the answer; else
+    to one with the client's text. Calls and rows are in their order, and calls without an answer come last. Of more
+    answers than rows the last ones count, because a harness scores its last attempt.
     """
     known, taken, pools = list(calls), set[int](), defaultdict[tuple[Any, ...], list[int]](list)
-    for number in sorted(range(len(known)), key=lambda at: (bool(known[at].error), at), reverse=True):
+    for number in sorted(range(len(known)), key=lambda at: (bool(known[at].error), at)):
         for key in _keys(known[number]):
             pools[key].append(number)
 
-    def take(key: tuple[Any, ...]) -> RunRow | None:
-        """Return the first call with a key that belongs to no row yet."""
-        pool = pools.get(key, [])
-        while pool:
-            if (number := pool.pop()) not in taken:
-                taken.add(number)
-                return known[number]
-        return None
+    def free(key: tuple[Any, ...], count: int) -> Iterator[int]:
+        """Return at least ``count`` calls with a key that belong to no row yet, if there are so many."""
+        pool = [at for at in pools.get(key, ()) if at not in taken]
+        answered = sum([not known[at].error for at in pool])
+        return iter(pool[max(0, answered - count) :])
 
-    found: list[list[RunRow | None]] = [[None] * len(row.requests) for row in scores.rows]
-    for part in (slice(1), slice(1, 3), slice(1, 2)):  # the id; the text and the answer; the text
-        for row, own in zip(scores.rows, found, strict=True):
-            own[:] = [call or take(request[part]) for call, request in zip(own, row.requests, strict=True)]
-    rows = [_row(row, [call for call in own if call]) for row, own in zip(scores.rows, found, strict=True)]
+    requests = [request for row in scores.rows for request in row.requests]
+    found: list[RunRow | None] = [None] * len(requests)
+    for part in (ID, TEXT_AND_ANSWER, TEXT):
+        wanted = Counter([request[part] for request, call in zip(requests, found, strict=True) if call is None])
+        queues = {key: free(key, count) for key, count in wanted.items()}
+        for place in [at for at, call in enumerate(found) if call is None]:
+            for number in islice(queues[requests[place][part]], 1):
+                taken.add(number)
+                found[place] = known[number]
+    each = iter(found)
+    groups = [[next(each) for _ in row.requests] for row in scores.rows]
+    rows = [_row(row, [call for call in own if call]) for row, own in zip(scores.rows, groups, strict=True)]
     left = Counter([call.model for at, call in enumerate(known) if at not in taken])
-    recorded = Counter([_is_recorded(row.requests, own) for row, own in zip(scores.rows, found, strict=True)])
+    recorded = Counter([_is_recorded(row.requests, own) for row, own in zip(scores.rows, groups, strict=True)])
     return JoinedRun(rows, scores, left, recorded)
 
 
@@ -122,14 +130,15 @@ def _answer_text(call: RunRow) -> str:
 def _is_recorded(requests: Sequence[RowRequest], calls: Sequence[RunRow | None]) -> bool | None:
     """Return whether the answers of a row are those of its calls. None: it has no answers, or no call.
 
-    A harness may keep only a part of an answer, or write the reasoning before it.
+    Without ids of responses, the texts are compared: a harness may keep only a part of an answer, or write the
+    reasoning before it.
     """
     found = []
     for (name, *_, end), call in zip(requests, calls, strict=True):
         if end and call and call.answers:
             text, kept = _answer_text(call), str(end)
             is_part = kept in text or (bool(text) and kept.endswith(text))
-            found.append(is_part or name == PREFIX.sub("", call.request_id))
+            found.append(name == PREFIX.sub("", call.request_id) if name else is_part)
     return all(found) if found else None
 
 

@@ -156,6 +156,13 @@ def test_without_an_equal_answer_calls_are_taken_in_their_order_and_failed_ones_
     assert found.as_json()["rows_without_call"] == 1
 
 
+def test_of_more_answers_than_rows_the_last_ones_count(calls: Calls) -> None:
+    for model in ("demo", "talk", "demo", "broken"):
+        calls.ask(QUESTIONS[0], model)
+    found = calls.joined(rows(*[row(number, QUESTIONS[0], "changed by the harness") for number in range(2)]))
+    assert (texts(found.rows), found.left) == (["Hello", "136"], {"demo": 1, "broken": 1})
+
+
 # the answer in the file of the harness: whether it is the recorded one
 ANSWERS = {
     "136": True,
@@ -172,6 +179,9 @@ def test_an_answer_of_another_run_is_noticed(answer: str, calls: Calls) -> None:
     calls.ask(QUESTIONS[0])
     found = calls.joined(rows(row(0, QUESTIONS[0], answer), row(1, QUESTIONS[1], "no call")))
     assert found.recorded == Counter([ANSWERS[answer], None])
+    assert calls.joined(rows(row(0, QUESTIONS[0], answer, ["another"]))).recorded == Counter(
+        [False if answer else None]
+    )
 
 
 def test_a_row_whose_text_was_not_asked_has_no_call(calls: Calls) -> None:
