@@ -12,6 +12,8 @@ from gateway.evaluate.scores.row import ScoredRow, contents, requests_of
 
 NAME = re.compile(r"samples_(.+)_\d{4}-\d\d-\d\dT[\d.:-]+")
 """The name of a file: its lines do not have the name of the task."""
+NO_SCORE = "bypass"
+"""The metric of ``--predict_only``."""
 
 
 def rows_of(path: Path, value: Mapping[str, Any]) -> Iterator[ScoredRow]:
@@ -21,7 +23,7 @@ def rows_of(path: Path, value: Mapping[str, Any]) -> Iterator[ScoredRow]:
     sent = [_text(*one.values()) for one in value["arguments"].values()]
     texts = [text for text, responses in zip(sent, value["resps"], strict=True) for _ in responses]  # repeats
     responses = [one for responses in value["resps"] for one in responses if isinstance(one, str)]
-    scores = {f"{metric}{suffix}": value[metric] for metric in value["metrics"]}
+    scores = {f"{metric}{suffix}": value[metric] for metric in value["metrics"] if metric != NO_SCORE}
     yield ScoredRow(
         f"lm-eval:{named[1] if named else path.stem}/{value['doc_id']}", scores, requests_of(texts, responses)
     )

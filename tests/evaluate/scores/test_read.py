@@ -109,6 +109,12 @@ def test_a_score_of_a_judge_that_failed_is_no_score() -> None:
     assert [row.score for row in judged] == [None] * 4
 
 
+def test_predictions_of_lm_eval_have_no_score(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(line("lm-eval-chat").replace("exact_match", "bypass"))
+    with pytest.raises(InvalidValue, match="no row has a score"):
+        read_harness(tmp_path)
+
+
 def test_two_runs_in_a_folder_are_refused_with_both_files(tmp_path: Path) -> None:
     sample = next((SAMPLES / "lm-eval-chat").iterdir())
     for day in ("28", "29"):
