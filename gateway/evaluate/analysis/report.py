@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from math import isnan
 from typing import Any
 
 from gateway.evaluate.analysis.answer_class import CLASSES, class_of, has_unchecked_call
@@ -69,6 +70,7 @@ def report_of(
         value = None
         if score is not None:
             value = score(row)
+            value = 0.0 if isnan(value) else value
             values.append(value)
             if found == "whole":
                 whole.append(value)

@@ -136,7 +136,7 @@ class RunRow:
     read_asked: Callable[[], Mapping[str, Any] | None] = field(default=lambda: None, compare=False)
     """Reads ``facts.asked`` alone."""
     points: float | None = field(default=None, compare=False)
-    """The score that another program has given to the row. None: not known."""
+    """The score that another program has given to the row. NaN: none. None: not known."""
 
     def with_facts(self) -> RunRow:
         """Return the row with all its facts."""

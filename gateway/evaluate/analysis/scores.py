@@ -35,7 +35,7 @@ class Mean:
 
 
 RowScore = Callable[[RunRow], float]
-"""Returns the score of a row, from 0 to 1 for the scores of this module."""
+"""Returns the score of a row, from 0 to 1 for the scores of this module. NaN: a harness has not scored the row."""
 Judge = Callable[[str, str], bool]
 """Returns whether the text of an answer is right. Arguments: the text, and the expected text.
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import isnan
 from typing import Any
 
 from gateway.core.errors import InvalidValue
@@ -69,7 +70,7 @@ class Explanation:
     floor: float = DEFAULT_FLOOR
     """A gap of at most twice this is a near tie. See ``DEFAULT_FLOOR``."""
     changes: list[float] = field(default_factory=list)
-    """The change of the score of each row that both runs have."""
+    """The change of the score of each row that both runs have, and that both harnesses have scored."""
     found: list[RowDifference] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
     """The ids of the rows with the same answer and score in both runs."""
@@ -81,8 +82,11 @@ class Explanation:
         scores = (score(a), score(b)) if score is not None else (0.0, 0.0)
         change, labels = scores[1] - scores[0], (a.facts.target, b.facts.target)
         self.rows += 1
-        self.changes.append(change)
-        self.binary &= {0, 1}.issuperset(scores)
+        if isnan(change):
+            change = 0.0
+        else:
+            self.changes.append(change)
+            self.binary &= {0, 1}.issuperset(scores)
         if all(labels) and labels[0] != labels[1]:
             self.targets[f"{labels[0]} → {labels[1]}"] += 1
         if a.answers != b.answers or a.error != b.error or change:
@@ -96,7 +100,7 @@ class Explanation:
         for one in self.found:
             rows[one.cause] += 1
             parts[one.cause] += one.change  # type: ignore[assignment]  # a Counter of floats
-        return {cause: (rows[cause], parts[cause] / max(self.rows, 1)) for cause in ROW_CAUSES if rows[cause]}
+        return {cause: (rows[cause], parts[cause] / max(len(self.changes), 1)) for cause in ROW_CAUSES if rows[cause]}
 
     def remarks(self, *causes: str) -> dict[str, int]:
         """Return the number of rows of each kind. ``causes``: only the kinds of these first differences."""
@@ -124,6 +128,7 @@ class Explanation:
             "uncertain": self.uncertain,
             "again": self.again,
             "unmatched": self.unmatched,
+            "unscored": self.rows - len(self.changes),
             "differing": len(self.found),
             "causes": causes,
             "remarks": self.remarks(),

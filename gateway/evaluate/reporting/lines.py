@@ -53,6 +53,8 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
         yield f"{counted(found.uncertain, 'row')} of {a} have no certain partner: they are not compared"
     if found.again:
         yield f"{counted(found.again, 'row')} whose text a later row of the run has: only the later row is compared"
+    if unscored := found.rows - len(found.changes):
+        yield f"{counted(unscored, 'row')} that one harness has not scored: no change of the score is counted"
     if partly := sum([not one.recorded for one in found.found]):
         yield f"{partly} of these rows are not recorded in both runs, so prompts, parameters and texts may be unknown"
     if not found.found:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from math import nan
 from typing import Any
 
 from gateway.evaluate.analysis.client_text import client_text
@@ -20,7 +21,7 @@ ID, TEXT_AND_ANSWER, TEXT = slice(1), slice(1, 3), slice(1, 2)
 NO_CALL = "no_call"
 """The error of a row without a recorded call."""
 LINES = {
-    "rows_without_score": "rows that the harness has not scored, which count as 0",
+    "rows_without_score": "rows that the harness has not scored, which are 0 in the mean of a run",
     "rows_without_call": "rows without a recorded call",
     "rows_with_other_answer": "rows with another answer than the recorded one, as in the scores of another run",
     "rows_left_out": "rows of tasks without this score, which do not count",
@@ -51,8 +52,8 @@ class JoinedRun:
     def as_json(self) -> dict[str, Any]:
         """Return the mean of each task, and what was counted, as a JSON object."""
         tasks = defaultdict[str, list[float]](list)
-        for row in self.rows:
-            tasks[row.custom_id.rpartition("/")[0]].append(row.points or 0.0)
+        for row in self.scores.rows:
+            tasks[row.id.rpartition("/")[0]].append(row.score or 0.0)
         return {
             "scores": list(self.scores.labels),
             "tasks": {name: {"rows": len(points), "mean": sum(points) / len(points)} for name, points in tasks.items()},
@@ -144,7 +145,7 @@ def _is_recorded(requests: Sequence[RowRequest], calls: Sequence[RunRow | None])
 
 def _row(scored: ScoredRow, calls: Sequence[RunRow]) -> RunRow:
     """Return the row of a run. A row whose harness received no text, as of log-likelihoods, has no answers."""
-    points = scored.score or 0.0
+    points = nan if scored.score is None else scored.score
     if not calls:
         return RunRow(custom_id=scored.id, model="unknown", error=NO_CALL, points=points)
     has_answers = any(answer is not None for _, _, answer, _ in scored.requests)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import comb
+from math import comb, nan
 from typing import Any
 
 import pytest
@@ -134,3 +134,12 @@ def test_an_example_less_among_many_is_text_before_the_question() -> None:
     texts = ["\n\n".join([*shots, "Q: 47+36=?\nA:"]) for shots in (lines, lines[1:])]
     rows = [RunRow("a", "m", facts=RowFacts(asked={"prompts": [text]})) for text in texts]
     assert kinds_of("dataset row", *rows) == ["text before the question"]
+
+
+def test_a_row_that_one_harness_has_not_scored_changes_no_score() -> None:
+    rows = [RunRow(str(at), "m", points=points) for at, points in enumerate((1.0, 1.0, 0.0, 1.0))]
+    judged = [replace(row, points=points) for row, points in zip(rows, (nan, 1.0, 0.0, 0.0), strict=True)]
+    found = explain(rows, judged, lambda row: row.points or 0.0)
+    assert (found.rows, found.as_json()["unscored"], found.changes) == (4, 1, [0.0, 0.0, -1.0])
+    assert found.mcnemar() == {"fell": 1, "rose": 0, "p": 1.0}
+    assert [part for _, part in found.by_cause().values()] == [found.difference().mean] == [pytest.approx(-1 / 3)]
