@@ -83,7 +83,7 @@ def command(options: ViewOptions) -> int:
         bound = bind("127.0.0.1", options.port, choose="another port with --port")
     except PortBusy as error:
         raise CommandError(str(error), CONFIG_FAILED) from None
-    source = RunFiles(dict(zip(runs, paths, strict=True)), options.config, row_value)
+    source = RunFiles(runs, paths, options.config, row_value)
     with bound:
         asyncio.run(_serve(source, bound, not options.no_browser))
     return 0

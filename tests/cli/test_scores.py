@@ -180,6 +180,17 @@ def test_the_pages_have_the_scores(folder: Path) -> None:
         assert row["columns"][0]["answers"][0]["text"]["same"] == "136"
 
 
+def test_the_pages_compare_two_scores_of_one_run(folder: Path) -> None:
+    shutil.copytree(folder / "out-a", folder / "again")
+    (sample,) = (folder / "again").iterdir()
+    sample.write_text(sample.read_text().replace('"exact_match": 1.0', '"exact_match": 0.0'))
+    with viewing(folder, A, A, "--scores", "out-a", "--scores", "again") as (_, url), client(url) as browser:
+        browser.get(url)
+        names = {"a": f"{A} (out-a)", "b": f"{A} (again)"}
+        why = browser.get("/viewer/runs/why.json", params=names).json()["why"]
+        assert why["difference"]["mean"] == pytest.approx(-5 / 6)
+
+
 WRONG_OPTIONS = {
     "other questions": (
         ("report", A, "--scores", str(SAMPLES / "lm-eval-filters")),

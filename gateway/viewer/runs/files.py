@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,19 @@ from gateway.evaluate.reporting.source import read_scored, run_files
 class RunFiles:
     """The runs that the command line names, as a ``RunSource``."""
 
-    def __init__(self, runs: Mapping[str, Path | None], config: Path, score: RowScore | None) -> None:
-        """``runs``: the name of each run, and where its scores are: see ``read_scored``."""
+    def __init__(
+        self, runs: Sequence[str], scores: Sequence[Path | None], config: Path, score: RowScore | None
+    ) -> None:
+        """``runs``, ``scores``: the runs, and where the scores of each are: see ``read_scored``.
+
+        If both are the same run, the names on the pages have its scores.
+        """
         self.score = score
-        self.names = list(runs)
-        self._scores = runs
+        self._runs = {
+            run if runs.count(run) == 1 or path is None else f"{run} ({path})": (run, path)
+            for run, path in zip(runs, scores, strict=True)
+        }
+        self.names = list(self._runs)
         self._config = config
 
     def runs(self, caller: Caller, start: int, count: int) -> list[dict[str, Any]]:
@@ -32,20 +40,21 @@ class RunFiles:
 
     def state(self, run: str, caller: Caller) -> Hashable:
         """See ``RunSource``: the size of each file and the time of its last change."""
-        self._check(run)
-        files = [*run_files(run, self._config), self._scores[run]]
+        name, scores = self._named(run)
+        files = [*run_files(name, self._config), scores]
         found = [path.stat() for path in files if path is not None and path.exists()]
         return tuple([(one.st_size, one.st_mtime_ns) for one in found])
 
     def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
         """See ``RunSource``."""
-        self._check(run)
+        name, scores = self._named(run)
         try:
-            rows, _ = read_scored(files, run, self._config, self._scores[run])
+            rows, _ = read_scored(files, name, self._config, scores)
         except CommandError as error:
             raise InvalidValue(error.message) from None
         return (one for one in rows if row in (None, one.custom_id))
 
-    def _check(self, run: str) -> None:
-        if run not in self.names:
+    def _named(self, run: str) -> tuple[str, Path | None]:
+        if run not in self._runs:
             raise InvalidValue("gateway view shows only the runs that its command line names")
+        return self._runs[run]
