@@ -251,7 +251,8 @@ def _count_failed(failed: int | None) -> str | None:
 def _source(options: RunOptions, models: Mapping[str, int]) -> GatewaySource:
     """Return the gateway of the run. ``models``: the models that the rows name, each with the line of a row."""
     from gateway.evaluate.running.gateways import LocalSource, RemoteSource, replayed
-    from gateway.evaluate.running.output import recording_path, run_name
+    from gateway.evaluate.running.output import manifest_path, recording_path, run_name
+    from gateway.storage.recordings import is_recording
 
     name = run_name(options.out) if options.recording else ""
     if options.base_url is not None:
@@ -273,6 +274,8 @@ def _source(options: RunOptions, models: Mapping[str, int]) -> GatewaySource:
             f"--replay {options.replay}: this run would write its own calls to the same file; "
             f"choose another {'--out' if path else 'recordings.path'}"
         )
+    if path is not None and path.is_file() and is_recording(path) and not manifest_path(options.out).exists():
+        raise CommandError(f"{path} has the calls of another run; choose another --out")
     return LocalSource(options.config, snapshot, path, name)
 
 

@@ -338,6 +338,16 @@ def test_a_command_can_use_the_terminal(folder: Path) -> None:
         terminal.shows("got it")
 
 
+def test_the_calls_of_a_command_are_not_mixed_with_those_of_a_bulk_run(folder: Path) -> None:
+    assert run(folder, arguments("--run", "a", code="call()"))[0] == 0
+    (folder / "data.jsonl").write_text('{"messages": [{"role": "user", "content": "hi"}]}\n')
+    ended = command(folder, "run", "data.jsonl", "--model", "talk", "--out", "a.jsonl")
+    message = b"error: a.recording.sqlite has the calls of another run; choose another --out\n"
+    assert (ended.returncode, ended.stderr) == (2, message)
+    assert len(recorded(folder, "a", "id")) == 1
+    assert not (folder / "a.jsonl").exists()
+
+
 def test_scores_from_before_the_command_do_not_count(folder: Path) -> None:
     code = 'call(x_gateway_row="row-0")\nos.environ.get("WRITE") and open("old.jsonl", "a").write("\\n")'
     (folder / "old.jsonl").write_text('{"custom_id": "row-0", "score": 1}')
