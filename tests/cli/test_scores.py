@@ -73,6 +73,12 @@ def test_a_report_has_the_score_of_the_harness_and_what_belongs_to_no_row(folder
     assert report["harness"]["calls_without_row"] == {"judge": 1}
 
 
+def test_the_folder_of_a_harness_may_have_the_name_of_the_run(folder: Path) -> None:
+    shutil.copytree(folder / "out-a", folder / "a")
+    assert "score (lm-eval exact_match): 0.833" in output(folder, "report", "a", "--scores", "a")
+    shutil.rmtree(folder / "a")
+
+
 def test_several_tasks_have_the_mean_of_each(folder: Path) -> None:
     shutil.copytree(folder / "out-a", folder / "tasks")
     (sample,) = (folder / "tasks").iterdir()

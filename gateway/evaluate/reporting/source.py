@@ -166,7 +166,7 @@ def run_place(run: str, config: Path) -> tuple[Path | None, Path]:
     that the configured recordings have. The recordings of an output may not exist. Raises ``CommandError``.
     """
     path = Path(run)
-    if not path.exists():
+    if not path.exists() or path.is_dir():
         named = Path(f"{run}{RECORDING}")
         return None, named if named.exists() else recordings_path(config, run)
     if is_recording(path):
