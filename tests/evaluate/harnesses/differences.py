@@ -1,4 +1,4 @@
-"""One seeded difference for each harness, in a setting of its own, and what ``gateway why`` must name first."""
+"""One seeded difference for three harnesses, in a setting of its own, and what ``gateway why`` must name first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import command
-from tests.support.harnesses.around import run_with
+from tests.support.harnesses.around import Run, run_with
 from tests.support.harnesses.environment import installed_bin
 from tests.support.harnesses.rows import ROWS
 
@@ -30,8 +30,6 @@ class Difference:
     """The number of rows with another answer."""
     more: tuple[str, ...] = ()
     """Further arguments of the command; the harness takes the last of two."""
-    edit: tuple[str, str] = ("", "")
-    """A text of the client's first file, and the text in its place."""
 
 
 DIFFERENCES = {
@@ -56,26 +54,22 @@ DIFFERENCES = {
         changed=6,
         more=("--max-tokens", "1"),
     ),
-    "stops": Difference(
-        client="ais-bench-chat",
-        cause="parameters",
-        shown="stop ['<eob>'] → ['<eob>', '1', '2', '3', '4']",
-        changed=5,
-        edit=('{"temperature": 0}', '{"temperature": 0, "stop": ["1", "2", "3", "4"]}'),
-    ),
 }
+
+
+def scored_run(client: str, folder: Path, *more: str) -> Run:
+    """Run a harness once. The report must have its own score, over all rows."""
+    run = run_with(replace(ROWS[client], sums=SUMS), installed_bin(), folder, *more, wrong=WRONG)
+    assert run.reported == (round(run.own, 3), SUMS), run.output
+    return run
 
 
 def assert_scored_and_explained(difference: Difference, folder: Path) -> None:
     """Run the harness twice: both reports have its own score, and the difference comes first in all changed rows."""
-    client, programs = replace(ROWS[difference.client], sums=SUMS), installed_bin()
-    monday = run_with(client, programs, folder / "monday", wrong=WRONG)
-    tuesday = run_with(client, programs, folder / "tuesday", *difference.more, wrong=WRONG, edit=difference.edit)
+    monday = scored_run(difference.client, folder / "monday")
+    tuesday = scored_run(difference.client, folder / "tuesday", *difference.more)
     assert monday.own == pytest.approx((SUMS - WRONG) / SUMS, abs=1e-4)
     assert tuesday.own < monday.own, tuesday.output
-    for run in (monday, tuesday):
-        score, rows = run.reported
-        assert (score, rows) == (round(run.own, 3), SUMS), run.output
     why = ("why", str(monday.recording), str(tuesday.recording))
     done = command(folder, *why, "--scores", str(monday.scores), "--scores", str(tuesday.scores), "--json")
     found = json.loads(done.stdout)
