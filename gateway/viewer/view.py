@@ -64,26 +64,21 @@ class ViewOptions(ScoreOptions):
 @takes(ViewOptions)
 def command(options: ViewOptions) -> int:
     """Serve the pages until a signal ends the process."""
-    from gateway.evaluate.reporting.report import row_score
-    from gateway.evaluate.reporting.source import read_scored_runs, reading, scores_of
+    from gateway.evaluate.reporting.source import read_scored_runs, reading, row_score, scores_of
     from gateway.server.sockets import PortBusy, bind
     from gateway.viewer.runs.files import RunFiles
 
     runs = [options.a] if options.b is None else [options.a, options.b]
-    row_value = row_score(options.score, options.answer, options.scores)
     with reading() as files:  # problems of the command line are found before the first page
         paths = scores_of(runs, options.scores, options.score)
         for run, rows in zip(runs, read_scored_runs(files, runs, options.config, options), strict=True):
-            row = next(iter(rows), None)
-            if row is None:
+            if next(iter(rows), None) is None:
                 raise CommandError(f"{run} has no rows, so there is nothing to show")
-            if row_value is not None:
-                row_value(row)
     try:
         bound = bind("127.0.0.1", options.port, choose="another port with --port")
     except PortBusy as error:
         raise CommandError(str(error), CONFIG_FAILED) from None
-    source = RunFiles(runs, paths, options.config, row_value)
+    source = RunFiles(runs, paths, options.config, row_score(options.score, options.answer))
     with bound:
         asyncio.run(_serve(source, bound, not options.no_browser))
     return 0

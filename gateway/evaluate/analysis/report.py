@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.evaluate.analysis.answer_class import CLASSES, class_of, has_unchecked_call
 from gateway.evaluate.analysis.rows import RunRow
-from gateway.evaluate.analysis.scores import Mean, RowScore, bootstrap
+from gateway.evaluate.analysis.scores import Mean, bootstrap
 from gateway.evaluate.analysis.tool_check import ToolChecker
 
 GROUPS: Mapping[str, Callable[[RunRow], str]] = {
@@ -52,10 +52,9 @@ class RunReport:
 
 def report_of(
     rows: Iterable[RunRow],
-    score: RowScore | None = None,
     visit: Callable[[RunRow, str, float | None], None] = lambda row, found, value: None,
 ) -> RunReport:
-    """Read the rows once and return their report. ``score``: returns the score of a row.
+    """Read the rows once and return their report.
 
     ``visit``: called for each row with its class, and with its score if there is one.
     """
@@ -67,14 +66,13 @@ def report_of(
         for name, value_of in GROUPS.items():
             report.groups[name].setdefault(value_of(row), Counter())[found] += 1
         report.unchecked_calls += has_unchecked_call(row, checker)
-        value = None
-        if score is not None:
-            value = score(row)
+        value = row.points
+        if value is not None:
             value = 0.0 if isnan(value) else value
             values.append(value)
             if found == "whole":
                 whole.append(value)
         visit(row, found, value)
-    if score is not None:
+    if values:
         report.all_rows, report.whole_rows = bootstrap(values), bootstrap(whole)
     return report

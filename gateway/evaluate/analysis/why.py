@@ -15,7 +15,7 @@ from gateway.evaluate.analysis.differences import DIFFERENCES, KINDS, NOT_RECORD
 from gateway.evaluate.analysis.pairing import pairs_of
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.sampling import DEFAULT_FLOOR, REMARKS, largest_shift, remark_of
-from gateway.evaluate.analysis.scores import Mean, RowScore, bootstrap, mcnemar
+from gateway.evaluate.analysis.scores import Mean, bootstrap, mcnemar
 
 LINE_ID = re.compile(r"line-\d+")
 """The id that ``gateway run`` gives to a row without an id."""
@@ -77,9 +77,10 @@ class Explanation:
     targets: Counter[str] = field(default_factory=Counter)
     """``A → B`` for rows whose targets have other labels, and their number. A label is never a cause."""
 
-    def add(self, a: RunRow, b: RunRow, score: RowScore | None) -> None:
+    def add(self, a: RunRow, b: RunRow) -> None:
         """Compare a row of both runs."""
-        scores = (score(a), score(b)) if score is not None else (0.0, 0.0)
+        self.scored |= a.points is not None
+        scores = (a.points or 0.0, b.points or 0.0)
         change, labels = scores[1] - scores[0], (a.facts.target, b.facts.target)
         self.rows += 1
         if isnan(change):
@@ -147,7 +148,6 @@ Match = Callable[[Iterable[RunRow], Iterable[RunRow], Explanation], list[tuple[R
 def explain(
     a: Iterable[RunRow],
     b: Iterable[RunRow],
-    score: RowScore | None = None,
     floor: float = DEFAULT_FLOOR,
     visit: Callable[[RunRow, RunRow], None] = lambda a, b: None,
     match: Match | None = None,
@@ -157,12 +157,12 @@ def explain(
     ``floor``: see ``DEFAULT_FLOOR``. ``visit``: called for each row that both runs have. ``match``: by default
     ``match_ids``.
     """
-    result = Explanation(scored=score is not None, floor=floor)
+    result = Explanation(floor=floor)
     pairs = (match or match_ids)(a, b, result)
     # row-2 before row-10
     for row, other in sorted(pairs, key=lambda pair: (len(pair[0].custom_id), pair[0].custom_id)):
         visit(row, other)
-        result.add(row, other, score)
+        result.add(row, other)
     return result
 
 

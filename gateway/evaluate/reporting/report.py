@@ -8,10 +8,8 @@ score is the mean over all rows, with an interval from 1000 bootstrap samples.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gateway.cli.options import (
     CommandError,
@@ -23,10 +21,6 @@ from gateway.cli.options import (
     verb,
 )
 from gateway.cli.score_options import ScoreOptions
-from gateway.core.errors import InvalidValue
-
-if TYPE_CHECKING:
-    from gateway.evaluate.analysis.scores import RowScore
 
 EXAMPLES = """Examples:
   gateway report answers.jsonl
@@ -65,14 +59,15 @@ def print_report(options: ReportOptions, since: float = 0.0) -> None:
     """
     from gateway.evaluate.analysis.report import report_of
     from gateway.evaluate.reporting.lines import report_lines
-    from gateway.evaluate.reporting.source import read_scored, reading, scores_of
+    from gateway.evaluate.reporting.source import read_scored, reading, row_score, scores_of
 
     run, score = options.run, options.score
     with reading() as files:
         (path,) = scores_of([run], options.scores, score)
-        rows, found = read_scored(files, run, options.config, path, since)
-        has_mean = found is None or not found.scores.has_several()
-        report = report_of(rows, row_score(score, options.answer, options.scores) if has_mean else None)
+        rows, found = read_scored(files, run, options.config, path, row_score(score, options.answer), since)
+        if found and found.scores.has_several():
+            rows = [replace(row, points=None) for row in rows]
+        report = report_of(rows)
     if not report.rows:
         raise CommandError(f"{run} has no rows, so there is nothing to report; give a run with answered or failed rows")
     if options.as_json:
@@ -80,19 +75,3 @@ def print_report(options: ReportOptions, since: float = 0.0) -> None:
     else:
         name = score or (", ".join(found.scores.labels) if found else str(path))
         print(*report_lines(report, name), *(found.lines() if found else ()), sep="\n")
-
-
-def row_score(score: str | None, column: str, scores: Sequence[Path] = ()) -> RowScore | None:
-    """Return the function that scores a row, for the options of a verb; None without a score.
-
-    A row whose score was read is not compared with its column. Raises ``CommandError`` for an unknown score.
-    """
-    from gateway.evaluate.analysis.scores import judge_of, score_of
-
-    try:
-        judge = None if score is None else judge_of(score)
-    except InvalidValue as error:
-        raise CommandError(error.message) from None
-    if judge is None and not scores:
-        return None
-    return lambda row: score_of(row, judge, column) if row.points is None and judge is not None else row.points or 0.0

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from gateway.cli.score_options import ScoreOptions
 from gateway.core.errors import ConfigError, InvalidValue
 from gateway.evaluate.analysis.recordings import NO_ANSWER, read_recording, with_recording
 from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
-from gateway.evaluate.analysis.scores import read_scores
+from gateway.evaluate.analysis.scores import RowScore, judge_of, read_scores, score_of
 from gateway.evaluate.running.output import RECORDING, manifest_path, recording_path
 from gateway.evaluate.scores.join import NO_CALL, JoinedRun, joined, shown
 from gateway.evaluate.scores.read import json_objects, read_harness
@@ -71,16 +72,16 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
 
 
 def read_scored(
-    files: ExitStack, run: str, config: Path, scores: Path | None, since: float = 0.0
+    files: ExitStack, run: str, config: Path, scores: Path | None, score: RowScore | None = None, since: float = 0.0
 ) -> tuple[Iterable[RunRow], JoinedRun | None]:
     """Return the rows of a run with the scores in a file or folder, and how they were joined if it is of a harness.
 
-    ``scores``: may end with ``:`` and the name of a score; None: the rows have no scores. ``since``: files that were
-    last changed before this time do not count. See ``read_run``.
+    ``scores``: may end with ``:`` and the name of a score; None: ``score`` scores the rows, if there is one. ``since``:
+    files that were last changed before this time do not count. See ``read_run``.
     """
     rows = read_run(files, run, config)
     if scores is None:
-        return rows, None
+        return rows if score is None else (replace(row, points=score(row)) for row in rows), None
     path, name = _place_and_name(scores)
     if since and path.is_file() and path.stat().st_mtime < since:
         raise CommandError(f"{path}: the command has not written this file")
@@ -119,7 +120,8 @@ def read_scored_runs(
 ) -> list[Iterable[RunRow]]:
     """Return the rows of each run, and print what rows of a harness lack. See ``read_scored``."""
     paths = scores_of(runs, options.scores, options.score)
-    found = [read_scored(files, run, config, path) for run, path in zip(runs, paths, strict=True)]
+    score = row_score(options.score, options.answer)
+    found = [read_scored(files, run, config, path, score) for run, path in zip(runs, paths, strict=True)]
     for run, (_, scored) in zip(runs, found, strict=True):
         if scored and scored.scores.has_several():
             names = ", ".join(scored.scores.labels)
@@ -127,6 +129,17 @@ def read_scored_runs(
         for line in scored.lines() if scored else ():
             print_note(f"{run}: {line}")
     return [rows for rows, _ in found]
+
+
+def row_score(score: str | None, column: str) -> RowScore | None:
+    """Return the function that scores a row, for the options of a verb; None without a score.
+
+    Raises ``CommandError`` for an unknown score.
+    """
+    try:
+        return None if score is None else partial(score_of, judge=judge_of(score), column=column)
+    except InvalidValue as error:
+        raise CommandError(error.message) from None
 
 
 def scores_of(runs: Sequence[str], scores: Sequence[Path], score: str | None) -> list[Path | None]:

@@ -98,8 +98,7 @@ def command(options: WhyOptions) -> int:
     from gateway.evaluate.analysis.why import REMARKS_OF, ROW_CAUSES, explain, match_ids, match_questions
     from gateway.evaluate.reporting.lines import difference_lines, proof_lines, why_lines
     from gateway.evaluate.reporting.proof import only_target
-    from gateway.evaluate.reporting.report import row_score
-    from gateway.evaluate.reporting.source import read_scored_runs, reading
+    from gateway.evaluate.reporting.source import read_scored_runs, reading, row_score
 
     a, b, row, prove, config = options.a, options.b, options.row, options.prove, options.config
     if row is not None and prove is not None:
@@ -109,13 +108,13 @@ def command(options: WhyOptions) -> int:
     known = [*ROW_CAUSES, *[kind for kinds in REMARKS_OF.values() for kind in kinds]]
     if unknown := wanted - set(known):
         raise CommandError(f"--fail-on {min(unknown)}: use {', '.join(known)}")
-    row_value = row_score(options.score, options.answer, options.scores)
-    proof = Proof(options.prove_rows, None if options.scores else row_value)  # no harness scores answers of a proof
+    no_harness = None if options.scores else options.score  # a harness does not score the answers of a proof
+    proof = Proof(options.prove_rows, row_score(no_harness, options.answer))
     match = match_questions if options.match == "question" else match_ids
     with reading() as files:
         one, other = read_scored_runs(files, [a, b], config, options)
         visit = {} if target is None else {"visit": proof.visit}
-        found = explain(one, other, row_value, _floor(files, a, options.floor, config), match=match, **visit)
+        found = explain(one, other, _floor(files, a, options.floor, config), match=match, **visit)
     if not found.rows:
         print(json.dumps(found.as_json(), indent=2) if options.as_json else "\n".join(why_lines(found, a, b)))
         raise CommandError(NO_COMMON_ROW if match is match_ids else NO_PAIR, 1)

@@ -135,7 +135,8 @@ def command(options: RunOptions) -> int:
     """Send all rows that are not in the output yet, and print a summary on standard error."""
     import uvloop
 
-    from gateway.evaluate.reporting.report import ReportOptions, print_report, row_score
+    from gateway.evaluate.reporting.report import ReportOptions, print_report
+    from gateway.evaluate.reporting.source import row_score
     from gateway.evaluate.running.output import OutputFile
     from gateway.evaluate.running.rows import survey
 

@@ -25,13 +25,12 @@ class RunFiles:
 
         If both are the same run, the names on the pages have its scores.
         """
-        self.score = score
         self._runs = {
             run if runs.count(run) == 1 or path is None else f"{run} ({path})": (run, path)
             for run, path in zip(runs, scores, strict=True)
         }
         self.names = list(self._runs)
-        self._config = config
+        self._config, self._score = config, score
 
     def runs(self, caller: Caller, start: int, count: int) -> list[dict[str, Any]]:
         """See ``RunSource``."""
@@ -49,7 +48,7 @@ class RunFiles:
         """See ``RunSource``."""
         name, scores = self._named(run)
         try:
-            rows, _ = read_scored(files, name, self._config, scores)
+            rows, _ = read_scored(files, name, self._config, scores, self._score)
         except CommandError as error:
             raise InvalidValue(error.message) from None
         return (one for one in rows if row in (None, one.custom_id))

@@ -11,7 +11,6 @@ from sys import intern
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.report import GROUPS, RunReport, report_of
 from gateway.evaluate.analysis.rows import RunRow
-from gateway.evaluate.analysis.scores import RowScore
 from metatemplate.values.words import printable, quoted
 
 PREVIEW = 80
@@ -83,10 +82,10 @@ class RunFindings:
         return rows
 
 
-def findings_of(rows: Iterable[RunRow], score: RowScore | None) -> RunFindings:
+def findings_of(rows: Iterable[RunRow]) -> RunFindings:
     """Read the rows of a run once."""
     found: list[RowSummary] = []
-    report = report_of(rows, score, lambda row, name, value: found.append(_summary(row, name, value)))
+    report = report_of(rows, lambda row, name, value: found.append(_summary(row, name, value)))
     return RunFindings(report, found)
 
 

@@ -181,7 +181,7 @@ class RunPages:
         name, a, b = _required(asked, "row"), _required(asked, "a"), asked.query["b"]
         one = self._one(a, caller, name)
         other = self._one(b, caller, asked.query.get("other", name))
-        found = explain([one], [other], self._source.score)
+        found = explain([one], [other])
         (one, other), _ = first_different_step(one, other)
         return {
             "row": name,
@@ -200,14 +200,14 @@ class RunPages:
         raise InvalidValue("the run has no such row")
 
     def _found(self, caller: Caller, find: Callable[..., Any], *runs: str) -> Any:
-        """Return what was found before about unchanged runs, or read them. ``find``: gets their rows and the score."""
+        """Return what was found before about unchanged runs, or read them. ``find``: gets their rows."""
         name = (caller.key, *runs, *[self._source.state(run, caller) for run in runs])
         with self._changing:
             found = self._kept.pop(name, None)
         if found is None:
             with ExitStack() as files:
                 rows = [self._source.rows(files, run, caller) for run in runs]
-                found = find(*rows, self._source.score)
+                found = find(*rows)
         with self._changing:
             self._kept[name] = found
             while len(self._kept) > KEPT:

@@ -12,7 +12,6 @@ from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.recordings import read_recording
 from gateway.evaluate.analysis.rows import RunRow
-from gateway.evaluate.analysis.scores import RowScore
 from gateway.storage.recordings import RecordingFile, open_recording
 from gateway.viewer.recordings.pages import BUSY_SECONDS, READ_SECONDS
 
@@ -23,9 +22,6 @@ READ_RUN_SECONDS = 60.0
 
 class RunSource(Protocol):
     """Reads runs. The methods block, so they are called in threads. They raise ``InvalidValue`` and ``OSError``."""
-
-    score: RowScore | None
-    """The score of a row. None: no score was requested."""
 
     def runs(self, caller: Caller, start: int, count: int) -> list[dict[str, Any]]:
         """Return the runs of a client, the latest first: ``run``, and if known ``calls``, ``first`` and ``last``."""
@@ -42,8 +38,6 @@ class RecordedRuns:
 
     The name of a run is ``KEY/RUN``, or ``RUN`` for a run of the caller.
     """
-
-    score: RowScore | None = None
 
     def __init__(self, state: GatewayState) -> None:
         self._state = state

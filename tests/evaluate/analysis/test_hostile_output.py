@@ -84,7 +84,7 @@ def replaced(value: Any, place: tuple[Any, ...], new: object) -> Any:
 
 
 READERS: dict[str, Callable[[Path, Path], object]] = {
-    "report": lambda one, other: report_of(read_output(one), None).as_json(),
+    "report": lambda one, other: report_of(read_output(one)).as_json(),
     "why, first": lambda one, other: explain(read_output(one), read_output(other)).as_json(),
     "why, second": lambda one, other: explain(read_output(other), read_output(one)).as_json(),
 }
@@ -118,5 +118,5 @@ def test_tool_calls_and_errors_of_other_servers_are_read(tmp_path: Path) -> None
     place = ("response", "body", "choices", 0, "message", "tool_calls", 0, "function", "arguments")
     called = written(tmp_path / "called.jsonl", replaced(CHAT, place, {"a": 1}))
     failed = written(tmp_path / "failed.jsonl", replaced(FAILED, ("error", "code"), 400))
-    assert report_of(read_output(called), None).classes == {"bad tool call": 1}
+    assert report_of(read_output(called)).classes == {"bad tool call": 1}
     assert [row.error for row in read_output(failed)] == ["400"]

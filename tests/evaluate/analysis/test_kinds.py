@@ -114,17 +114,21 @@ def test_the_exact_p_of_many_rows_has_no_overflow() -> None:
 
 
 def test_the_test_is_left_out_if_a_score_is_no_0_or_1() -> None:
-    a = [RunRow(str(at), "m", answers=(RunAnswer("1"),)) for at in range(8)]
-    b = [replace(row, answers=(RunAnswer("0"),)) if at < 5 else row for at, row in enumerate(a)]
-    assert explain(a, b, lambda row: float(row.answers[0].text)).mcnemar() == {"fell": 5, "rose": 0, "p": 0.0625}
-    assert explain(a, b, lambda row: float(row.answers[0].text) / 2).mcnemar() is None
-    assert explain(a, b).mcnemar() is None
+    def compared(one: float | None, zero: float | None) -> Any:
+        a = [RunRow(str(at), "m", points=one) for at in range(8)]
+        return explain(a, [replace(row, points=zero) if at < 5 else row for at, row in enumerate(a)]).mcnemar()
+
+    assert compared(1.0, 0.0) == {"fell": 5, "rose": 0, "p": 0.0625}
+    assert compared(0.5, 0.0) is None
+    assert compared(None, None) is None
 
 
 def test_an_equal_answer_with_another_score_counts_for_the_scoring() -> None:
-    rows = [RunRow("a", "m", answers=(RunAnswer("42"),), facts=RowFacts(params={"seed": seed})) for seed in (1, 2)]
-    points = dict(zip(map(id, rows), (1.0, 0.0), strict=True))
-    (found,) = explain(rows[:1], rows[1:], lambda row: points[id(row)]).found
+    rows = [
+        RunRow("a", "m", answers=(RunAnswer("42"),), facts=RowFacts(params={"seed": seed}), points=float(seed))
+        for seed in (1, 0)
+    ]
+    (found,) = explain(rows[:1], rows[1:]).found
     assert (found.cause, found.change) == ("scoring", -1)
     assert [*found.differences] == ["scoring", "parameters"]
 
@@ -139,7 +143,7 @@ def test_an_example_less_among_many_is_text_before_the_question() -> None:
 def test_a_row_that_one_harness_has_not_scored_changes_no_score() -> None:
     rows = [RunRow(str(at), "m", points=points) for at, points in enumerate((1.0, 1.0, 0.0, 1.0))]
     judged = [replace(row, points=points) for row, points in zip(rows, (nan, 1.0, 0.0, 0.0), strict=True)]
-    found = explain(rows, judged, lambda row: row.points or 0.0)
+    found = explain(rows, judged)
     assert (found.rows, found.as_json()["unscored"], found.changes) == (4, 1, [0.0, 0.0, -1.0])
     assert found.mcnemar() == {"fell": 1, "rose": 0, "p": 1.0}
     assert [part for _, part in found.by_cause().values()] == [found.difference().mean] == [pytest.approx(-1 / 3)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,10 +42,15 @@ def test_a_report_and_a_comparison_read_facts_only_for_the_rows_that_differ(tmp_
     assert whole.facts.prompt is not None
     assert whole.facts.params == {"temperature": 0, "seed": 1, "n": 1, "stop": ["</a>"], "stop_token_ids": []}
     assert (whole.with_facts(), whole.facts.request) == (whole, recorded[0].facts.request)
-    score = partial(score_of, judge=judge_of("contains"), column="answer")
-    a, b = [list(with_recording(read_output(one), opened(files, one))) for one in outputs]
-    assert report_of(a, score).classes == report_of(recorded).classes == {"whole": 4 * EVERY}
-    for found in (explain(a, b, score), explain(recorded, read_recording(opened(files, outputs[1])))):
+    a, b = [
+        [
+            replace(row, points=score_of(row, judge_of("contains"), "answer"))
+            for row in with_recording(read_output(one), opened(files, one))
+        ]
+        for one in outputs
+    ]
+    assert report_of(a).classes == report_of(recorded).classes == {"whole": 4 * EVERY}
+    for found in (explain(a, b), explain(recorded, read_recording(opened(files, outputs[1])))):
         assert found.by_cause() == {"sampled tokens": (4, 0.0)}
         assert [one.custom_id for one in found.found] == [f"row-{EVERY * at}" for at in range(4)]
 

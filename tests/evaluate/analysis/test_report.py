@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_the_classes_sum_to_the_rows_in_every_group() -> None:
 def test_the_score_is_that_of_all_rows_and_of_the_whole_ones() -> None:
     right, cut = RunAnswer("42", finish_reason="stop"), RunAnswer("4", finish_reason="length")
     rows = [RunRow(str(n), "m", answers=(right if n % 2 else cut,), columns={"answer": "42"}) for n in range(100)]
-    report = report_of(rows, lambda row: score_of(row, judge_of("exact"), "answer"))
+    report = report_of([replace(row, points=score_of(row, judge_of("exact"), "answer")) for row in rows])
     assert report.all_rows is not None
     assert report.whole_rows is not None
     assert (report.all_rows.mean, report.whole_rows.mean, report.whole_rows.rows) == (0.5, 1.0, 50)

@@ -153,7 +153,8 @@ def test_the_parts_of_the_causes_sum_to_the_difference_of_the_scores() -> None:
         replace(changed(rng.choice(list(SEEDED))) if rng.random() < 0.3 else ROW, custom_id=str(n)) for n in range(200)
     ]
     rng.shuffle(b)
-    found = explain(a, b, lambda row: float(row.answers[0].text == "42"))
+    a, b = [[replace(row, points=float(row.answers[0].text == "42")) for row in run] for run in (a, b)]
+    found = explain(a, b)
     parts = found.by_cause()
     assert sum(part for _, part in parts.values()) == pytest.approx(found.difference().mean, abs=1e-12)
     assert sum(rows for rows, _ in parts.values()) == len(found.found) > 30
