@@ -195,6 +195,9 @@ def test_the_pages_compare_two_scores_of_one_run(folder: Path) -> None:
         names = {"a": f"{A} (out-a)", "b": f"{A} (again)"}
         why = browser.get("/viewer/runs/why.json", params=names).json()["why"]
         assert why["difference"]["mean"] == pytest.approx(-5 / 6)
+        sample.write_text(sample.read_text().replace('"exact_match": 0.0', '"exact_match": 1.0'))
+        why = browser.get("/viewer/runs/why.json", params=names).json()["why"]
+        assert why["difference"]["mean"] == pytest.approx(1 / 6)
 
 
 WRONG_OPTIONS = {

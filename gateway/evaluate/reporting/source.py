@@ -82,7 +82,7 @@ def read_scored(
     rows = read_run(files, run, config)
     if scores is None:
         return rows if score is None else (replace(row, points=score(row)) for row in rows), None
-    path, name = _place_and_name(scores)
+    path, name = place_and_name(scores)
     if since and path.is_file() and path.stat().st_mtime < since:
         raise CommandError(f"{path}: the command has not written this file")
     if _has_own_lines(path):
@@ -150,7 +150,7 @@ def scores_of(runs: Sequence[str], scores: Sequence[Path], score: str | None) ->
     if len(scores) > len(runs) or (len(scores) == len(runs) and score is not None):
         raise CommandError("too many scores: give each run one, with --score or --scores")
     if len(scores) == 1 and len(runs) == 2 and score is None:
-        if not _has_own_lines(_place_and_name(scores[0])[0]):
+        if not _has_own_lines(place_and_name(scores[0])[0]):
             raise CommandError(
                 f"{scores[0]} has the scores of one run; give --scores twice, for A and for B, or --score for the kept "
                 "column of B"
@@ -164,7 +164,7 @@ def _has_own_lines(path: Path) -> bool:
     return not path.is_dir() and "custom_id" in next(json_objects(path), (0, {}))[1]
 
 
-def _place_and_name(scores: Path) -> tuple[Path, str]:
+def place_and_name(scores: Path) -> tuple[Path, str]:
     """Return the file or folder of a value of ``--scores``, and the name of a score if the value ends with one."""
     if scores.exists():
         return scores, ""

@@ -12,7 +12,7 @@ from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.scores import RowScore
-from gateway.evaluate.reporting.source import read_scored, run_files
+from gateway.evaluate.reporting.source import place_and_name, read_scored, run_files
 
 
 class RunFiles:
@@ -40,8 +40,9 @@ class RunFiles:
     def state(self, run: str, caller: Caller) -> Hashable:
         """See ``RunSource``: the size of each file and the time of its last change."""
         name, scores = self._named(run)
-        files = [*run_files(name, self._config), scores]
-        found = [path.stat() for path in files if path is not None and path.exists()]
+        place = [] if scores is None else [place_and_name(scores)[0]]
+        files = [*run_files(name, self._config), *place, *[file for one in place for file in one.rglob("*")]]
+        found = [path.stat() for path in files if path.exists()]
         return tuple([(one.st_size, one.st_mtime_ns) for one in found])
 
     def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
