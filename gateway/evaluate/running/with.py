@@ -39,6 +39,7 @@ from gateway.cli.options import (
     verb,
 )
 from gateway.cli.score_options import ReadScores
+from gateway.core.errors import CONFIG_FAILED
 from metatemplate.values.words import counted, suggest
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class WithOptions(ReadScores):
     """the name of the run: that of its file, and of calls that name no run"""
     model: str | None = option("MODEL", shell_complete=complete_model)
     """the model in place of {model}; by default the only one"""
+    port: int = option("PORT", type=click.IntRange(0, 65535), default=0, show_default="a free port")
+    """the port on 127.0.0.1, for a harness that resumes only at the same address"""
     no_env: bool = flag()
     """do not change the environment of the command"""
     config: Path = parameter(config_option)
@@ -146,14 +149,14 @@ def _private(snapshot: Snapshot) -> Snapshot:
 async def _run(options: WithOptions, snapshot: Snapshot, file: Path, run: str, model: str) -> tuple[int, Counter[str]]:
     """Serve while the command runs. Return its exit code, and the number of requests with each outcome.
 
-    Raises ``CommandError`` if the command cannot be started.
+    Raises ``CommandError`` if the port is taken, or if the command cannot be started.
     """
     from gateway.calls.admission.access import RUN_HEADER
     from gateway.edge.app import RUN_PATH, App
     from gateway.edge.http1.server import HttpServer
     from gateway.evaluate.running.child import run_child
     from gateway.evaluate.running.gateways import note_lost, recorded, running, serving, until_not_full
-    from gateway.server.sockets import bind
+    from gateway.server.sockets import PortBusy, bind
 
     async with running(options.config, recorded(snapshot, file)) as runtime:
         app, recorder, outcomes = App(runtime.state), runtime.state.stack.recorder, Counter[str]()
@@ -164,7 +167,11 @@ async def _run(options: WithOptions, snapshot: Snapshot, file: Path, run: str, m
                 request.headers.setdefault(RUN_HEADER, run.encode("ascii"))
             await app(request)
 
-        server, bound = HttpServer(answer, refused=app.refused_input), bind(HOST, 0)
+        try:
+            bound = bind(HOST, options.port, choose="another port with --port")
+        except PortBusy as error:
+            raise CommandError(str(error), CONFIG_FAILED) from None
+        server = HttpServer(answer, refused=app.refused_input)
         values = _values(bound.getsockname()[1], model)
         words = [_filled(word, values) for word in options.command]
         async with serving(server, bound, snapshot.server.drain):

@@ -7,6 +7,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -215,6 +216,16 @@ def test_a_command_line_is_refused_before_the_command_starts(case: str, folder: 
     ended = command(folder, "with", *words.split())
     assert ended.returncode == (3 if "wrong" in case else 2)
     assert message in ended.stderr.decode()
+
+
+def test_a_harness_gets_the_same_port_in_each_run_if_it_is_free(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, _, err = run(folder, arguments("--run", "a", "--port", str(port), code="call()"))
+        assert (status, f"127.0.0.1:{port}" in err, "another port with --port" in err) == (3, True, True), err
+    for name in ("a", "b"):
+        status, _, err = run(folder, arguments("--run", name, "--port", str(port), code="call()", words=["{port}"]))
+        assert (status, f"http://127.0.0.1:{port}/v1" in err) == (0, True), err
 
 
 def test_a_folder_that_cannot_be_written_is_refused(folder: Path) -> None:
