@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -55,6 +56,8 @@ EXAMPLES = """Examples:
   gateway report monday                            the report again
 """
 HOST = "127.0.0.1"
+PLACEHOLDER = re.compile(r"\{\{\w+\}\}|\{(\w+)\}")
+"""A name in braces. Doubled braces, such as those of Jinja, stay."""
 NO_ANSWER, NOT_EXECUTABLE, NOT_FOUND = 3, 126, 127
 """Exit codes: no call was answered; as in a shell, the command cannot be executed, or there is no such command."""
 ADDRESS_SETTINGS = {
@@ -173,9 +176,9 @@ async def _run(options: WithOptions, snapshot: Snapshot, file: Path, run: str, m
             raise CommandError(str(error), CONFIG_FAILED) from None
         server = HttpServer(answer, refused=app.refused_input)
         values = _values(bound.getsockname()[1], model)
-        words = [_filled(word, values) for word in options.command]
+        words = [PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word) for word in options.command]
         async with serving(server, bound, snapshot.server.drain):
-            print_note(f"run {run}: {values['{base_url}']}, {file}")
+            print_note(f"run {run}: {values['base_url']}, {file}")
             try:
                 code = await run_child(words, os.environ if options.no_env else _environment(values))
             except OSError as error:
@@ -188,24 +191,18 @@ async def _run(options: WithOptions, snapshot: Snapshot, file: Path, run: str, m
 
 
 def _values(port: int, model: str) -> dict[str, str]:
-    """Return the placeholders in the arguments of a command, with their values."""
+    """Return the names of the placeholders in the arguments of a command, with their values."""
     url = f"http://{HOST}:{port}/v1"
-    address = {"{base_url}": url, "{chat_url}": f"{url}/chat/completions", "{host}": HOST, "{port}": str(port)}
-    return {**address, "{model}": model, "{key}": "none"}
-
-
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    for name, value in values.items():
-        word = word.replace(name, value)
-    return word
+    address = {"base_url": url, "chat_url": f"{url}/chat/completions", "host": HOST, "port": str(port)}
+    return {**address, "model": model, "key": "none"}
 
 
 def _environment(values: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of this process with the address of the gateway, which no proxy may catch."""
     direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     direct = direct if direct == "*" else ",".join([*filter(None, [direct]), HOST, "localhost"])
-    addresses = dict.fromkeys(("OPENAI_BASE_URL", "OPENAI_API_BASE"), values["{base_url}"])
-    return {**os.environ, **addresses, "OPENAI_API_KEY": values["{key}"], "NO_PROXY": direct, "no_proxy": direct}
+    addresses = dict.fromkeys(("OPENAI_BASE_URL", "OPENAI_API_BASE"), values["base_url"])
+    return {**os.environ, **addresses, "OPENAI_API_KEY": values["key"], "NO_PROXY": direct, "no_proxy": direct}
 
 
 def _report(

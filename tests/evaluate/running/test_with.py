@@ -97,7 +97,7 @@ for number in range(40):
     call(x_gateway_row=f"row-{number}")
     print(json.dumps({"custom_id": f"row-{number}", "score": number % 2}), file=scores)
 """
-    placeholders = ["{base_url}", "{chat_url}", "{host}:{port}", "{model}/{key}", '{"stop": {"a": 1}}']
+    placeholders = ["{base_url}", "{chat_url}", "{host}:{port}", "{model}/{key}", '{"stop": {"a":{port}}} {{model}}']
     words = arguments("--run", "monday", "--scores", "scores.jsonl", code=code, words=placeholders)
     status, out, err = run(folder, words, b"line\n", http_proxy="http://192.0.2.1:9", NO_PROXY="example.org")
     assert status == 0, err
@@ -111,7 +111,7 @@ for number in range(40):
         f"{url}/chat/completions",
         f"127.0.0.1:{port[1]}",
         "talk/none",
-        '{"stop": {"a": 1}}',
+        f'{{"stop": {{"a":{port[1]}}}}} {{{{model}}}}',
         str([url, "none", direct, direct]),
     ]
     assert err.splitlines() == [
