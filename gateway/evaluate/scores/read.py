@@ -50,8 +50,7 @@ def read_harness(path: Path, metric: str = "", since: float = 0.0) -> HarnessSco
     """Read a file, or all files of a known form below a folder. Raises ``InvalidValue``, and ``OSError``.
 
     ``metric``: the name of the score that counts, and tasks without it do not; by default the first one of each file.
-    ``since``: files that were
-    last changed before this time are left out.
+    ``since``: files that were last changed before this time are left out.
     """
     found, places = HarnessScores(), dict[str, Path]()
     files = sorted([one for one in path.rglob("*") if one.is_file()]) if path.is_dir() else [path]
