@@ -122,7 +122,10 @@ def open_recording(path: Path, busy_seconds: float = 5.0, read_seconds: float | 
         raise InvalidValue(f"{path}: {error}{hint}") from None
     if version != SCHEMA_VERSION or not {"calls", "exchanges"} <= tables:
         file.close()
-        other = f"recordings of version {version}, and this gateway reads version {SCHEMA_VERSION}"
+        other = (
+            f"recordings of version {version}, and this gateway reads version {SCHEMA_VERSION}; record again, or move "
+            "the file away to read the output beside it alone"
+        )
         found = "no recordings of the gateway" if version == SCHEMA_VERSION or "calls" not in tables else other
         raise InvalidValue(f"{path}: this file has {found}")
     if read_seconds is not None:

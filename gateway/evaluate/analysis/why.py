@@ -60,7 +60,7 @@ class Explanation:
     """The number of ids that several rows of a run have. These rows are not compared."""
     uncertain: int = 0
     """The number of rows of the first run whose partner by the text of the question is not certain."""
-    again: int = 0
+    duplicates: int = 0
     """The number of rows that were left out because a later row of the run has the same text."""
     unmatched: dict[str, list[str]] = field(default_factory=dict)
     """``a``, ``b`` → the ids of the rows of this run without a partner."""
@@ -127,7 +127,7 @@ class Explanation:
             "only_b": self.only_b,
             "ambiguous": self.ambiguous,
             "uncertain": self.uncertain,
-            "again": self.again,
+            "duplicates": self.duplicates,
             "unmatched": self.unmatched,
             "unscored": self.rows - len(self.changes),
             "differing": len(self.found),
@@ -201,7 +201,7 @@ def match_questions(a: Iterable[RunRow], b: Iterable[RunRow], result: Explanatio
             if (one := row.read_asked()) is None:
                 unknown[row.custom_id] = row
             else:
-                result.again += (text := client_text(one)) in asked
+                result.duplicates += (text := client_text(one)) in asked
                 asked[text] = question_text(one), row
         if not asked:
             raise InvalidValue(

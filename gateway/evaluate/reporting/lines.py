@@ -51,8 +51,8 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
         yield f"{counted(found.ambiguous, 'id')} that several rows of a run have: these rows are not compared"
     if found.uncertain:
         yield f"{counted(found.uncertain, 'row')} of {a} have no certain partner: they are not compared"
-    if found.again:
-        yield f"{counted(found.again, 'row')} whose text a later row of the run has: only the later row is compared"
+    if found.duplicates:
+        yield f"{counted(found.duplicates, 'row')} whose text a later row of the run has: only that row is compared"
     if unscored := found.rows - len(found.changes):
         yield f"{counted(unscored, 'row')} that one harness has not scored: no change of the score is counted"
     if partly := sum([not one.recorded for one in found.found]):
@@ -65,7 +65,7 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
     yield from format_table([head, *[row[: len(head)] for row in table]])
     if found.scored:
         whole = found.difference()
-        is_part = found.only_a or found.only_b or found.ambiguous or found.uncertain or found.again
+        is_part = found.only_a or found.only_b or found.ambiguous or found.uncertain or found.duplicates
         both = " of the rows in both runs" if is_part else ""
         yield f"the score{both} changed by {whole.mean:+.3f} ({whole.low:+.3f} to {whole.high:+.3f})"
         if (test := found.mcnemar()) is not None:

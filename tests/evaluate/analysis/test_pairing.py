@@ -94,7 +94,7 @@ def test_of_two_rows_with_the_same_text_the_later_one_counts() -> None:
     a = prompts(*SUMS)
     again = row("again", {"prompts": [SUMS[0]]}, "2")
     found = explain([*a, again], prompts(*SUMS), match=match_questions)
-    assert (found.again, found.rows, [one.custom_id for one in found.found]) == (1, len(SUMS), ["again"])
+    assert (found.duplicates, found.rows, [one.custom_id for one in found.found]) == (1, len(SUMS), ["again"])
 
 
 def test_a_run_without_recorded_texts_is_refused() -> None:
