@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 EXAMPLES = """Examples:
   gateway with -- python my_eval.py                the address is in OPENAI_BASE_URL
   gateway with --run monday -- evalscope eval --model demo --eval-type openai_api --api-url {base_url} --datasets gsm8k
-  gateway with -- lm-eval run --model local-chat-completions --model_args model=demo,base_url={chat_url} --tasks gsm8k
+  gateway with -- lm-eval run --model local-chat-completions --apply_chat_template --tasks gsm8k \\
+      --model_args model=demo,base_url={chat_url}
   gateway with --scores out -- lm-eval run … --log_samples --output_path out    with lm-eval's own score
   gateway with -- inspect eval task.py --model openai/demo --model-base-url {base_url}
   gateway report monday                            the report again
