@@ -58,6 +58,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def default_signals() -> Iterator[None]:
+    """A test run in the background, or under ``nohup``, ignores signals, and its commands would ignore them too."""
+    before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
 def arguments(*options: str, code: str = "", words: Sequence[str] = ()) -> list[str]:
     """A command line of ``gateway with`` around Python code or other words."""
     python = (sys.executable, "-u", "-c", f"from call import *\n{code}")
