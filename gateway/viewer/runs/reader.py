@@ -1,0 +1,51 @@
+"""Reads the runs of a source, and keeps what was found about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from threading import Lock
+from typing import Any
+
+from gateway.core.caller import Caller
+from gateway.core.errors import InvalidValue
+from gateway.evaluate.analysis.rows import RunRow
+from gateway.viewer.runs.source import RunSource
+
+KEPT = 4
+"""The number of reports and comparisons that are kept in memory."""
+
+
+class RunReader:
+    """Reads the runs of a source. Its methods block, so they are called in threads."""
+
+    def __init__(self, source: RunSource) -> None:
+        self.source = source
+        self._kept: dict[tuple[Any, ...], Any] = {}
+        """The key of the client, the runs and their states → what was found, the latest last. The pages of a key are
+        made one after another, so equal requests read the runs once, also if a browser does not wait."""
+        self._changing = Lock()
+        """Held while a thread changes ``_kept``."""
+
+    def one(self, run: str, caller: Caller, name: str) -> RunRow:
+        """Return the row of a run with all its facts. Raises ``InvalidValue``."""
+        with ExitStack() as files:
+            for row in self.source.rows(files, run, caller, name):
+                if row.custom_id == name:
+                    return row.with_facts()
+        raise InvalidValue("the run has no such row")
+
+    def found(self, caller: Caller, find: Callable[..., Any], *runs: str) -> Any:
+        """Return what was found before about unchanged runs, or read them. ``find``: gets their rows."""
+        name = (caller.key, *runs, *[self.source.state(run, caller) for run in runs])
+        with self._changing:
+            found = self._kept.pop(name, None)
+        if found is None:
+            with ExitStack() as files:
+                rows = [self.source.rows(files, run, caller) for run in runs]
+                found = find(*rows)
+        with self._changing:
+            self._kept[name] = found
+            while len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
