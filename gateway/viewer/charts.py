@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 WIDTH = 360
-"""The width of a picture in its own units. Pictures grow with the page, up to the width in ``runs.css``."""
+"""The width of a picture in its own units. Pictures grow with the page, up to the width in ``style.css``."""
 LINE = 34
 """The height of a bar with its label above it."""
 LONGEST_LABEL = 44
@@ -23,7 +23,7 @@ MOST_LABELS = 6
 """The maximum number of labels below a histogram."""
 
 ChartPart = Mapping[str, Any]
-"""A part of a picture: ``name``, ``value``, ``color`` (the number of a colour of ``charts.css``), and an optional
+"""A part of a picture: ``name``, ``value``, ``color`` (the number of a colour of ``style.css``), and an optional
 ``link``."""
 
 
