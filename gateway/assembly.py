@@ -125,7 +125,7 @@ def open_shared_resources(metrics: Metrics, rates: RateStore | None = None) -> S
     return SharedResources(
         client=HttpClient(),
         metrics=metrics,
-        breakers=CircuitBreakers(metrics.circuit),
+        breakers=CircuitBreakers(metrics.target),
         rates=rates or MemoryRates(),
         concurrency=Concurrency(metrics.queue_length),
     )

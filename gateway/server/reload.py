@@ -246,28 +246,43 @@ def fingerprint(snapshot: Snapshot) -> str:
 
 
 def _serving_status(snapshot: Snapshot, metrics: MetricsSnapshot) -> dict[str, Any]:
-    """Return what is served, and the targets that calls avoid. Addresses and keys are left out.
+    """Return what is served, and the state of each target. Addresses and keys are left out.
 
     ``metrics``: those of all processes. A target is avoided if any process avoids it.
     """
-    avoided = {labels for labels, (processes,) in metrics.series["gateway_circuit_open"].items() if processes}
+    series = metrics.series
+    avoided = {labels for labels, (processes,) in series["gateway_circuit_open"].items() if processes}
+    last = {labels: int(number) for labels, (number,) in series["gateway_last_attempts"].items()}
     return {
         "version": VERSION,
         "revision": snapshot.revision,
-        "workers": _total(metrics.series["gateway_workers"]),
-        "running_calls": _total(metrics.series["gateway_in_flight"]),
+        "workers": _total(series["gateway_workers"]),
+        "running_calls": _total(series["gateway_in_flight"]),
         "models": [
             {
                 "name": model.name,
                 "template": model.template.name,
                 "policy": model.policy.name,
                 "targets": [
-                    {"name": target.label, "avoided": (model.name, target.label) in avoided} for target in model.targets
+                    _target_status(
+                        target.label,
+                        (model.name, target.label) in avoided,
+                        {one: last.get((model.name, target.label, one), 0) for one in ("ok", "refused", "failed")},
+                    )
+                    for target in model.targets
                 ],
             }
             for model in snapshot.models.values()
         ],
     }
+
+
+def _target_status(name: str, is_avoided: bool, last: Mapping[str, int]) -> dict[str, Any]:
+    """Return the state of a target, also in words. ``last``: the number of its last attempts by their outcome."""
+    total = sum(last.values())
+    state = "avoided" if is_avoided else "in use" if total else "not used yet"
+    problems = [f"{last[one]} of the last {total} {one}" for one in ("failed", "refused") if last[one]]
+    return {"name": name, "avoided": is_avoided, "state": ", ".join([state, *problems]), "last_attempts": last}
 
 
 def _total(gauge: Values) -> int:

@@ -9,33 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-FIRST_TOKEN = (
-    0.001,
-    0.005,
-    0.01,
-    0.02,
-    0.04,
-    0.06,
-    0.08,
-    0.1,
-    0.25,
-    0.5,
-    0.75,
-    1.0,
-    2.5,
-    5.0,
-    7.5,
-    10.0,
-    20.0,
-    40.0,
-    80.0,
-    160.0,
-    640.0,
-    2560.0,
-)
+# fmt: off
+FIRST_TOKEN = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
+               80.0, 160.0, 640.0, 2560.0)
 GAP = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 REQUEST = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0,
-           240.0, 480.0, 960.0, 1920.0, 7680.0)  # fmt: skip
+           240.0, 480.0, 960.0, 1920.0, 7680.0)
+# fmt: on
 OWN = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
@@ -53,6 +33,7 @@ LABEL_VALUES = {
         "tokenize",
     ),
     "outcome": ("ok", "client_gone", "client_stalled", "cancelled"),
+    "outcome (last attempts)": ("ok", "refused", "failed"),
     "stream": ("true", "false"),
     "kind": ("meta", "prompter", "jinja", "chat", "base"),
     "direction": ("prompt", "completion"),
@@ -133,6 +114,9 @@ METRICS = (
            "Retries that were not made, because the retry budget of the model was used up."),
     Metric("gateway_circuit_open", "gauge", ("model", "target"),
            "1 while calls avoid a failing target; with several workers, the number of workers that avoid it."),
+    Metric("gateway_last_attempts", "gauge", ("model", "target", "outcome"),
+           "The last attempts at a target, at most 10 of each process; outcome is ok, refused (a request that cannot "
+           "be served, 4xx) or failed."),
     Metric("gateway_tokens_total", "counter", ("model", "direction", "source"),
            "Tokens; direction is prompt or completion, source is upstream, estimated, chunks or cache."),
     Metric("gateway_key_requests_total", "counter", ("key", "model", "outcome"),

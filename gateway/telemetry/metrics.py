@@ -159,9 +159,11 @@ class Metrics:
         self._numbers["gateway_build_info"].clear()
         self.count("gateway_build_info", version, revision)
 
-    def circuit(self, model: str, target: str, is_open: bool) -> None:
-        """Set whether the circuit breaker of a target is open."""
-        self.set("gateway_circuit_open", model, target, to=is_open)
+    def target(self, model: str, target: str, is_avoided: bool, last: Sequence[str]) -> None:
+        """Set whether calls avoid a target, and the outcomes of its last attempts."""
+        self.set("gateway_circuit_open", model, target, to=is_avoided)
+        for outcome in LABEL_VALUES["outcome (last attempts)"]:
+            self.set("gateway_last_attempts", model, target, outcome, to=last.count(outcome))
 
     def record(self, record: Record) -> None:
         """Count a finished call."""

@@ -64,7 +64,5 @@ def _model(route: Route, targets: list[dict[str, Any]]) -> dict[str, Any]:
         "template": route.template_id,
         "policy": route.spec.policy.name,
         "context_length": route.context_length,
-        "targets": [
-            {"name": target["name"], "state": "avoided" if target["avoided"] else "in use"} for target in targets
-        ],
+        "targets": targets,
     }

@@ -55,7 +55,15 @@ def test_the_status_shows_what_is_served(tmp_path: Path, server: str) -> None:
                 "name": "m",
                 "template": "chat",
                 "policy": "quick",
-                "targets": [{"name": "m/0", "avoided": False}, {"name": "m/1", "avoided": False}],
+                "targets": [
+                    {
+                        "name": name,
+                        "avoided": False,
+                        "state": "not used yet",
+                        "last_attempts": {"ok": 0, "refused": 0, "failed": 0},
+                    }
+                    for name in ("m/0", "m/1")
+                ],
             }
         ],
         "last_reload": {"at": None, "error": None},
@@ -124,3 +132,49 @@ def test_a_stranger_and_a_key_for_some_models_see_nothing(keyed: Gateway, path: 
     assert answer.status_code == 404
     assert "m/0" not in answer.text
     assert keyed.http.get(path, headers={"authorization": "Bearer all"}).status_code == 200
+
+
+STATES = """\
+models:
+  down: {template: chat, policy: patient, targets: [{speaks: scripted, script: down.yaml}]}
+  refuses: {template: chat, policy: patient, targets: [{speaks: scripted, script: refuses.yaml}]}
+  fine: {template: chat, policy: patient, targets: [{speaks: scripted, script: hello.yaml}]}
+"""
+STATE_FILES = {
+    "hello.yaml": "[Hello, {finish: stop}]\n",
+    "down.yaml": "[{error: upstream_error}]\n",
+    "refuses.yaml": "[{error: context_length_exceeded}]\n",
+    "policies/patient.yaml": "delivery: {breaker: {failures: 1000}, retry: {attempts: 1}}\n",
+}
+
+
+def test_a_target_is_shown_by_its_last_attempts(tmp_path: Path) -> None:
+    def state(model: str) -> str:
+        models = {one["name"]: one["targets"] for one in status(served)["models"]}
+        return str(models[model][0]["state"])
+
+    with gateway(tmp_path, STATES, files=STATE_FILES) as served:
+        assert state("fine") == "not used yet"
+        for model in ("down", "refuses", "fine"):
+            for _ in range(3):
+                served.chat(model)
+        assert state("down") == "in use, 3 of the last 3 failed"
+        assert state("refuses") == "in use, 3 of the last 3 refused"
+        assert state("fine") == "in use"
+        (tmp_path / "down.yaml").write_text(STATE_FILES["hello.yaml"])
+        assert served.reload()
+        for number, expected in ((1, "in use, 3 of the last 4 failed"), (10, "in use")):
+            for _ in range(number):
+                assert served.chat("down").status_code == 200
+            assert state("down") == expected
+
+
+def test_a_target_whose_address_was_corrected_is_not_avoided(tmp_path: Path) -> None:
+    with gateway(tmp_path, MODELS, files=FILES) as served:
+        for _ in range(2):
+            served.chat("m")
+        assert status(served)["models"][0]["targets"][1]["avoided"]
+        (tmp_path / "gateway.yaml").write_text(MODELS.replace("chat, url: ", "chat, model: n, url: "))
+        assert served.reload()
+        assert eventually(lambda: not status(served)["models"][0]["targets"][1]["avoided"])
+        assert status(served)["models"][0]["targets"][1]["state"] == "not used yet"

@@ -45,12 +45,13 @@ def test_the_status_is_that_of_all_workers(tmp_path: Path) -> None:
             rf"^http://127.0.0.1:{admin}: serving since \S+, version \S+, configuration \w{{12}}, workers: 2, "
             r"running calls: 0\n"
             r"model  template  policy  target  state\n"
-            r"m      chat      quick   m/0     in use\n"
-            r"m      chat      quick   m/1     in use\n"
+            r"m      chat      quick   m/0     not used yet\n"
+            r"m      chat      quick   m/1     not used yet\n"
             r"store: none\nlast reload: none since the start\n$",
             shown(process),
         )
-        assert eventually(lambda: process.call_model("m") == "Hello" and re.search(r"m/1 +avoided\n", shown(process)))
+        states = r"m/0 +in use\n.* m/1 +avoided, [12] of the last [12] failed\n"  # one attempt of each worker
+        assert eventually(lambda: process.call_model("m") == "Hello" and re.search(states, shown(process)))
 
         process.write("gateway.yaml", files["gateway.yaml"] + "colour: red\n")
         process.reload("error")

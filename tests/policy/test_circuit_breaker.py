@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -31,13 +32,20 @@ class Target:
     def __init__(self, policy: BreakerPolicy = POLICY) -> None:
         self.now = 100.0
         self.seen: list[bool] = []
+        self.last: list[str] = []
         self.breaker = CircuitBreaker(
             policy,
             "m/0",
-            lambda _, is_open: self.seen.append(is_open),
+            self.observe,
             clock=lambda: self.now,
             uniform=random.Random(1).uniform,
         )
+
+    def observe(self, target: str, is_avoided: bool, last: Sequence[str]) -> None:
+        """Keep each change of the state, and the outcomes of the last attempts."""
+        self.last = list(last)
+        if is_avoided != (self.seen[-1] if self.seen else False):
+            self.seen.append(is_avoided)
 
     def call(self, error: BaseException | None = None) -> None:
         """One call from its beginning to its end."""
@@ -157,30 +165,86 @@ def test_a_failed_health_check_makes_a_target_unavailable() -> None:
     assert (target.breaker.is_available, target.seen) == (True, [True, False])
 
 
-def test_a_breaker_survives_a_reload_and_is_forgotten_with_its_last_configuration() -> None:
-    seen: list[tuple[str, str, bool]] = []
-    breakers = CircuitBreakers(lambda *event: seen.append(event))
-    key = BreakerKey(model="m", label="m/0", place="completions http://a/v1 m", policy=POLICY)
-    breaker = breakers.get(key)
+def test_the_outcomes_of_the_last_ten_attempts_are_kept() -> None:
+    target = Target()
+    for error in (None, FAILURE, UpstreamRateLimited("later"), UpstreamRejectedRequest("400"), GatewayError("a bug")):
+        target.call(error)
+    target.call(asyncio.CancelledError())  # the client has left: nothing is known about the target
+    assert target.last == ["ok", "failed", "failed", "refused", "failed"]
+    for _ in range(9):
+        target.call()
+    assert target.last == ["failed", *["ok"] * 9]
+    target.call()
+    assert target.last == ["ok"] * 10
+
+
+def test_a_probe_among_successes_closes_the_breaker_and_is_reported() -> None:
+    target = Target()
+    late = [target.breaker.begin() for _ in range(10)]
+    target.open()
+    for probe in late:
+        target.breaker.end(None, probe=probe)
+    assert target.last == ["ok"] * 10
+    target.now += LONGEST
+    for _ in range(POLICY.successes):
+        target.call()
+    assert target.seen == [True, False]
+
+
+@pytest.fixture
+def seen() -> dict[tuple[str, str], tuple[bool, list[str]]]:
+    """Model and target → whether calls avoid it, and the outcomes of its last attempts, as ``breakers`` reported."""
+    return {}
+
+
+@pytest.fixture
+def breakers(seen: dict[tuple[str, str], tuple[bool, list[str]]]) -> CircuitBreakers:
+    def observe(model: str, target: str, is_avoided: bool, last: Sequence[str]) -> None:
+        seen[model, target] = is_avoided, list(last)
+
+    return CircuitBreakers(observe)
+
+
+def key(address: str = "a") -> BreakerKey:
+    return BreakerKey(model="m", label="m/0", place=f"completions http://{address}/v1 m", policy=POLICY)
+
+
+def fail(breaker: CircuitBreaker) -> None:
     for _ in range(POLICY.failures):
         breaker.end(FAILURE, probe=breaker.begin())
-    assert breakers.get(key) is breaker
-    assert seen == [("m", "m/0", False), ("m", "m/0", True)]
+
+
+NEW: tuple[bool, list[str]] = (False, [])
+OPEN = (True, ["failed"] * 3)
+
+
+def test_a_breaker_survives_a_reload_and_is_forgotten_with_its_last_configuration(
+    breakers: CircuitBreakers, seen: dict[tuple[str, str], tuple[bool, list[str]]]
+) -> None:
+    breaker = breakers.get(key())
+    assert seen == {("m", "m/0"): NEW}
+    fail(breaker)
+    assert breakers.get(key()) is breaker
+    assert seen["m", "m/0"] == OPEN
     del breaker
-    assert seen[-1] == ("m", "m/0", False)
-    assert breakers.get(key).state == "closed"
+    assert seen["m", "m/0"] == NEW
+    assert breakers.get(key()).state == "closed"
 
 
-def test_the_metric_of_a_target_with_two_configurations_is_reset_with_the_last_one() -> None:
-    seen: list[tuple[str, str, bool]] = []
-    breakers = CircuitBreakers(lambda *event: seen.append(event))
-    old = breakers.get(BreakerKey(model="m", label="m/0", place="completions http://a/v1 m", policy=POLICY))
-    new = breakers.get(BreakerKey(model="m", label="m/0", place="completions http://b/v1 m", policy=POLICY))
-    assert seen == [("m", "m/0", False)]
-    del old
-    assert len(seen) == 1
+def test_a_target_with_a_new_address_is_reported_anew_when_the_old_configuration_is_gone(
+    breakers: CircuitBreakers, seen: dict[tuple[str, str], tuple[bool, list[str]]]
+) -> None:
+    old = breakers.get(key("old"))
+    fail(old)
+    new = breakers.get(key("new"))
+    assert seen["m", "m/0"] == OPEN, "the reload may still be refused"
     del new
-    assert seen == [("m", "m/0", False)] * 2
+    assert seen["m", "m/0"] == OPEN
+    new = breakers.get(key("new"))
+    del old
+    assert seen["m", "m/0"] == NEW
+    fail(new)
+    assert seen["m", "m/0"] == OPEN
 
 
 def test_a_probe_with_a_long_answer_does_not_hold_up_the_next_probe() -> None:

@@ -1,4 +1,4 @@
-"""Show what a running gateway serves: models, avoided targets, the store, and the last reload.
+"""Show what a running gateway serves: models, the state of their targets, the store, and the last reload.
 
 The admin listener is asked, or the main listener if the configuration has no server.admin. The main listener needs a
 client key that allows all models, if keys are configured. Only the section server of the configuration has to be valid.
@@ -82,7 +82,7 @@ def _lines(url: str, status: Mapping[str, Any]) -> list[str]:
             model["template"],
             model["policy"],
             target["name"],
-            "avoided" if target["avoided"] else "in use",
+            target["state"],
         ]
         for model in status["models"]
         for target in model["targets"]

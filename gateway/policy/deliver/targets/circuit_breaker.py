@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -23,6 +23,8 @@ from weakref import WeakValueDictionary, finalize
 from gateway.config.snapshot import BreakerPolicy
 from gateway.core.errors import (
     DeadlineExceeded,
+    GatewayError,
+    RequestError,
     UpstreamError,
     UpstreamIgnoredParameter,
     UpstreamRateLimited,
@@ -34,6 +36,9 @@ LOG = logging.getLogger("gateway.deliver")
 
 NOT_COUNTED = (UpstreamRateLimited, UpstreamTooLarge, UpstreamIgnoredParameter, DeadlineExceeded)
 """Upstream errors that do not count as failures of the target. A rate limit causes a separate pause."""
+LAST = 10
+"""The number of attempts at a target whose outcomes are shown."""
+ALL_OK = ("ok",) * LAST
 RECENT = 4
 """The breaker also opens if half of the last ``RECENT * failures`` calls failed."""
 JITTER = 0.2
@@ -53,12 +58,14 @@ class CircuitBreaker:
         self,
         policy: BreakerPolicy,
         target: str = "",
-        observe: Callable[[str, bool], None] = lambda target, is_open: None,
+        observe: Callable[[str, bool, Sequence[str]], None] = lambda target, is_open, last: None,
         *,
         clock: Callable[[], float] = time.monotonic,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """``observe``: called with the target's label and whether calls avoid the target, if this may have changed."""
+        """``observe``: called with the target's label, whether calls avoid the target, and the outcomes of its last
+        attempts, if one of them may have changed.
+        """
         self.policy = policy
         self.target = target
         self.in_flight = 0
@@ -72,6 +79,8 @@ class CircuitBreaker:
         """True if the breaker is open or half open."""
         self._recent: deque[tuple[float, bool]] = deque(maxlen=RECENT * policy.failures)
         """Pairs (clock time of the end, True for a success) of the latest calls. Emptied when the breaker opens."""
+        self._last: tuple[str, ...] = ()
+        """The outcomes of the last ``LAST`` attempts: ok, failed, or refused for a request that cannot be served."""
         self._failed_in_row = 0
         self._successes = 0
         self._probing = False
@@ -97,7 +106,7 @@ class CircuitBreaker:
     def set_reachable(self, reachable: bool) -> None:
         """Set the result of a health check."""
         self.reachable = reachable
-        self._report()
+        self.report()
 
     def begin(self) -> bool:
         """Count a call that begins. Returns whether the call probes a half-open breaker."""
@@ -128,12 +137,15 @@ class CircuitBreaker:
                 if self._successes >= self.policy.successes:
                     self._is_open = False
                     LOG.info("target %s is in use again after %d successful calls", self.target, self._successes)
-                    self._report()
         elif isinstance(error, UpstreamRateLimited):
             pause = error.retry_after if error.retry_after is not None else COOL_DOWN
             self._cool_until = self._clock() + min(pause, MAX_COOL_DOWN)
         elif isinstance(error, UpstreamError) and not isinstance(error, NOT_COUNTED):
             self._failed(error, probe)
+        if isinstance(error, GatewayError) or (error is None and (probe or self._last != ALL_OK)):
+            outcome = "ok" if error is None else "refused" if isinstance(error, RequestError) else "failed"
+            self._last = (*self._last, outcome)[-LAST:]
+            self.report()
 
     def _failed(self, error: UpstreamError, probe: bool) -> None:
         now = self._clock()
@@ -162,10 +174,10 @@ class CircuitBreaker:
         self._failed_in_row = self._successes = 0
         self._recent.clear()
         LOG.warning("target %s is avoided for %.1f s, because %s", self.target, seconds, reason)
-        self._report()
 
-    def _report(self) -> None:
-        self._observe(self.target, self._is_open or not self.reachable)
+    def report(self) -> None:
+        """Call ``observe`` with the current state."""
+        self._observe(self.target, self._is_open or not self.reachable, self._last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,24 +196,24 @@ class BreakerKey:
 class CircuitBreakers:
     """The breakers of a process. A breaker keeps its state across reloads while a configuration uses it."""
 
-    def __init__(self, observe: Callable[[str, str, bool], None]) -> None:
-        """``observe``: called with the model, the target's label, and whether calls avoid the target."""
+    def __init__(self, observe: Callable[[str, str, bool, Sequence[str]], None]) -> None:
+        """``observe``: called with the model, and with what a breaker reports."""
         self._observe = observe
         self._breakers: WeakValueDictionary[BreakerKey, CircuitBreaker] = WeakValueDictionary()
-        self._counts = Counter[tuple[str, str]]()
-        """(model, label of a target) → the number of its breakers. During a reload, a target may have two."""
 
     def get(self, key: BreakerKey) -> CircuitBreaker:
         """Return the breaker of a target. A new breaker is closed."""
         breaker = self._breakers.get(key)
         if breaker is None:
             breaker = self._breakers[key] = CircuitBreaker(key.policy, key.label, partial(self._observe, key.model))
-            self._count(key, 1)
-            finalize(breaker, self._count, key, -1)
+            finalize(breaker, self._report, key.model, key.label)
+            self._report(key.model, key.label)
         return breaker
 
-    def _count(self, key: BreakerKey, change: int) -> None:
-        """Count the breakers of a target. The metric is reset for the first one, and after the last one."""
-        self._counts[key.model, key.label] += change
-        if self._counts[key.model, key.label] == max(change, 0):
-            self._observe(key.model, key.label, False)
+    def _report(self, model: str, label: str) -> None:
+        """Report the state of a target: that of its oldest breaker, because during a reload it may have two."""
+        for key, breaker in self._breakers.items():
+            if (key.model, key.label) == (model, label):
+                breaker.report()
+                return
+        self._observe(model, label, False, ())
