@@ -20,6 +20,7 @@ def _paths(endpoints: tuple[str, ...]) -> list[dict[str, str]]:
         {"method": method.upper(), "path": path, "summary": operation["summary"]}
         for path, operations in without_bodies(endpoints)["paths"].items()
         for method, operation in operations.items()
+        if path != "/favicon.ico"
     ]
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
@@ -17,7 +18,7 @@ from jsonschema import Draft202012Validator
 from gateway.edge.about.models import MODEL_PATH
 from gateway.edge.app import App
 from metatemplate.version import VERSION
-from tests.support.serving import Gateway
+from tests.support.serving import Gateway, gateway
 from tests.support.world import HELLO, gateway_fixture, key_file
 
 MODELS = """
@@ -26,10 +27,21 @@ models:
   "<b>": {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
   secret: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
 """
+STATES = """
+  idle: {template: chat, targets: [{speaks: scripted, script: hello.yaml}]}
+  down: {template: chat, targets: [{speaks: scripted, script: down.yaml}]}
+  long: {template: chat, targets: [{speaks: scripted, script: long.yaml}]}
+"""
+FILES = {
+    **HELLO,
+    "down.yaml": "[{error: upstream_model_missing}]\n",
+    "long.yaml": "[{error: context_length_exceeded}]\n",
+}
 KEY = {"authorization": "Bearer gk_some"}
 
 
 served = gateway_fixture(MODELS, HELLO)
+in_all_states = gateway_fixture(MODELS + STATES, FILES)
 
 
 KEY_FILE = key_file({"gk_some": "models: [open-*]"})
@@ -49,7 +61,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.addresses += [value for name, value in attrs if name in ("href", "src")]
-        if tag not in ("meta", "link", "input", "br"):
+        if tag not in ("meta", "link", "input", "br", "img"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -63,10 +75,11 @@ def models_on(page: str) -> list[str]:
 def test_the_page_shows_the_version_the_models_and_every_path(served: Gateway) -> None:
     answer = served.http.get("/")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert f"<h1>meta-gateway {VERSION}</h1>" in answer.text
+    assert f"<p>meta-gateway {VERSION}</p>" in answer.text
     assert models_on(answer.text) == ["open-a", "<b>", "secret"]
     rows = re.findall(r"<td>(GET|POST)</td><td><code>(.*?)</code>", answer.text)
-    assert sorted(rows) == sorted((method, path) for path, method in routes(served).items())
+    icon = "/favicon.ico"
+    assert sorted(rows) == sorted((method, path) for path, method in routes(served).items() if path != icon)
 
 
 def test_the_page_is_well_formed_and_works_without_a_network(served: Gateway) -> None:
@@ -91,6 +104,40 @@ def test_the_python_program_on_the_page_works(served: Gateway, capsys: pytest.Ca
     assert found is not None
     exec(unescape(found[1]), {})
     assert capsys.readouterr().out == "Hello\n"
+
+
+def test_a_failing_target_is_never_green(in_all_states: Gateway) -> None:
+    def chips() -> dict[str, tuple[str, str]]:
+        found = re.findall(
+            r'<code>([^<]*/0)</code> <span class="chip (\w+)">(.*?)</span>', in_all_states.http.get("/").text
+        )
+        return {unescape(name): (colour, state) for name, colour, state in found}
+
+    for model, status in (("down", 502), ("long", 400), ("secret", 200)):
+        assert in_all_states.chat(model).status_code == status
+    assert chips()["down/0"] == ("bad", "in use, 1 of the last 1 failed")
+    assert chips()["long/0"] == ("warn", "in use, 1 of the last 1 refused")
+    assert chips()["secret/0"] == ("good", "in use")
+    assert chips()["idle/0"] == ("muted", "not used yet")
+    for _ in range(4):
+        in_all_states.chat("down")
+    assert chips()["down/0"] == ("bad", "avoided, 5 of the last 5 failed")
+
+
+def test_visitors_without_a_key_are_led_to_the_form_for_signing_in(keyed: Gateway) -> None:
+    link = '<a href="/viewer/sign-in">Sign in</a> with a client key'
+    assert link in keyed.http.get("/").text
+    assert '<a class="visitor" href="/viewer/sign-in">Sign in</a>' in keyed.http.get("/").text
+    assert 'name="key"' in keyed.http.get("/viewer/sign-in").text
+    assert "Sign in" not in keyed.http.get("/", headers=KEY).text
+
+
+def test_without_the_viewer_there_is_no_link_to_a_form(tmp_path: Path) -> None:
+    config = f"server: {{viewer: 'off'}}\nkeys: {{file: keys.yaml}}\n{MODELS}"
+    with gateway(tmp_path, config, files={**FILES, "keys.yaml": KEY_FILE}) as closed:
+        page = closed.http.get("/").text
+        assert "shown to clients that send a key" in page
+        assert "/sign-in" not in page
 
 
 def test_without_a_key_the_page_names_no_models(keyed: Gateway) -> None:

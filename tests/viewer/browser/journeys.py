@@ -76,11 +76,15 @@ def text_of(page: Page, selector: str) -> str:
 
 def models(visit: Visit, folder: Path | None) -> None:
     page = visit.open("/")
-    expect(page.locator("tbody th").first).to_have_text("demo")
+    expect(page.locator("tbody th a").first).to_have_text("demo")
     visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator("[data-copy=curl]").click()
     expect(page.locator("#copy-status")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()").startswith("curl http://127.0.0.1:")
+    visit.check()
+    expect(page.get_by_role("cell", name="broken/0").locator(".chip.bad")).to_contain_text("failed")
+    page.get_by_text("paths of this gateway").click()
+    expect(page.get_by_role("cell", name="/v1/chat/completions", exact=True)).to_be_visible()
     visit.check()
     page.keyboard.press("Home")
     page.reload()
@@ -182,7 +186,7 @@ def recordings(visit: Visit, folder: Path | None) -> None:
     visit.check()
     page = visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
     assert "token" not in page.url, page.url
-    page.get_by_role("link", name="Recordings").click()
+    page.get_by_role("navigation").get_by_role("link", name="Recordings").click()
     page.get_by_label("Model").fill("messages")
     page.get_by_role("button", name="Filter").click()
     assert "model=messages" in page.url
@@ -195,7 +199,7 @@ def recordings(visit: Visit, folder: Path | None) -> None:
     visit.check()
     page.get_by_role("link", name="Open in Prompt").click()
     expect(page.locator("#messages")).to_have_value('[\n {\n  "role": "user",\n  "content": "hello"\n }\n]')
-    page.get_by_role("link", name="Recordings").click()
+    page.get_by_role("navigation").get_by_role("link", name="Recordings").click()
     page.get_by_label("Outcome").fill("upstream_error")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator("tbody tr").first).to_contain_text("broken")
@@ -237,6 +241,10 @@ def view_two_files(visit: Visit, folder: Path | None) -> None:
 
 
 def sign_in(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/", "keyed")
+    visit.check()
+    page.get_by_role("navigation").get_by_role("link", name="Sign in").click()
+    expect(page.get_by_label("Client key")).to_be_visible()
     page = visit.open("/viewer/recordings", "keyed")
     visit.check()
     page.get_by_label("Client key").fill("gk_wrong")
