@@ -64,10 +64,23 @@ def test_a_folder_without_pages_is_a_problem(tmp_path: Path) -> None:
     assert ended.returncode == 1
 
 
+NAVIGATION = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+
+
 def test_the_navigation_has_every_page_once() -> None:
-    navigation = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
-    named = re.findall(r"[\w/-]+\.md", str(navigation))
+    named = re.findall(r"[\w/-]+\.md", str(NAVIGATION))
     assert sorted(named) == sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+
+
+def test_the_first_page_has_the_groups_and_pages_of_the_navigation() -> None:
+    """In the same order. Of a group inside a group, the first page has the first page."""
+    first, *groups = [next(iter(group.items())) for group in NAVIGATION]
+    assert first[1] == "README.md"
+    sections = (ROOT / "docs/README.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    assert [(one.partition("\n")[0], re.findall(r"^- \[.*?\]\((\S+)\)", one, re.MULTILINE)) for one in sections] == [
+        (name, [page if isinstance(page, str) else next(iter(page.values()))[0] for page in pages])
+        for name, pages in groups
+    ]
 
 
 def test_no_link_leaves_the_documentation() -> None:
