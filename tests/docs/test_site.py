@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.docs.console import examples_of
 from tests.support.serving import ROOT
 
 HEAD = '<link rel="stylesheet" href="a.css"><link rel="canonical" href="https://example.com/">'
@@ -88,3 +92,38 @@ def test_no_link_leaves_the_documentation() -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).resolve().is_relative_to(ROOT / "docs"), f"{page.name}: {target}"
+
+
+CHROMIUM = shutil.which("chromium")
+MISSING = [name for name in (".venv-docs/.ready", ".venv-browser/.ready") if not (ROOT / name).exists()]
+
+
+@pytest.fixture(scope="module")
+def browsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Page → what ``browse_site.py`` has found on it."""
+    if CHROMIUM is None or MISSING:
+        pytest.skip(f"make docs and tests/viewer/browser/install make what is missing: {MISSING or 'chromium'}")
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(ROOT / "zensical.toml", folder)
+    subprocess.run([ROOT / ".venv-docs/bin/zensical", "build"], cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    browse = [str(ROOT / ".venv-browser/bin/python"), "tests/docs/browse_site.py", str(folder / "site"), CHROMIUM]
+    return json.loads(subprocess.run(browse, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def test_the_copy_buttons_copy_the_commands_alone(browsed: Any) -> None:
+    copied = {page: "\n".join(one["copied"]) for page, one in browsed.items() if one["copied"]}
+    shown = {path.relative_to(ROOT / "docs"): examples_of(path) for path in (ROOT / "docs").rglob("*.md")}
+    assert copied == {
+        page.with_suffix(".html").as_posix().replace("README", "index"): "\n".join(one.command for one in examples)
+        for page, examples in shown.items()
+        if examples
+    }
+
+
+def test_no_line_of_code_is_cut_at_1280_pixels(browsed: Any) -> None:
+    assert [page for page, one in browsed.items() if one["cut"]] == []
+
+
+def test_every_page_has_a_link_to_the_next_or_the_previous_page(browsed: Any) -> None:
+    assert [page for page, one in browsed.items() if not one["links"]] == ["404.html"]
