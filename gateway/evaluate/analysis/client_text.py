@@ -1,10 +1,15 @@
-"""The texts of a client's request, as it is recorded (``calls.asked``)."""
+"""The texts of a client's request, as it is recorded (``calls.asked``), and what lists show of a row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gateway.evaluate.analysis.rows import RunRow
+from metatemplate.values.words import printable
+
+SHORT = 60
+"""The maximum number of characters of a text in a list."""
 NO_TEXTS = frozenset(
     {
         *("role", "type", "tools", "tool_calls", "tool_call_id"),
@@ -31,6 +36,25 @@ def question_text(asked: Mapping[str, Any]) -> str:
     messages = asked.get("messages") or []
     answers = [at for at, one in enumerate(messages[:-1]) if one.get("role") == "assistant"]
     return client_text({**asked, "messages": messages[answers[-1] + 1 :]} if answers else asked)
+
+
+def question_of(row: RunRow) -> str:
+    """Return the beginning of a row's question without system messages, as lists show it; empty if it is unknown."""
+    asked = row.read_asked() or {}
+    messages = [one for one in asked.get("messages") or () if one.get("role") not in ("system", "developer")]
+    return beginning(question_text({**asked, "messages": messages} if messages else asked))
+
+
+def expected_of(row: RunRow, column: str = "answer") -> str:
+    """Return the beginning of the expected answer in a kept column; empty without this column."""
+    value = row.columns.get(column)
+    return "" if value is None else beginning(str(value))
+
+
+def beginning(text: str) -> str:
+    """Return the first ``SHORT`` characters of a text on one line, with ``…`` if it is longer."""
+    line = printable(" ".join(text[: 10 * SHORT].split()))
+    return line if len(line) <= SHORT and len(text) <= 10 * SHORT else f"{line[: SHORT - 1]}…"
 
 
 def _texts(value: Any) -> Iterator[str]:

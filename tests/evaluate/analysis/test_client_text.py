@@ -10,8 +10,9 @@ import pytest
 
 from gateway.core.call import Call
 from gateway.core.exchange import RecordedExchange
-from gateway.evaluate.analysis.client_text import client_text
+from gateway.evaluate.analysis.client_text import beginning, client_text, expected_of, question_of
 from gateway.evaluate.analysis.recordings import read_recording
+from gateway.evaluate.analysis.rows import RunRow
 from gateway.storage.recorder import CallFacts, Recorder
 from gateway.storage.recordings import open_recording
 from gateway.wire.redaction import Redactor
@@ -66,3 +67,27 @@ def test_a_recorded_row_has_what_its_client_asked_unless_it_is_redacted(redact: 
     with closing(open_recording(path)) as file:
         (row,) = read_recording(file)
         assert row.read_asked() == row.with_facts().facts.asked == (None if redact else {"messages": [message]})
+
+
+def test_a_list_shows_the_question_without_examples_and_system_messages() -> None:
+    roles = [("system", "Add."), ("user", "1+1=?"), ("assistant", "2"), ("user", " 3 + 4\n= ? ")]
+    asked = {"messages": [{"role": role, "content": text} for role, text in roles]}
+    shown = question_of(RunRow("a", "m", read_asked=lambda: asked))
+    assert (
+        shown == question_of(RunRow("a", "m", read_asked=lambda: {"messages": asked["messages"][::3]})) == "3 + 4 = ?"
+    )
+    assert question_of(RunRow("a", "m", read_asked=lambda: {"messages": asked["messages"][:1]})) == "Add."
+    assert question_of(RunRow("a", "m")) == ""
+
+
+def test_a_list_shows_the_expected_answer_of_a_kept_column() -> None:
+    row = RunRow("a", "m", columns={"answer": 7, "target": "x\u202ey", "none": None})
+    assert [expected_of(row), expected_of(row, "target"), expected_of(row, "none")] == ["7", r"x\u202ey", ""]
+
+
+def test_the_beginning_of_a_text_has_at_most_sixty_characters_on_one_line() -> None:
+    assert beginning("a" * 60) == "a" * 60
+    for text in ("a" * 61, "a" * 10**6, "a " * 100):
+        assert (len(beginning(text)), beginning(text)[-1]) == (60, "…")
+    assert beginning("\ud800") == r"\ud800"
+    assert beginning(" " * 10**6 + "a").endswith("…")
