@@ -4,7 +4,8 @@
 pages     finds the page of a path
 run_list  the list of runs
 report    the report of a run, and the list of its rows
-why       why two runs differ, and the list of the rows that differ
+why       why two runs differ
+pair_list the list of the rows that differ
 row       one row of a run, or of two runs side by side
 links     the addresses of the pages, and the rows of one page
 reader    reads runs, and keeps what was found about them

@@ -14,12 +14,13 @@ from gateway.viewer import charts
 from gateway.viewer.page import Page, PageRequest, redirect
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.links import link_to
+from gateway.viewer.runs.pair_list import pair_list_values
 from gateway.viewer.runs.reader import RunReader
 from gateway.viewer.runs.report import report_values, row_list_values
 from gateway.viewer.runs.row import pair_row_values, row_values
 from gateway.viewer.runs.run_list import list_values
 from gateway.viewer.runs.source import RecordedRuns, RunSource
-from gateway.viewer.runs.why import pair_list_values, why_values
+from gateway.viewer.runs.why import why_values
 from gateway.viewer.templating import provide
 
 TOO_LONG = "reading took too long; gateway report and gateway why read runs of any length"
@@ -67,7 +68,8 @@ class RunPages:
         except (OSError, sqlite3.Error) as error:
             reason = TOO_LONG if is_interrupted(error) else getattr(error, "strerror", error)
             return _problem(f"the runs cannot be read: {reason}", 500)
-        return Page(f"runs/{name or 'list'}.html", {"problem": "", **values})
+        template = "pair_rows" if is_pair and name == "rows" else name or "list"
+        return Page(f"runs/{template}.html", {"problem": "", **values})
 
 
 class RecordedRunPages(RunPages):
