@@ -28,45 +28,32 @@ class RetryAllowance(Protocol):
         """Count a retry if it is allowed. Returns False if the call must fail without a retry."""
 
 
+@dataclass(eq=False, slots=True)
 class AttemptLog:
     """The upstream attempts of one call, including retries, attempts at other targets and parts of a split call."""
 
-    __slots__ = (
-        "cache",
-        "cache_age",
-        "count",
-        "failures",
-        "open",
-        "recorded",
-        "retries",
-        "retry_budget",
-        "stale",
-        "target",
-    )
+    count: int = 0
+    retries: int = 0
+    """The number of attempts that repeated a failed attempt, also at a fallback model."""
+    stale: int = 0
+    """The number of attempts that repeated a request on a stale connection. ``delivery.retry.attempts`` does not limit
+    these attempts."""
+    retry_budget: RetryAllowance | None = None
+    """The retry budget of the first model that was tried. Retries at fallback models use this budget too."""
+    target: str = ""
+    """The label of the target of the latest attempt; empty before the first attempt."""
+    open: int = 0
+    """The number of attempts that have neither failed nor begun to answer."""
+    cache: str = ""
+    """``hit`` if the cache had every answer of the call, else ``miss``, ``bypass`` or ``error``.
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.retries = 0
-        """The number of attempts that repeated a failed attempt, also at a fallback model."""
-        self.stale = 0
-        """The number of attempts that repeated a request on a stale connection. ``delivery.retry.attempts`` does not
-        limit these attempts."""
-        self.retry_budget: RetryAllowance | None = None
-        """The retry budget of the first model that was tried. Retries at fallback models use this budget too."""
-        self.target = ""
-        """The label of the target of the latest attempt; empty before the first attempt."""
-        self.open = 0
-        """The number of attempts that have neither failed nor begun to answer."""
-        self.cache = ""
-        """``hit`` if the cache had every answer of the call, else ``miss``, ``bypass`` or ``error``.
-
-        Empty: the policy has no cache."""
-        self.cache_age = 0.0
-        """The age of the oldest answer that came from the cache, in seconds."""
-        self.recorded: list[RecordedExchange] | None = None
-        """The exchanges of the call with their events; None if the call is not recorded."""
-        self.failures: list[tuple[str, str]] = []
-        """The target's label and the error code of each failed attempt."""
+    Empty: the policy has no cache."""
+    cache_age: float = 0.0
+    """The age of the oldest answer that came from the cache, in seconds."""
+    recorded: list[RecordedExchange] | None = None
+    """The exchanges of the call with their events; None if the call is not recorded."""
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    """The target's label and the error code of each failed attempt."""
 
     def begin(self, target: str, *, retry: bool = False) -> None:
         """Count an attempt. Call this before the target is opened."""
