@@ -202,6 +202,10 @@ NOT_RUN: dict[str, str] = {
         NEEDS_HARNESSES,
     ),
     "gateway with --run monday --scores": "needs lm-eval; docs/why.md runs the same with its task",
+    **dict.fromkeys(
+        ("vllm serve", "gateway run questions.jsonl --model Qwen3", "gateway why engine.jsonl"),
+        "needs a GPU; docs/first-evaluation.md runs the same with the demo's engine",
+    ),
     "gateway init": ASKS_AN_ENGINE,
     "gateway check --live": ASKS_AN_ENGINE,
     "GATEWAY_SERVER__": "serves until it is stopped; tests/config/test_settings.py reads the variables",
