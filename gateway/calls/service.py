@@ -193,6 +193,7 @@ def _send_failure(error: GatewayError, context: CallContext, last: bytes = b"") 
     if isinstance(error, UpstreamError) and attempts.target:
         earlier = ", ".join(attempts.failed_attempts()[: attempts.count - 1])
         error.message += f" (target {attempts.target}{f'; earlier attempts: {earlier}' if earlier else ''})"
+    context.timeline.error = error.message
     if not sink.status:
         sink.send_error(error, context.headers())
     elif context.stream is not None:

@@ -12,7 +12,7 @@ from metatemplate.values.answer_markers import Thinking
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.events import Begun, Delta, Document, Event, Finish
 from metatemplate.values.frozen import dataclass
-from metatemplate.values.prompt import Bos
+from metatemplate.values.prompt import Bos, Prompt
 
 EndpointName = Literal["chat", "completions", "embeddings"]
 ENDPOINT_NAMES: tuple[EndpointName, ...] = get_args(EndpointName)
@@ -141,6 +141,8 @@ class Exchange:
     """Calls of one session use the same target under ``balance: sticky``. Each key has cached answers of its own."""
     repeat: int = 0
     """The client's ``gateway.repeat``; the cache has one answer for each value."""
+    rendered: Prompt | None = field(default=None, compare=False, repr=False)
+    """The template's prompt, whose segments are recorded. None: no template has rendered the prompt."""
     deadline: float | None = None
     """The event loop time at which the call must end. None: the policy's total timeout starts at ``Backend.open``."""
     total: float | None = None

@@ -34,8 +34,10 @@ from gateway.telemetry.record import Record
 from gateway.wire.json import dump_json, plain_value
 from gateway.wire.redaction import NOTHING, Redaction, RedactionTimeout, Redactor
 from gateway.wire.stored_events import fast_stored_json
+from metatemplate.errors import MetaTemplateError
 from metatemplate.values.events import Delta, Event, Finish, delta_size
 from metatemplate.values.frozen import dataclass
+from metatemplate.values.prompt import DeferredSegments
 from metatemplate.version import VERSION
 
 LOG = logging.getLogger("gateway.recordings")
@@ -45,11 +47,13 @@ BUSY_SECONDS = 5.0
 MAX_WAITING_SIZE = 64 * 1024 * 1024
 BATCH_SECONDS = 0.05
 """The maximum time for which a transaction waits for further recordings."""
+MAX_ERROR = 4096
+"""The maximum number of characters of a recorded error."""
 MAX_BATCH, MAX_BATCH_SIZE = 100, 8 * 1024 * 1024
 """The number of recordings, and of their characters, at which a transaction begins at once."""
 
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The version of the tables. It must change when the tables change."""
 SCHEMA = files("gateway.storage").joinpath("recordings.sql").read_text(encoding="utf-8")
 RECORD_COLUMNS = [one.name for one in fields(Record) if re.search(rf"^    {one.name} ", SCHEMA, re.MULTILINE)]
@@ -292,13 +296,15 @@ class Recorder:
             try:
                 if asked is not None and redaction is not None:
                     asked = dump_json(redaction.value(json.loads(asked)))
-                return {**columns, "asked": asked}, [_full_row(one, redaction) for one in exchanges]
+                error = record.error if redaction is None else redaction.text(record.error)
+                columns |= {"asked": asked, "error": error[:MAX_ERROR].encode("utf-8", "replace").decode() or None}
+                return columns, [_full_row(one, redaction) for one in exchanges]
             except RedactionTimeout:
                 LOG.warning(
                     "call %s is recorded without texts (as metadata), because the patterns of redact took too long",
                     record.request_id,
                 )
-        columns |= {"mode": "metadata", "asked": None}
+        columns |= {"mode": "metadata", "asked": None, "error": None}
         return columns, [_exchange_row(one, None, full=False) for one in exchanges]
 
     def _remove_old(self, database: sqlite3.Connection, spec: RecordingsSpec) -> None:
@@ -408,7 +414,30 @@ def _full_row(one: RecordedExchange, redaction: Redaction | None) -> _Row:
     if redaction is None:
         return _exchange_row(one, None, full=True)
     before, clean = redaction.found, _redacted(one, redaction)
-    return _exchange_row(clean, redaction.found - before, full=True)
+    row = _exchange_row(clean, redaction.found - before, full=True)
+    if row["segments"] is not None and redaction.text(row["segments"]) != row["segments"]:  # a role is a client's text
+        row["segments"] = None
+    return row
+
+
+def _segments(exchange: Exchange) -> str | None:
+    """Return the segments of the prompt as JSON: ``[characters, role, origin, scaffold]`` of each. None: not known.
+
+    They are not known if no template has rendered the prompt, or if the prompt was changed later. To find those of a
+    long conversation, a chat template would need the subprocess for which calls wait.
+    """
+    prompt = exchange.rendered
+    if prompt is None or exchange.prompts != (prompt.text,):
+        return None
+    if isinstance(prompt.source, DeferredSegments) and not prompt.source.in_process:
+        return None
+    try:
+        found = prompt.segments or ()
+    except MetaTemplateError:
+        return None
+    if "".join([one.text for one in found]) != prompt.text:
+        return None
+    return dump_json([(len(one.text), one.role, one.origin, one.scaffold) for one in found])
 
 
 def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) -> _Row:
@@ -435,6 +464,7 @@ def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) ->
         "endpoint": exchange.endpoint,
         "prompt_sha256": _sha256(_prompt_text(exchange, messages)),
         "prompts": dump_json(exchange.prompts) if full else None,
+        "segments": _segments(exchange) if full else None,
         "messages": messages if full else None,
         "params": dump_json(params),
         "seed": seed if isinstance(seed, int) and -(2**63) <= seed < 2**63 else None,

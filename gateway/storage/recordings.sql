@@ -14,6 +14,7 @@ CREATE TABLE IF NOT EXISTS calls (
     mode TEXT,
     stream INTEGER,
     outcome TEXT,
+    error TEXT,
     status INTEGER,
     duration REAL,
     first_token REAL,
@@ -45,6 +46,7 @@ CREATE TABLE IF NOT EXISTS exchanges (
     endpoint TEXT,
     prompt_sha256 TEXT,
     prompts TEXT,  -- JSON
+    segments TEXT,  -- JSON
     messages TEXT,  -- JSON
     params TEXT,  -- JSON
     seed INTEGER,

@@ -36,6 +36,8 @@ class Record:
     """``target=code`` for each attempt that failed before its answer."""
     refusal: str = ""
     """The message of the error, if the gateway itself refused the request."""
+    error: str = ""
+    """The message of the error that ended the call, as the client received it. It may contain texts of the client."""
     key: str = ""
     """The name of the client's key; empty without a valid key."""
     cache: str = ""

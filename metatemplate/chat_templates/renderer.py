@@ -269,7 +269,7 @@ class JinjaTemplate:
             opened=job.forced_text,
         )
         source = DeferredSegments(
-            lambda: self._segments(job, text), lambda keeps: self._render_without_texts(job, keeps)
+            lambda: self._segments(job, text), lambda keeps: self._render_without_texts(job, keeps), job.in_process
         )
         return Prompt(text + job.forced_text, metadata, source)
 

@@ -82,6 +82,8 @@ class DeferredSegments:
     render_without_texts: Callable[[Callable[[str, str], bool]], Awaitable[str]] = field(compare=False, repr=False)
     """Renders the conversation with numbers in place of the client's texts, except texts for which the given function
     of a key and its text returns True. Raises ``MetaTemplateError``."""
+    in_process: bool
+    """False: the renderings need the subprocess for which calls wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,13 @@ def test_one_call_is_shown_with_its_prompt_and_the_answer_of_the_client(folder: 
     assert call["exchanges"][0]["answer"] == [{"index": 0, "text": "Hello", "finish_reason": "stop"}]
 
 
+def test_a_failed_call_is_shown_with_its_error_and_what_to_do(folder: Path) -> None:
+    listed = command(folder, "recordings", "--failed", "--json").stdout
+    shown = command(folder, "recordings", json.loads(listed)["request_id"]).stdout.decode()
+    assert "\nerror             the script contains the error upstream_error (target broken/0)\n" in shown
+    assert "\nwhat to do        The gateway's log has the server's message.\n" in shown
+
+
 def test_a_report_of_the_recordings_counts_the_same_classes_as_one_of_the_output(folder: Path) -> None:
     recorded = json.loads(command(folder, "report", "calls.sqlite", "--json").stdout)
     output = json.loads(command(folder, "report", "talk.jsonl", "--json").stdout)
@@ -102,7 +109,7 @@ WRONG = {
     "another file": (("--file", "gateway.yaml"), "gateway.yaml: file is not a database"),
     "another database": (("--file", "other.sqlite"), "this file has no recordings of the gateway"),
     "no configuration": (("--config", "none.yaml"), "none.yaml does not exist"),
-    "another version": (("--file", "old.sqlite"), "recordings of version 1, and this gateway reads version 3"),
+    "another version": (("--file", "old.sqlite"), "recordings of version 1, and this gateway reads version 4"),
 }
 
 
@@ -147,4 +154,4 @@ def test_a_report_of_recordings_of_another_version_is_refused(tmp_path: Path) ->
         database.execute("CREATE TABLE exchanges (id)")
         database.execute("PRAGMA user_version = 1")
     ended = command(tmp_path, "report", "old.sqlite")
-    assert (ended.returncode, b"recordings of version 1, and this gateway reads version 3" in ended.stderr) == (2, True)
+    assert (ended.returncode, b"recordings of version 1, and this gateway reads version 4" in ended.stderr) == (2, True)

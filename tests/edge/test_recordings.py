@@ -20,13 +20,15 @@ from tests.support.world import gateway_fixture, key_file
 CANARY = "canary-7f3a"
 FILES = {
     "keys.yaml": key_file({"noted": "record: true", "private": "record: false"}),
-    "policies/full.yaml": "record: full\n",
-    "policies/metadata.yaml": "record: metadata\n",
+    "policies/full.yaml": "record: full\nparams: {unknown: reject}\n",
+    "policies/hasty.yaml": "record: full\ndelivery: {timeout: {first_token: 50ms}, retry: {attempts: 1}}\n",
+    "policies/metadata.yaml": "record: metadata\nparams: {unknown: reject}\n",
     "good.yaml": f"[hel, {{pause: 0.01}}, 'lo {CANARY}', {{finish: stop}}, {{usage: [10, 5]}}]\n",
     "bad.yaml": "[{error: upstream_disconnected}]\n",
     "broken.yaml": "[hel, {error: upstream_disconnected}]\n",
     "loop.yaml": f"['{'I see. ' * 40}', {{finish: length}}]\n",
     "requested.yaml": f"['{'I see. ' * 40}', {{finish: stop}}]\n",
+    "late.yaml": "[{pause: 60}, lo, {finish: stop}]\n",
     "endless.yaml": "[hel, {pause: 60}, lo, {finish: stop}]\n",
 }
 MODELS = {
@@ -35,6 +37,7 @@ MODELS = {
     "retried": ("full", ["bad", "good"]),
     "broken": ("full", ["broken"]),
     "endless": ("full", ["endless"]),
+    "slow": ("hasty", ["late"]),
     "looping": ("metadata", ["loop"]),
     "repeating": ("full", ["requested"]),
     "unrecorded": ("default", ["loop"]),
@@ -47,6 +50,9 @@ def models() -> str:
     for name, (policy, scripts) in MODELS.items():
         targets = ", ".join(f"{{speaks: scripted, script: {script}.yaml}}" for script in scripts)
         lines.append(f"  {name}: {{template: chat, policy: {policy}, targets: [{targets}]}}\n")
+    lines.append(
+        "  unreachable: {template: chat, policy: full, targets: [{speaks: chat, url: 'http://127.0.0.1:9/v1'}]}\n"
+    )
     return "keys: {file: keys.yaml}\nmodels:\n" + "".join(lines)
 
 
@@ -119,6 +125,31 @@ def test_a_call_that_fails_has_one_recording(model: str, served: Gateway) -> Non
     assert (call["outcome"], call["status"], call["attempts"]) == (outcome, status, attempts)
     assert json.loads(call["failed_attempts"]) == failed
     assert (call["prompt_tokens"], call["completion_tokens"]) == tokens, "the failed attempt has no tokens"
+
+
+FAILED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no server": ("unreachable", {}, "upstream_unreachable"),
+    "after the first event": ("broken", {"stream": True}, "upstream_disconnected"),
+    "no first event": ("slow", {"stream": True}, "upstream_timeout"),
+    "refused": ("good", {CANARY: 1}, "unsupported_parameter"),
+}
+
+
+@pytest.mark.parametrize("case", FAILED)
+def test_the_message_of_an_error_is_recorded_as_the_client_received_it(case: str, served: Gateway) -> None:
+    model, fields, outcome = FAILED[case]
+    answer = ask(served, model, **fields)
+    call, _ = recorded(served, answer)
+    assert call["outcome"] == outcome
+    assert call["error"]
+    assert json.dumps({"message": call["error"]})[1:-1] in answer.text.replace('"message":"', '"message": "')
+
+
+def test_a_call_without_error_and_metadata_have_no_message_of_an_error(served: Gateway) -> None:
+    cases: list[tuple[str, dict[str, Any]]] = [("good", {}), ("hashed", {CANARY: 1})]
+    for model, fields in cases:
+        call, _ = recorded(served, ask(served, model, **fields))
+        assert (call["outcome"], call["error"]) == ("unsupported_parameter" if fields else "ok", None)
 
 
 def test_a_call_whose_client_left_has_one_recording(served: Gateway) -> None:
@@ -205,13 +236,14 @@ def test_no_key_no_header_and_no_redacted_text_is_recorded_or_logged(
     headers = {"authorization": f"Bearer {secrets[0]}", "cookie": secrets[2]}
     fields = {"messages": [{"role": "user", "content": "I am bob@example.com"}], "user": "ACME-42"}
     with FaultyUpstream() as up:
-        for mode in ("ok", "names-customer"):
+        for mode in ("ok", "names-customer", "400-repeat"):
             target = f'{{speaks: chat, url: "{up.url(mode)}", key: "file:target.key"}}'
             config += f"  {mode}: {{template: chat, policy: full, targets: [{target}]}}\n"
         with caplog.at_level("INFO"), gateway(tmp_path, config, files=files) as served:
-            for model in ("ok", "names-customer"):
+            for model in ("ok", "names-customer", "400-repeat"):
                 answer = served.http.post("/v1/chat/completions", json={"model": model, **fields}, headers=headers)
                 recorded(served, answer)
+            assert "bob@example.com" in answer.text, "the message of the last error"
             (sent, *_) = up.requests
             assert sent.body["messages"] == fields["messages"], "the target gets the text"
             written = b"".join(path.read_bytes() for path in tmp_path.glob("calls.sqlite*"))

@@ -292,6 +292,7 @@ def make_exchange(
         parsing is not None and parsing.keep_special,
         call.caller,
         call.repeat,
+        prompt,
     )
 
 

@@ -120,9 +120,13 @@ def _cell(name: str, value: Any) -> str:
 
 def _call_lines(exchanges: list[dict[str, Any]], **call: Any) -> Iterator[str]:
     """Yield the lines about one call."""
+    from gateway.config.remedies import remedies
+
     for name, value in call.items():
         if name != "id" and value not in (None, "", []):
             yield f"{name:<18}{_shown(name, value)}"
+        if name == "error" and (remedy := remedies().get(call["outcome"])):
+            yield f"{'what to do':<18}{remedy}"
     for number, exchange in enumerate(exchanges, 1):
         yield ""
         yield f"exchange {number} of {len(exchanges)}"

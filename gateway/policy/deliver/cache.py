@@ -24,7 +24,7 @@ from metatemplate.values.events import Begun, Delta, Event, delta_size
 MAX_ANSWER = 4 * 1024 * 1024
 """The maximum size of an answer that is stored, in characters as counted by ``delta_size``."""
 
-NOT_KEYED = {"request_id", "caller", "deadline", "total", "max_attempts", "attempts"}
+NOT_KEYED = {"request_id", "caller", "deadline", "total", "max_attempts", "attempts", "rendered"}
 KEYED = tuple(sorted({one.name for one in fields(Exchange)} - NOT_KEYED))
 """The fields of an exchange that are in the cache key. Fields that cannot change an answer are left out."""
 HINT_NOTICES = frozenset([f"omitted_parameter: {name}" for name in HINTS])
