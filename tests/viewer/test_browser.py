@@ -43,6 +43,7 @@ FILES: Files = {
     "hello.yaml": "[Hello, {finish: stop}]",
     "hostile.yaml": json.dumps([HOSTILE, {"finish": "stop"}]),
     "broken.yaml": "[{error: upstream_error}]",
+    "slow.yaml": "[{pause: 2}, Once, {pause: 60}, ' upon', {finish: stop}]",
     "many.yaml": json.dumps([*[f"word {number} " for number in range(20_000)], {"finish": "stop"}]),
     "policies/full.yaml": "record: full\n",
     "keys.yaml": key_file({"gk_some": "models: [open-*]", "gk_all": "models: ['*']"}),
@@ -57,6 +58,7 @@ models:
   hostile: {{template: chatml, policy: full, targets: [{{speaks: scripted, script: hostile.yaml}}]}}
   broken: {{template: chatml, policy: full, targets: [{{speaks: scripted, script: broken.yaml}}]}}
   long: {{template: chatml, targets: [{{speaks: scripted, script: many.yaml}}]}}
+  slow: {{template: chatml, targets: [{{speaks: scripted, script: slow.yaml}}]}}
 """
 KEYED = """
 keys: {file: keys.yaml}

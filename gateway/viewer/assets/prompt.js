@@ -96,13 +96,21 @@
 
     begin() {
       this.part("result").hidden = false;
+      this.part("result").scrollIntoView({ block: "nearest" });
       this.answer.replaceChildren();
       this.answer.setAttribute("aria-busy", "true");
       for (const name of ["failure", "token", "timing"]) this.part(name).replaceChildren();
       this.pending = [];
       this.times = [];
-      this.ended = this.current = this.usage = this.reason = null;
+      this.ended = this.current = this.usage = this.reason = this.hasOthers = null;
       this.started = performance.now();
+      this.part("state").textContent = "Waiting for the first token."; // announced; the seconds beside it are not
+      this.showSeconds();
+      this.timer = setInterval(() => this.showSeconds(), 200);
+    }
+
+    showSeconds() {
+      this.part("seconds").textContent = `${Math.floor((performance.now() - this.started) / 1000)} s`;
     }
 
     onData(data) {
@@ -110,7 +118,9 @@
       const event = JSON.parse(data);
       if (event.error) throw new Error(errorText(event.error));
       this.usage = event.usage ?? this.usage;
-      for (const choice of event.choices ?? []) if (!choice.index) this.onChoice(choice);
+      for (const choice of event.choices ?? [])
+        if (choice.index) this.hasOthers = true;
+        else this.onChoice(choice);
     }
 
     onChoice({ delta = {}, logprobs, finish_reason: reason }) {
@@ -118,7 +128,10 @@
       const calls = (delta.tool_calls ?? []).map(({ function: call = {} }) =>
         (call.name ? `\n${call.name} ` : "") + (call.arguments ?? "")).join("");
       const reasoning = delta.reasoning_content ?? delta.reasoning ?? "", text = delta.content ?? delta.refusal ?? "";
-      if (reasoning || text || calls) this.times.push(performance.now() - this.started);
+      if (reasoning || text || calls) {
+        if (!this.times.length) this.part("state").textContent = "The answer arrives.";
+        this.times.push(performance.now() - this.started);
+      }
       if (reasoning) this.add(reasoning, "reasoning");
       const tokens = logprobs?.content ?? [];
       if (tokens.length && tokens.map((one) => one.token).join("") === text)
@@ -175,15 +188,20 @@
       this.flush();
       this.answer.setAttribute("aria-busy", "false");
       this.part("failure").textContent = problem;
+      clearInterval(this.timer);
+      this.part("seconds").textContent = "";
+      this.part("state").textContent = problem ? "" : "The answer is complete.";
       const total = performance.now() - this.started, summary = document.createElement("p");
       const gaps = this.times.map((time, at) => time - (at ? this.times[at - 1] : 0));
-      const texts = [`${gaps.length} part${gaps.length === 1 ? "" : "s"} in ${ms(total)}`];
-      if (gaps.length) texts.unshift(`first part after ${ms(gaps[0])}`);
-      if (gaps.length > 1) texts.push(`then ${ms((this.times.at(-1) - gaps[0]) / (gaps.length - 1))} for each part`);
-      if (this.usage) texts.push(`${this.usage.prompt_tokens} prompt and ${this.usage.completion_tokens} answer tokens`);
+      const tokens = this.hasOthers ? 0 : this.usage?.completion_tokens ?? 0; // of all choices
+      const [count, unit] = tokens ? [tokens, "token"] : [gaps.length, "event"];
+      const texts = [`${count} ${unit}${count === 1 ? "" : "s"} in ${ms(total)}`];
+      if (gaps.length) texts.unshift(`First text after ${ms(gaps[0])}`);
+      if (gaps.length > 1) texts.push(`then ${ms((this.times.at(-1) - gaps[0]) / (Math.max(count, 2) - 1))} for each ${unit}`);
+      if (this.usage) texts.push(`${this.usage.prompt_tokens} prompt tokens`);
       if (this.reason) texts.push(`finish reason ${this.reason}`);
       summary.textContent = `${texts.join(", ")}.`;
-      this.part("timing").replaceChildren(summary, ...(gaps.length > 1 ? [plot(gaps)] : []));
+      this.part("timing").replaceChildren(summary, ...(gaps.length > 1 ? [plot(gaps, gaps.length < tokens - 1 ? "event" : unit)] : []));
     }
   }
 
@@ -196,18 +214,19 @@
     return element;
   }
 
-  // The time before each part of the answer. Of many parts, each point is the longest time of some neighbours.
-  function plot(gaps) {
+  // The time before each event of the answer. Of many events, each point is the longest time of some neighbours.
+  // The unit is a token if each event has one: an engine may count the last token, which ends the answer, without text.
+  function plot(gaps, unit) {
     const step = Math.ceil(gaps.length / MAX_POINTS), points = [];
     for (let at = 0; at < gaps.length; at += step) points.push(Math.max(...gaps.slice(at, at + step)));
     const most = Math.max(...points, 0.001), width = 600, height = 120;
     const place = (value, at) =>
       `${((at / Math.max(1, points.length - 1)) * width).toFixed(1)},${(height - (value / most) * (height - 20)).toFixed(1)}`;
-    const label = `Time before each of ${gaps.length} parts, at most ${ms(most)}`;
+    const label = `Time before each of ${gaps.length} ${unit}s, at most ${ms(most)}`;
     const picture = svg("svg", { viewBox: `0 0 ${width} ${height + 20}`, width, class: "plot", role: "img", "aria-label": label });
     picture.append(svg("polyline", { points: points.map(place).join(" ") }), svg("text", { x: 0, y: 12 }, label),
-      svg("text", { x: 0, y: height + 16 }, "part 1"),
-      svg("text", { x: width, y: height + 16, "text-anchor": "end" }, `part ${gaps.length}`));
+      svg("text", { x: 0, y: height + 16 }, `${unit} 1`),
+      svg("text", { x: width, y: height + 16, "text-anchor": "end" }, `${unit} ${gaps.length}`));
     return picture;
   }
 

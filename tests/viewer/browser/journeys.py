@@ -5,6 +5,7 @@ FOLDER. Prints one line of JSON for each journey: its name, and its error or nul
 """
 
 import json
+import re
 import sys
 import time
 import traceback
@@ -119,18 +120,27 @@ def send(visit: Visit, folder: Path | None) -> None:
     expect(page.locator("#answer")).to_have_text("83")
     expect(page.locator("#timing svg")).to_be_visible()
     expect(page.locator("#answer [class^=lp-]").first).to_be_visible()
+    expect(page.locator("#timing p")).to_have_text(
+        re.compile(r"First text after .+, 3 tokens in .+ for each token, 30 prompt")
+    )
+    expect(page.locator("#timing svg")).to_have_attribute("aria-label", re.compile("Time before each of 2 tokens"))
+    prompt, answer = page.locator("pre.prompt").bounding_box(), page.locator("#answer").bounding_box()
+    assert prompt["x"] + prompt["width"] < answer["x"], "the answer stands beside the prompt"
+    assert answer["y"] + answer["height"] < page.viewport_size["height"], "the answer is seen without scrolling"
     visit.check()
     visit.take("viewer-prompt", folder)
-    page.locator("#copy-curl").click()
-    expect(page.locator("#copied")).not_to_be_empty()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith("curl "), copied
-    assert "47+36=?" in copied, copied
-    page.locator("#copy-python").click()
-    page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('from openai import OpenAI'))")
-    page.locator("#copy-link").click()
-    page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('#c='))")
-    link = page.evaluate("navigator.clipboard.readText()")
+    page.get_by_text("Copy or save").click()
+    for name, beginning, part in (
+        ("curl", "curl http://127.0.0.1", "47+36=?"),
+        ("python", "import json\n", "urllib.request"),
+        ("link", "http://127.0.0.1", "#c="),
+    ):
+        page.locator(f"#copy-{name}").click()
+        expect(page.locator("#copied")).to_have_text(re.compile(f"Copied: {name}.", re.IGNORECASE))
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith(beginning), copied
+        assert part in copied, copied
+    link = copied
     other = visit.context.new_page()
     other.goto(link)
     expect(other.locator("#messages")).to_have_value(json.dumps(CONVERSATION))
@@ -144,6 +154,22 @@ def send(visit: Visit, folder: Path | None) -> None:
     )
     expect(third.locator("#messages")).to_have_value(json.dumps(CONVERSATION))
     assert not visit.problems, visit.problems
+
+
+def wait(visit: Visit, folder: Path | None) -> None:
+    page = visit.open("/viewer/prompt")
+    page.locator("#model").select_option("slow")
+    page.locator("#messages").fill(QUESTION)
+    page.locator("#send").click()
+    expect(page.get_by_role("status")).to_have_text("Waiting for the first token.")
+    expect(page.locator("#seconds")).to_have_text("1 s")
+    visit.check()
+    expect(page.get_by_role("status")).to_have_text("The answer arrives.")
+    page.locator("#stop").click()
+    expect(page.locator("#failure")).to_have_text("Stopped.")
+    expect(page.locator("#seconds")).to_be_empty()
+    expect(page.locator("#timing p")).to_have_text(re.compile("First text after 2.*, 1 event in 2"))
+    visit.check()
 
 
 def errors(visit: Visit, folder: Path | None) -> None:
@@ -361,6 +387,7 @@ JOURNEYS = (
     models,
     prompt,
     send,
+    wait,
     errors,
     compare,
     recordings,
