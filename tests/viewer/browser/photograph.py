@@ -1,0 +1,170 @@
+"""Photographs pages with Chromium. Run by ``pictures.py`` in ``.venv-browser`` with one argument, JSON."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+WIDTHS = {1280: 800, 380: 760}
+"""Width → height of the window."""
+RUNS = "/viewer/runs"
+PAIR = "a=monday&b=tuesday"
+WIDER = """() => [...document.querySelectorAll('main *, nav *, header *')]
+    .filter(one => !one.closest('.scroll') && one.getBoundingClientRect().right > innerWidth + 1)
+    .map(one => one.outerHTML.slice(0, 90)).slice(0, 2)"""
+
+
+def answered(page: Page, model: str, text: str, compare: bool = False) -> None:
+    """Fill in the form, show the prompt, and wait for the end of the answer."""
+    page.locator("#model").select_option(model)
+    page.locator("#messages").fill(text)
+    if compare:
+        page.locator("#model-b").select_option("demo-new")
+    page.get_by_role("button", name="Compare the prompts" if compare else "Show the prompt").click()
+    page.wait_for_selector("pre.prompt")
+    if page.locator("#logprobs").count() and model == "demo":
+        page.locator("#logprobs").check()
+    page.locator("#send").click()
+    ended = page.locator("#answer, #failure").filter(has_text=re.compile(r"\S"))
+    expect(ended.first).to_be_attached()
+    expect(page.locator("#send")).to_be_enabled()
+    page.wait_for_timeout(300)
+
+
+DIALOGUE = json.dumps(
+    [
+        {"role": "user", "content": "1+1=?"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "47+36=?"},
+    ]
+)
+PAGES = {
+    "home": ("open", "/", None),
+    "home-signed-out": ("keyed", "/", None),
+    "sign-in": ("keyed", "/viewer/recordings", None),
+    "home-signed-in": ("keyed", "/", "gk_team"),
+    "recordings-off": ("keyed", "/viewer/recordings", "gk_team"),
+    "no-token": ("open", "/viewer/recordings", "anonymous"),
+    "prompt": ("open", "/viewer/prompt", None),
+    "prompt-answer": ("open", "/viewer/prompt", lambda page: answered(page, "demo", DIALOGUE)),
+    "prompt-reasoning": ("open", "/viewer/prompt", lambda page: answered(page, "assistant", "47+36=?")),
+    "prompt-failed": ("open", "/viewer/prompt", lambda page: answered(page, "down", "47+36=?")),
+    "prompt-long": ("open", "/viewer/prompt", lambda page: answered(page, "demo", "many words " * 30 + "w" * 400)),
+    "compare": ("open", "/viewer/compare", None),
+    "compare-answers": ("open", "/viewer/compare", lambda page: answered(page, "demo", "47+36=?", compare=True)),
+    "recordings": ("open", "/viewer/recordings", None),
+    "recordings-mixed": ("open", "/viewer/recordings?run=mixed", None),
+    "recordings-none": ("open", "/viewer/recordings?model=no-such-model", None),
+    "recordings-empty": ("empty", "/viewer/recordings", None),
+    "call": ("open", "/viewer/recordings/call-demo", None),
+    "call-reasoning": ("open", "/viewer/recordings/call-assistant", None),
+    "call-tools": ("open", "/viewer/recordings/call-agent", None),
+    "call-loops": ("open", "/viewer/recordings/call-loops", None),
+    "call-failed": ("open", "/viewer/recordings/call-down", None),
+    "call-broken-off": ("open", "/viewer/recordings/call-breaks-off", None),
+    "call-fallback": ("open", "/viewer/recordings/call-down-with-fallback", None),
+    "call-hostile": ("open", "/viewer/recordings/call-hostile", None),
+    "runs": ("open", RUNS, None),
+    "runs-empty": ("empty", RUNS, None),
+    "report": ("open", f"{RUNS}/report?run=tuesday", None),
+    "report-mixed": ("open", f"{RUNS}/report?run=mixed", None),
+    "rows": ("open", f"{RUNS}/rows?run=tuesday", None),
+    "row-one": ("open", f"{RUNS}/row?run=tuesday&row=ROW", None),
+    "row-failed": ("open", f"{RUNS}/row?run=mixed&row=down", None),
+    "row-hostile": ("open", f"{RUNS}/row?run=mixed&row=hostile", None),
+    "why": ("open", f"{RUNS}/why?{PAIR}", None),
+    "row-two": ("open", f"{RUNS}/row?{PAIR}&row=ROW", None),
+    "error": ("open", "/viewer/nothing", None),
+    "error-run": ("open", f"{RUNS}/report?run=sunday", None),
+    "view-runs": ("view", RUNS, None),
+    "view-report": ("view", f"{RUNS}/report?run=tuesday.jsonl", None),
+    "view-report-monday": ("view", f"{RUNS}/report?run=monday.jsonl", None),
+    "view-rows": ("view", f"{RUNS}/rows?run=tuesday.jsonl", None),
+    "view-row-one": ("view", f"{RUNS}/row?run=tuesday.jsonl&row=ROW", None),
+    "view-why": ("view", f"{RUNS}/why?a=monday.jsonl&b=tuesday.jsonl", None),
+    "view-why-rows": ("view", f"{RUNS}/rows?a=monday.jsonl&b=tuesday.jsonl&cause=prompt", None),
+    "view-row-two": ("view", f"{RUNS}/row?a=monday.jsonl&b=tuesday.jsonl&row=ROW", None),
+    "view-why-cut": ("view-cut", f"{RUNS}/why?a=monday.jsonl&b=wednesday.jsonl", None),
+    "view-row-cut": ("view-cut", f"{RUNS}/row?a=monday.jsonl&b=wednesday.jsonl&row=ROW", None),
+    "view-why-same": ("view-same", f"{RUNS}/why?a=monday.jsonl&b=friday.jsonl", None),
+}
+"""Name → the server, the path, and what to do: a function of the page, or the client key to sign in with."""
+
+
+class Photographer:
+    """Takes the pictures, and prints a line for each page."""
+
+    def __init__(self, browser: Browser, given: dict) -> None:
+        self.browser, self.given, self.folder = browser, given, Path(given["folder"])
+        self.contexts: dict[tuple, BrowserContext] = {}
+        self.failed = False
+
+    def context(self, server: str, key: str | None) -> BrowserContext:
+        """The visitor of a server, who has opened the address that it prints, or signed in with the key."""
+        if (server, key) not in self.contexts:
+            made = self.contexts[server, key] = self.browser.new_context()
+            page = made.new_page()
+            if key != "anonymous":
+                page.goto(self.given["servers"][server])
+            if key not in (None, "anonymous"):
+                page.goto(self.given["servers"][server] + "/viewer/sign-in")
+                page.get_by_label("Client key").fill(key)
+                page.get_by_role("button", name="Sign in").click()
+            page.close()
+        return self.contexts[server, key]
+
+    def take(self, name: str) -> None:
+        """Take the pictures of one page."""
+        server, path, action = PAGES[name]
+        page = self.context(server, action if isinstance(action, str) else None).new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on(
+            "console",
+            lambda one: errors.append(one.text) if one.type == "error" and "Failed to load" not in one.text else None,
+        )
+        address = urlsplit(self.given["servers"][server])
+        page.set_viewport_size({"width": 1280, "height": 800})
+        try:
+            status = page.goto(f"http://{address.netloc}{path.replace('ROW', self.given['row'])}").status
+            if callable(action):
+                action(page)
+        except Exception as error:
+            status = 0
+            errors.append(str(error).splitlines()[0])
+        sizes = []
+        for width, height in WIDTHS.items():
+            page.set_viewport_size({"width": width, "height": height})
+            page.evaluate("scrollTo(0, 0)")
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                for kind in ("", "-full"):
+                    page.screenshot(path=self.folder / f"{name}-{width}-{scheme}{kind}.png", full_page=bool(kind))
+            wide, tall = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+            sizes.append(f"{wide:>6} {tall:>7}")
+            if wide > width:
+                errors.append(f"wider than {width} px: {page.evaluate(WIDER)}")
+        page.close()
+        self.failed |= bool(errors)
+        print(f"{name:<20} {status:>6} {' '.join(sizes)}  {'; '.join(errors)}", flush=True)
+
+
+def main() -> int:
+    """Take the pictures of the pages that were asked for."""
+    given = json.loads(sys.argv[1])
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=given["chromium"], args=["--no-sandbox"])
+        photographer = Photographer(browser, given)
+        print(f"{'page':<20} {'status':>6} {'width':>6} {'height':>7} {'width':>6} {'height':>7}  errors")
+        for name in PAGES:
+            if not given["only"] or name.startswith(tuple(given["only"])):
+                photographer.take(name)
+        browser.close()
+    return photographer.failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
