@@ -10,25 +10,23 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.server.greeting import viewer_address
 from tests.cli.command import command
-from tests.journeys.process import environment
 from tests.support.serving import ROOT, Files, Gateway, gateway, write_files
 from tests.support.world import key_file
+from tests.viewer.browser.pictures import entrance, visited
+from tests.viewer.browser.world import viewing
 
 BROWSER = ROOT / "tests/viewer/browser"
 PYTHON = ROOT / ".venv-browser/bin/python"
 CHROMIUM = shutil.which("chromium")
 MISSING = [str(path) for path in (PYTHON, ROOT / ".venv-browser/.ready") if not path.exists()]
 JOURNEYS = re.findall(r"^def (\w+)\(visit: Visit, folder", (BROWSER / "journeys.py").read_text("utf-8"), re.MULTILINE)
+PAGES = re.findall(r"^    \"([\w-]+)\": \(\"", (BROWSER / "photograph.py").read_text("utf-8"), re.MULTILINE)
 SECONDS = 240
 """The limit for all journeys, which take less than 60 on a quiet machine."""
 
@@ -106,45 +104,23 @@ def write_two_runs(folder: Path) -> None:
         assert ended.returncode == 0, ended.stderr
 
 
-@contextmanager
-def viewed(folder: Path) -> Iterator[str]:
-    """The address of ``gateway view`` for two runs."""
-    write_two_runs(folder)
-    arguments = ["view", "monday.jsonl", "tuesday.jsonl", "--score", "exact", "--no-browser"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "gateway", *arguments],
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                if found := re.search(rb"http://\S+", line):
-                    yield found[0].decode("ascii")
-                    break
-        finally:
-            process.terminate()
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Journey → its error, or None."""
     folders = [tmp_path_factory.mktemp(name) for name in ("open", "keyed", "view")]
+    write_two_runs(folders[2])
     with (
         gateway(folders[0], OPEN, files=FILES) as served,
         gateway(folders[1], KEYED, files=FILES) as keyed,
-        viewed(folders[2]) as view,
+        viewing(folders[2], "monday.jsonl", "tuesday.jsonl", "--score", "exact") as view,
     ):
         record(served)
-        state = served.runtime.state
         given = {
             "chromium": CHROMIUM,
             "open": served.root,
             "keyed": keyed.root,
             "view": view,
-            "entrance": viewer_address(state.stack.snapshot, served.port, state.viewer_secret),
+            "entrance": entrance(served),
             "hostile": [
                 "/viewer/recordings?model=hostile",
                 "/viewer/runs/rows?run=hostile",
@@ -164,3 +140,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("journey", JOURNEYS)
 def test_a_person_can(journey: str, results: dict[str, str | None]) -> None:
     assert results[journey] is None, results[journey]
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[str, list[str]]:
+    """Page of the pictures → its errors."""
+    return {one["page"]: one["errors"] for one in visited("", [], axe=True)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_fits_and_is_accessible_in_both_widths_and_colour_schemes(page: str, errors: dict[str, str]) -> None:
+    assert not errors[page]

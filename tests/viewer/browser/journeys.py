@@ -295,43 +295,16 @@ def sign_in(visit: Visit, folder: Path | None) -> None:
     assert not visit.problems, visit.problems
 
 
-PAGES = (
-    "/",
-    "/viewer/prompt",
-    "/viewer/compare",
-    "/viewer/recordings",
-    "/viewer/runs",
-    "/viewer/runs/report?run=tuesday",
-    "/viewer/runs/why?a=monday&b=tuesday",
-    "/viewer/runs/row?a=monday&b=tuesday&row=row-0",
-)
-
-
-def dark_and_narrow(visit: Visit, folder: Path | None) -> None:
-    page = visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
-    page.emulate_media(color_scheme="dark")
-    page.set_viewport_size({"width": 380, "height": 800})
-    links = []
-    for path in PAGES:
-        visit.open(path)
-        if path == "/viewer/recordings":
-            links = [page.locator("tbody a").first.get_attribute("href")]
-        fits_and_passes(visit)
-    for path in links:
-        visit.open(path)
-        fits_and_passes(visit)
+def narrow_prompts(visit: Visit, folder: Path | None) -> None:
+    visit.page.set_viewport_size({"width": 380, "height": 800})
     for path, button in (("/viewer/prompt", "Show the prompt"), ("/viewer/compare", "Compare the prompts")):
-        visit.open(path)
+        page = visit.open(path)
         page.locator("#messages").fill("a very long line of words without a break " * 8)
         page.get_by_role("button", name=button).click()
         page.wait_for_selector("pre.prompt")
-        fits_and_passes(visit)
-
-
-def fits_and_passes(visit: Visit) -> None:
-    width = visit.page.evaluate("document.documentElement.scrollWidth")
-    assert width <= 380, (visit.page.url, width)
-    visit.check()
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 380, (page.url, width)
+        visit.check()
 
 
 def hostile_texts(visit: Visit, folder: Path | None) -> None:
@@ -394,7 +367,7 @@ JOURNEYS = (
     runs,
     view_two_files,
     sign_in,
-    dark_and_narrow,
+    narrow_prompts,
     hostile_texts,
     without_scripts,
     large_texts,

@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 WIDTHS = {1280: 800, 380: 760}
 """Width → height of the window."""
 RUNS = "/viewer/runs"
 PAIR = "a=monday&b=tuesday"
+AXE = (Path(__file__).resolve().parents[3] / ".venv-browser/axe.js").read_text(encoding="utf-8")
+SIZES = """[document.documentElement.scrollWidth, document.documentElement.scrollHeight,
+    Math.max(0, ...[...document.querySelectorAll('tbody')].map(one => one.rows.length))]"""
 WIDER = """() => [...document.querySelectorAll('main *, nav *, header *')]
     .filter(one => !one.closest('.scroll') && one.getBoundingClientRect().right > innerWidth + 1)
     .map(one => one.outerHTML.slice(0, 90)).slice(0, 2)"""
@@ -94,13 +97,19 @@ PAGES = {
 """Name → the server, the path, and what to do: a function of the page, or the client key to sign in with."""
 
 
+def twin_of(path: str) -> str:
+    """The path of the same values as JSON."""
+    parts = urlsplit("/viewer/models" if path == "/" else path)
+    return parts._replace(path=f"{parts.path}.json").geturl()
+
+
 class Photographer:
-    """Takes the pictures, and prints a line for each page."""
+    """Takes the pictures, looks for errors, and prints a line of JSON for each page."""
 
     def __init__(self, browser: Browser, given: dict) -> None:
-        self.browser, self.given, self.folder = browser, given, Path(given["folder"])
+        self.browser, self.given = browser, given
         self.contexts: dict[tuple, BrowserContext] = {}
-        self.failed = False
+        self.errors: list[str] = []
 
     def context(self, server: str, key: str | None) -> BrowserContext:
         """The visitor of a server, who has opened the address that it prints, or signed in with the key."""
@@ -116,55 +125,67 @@ class Photographer:
             page.close()
         return self.contexts[server, key]
 
-    def take(self, name: str) -> None:
-        """Take the pictures of one page."""
+    def visit(self, name: str) -> None:
+        """Open one page, and look at it in both widths and both colour schemes."""
         server, path, action = PAGES[name]
         page = self.context(server, action if isinstance(action, str) else None).new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on(
-            "console",
-            lambda one: errors.append(one.text) if one.type == "error" and "Failed to load" not in one.text else None,
-        )
-        address = urlsplit(self.given["servers"][server])
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", self.console)
+        self.errors, sizes, status = [], [], 0
+        path = path.replace("ROW", self.given["row"])
+        address = urlsplit(self.given["servers"][server])._replace(path="", query="").geturl()
         page.set_viewport_size({"width": 1280, "height": 800})
         try:
-            status = page.goto(f"http://{address.netloc}{path.replace('ROW', self.given['row'])}").status
+            status = page.goto(address + path).status
             if callable(action):
                 action(page)
+            for width, height in WIDTHS.items():
+                page.set_viewport_size({"width": width, "height": height})
+                sizes.append(self.look(page, name, width))
+            twin = page.request.get(address + twin_of(path))
+            if not isinstance(twin.json(), dict) or twin.status not in (status, 401, 403, 404):
+                self.errors.append(f"{twin.url}: {twin.status} {twin.text()[:90]}")
         except Exception as error:
-            status = 0
-            errors.append(str(error).splitlines()[0])
-        sizes = []
-        for width, height in WIDTHS.items():
-            page.set_viewport_size({"width": width, "height": height})
-            page.evaluate("scrollTo(0, 0)")
-            for scheme in ("light", "dark"):
-                page.emulate_media(color_scheme=scheme)
-                for kind in ("", "-full"):
-                    page.screenshot(path=self.folder / f"{name}-{width}-{scheme}{kind}.png", full_page=bool(kind))
-            wide, tall = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
-            sizes.append(f"{wide:>6} {tall:>7}")
-            if wide > width:
-                errors.append(f"wider than {width} px: {page.evaluate(WIDER)}")
+            self.errors.append(str(error).splitlines()[0])
         page.close()
-        self.failed |= bool(errors)
-        print(f"{name:<20} {status:>6} {' '.join(sizes)}  {'; '.join(errors)}", flush=True)
+        print(json.dumps({"page": name, "status": status, "sizes": sizes, "errors": self.errors}), flush=True)
+
+    def console(self, message: ConsoleMessage) -> None:
+        """Note an error on the console, except Chromium's own about the status of a page."""
+        if message.type == "error" and "Failed to load" not in message.text:
+            self.errors.append(message.text)
+
+    def look(self, page: Page, name: str, width: int) -> tuple[int, int]:
+        """Take the pictures of a page in one width; return the width and height of the document."""
+        page.evaluate("scrollTo(0, 0)")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            if self.given["axe"]:
+                page.evaluate(AXE)
+                found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+                self.errors += [f"{width} {scheme}: {one['id']} {one['nodes'][0]['target']}" for one in found]
+            for kind in ("", "-full") if self.given["folder"] else ():
+                path = Path(self.given["folder"], f"{name}-{width}-{scheme}{kind}.png")
+                page.screenshot(path=path, full_page=bool(kind))
+        wide, tall, most = page.evaluate(SIZES)
+        if wide > width:
+            self.errors.append(f"wider than {width} px: {page.evaluate(WIDER)}")
+        if most > 51:
+            self.errors.append(f"a table with {most} rows")
+        return wide, tall
 
 
-def main() -> int:
-    """Take the pictures of the pages that were asked for."""
+def main() -> None:
+    """Visit the pages that were asked for."""
     given = json.loads(sys.argv[1])
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=given["chromium"], args=["--no-sandbox"])
         photographer = Photographer(browser, given)
-        print(f"{'page':<20} {'status':>6} {'width':>6} {'height':>7} {'width':>6} {'height':>7}  errors")
         for name in PAGES:
             if not given["only"] or name.startswith(tuple(given["only"])):
-                photographer.take(name)
+                photographer.visit(name)
         browser.close()
-    return photographer.failed
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

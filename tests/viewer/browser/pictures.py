@@ -13,13 +13,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from gateway.server.greeting import viewer_address
 from tests.support.serving import ROOT, Gateway, gateway
 from tests.viewer.browser.world import EMPTY, FILES, KEYED, call_all, fallen_row, open_config, run_all, viewing
 
+VIEWS = {"view": "tuesday.jsonl", "view-cut": "wednesday.jsonl", "view-same": "friday.jsonl"}
+"""The name of a ``gateway view`` of two runs → its second run."""
 CODE = Path(__file__).with_name("photograph.py")
 
 
@@ -28,14 +32,8 @@ def entrance(served: Gateway) -> str:
     return viewer_address(served.runtime.state.stack.snapshot, served.port, served.runtime.state.viewer_secret)
 
 
-def main() -> int:
-    """Serve the pages, and photograph them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", default="", help="names of pages, or their beginnings, separated by commas")
-    options = parser.parse_args()
-    logging.disable(logging.CRITICAL)  # the failed calls are wanted
-    options.folder.mkdir(parents=True, exist_ok=True)
+def visited(folder: str, only: Sequence[str], *, axe: bool) -> Iterator[dict[str, Any]]:
+    """Serve the pages; yield what was found on each. ``folder``: for the pictures; empty: none are taken."""
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(3)]
         served, keyed, empty = [
@@ -44,26 +42,41 @@ def main() -> int:
         ]
         run_all(served)
         call_all(served)
+        servers = {"open": entrance(served), "keyed": keyed.root, "empty": entrance(empty)}
+        for name, other in VIEWS.items():
+            arguments = ("monday.jsonl", other, "--score", "exact")
+            servers[name] = stack.enter_context(viewing(folders[0], *arguments))
         given = {
             "chromium": shutil.which("chromium"),
-            "folder": str(options.folder.resolve()),
-            "only": [name for name in options.only.split(",") if name],
+            "folder": folder,
+            "only": only,
+            "axe": axe,
             "row": fallen_row(served.folder),
-            "servers": {
-                "open": entrance(served),
-                "keyed": keyed.root,
-                "empty": entrance(empty),
-                "view": stack.enter_context(viewing(folders[0], "monday.jsonl", "tuesday.jsonl", "--score", "exact")),
-                "view-cut": stack.enter_context(
-                    viewing(folders[0], "monday.jsonl", "wednesday.jsonl", "--score", "exact")
-                ),
-                "view-same": stack.enter_context(
-                    viewing(folders[0], "monday.jsonl", "friday.jsonl", "--score", "exact")
-                ),
-            },
+            "servers": servers,
         }
-        python = ROOT / ".venv-browser/bin/python"
-        return subprocess.run([python, CODE, json.dumps(given)], check=False).returncode
+        command = [ROOT / ".venv-browser/bin/python", CODE, json.dumps(given)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            yield from map(json.loads, process.stdout)
+
+
+def main() -> int:
+    """Take the pictures, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="", help="names of pages, or their beginnings, separated by commas")
+    parser.add_argument("--axe", action="store_true", help="look for violations of accessibility rules, too")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)  # the failed calls are wanted
+    options.folder.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    print(f"{'page':<20} {'status':>6} {'width':>6} {'height':>7} {'width':>6} {'height':>7}  errors")
+    only = [name for name in options.only.split(",") if name]
+    for one in visited(str(options.folder.resolve()), only, axe=options.axe):
+        sizes = " ".join(f"{width:>6} {height:>7}" for width, height in one["sizes"])
+        print(f"{one['page']:<20} {one['status']:>6} {sizes}  {'; '.join(one['errors'])}", flush=True)
+        failed += bool(one["errors"])
+    return min(failed, 1)
 
 
 if __name__ == "__main__":
