@@ -1,12 +1,13 @@
 """Times the pages of many recorded calls: ``python -m tests.viewer.large --calls 10000``.
 
 ``Recorder`` writes the file, with 200 events for each call. A gateway serves it; the table shows the seconds of each
-page, the median and the longest of ``--times`` requests.
+page: of the first request, then the median and the longest of the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -26,20 +27,30 @@ EVENTS = 200
 CONFIG = (
     "recordings: {path: calls.sqlite}\nmodels: {m0: {template: chatml, targets: [{speaks: scripted, script: s.yaml}]}}"
 )
+PAIR = "a=key-1/run-1&b=key-2/run-2"
 PAGES = {
-    "list": "",
-    "list, older": "?before=5000",
-    "model": "?model=m3",
-    "key": "?key=key-7",
-    "outcome ok": "?outcome=ok",
-    "outcome of few": "?outcome=upstream_error",
-    "notice of few": "?notice=merged_turns",
-    "cut of few": "?cut=context",
-    "run": "?run=run-2",
-    "no such model": "?model=none",
-    "no such notice": "?notice=none",
-    "model, key and cut": "?model=m3&key=key-7&cut=length",
-    "one call": "/req_5000",
+    "list": "recordings",
+    "list, older": "recordings?before=5000",
+    "model": "recordings?model=m3",
+    "key": "recordings?key=key-3",
+    "outcome ok": "recordings?outcome=ok",
+    "outcome of few": "recordings?outcome=upstream_error",
+    "notice of few": "recordings?notice=merged_turns",
+    "cut of few": "recordings?cut=context",
+    "run": "recordings?run=run-2",
+    "no such model": "recordings?model=none",
+    "no such notice": "recordings?notice=none",
+    "model, key and cut": "recordings?model=m3&key=key-3&cut=length",
+    "one call": "recordings/req_5000",
+    "runs": "runs",
+    "report": "runs/report?run=key-2/run-2",
+    "rows": "runs/rows?run=key-2/run-2",
+    "last rows": "runs/rows?run=key-2/run-2&start=2450",
+    "row": "runs/row?run=key-2/run-2&row=row-600",
+    "why": f"runs/why?{PAIR}",
+    "rows of why": f"runs/rows?{PAIR}&cause=prompt",
+    "last rows of why": f"runs/rows?{PAIR}&start=1200",
+    "row of why": f"runs/row?{PAIR}&row=row-600",
 }
 
 
@@ -53,10 +64,13 @@ def write_calls(path: Path, count: int) -> float:
         if recorder.is_full:
             recorder.flush().result()
         call = Call("chat", f"m{number % 5}", f"req_{number}")
-        facts = CallFacts("default", run=f"run-{number % 4}", row=f"row-{number}", call=call)
+        facts = CallFacts("default", run=f"run-{number % 4}", row=f"row-{number // 4}", call=call)
         recording = recorder.begin("full", facts, spec)
-        sent = Exchange("completions", call.request_id, ("<u>What is the sum? " * 50,), params={"temperature": 0})
-        recording.exchanges.append(RecordedExchange(sent, time.time(), moments, list(events)))
+        sent = Exchange(
+            "completions", call.request_id, ("<u>What is the sum? " * 50 + facts.run,), params={"temperature": 0}
+        )
+        answer = [*events[:-3], Delta(0, f"word of {facts.run}"), *end] if number % 8 < 4 else events
+        recording.exchanges.append(RecordedExchange(sent, time.time(), moments, answer))
         recording.notices = ["merged_turns: 2"] if number % 2000 == 1999 else ["clamped_parameter: max_tokens=2048"]
         outcome = "upstream_error" if number % 500 == 499 else "ok"
         cut = ("context",) if number % 1000 == 3 else ("length",) if number % 5 == 3 else ()
@@ -71,7 +85,7 @@ def write_calls(path: Path, count: int) -> float:
                 1.0,
                 template="t",
                 target="m/0",
-                key=f"key-{number % 10}",
+                key=f"key-{number % 4}",
                 answers_cut=cut,
                 stop_cuts=("engine",),
                 prompt_tokens=100,
@@ -94,16 +108,20 @@ def main() -> None:
         with gateway(folder, CONFIG, files={"s.yaml": "[Hello, {finish: stop}]"}) as served:
             browser = Browser(served.root)
             browser.get(f"/viewer?token={token_of(served)}")
-            print(f"{'page':<20} {'median ms':>10} {'longest ms':>10} {'kB':>6}")
-            for title, query in PAGES.items():
+            print(f"{'page':<20} {'first ms':>9} {'median ms':>10} {'longest ms':>10} {'kB':>6} {'rows':>5}")
+            for title, address in PAGES.items():
                 times = []
                 for _ in range(options.times):
                     started = time.perf_counter()
-                    page = browser.get(f"/viewer/recordings{query}")
+                    page = browser.get(f"/viewer/{address}")
                     times.append((time.perf_counter() - started) * 1000)
                 assert page.status_code == 200
                 assert "cannot be read" not in page.text
-                print(f"{title:<20} {median(times):>10.1f} {max(times):>10.1f} {len(page.content) / 1000:>6.0f}")
+                bodies = re.findall(r"<tbody>.*?</tbody>", page.text, re.DOTALL)
+                rows = max([one.count("<tr") for one in bodies], default=0)
+                columns = f"{times[0]:>9.1f} {median(times[1:]):>10.1f} {max(times[1:]):>10.1f}"
+                print(f"{title:<20} {columns} {len(page.content) / 1000:>6.0f} {rows:>5}")
+                assert rows <= 51 or title == "one call", "a page has at most 50 rows"
 
 
 if __name__ == "__main__":
