@@ -39,10 +39,14 @@ def question_text(asked: Mapping[str, Any]) -> str:
 
 
 def question_of(row: RunRow) -> str:
-    """Return the beginning of a row's question without system messages, as lists show it; empty if it is unknown."""
-    asked = row.read_asked() or {}
+    """Return the beginning of a row's question, as lists show it; empty if it is unknown."""
+    return beginning(plain_question(row.read_asked() or {}))
+
+
+def plain_question(asked: Mapping[str, Any]) -> str:
+    """Return ``question_text`` without system messages, if there are others."""
     messages = [one for one in asked.get("messages") or () if one.get("role") not in ("system", "developer")]
-    return beginning(question_text({**asked, "messages": messages} if messages else asked))
+    return question_text({**asked, "messages": messages} if messages else asked)
 
 
 def expected_of(row: RunRow, column: str = "answer") -> str:

@@ -15,6 +15,7 @@ from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.rows import (
     AT_LIMIT,
     UNREAD,
+    OpenRuns,
     RowFacts,
     RunAnswer,
     RunRow,
@@ -27,6 +28,7 @@ from gateway.evaluate.analysis.rows import (
 from gateway.storage.recordings import RecordedRow, RecordingFile, moments_of, reason_not_replayable
 from gateway.wire.json import dump_json
 from metatemplate.values.events import Delta
+from metatemplate.values.words import counted
 
 HAS_ANSWER = "calls.endpoint IN ('chat', 'completions', 'responses', 'loglikelihood')"
 """The condition for calls that have answers, in SQL."""
@@ -78,6 +80,13 @@ def read_recording(file: RecordingFile, run: str | None = None, row: str | None 
             file.left_out += bool(exchanges)
     if is_empty and file.left_out:
         raise InvalidValue(f"{file.path}: {file.left_out} calls, all {NO_ANSWER}")
+
+
+def note_left_out(files: OpenRuns, file: RecordingFile) -> None:
+    """Add a note about the calls of a file that are no rows."""
+    if file.left_out:
+        verb = "is" if file.left_out == 1 else "are"
+        files.notes.append(f"{counted(file.left_out, 'call')} of {file.path} {verb} left out: {NO_ANSWER}")
 
 
 def with_recording(rows: Iterable[RunRow], file: RecordingFile) -> Iterator[RunRow]:

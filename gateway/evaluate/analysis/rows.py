@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,14 @@ UNREAD = "tool_call_not_read: choices["
 
 DEFAULT_LIMIT = "default_parameter: max_tokens="
 """The notice of the gateway about a ``max_tokens`` that it has set."""
+
+
+class OpenRuns(ExitStack):
+    """Closes the files of runs, and has the notes about what their rows lack."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +154,14 @@ class RunRow:
             return self
         facts, steps = self.read_facts()
         return replace(self, facts=facts, steps=steps, read_facts=None)
+
+    def first_text(self) -> str:
+        """Return the error of the row, or else the text of its first answer, or its reasoning, or its refusal."""
+        return self.error or next((one.text or one.reasoning or one.refusal for one in self.answers), "")
+
+    def known_points(self) -> float | None:
+        """Return ``points``, or None for NaN."""
+        return None if self.points is None or isnan(self.points) else self.points
 
 
 def read_output(path: Path) -> Iterator[RunRow]:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import isnan
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.core.errors import InvalidValue
-from gateway.evaluate.analysis.client_text import client_text, question_text
+from gateway.evaluate.analysis.client_text import beginning, client_text, expected_of, question_of, question_text
 from gateway.evaluate.analysis.differences import DIFFERENCES, KINDS, NOT_RECORDED, SAMPLED, differences_of, kinds_of
 from gateway.evaluate.analysis.pairing import pairs_of
 from gateway.evaluate.analysis.rows import RunRow
@@ -25,6 +25,7 @@ ROW_CAUSES = (FAILED, SCORING, *DIFFERENCES, NOT_RECORDED)
 """The causes, in their order."""
 REMARKS_OF: Mapping[str, tuple[str, ...]] = {**KINDS, SAMPLED: REMARKS}
 """Cause → the kinds of its rows."""
+RowGroup = TypeVar("RowGroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,19 @@ class RowDifference:
     """The kind of the first difference, one of ``REMARKS_OF`` its cause. Empty: it has none."""
     recorded: bool = True
     """False: one of the runs has no recording of the row, so only the facts of its output were compared."""
+    question: str = ""
+    """The beginning of the question; empty if it is not recorded."""
+    expected: str = ""
+    """The beginning of the expected answer; empty if it is not known."""
+    answers: tuple[str, str] = ("", "")
+    """The beginnings of the answers in both runs, or the errors."""
+    points: tuple[float | None, float | None] = (None, None)
+    """The scores in both runs. None: not scored."""
+
+    @property
+    def where(self) -> str:
+        """Where the first difference is; empty if no recorded fact differs."""
+        return self.differences.get(self.cause, "")
 
 
 @dataclass(slots=True)
@@ -71,7 +85,11 @@ class Explanation:
     """A gap of at most twice this is a near tie. See ``DEFAULT_FLOOR``."""
     changes: list[float] = field(default_factory=list)
     """The change of the score of each row that both runs have, and that both harnesses have scored."""
+    totals: tuple[float, float] = (0.0, 0.0)
+    """The sum of the scores of these rows in each run."""
     found: list[RowDifference] = field(default_factory=list)
+    examples: dict[str, tuple[RowDifference, RunRow, RunRow]] = field(default_factory=dict)
+    """Cause → its first row, which has all facts in both runs."""
     same: list[str] = field(default_factory=list)
     """The ids of the rows with the same answer and score in both runs."""
     targets: Counter[str] = field(default_factory=Counter)
@@ -87,21 +105,30 @@ class Explanation:
             change = 0.0
         else:
             self.changes.append(change)
+            self.totals = (self.totals[0] + scores[0], self.totals[1] + scores[1])
             self.binary &= {0, 1}.issuperset(scores)
         if all(labels) and labels[0] != labels[1]:
             self.targets[f"{labels[0]} → {labels[1]}"] += 1
         if a.answers != b.answers or a.error != b.error or change:
-            self.found.append(_difference(a, b, change, self.floor))
+            a, b = a.with_facts(), b.with_facts()
+            self.found.append(one := _difference(a, b, change, self.floor))
+            self.examples.setdefault(one.cause, (one, a, b))
         else:
             self.same.append(a.custom_id)
 
-    def by_cause(self) -> dict[str, tuple[int, float]]:
-        """Return for each cause the number of rows and their part of the difference of the score, in the order."""
-        rows, parts = Counter[str](), Counter[str]()
+    def grouped(self, group_of: Callable[[RowDifference], RowGroup]) -> dict[RowGroup, tuple[int, float]]:
+        """Return for each group the number of rows and their part of the difference of the score."""
+        rows, parts = Counter[RowGroup](), dict[RowGroup, float]()
         for one in self.found:
-            rows[one.cause] += 1
-            parts[one.cause] += one.change  # type: ignore[assignment]  # a Counter of floats
-        return {cause: (rows[cause], parts[cause] / max(len(self.changes), 1)) for cause in ROW_CAUSES if rows[cause]}
+            group = group_of(one)
+            rows[group] += 1
+            parts[group] = parts.get(group, 0.0) + one.change
+        return {group: (rows[group], part / max(len(self.changes), 1)) for group, part in parts.items()}
+
+    def by_cause(self) -> dict[str, tuple[int, float]]:
+        """Return ``grouped`` for the causes, in their order."""
+        found = self.grouped(lambda one: one.cause)
+        return {cause: found[cause] for cause in ROW_CAUSES if cause in found}
 
     def remarks(self, *causes: str) -> dict[str, int]:
         """Return the number of rows of each kind. ``causes``: only the kinds of these first differences."""
@@ -114,6 +141,11 @@ class Explanation:
         fell, rose = sum([one < 0 for one in self.changes]), sum([one > 0 for one in self.changes])
         return {"fell": fell, "rose": rose, "p": mcnemar(fell, rose)} if self.scored and self.binary else None
 
+    def scores(self) -> tuple[float, float] | None:
+        """Return the mean score of each run, over the rows in ``changes``; None without a score."""
+        count = max(len(self.changes), 1)
+        return (self.totals[0] / count, self.totals[1] / count) if self.scored else None
+
     def difference(self) -> Mean:
         """Return the mean change of the score of a row, with its interval (a paired bootstrap)."""
         return bootstrap(self.changes)
@@ -121,19 +153,15 @@ class Explanation:
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as a JSON object."""
         causes = {cause: {"rows": rows, "score": part} for cause, (rows, part) in self.by_cause().items()}
+        counts = ("rows", "only_a", "only_b", "ambiguous", "uncertain", "duplicates", "unmatched")
         return {
-            "rows": self.rows,
-            "only_a": self.only_a,
-            "only_b": self.only_b,
-            "ambiguous": self.ambiguous,
-            "uncertain": self.uncertain,
-            "duplicates": self.duplicates,
-            "unmatched": self.unmatched,
+            **{name: getattr(self, name) for name in counts},
             "unscored": self.rows - len(self.changes),
             "differing": len(self.found),
             "causes": causes,
             "remarks": self.remarks(),
             "floor": self.floor,
+            "scores": self.scores(),
             "difference": asdict(self.difference()) if self.scored else None,
             "mcnemar": self.mcnemar(),
             "targets": dict(self.targets),
@@ -149,7 +177,7 @@ def explain(
     a: Iterable[RunRow],
     b: Iterable[RunRow],
     floor: float = DEFAULT_FLOOR,
-    visit: Callable[[RunRow, RunRow], None] = lambda a, b: None,
+    visit: Callable[[RunRow, RunRow], None] | None = None,
     match: Match | None = None,
 ) -> Explanation:
     """Match the rows of two runs and find the first difference of each row whose answer or score differs.
@@ -161,7 +189,8 @@ def explain(
     pairs = (match or match_ids)(a, b, result)
     # row-2 before row-10
     for row, other in sorted(pairs, key=lambda pair: (len(pair[0].custom_id), pair[0].custom_id)):
-        visit(row, other)
+        if visit is not None:
+            visit(row, other)
         result.add(row, other)
     return result
 
@@ -220,6 +249,10 @@ def match_questions(a: Iterable[RunRow], b: Iterable[RunRow], result: Explanatio
     return pairs
 
 
+MATCHES: Mapping[str, Match] = {"id": match_ids, "question": match_questions}
+"""Value of ``--match`` → how the rows of two runs match."""
+
+
 def measured_floor(a: Iterable[RunRow], again: Iterable[RunRow]) -> float | None:
     """Return the floor of two runs with equal settings: see ``DEFAULT_FLOOR``. None: they have no log probabilities."""
     pairs = ((one.with_facts(), other.with_facts()) for one, other in match_ids(a, again, Explanation()))
@@ -261,7 +294,7 @@ def first_different_step(a: RunRow, b: RunRow) -> tuple[tuple[RunRow, RunRow], d
 
 
 def _difference(a: RunRow, b: RunRow, change: float, floor: float) -> RowDifference:
-    (a, b), differences, remark = *first_different_step(a.with_facts(), b.with_facts()), ""
+    (a, b), differences, remark = *first_different_step(a, b), ""
     same = differences.keys().isdisjoint(PROMPT)
     if SAMPLED in differences and (found := remark_of(a, b, floor, same_prompt=same)) is not None:
         differences[SAMPLED] += f", {found.text}"
@@ -273,4 +306,10 @@ def _difference(a: RunRow, b: RunRow, change: float, floor: float) -> RowDiffere
     cause = next(iter(differences), NOT_RECORDED)
     kind = remark if cause == SAMPLED else next(iter(kinds_of(cause, a, b)), "")
     recorded = a.facts.raw is not None and b.facts.raw is not None
-    return RowDifference(a.custom_id, b.custom_id, cause, differences, change, remark, kind, recorded)
+    return RowDifference(
+        *(a.custom_id, b.custom_id, cause, differences, change, remark, kind, recorded),
+        question=question_of(a) or question_of(b),
+        expected=expected_of(a) or expected_of(b),
+        answers=(beginning(a.first_text()), beginning(b.first_text())),
+        points=(a.known_points(), b.known_points()),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gateway.cli.terminal import format_table
@@ -13,6 +14,8 @@ from gateway.evaluate.analysis.sampling import NEAR_TIE, WIDE_GAP
 from gateway.evaluate.analysis.scores import Mean
 from gateway.evaluate.analysis.why import REMARKS_OF, Explanation, RowDifference
 from metatemplate.values.words import counted, printable
+
+HASH = re.compile(r"@sha256:\w+")
 
 
 def report_lines(report: RunReport, score: str = "") -> Iterator[str]:
@@ -44,30 +47,75 @@ def report_lines(report: RunReport, score: str = "") -> Iterator[str]:
 
 def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
     """Yield the lines of a comparison of the runs ``a`` and ``b``."""
-    yield f"{found.rows} rows in both runs, {len(found.found)} with another answer or score"
-    unmatched = {f"only in {a}": found.only_a, f"only in {b}": found.only_b}
-    yield from [f"{number} rows {printable(text)}" for text, number in unmatched.items() if number]
-    if found.ambiguous:
-        yield f"{counted(found.ambiguous, 'id')} that several rows of a run have: these rows are not compared"
-    if found.uncertain:
-        yield f"{counted(found.uncertain, 'row')} of {a} have no certain partner: they are not compared"
-    if found.duplicates:
-        yield f"{counted(found.duplicates, 'row')} whose text a later row of the run has: only that row is compared"
-    if unscored := found.rows - len(found.changes):
-        yield f"{counted(unscored, 'row')} that one harness has not scored: no change of the score is counted"
-    if partly := sum([not one.recorded for one in found.found]):
-        yield f"{partly} of these rows are not recorded in both runs, so prompts, parameters and texts may be unknown"
+    yield from count_lines(found, a, b)
     if not found.found:
         return
     yield ""
     head = ("rows by first difference", "rows", "score") if found.scored else ("rows by first difference", "rows")
     table = [(cause, str(rows), f"{part:+.3f}") for cause, (rows, part) in found.by_cause().items()]
     yield from format_table([head, *[row[: len(head)] for row in table]])
-    if found.scored:
+    yield from change_lines(found)
+    for cause in found.by_cause():
+        one, *_ = found.examples[cause]
+        yield ""
+        yield f"{cause}, for example row {printable(one.custom_id)}:"
+        yield from difference_lines(one)
+    yield from target_lines(found)
+
+
+def headline(found: Explanation) -> str:
+    """Return the sentence about a comparison that a page begins with: the scores, the rows and the causes."""
+    causes, scores = found.by_cause(), found.scores()
+    change = "" if scores is None else f"{scores[0]:.3f} → {scores[1]:.3f} ({scores[1] - scores[0]:+.3f}): "
+    if not causes:
+        return f"{change}no answer or score differs" if found.rows else "no row was compared"
+    largest = sorted(causes.items(), key=lambda item: (-abs(item[1][1]), -item[1][0]))
+    parts = [
+        f"{name} ({counted(rows, 'row')}{f', {part:+.3f}' if found.scored else ''})" for name, (rows, part) in largest
+    ]
+    what = f"one cause: {_only_cause(found)}" if len(parts) == 1 else f"{len(parts)} causes: {', '.join(parts)}"
+    return f"{change}{len(found.found)} of {found.rows} rows differ, {what}"
+
+
+def _only_cause(found: Explanation) -> str:
+    """Return the only cause of a comparison, with what all its rows have in common."""
+    cause, split = found.found[0].cause, [one.where.partition(", template ") for one in found.found]
+    places, templates = {place for place, _, _ in split}, {template for _, _, template in split}
+    place = min(places) if len(places) == 1 else f"{len(places)} places"
+    if cause != "prompt":
+        return printable(f"{cause}: {place}" if len(places) == 1 and place else cause)
+    one, _, other = HASH.sub("", min(templates)).partition(" → ")
+    if one and len(templates) == 1:
+        cause = f"template {one} → {other}" if one != other else f"template {one} with another text"
+    return printable(f"{cause}, first difference at {place}" if "byte " in min(places) else cause)
+
+
+def count_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
+    """Yield how many rows were compared, how many differ, and how many were not compared, and why."""
+    yield f"{found.rows} rows in both runs, {len(found.found)} with another answer or score"
+    left_out = (
+        (found.only_a, "row", f"only in {printable(a)}"),
+        (found.only_b, "row", f"only in {printable(b)}"),
+        (found.ambiguous, "id", "that several rows of a run have: these rows are not compared"),
+        (found.uncertain, "row", f"of {printable(a)} have no certain partner: they are not compared"),
+        (found.duplicates, "row", "whose text a later row of the run has: only that row is compared"),
+        (found.rows - len(found.changes), "row", "that one harness has not scored: no change of the score is counted"),
+    )
+    yield from [f"{counted(number, noun)} {text}" for number, noun, text in left_out if number]
+    if partly := sum([not one.recorded for one in found.found]):
+        yield f"{partly} of these rows are not recorded in both runs, so prompts, parameters and texts may be unknown"
+
+
+def change_lines(found: Explanation) -> Iterator[str]:
+    """Yield the change of the score, the test of it, and the kinds of first differences."""
+    if (scores := found.scores()) is not None:
         whole = found.difference()
         is_part = found.only_a or found.only_b or found.ambiguous or found.uncertain or found.duplicates
         both = " of the rows in both runs" if is_part else ""
-        yield f"the score{both} changed by {whole.mean:+.3f} ({whole.low:+.3f} to {whole.high:+.3f})"
+        yield (
+            f"the score{both} changed by {whole.mean:+.3f} ({whole.low:+.3f} to {whole.high:+.3f}), "
+            f"from {scores[0]:.3f} to {scores[1]:.3f}"
+        )
         if (test := found.mcnemar()) is not None:
             p = f"p {test['p']:.3g}" if test["p"] else "p below 1e-300"
             yield f"{test['fell']} rows fell and {test['rose']} rose: {p} (exact McNemar test)"
@@ -76,11 +124,10 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
             yield f"{cause}: {', '.join([f'{number} {kind}' for kind, number in remarks.items()])}"
     if found.remarks(SAMPLED).keys() & {NEAR_TIE, WIDE_GAP}:
         yield f"a near tie is a gap of at most {2 * found.floor:.3f}, twice the floor (--floor RUN measures it)"
-    for cause in found.by_cause():
-        one = next(one for one in found.found if one.cause == cause)
-        yield ""
-        yield f"{cause}, for example row {printable(one.custom_id)}:"
-        yield from difference_lines(one)
+
+
+def target_lines(found: Explanation) -> Iterator[str]:
+    """Yield a line for each change of the name of a target."""
     for labels, number in found.targets.most_common():
         yield f"{number} rows: the target's name differs (no cause): {printable(labels)}"
 

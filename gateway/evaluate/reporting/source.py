@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -14,14 +14,13 @@ from pathlib import Path
 from gateway.cli.options import CommandError, load_snapshot, print_note
 from gateway.cli.score_options import ScoreOptions
 from gateway.core.errors import ConfigError, InvalidValue
-from gateway.evaluate.analysis.recordings import NO_ANSWER, read_recording, with_recording
-from gateway.evaluate.analysis.rows import RunRow, read_output, with_manifest
+from gateway.evaluate.analysis.recordings import note_left_out, read_recording, with_recording
+from gateway.evaluate.analysis.rows import OpenRuns, RunRow, read_output, with_manifest
 from gateway.evaluate.analysis.scores import RowScore, judge_of, read_scores, score_of
 from gateway.evaluate.running.output import RECORDING, manifest_path, recording_path
 from gateway.evaluate.scores.join import NO_CALL, JoinedRun, joined, shown
 from gateway.evaluate.scores.read import json_objects, read_harness
 from gateway.storage.recordings import RecordingFile, is_recording, open_recording
-from metatemplate.values.words import counted
 
 NO_COMMON_TEXT = (
     "give the scores of this run; texts that are not recorded (record: metadata, redact), and requests of several "
@@ -30,10 +29,11 @@ NO_COMMON_TEXT = (
 
 
 @contextmanager
-def reading() -> Iterator[ExitStack]:
+def reading() -> Iterator[OpenRuns]:
     """Keep the files of runs open, and replace errors in them by a ``CommandError``."""
     try:
-        with ExitStack() as files:
+        with OpenRuns() as files:
+            files.callback(lambda: print_notes(files.notes))
             yield files
     except InvalidValue as error:
         raise CommandError(error.message) from None
@@ -45,7 +45,7 @@ def reading() -> Iterator[ExitStack]:
         raise CommandError(f"{error.filename}: {error.strerror}") from None
 
 
-def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
+def read_run(files: OpenRuns, run: str, config: Path) -> Iterator[RunRow]:
     """Return an iterator over the rows of a run. Raises ``CommandError`` if there is no such run.
 
     ``files``: closes the run's recording. ``run``: an output file of ``gateway run``, a file of recordings, the name of
@@ -54,7 +54,7 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
 
     def opened(path: Path) -> RecordingFile:
         file = files.enter_context(closing(open_recording(path)))
-        files.callback(_note_left_out, file)
+        files.callback(note_left_out, files, file)
         return file
 
     output, recording = run_place(run, config)
@@ -72,7 +72,7 @@ def read_run(files: ExitStack, run: str, config: Path) -> Iterator[RunRow]:
 
 
 def read_scored(
-    files: ExitStack, run: str, config: Path, scores: Path | None, score: RowScore | None = None, since: float = 0.0
+    files: OpenRuns, run: str, config: Path, scores: Path | None, score: RowScore | None = None, since: float = 0.0
 ) -> tuple[Iterable[RunRow], JoinedRun | None]:
     """Return the rows of a run with the scores in a file or folder, and how they were joined if it is of a harness.
 
@@ -97,13 +97,13 @@ def read_scored(
     return found.rows, found
 
 
-def _with_own_lines(files: ExitStack, rows: Iterable[RunRow], path: Path) -> Iterator[RunRow]:
+def _with_own_lines(files: OpenRuns, rows: Iterable[RunRow], path: Path) -> Iterator[RunRow]:
     """Yield the rows that have a line in a file, and the failed ones. The others are no rows: they are counted.
 
     Raises ``InvalidValue`` if these are all rows.
     """
     scores, left = read_scores(path), Counter[str]()
-    files.callback(lambda: print_note(f"{path}: calls without a line: {shown(left)}") if left else None)
+    files.callback(lambda: files.notes.append(f"{path}: calls without a line: {shown(left)}") if left else None)
     ids = set[str]()
     for row in rows:
         ids.add(row.custom_id)
@@ -116,7 +116,7 @@ def _with_own_lines(files: ExitStack, rows: Iterable[RunRow], path: Path) -> Ite
 
 
 def read_scored_runs(
-    files: ExitStack, runs: Sequence[str], config: Path, options: ScoreOptions
+    files: OpenRuns, runs: Sequence[str], config: Path, options: ScoreOptions
 ) -> list[Iterable[RunRow]]:
     """Return the rows of each run, and print what rows of a harness lack. See ``read_scored``."""
     paths = scores_of(runs, options.scores, options.score)
@@ -126,8 +126,7 @@ def read_scored_runs(
         if scored and scored.scores.has_several():
             names = ", ".join(scored.scores.labels)
             raise CommandError(f"{run}: the scores are of several kinds; choose one with --scores PATH:NAME: {names}")
-        for line in scored.lines() if scored else ():
-            print_note(f"{run}: {line}")
+        print_notes([f"{run}: {line}" for line in scored.lines()] if scored else ())
     return [rows for rows, _ in found]
 
 
@@ -234,7 +233,7 @@ def recordings_path(config: Path, run: str = "") -> Path:
     return path
 
 
-def _note_left_out(file: RecordingFile) -> None:
-    if file.left_out:
-        verb = "is" if file.left_out == 1 else "are"
-        print_note(f"{counted(file.left_out, 'call')} of {file.path} {verb} left out: {NO_ANSWER}")
+def print_notes(notes: Iterable[str]) -> None:
+    """Print the notes about the rows of runs."""
+    for note in notes:
+        print_note(note)

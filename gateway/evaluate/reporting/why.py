@@ -16,7 +16,6 @@ Exit code 0, or 1 if a cause of --fail-on was found, or if the runs have no row 
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -43,6 +42,7 @@ from metatemplate.values.words import suggest
 if TYPE_CHECKING:
     from gateway.config.snapshot import Snapshot
     from gateway.evaluate.analysis.prove import Proof
+    from gateway.evaluate.analysis.rows import OpenRuns
     from gateway.evaluate.analysis.why import Explanation
 
 EXAMPLES = """Examples:
@@ -95,7 +95,7 @@ class WhyOptions(ScoreOptions):
 def command(options: WhyOptions) -> int:
     """Print the causes, the rows of each, and the difference of the scores."""
     from gateway.evaluate.analysis.prove import Proof
-    from gateway.evaluate.analysis.why import REMARKS_OF, ROW_CAUSES, explain, match_ids, match_questions
+    from gateway.evaluate.analysis.why import MATCHES, REMARKS_OF, ROW_CAUSES, explain
     from gateway.evaluate.reporting.lines import difference_lines, proof_lines, why_lines
     from gateway.evaluate.reporting.proof import only_target
     from gateway.evaluate.reporting.source import read_scored_runs, reading, row_score
@@ -110,14 +110,13 @@ def command(options: WhyOptions) -> int:
         raise CommandError(f"--fail-on {min(unknown)}: use {', '.join(known)}")
     no_harness = None if options.scores else options.score  # a harness does not score the answers of a proof
     proof = Proof(options.prove_rows, row_score(no_harness, options.answer))
-    match = match_questions if options.match == "question" else match_ids
     with reading() as files:
         one, other = read_scored_runs(files, [a, b], config, options)
-        visit = {} if target is None else {"visit": proof.visit}
-        found = explain(one, other, _floor(files, a, options.floor, config), match=match, **visit)
+        visit = None if target is None else proof.visit
+        found = explain(one, other, _floor(files, a, options.floor, config), visit, MATCHES[options.match])
     if not found.rows:
         print(json.dumps(found.as_json(), indent=2) if options.as_json else "\n".join(why_lines(found, a, b)))
-        raise CommandError(NO_COMMON_ROW if match is match_ids else NO_PAIR, 1)
+        raise CommandError(NO_COMMON_ROW if options.match == "id" else NO_PAIR, 1)
     if target is not None:
         _prove(proof, a, b, target, config)
     if options.as_json:
@@ -159,7 +158,7 @@ def _prove(proof: Proof, a: str, b: str, snapshot: Snapshot, config: Path) -> No
         send_proof(proof, calls, snapshot, config)
 
 
-def _floor(files: ExitStack, a: str, again: str | None, config: Path) -> float:
+def _floor(files: OpenRuns, a: str, again: str | None, config: Path) -> float:
     """Return the floor of the log probabilities. ``again``: a second run with the settings of ``a``; None: a default.
 
     Raises ``CommandError`` if the two runs have no log probabilities of the same tokens.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from gateway.cli.options import CommandError
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
-from gateway.evaluate.analysis.rows import RunRow
+from gateway.evaluate.analysis.rows import OpenRuns, RunRow
 from gateway.evaluate.analysis.scores import RowScore
 from gateway.evaluate.reporting.source import place_and_name, read_scored, run_files
 
@@ -45,13 +44,14 @@ class RunFiles:
         found = [path.stat() for path in files if path.exists()]
         return tuple([(one.st_size, one.st_mtime_ns) for one in found])
 
-    def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
+    def rows(self, files: OpenRuns, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
         """See ``RunSource``."""
         name, scores = self._named(run)
         try:
-            rows, _ = read_scored(files, name, self._config, scores, self._score)
+            rows, scored = read_scored(files, name, self._config, scores, self._score)
         except CommandError as error:
             raise InvalidValue(error.message) from None
+        files.notes += [f"{run}: {line}" for line in (scored.lines() if scored else ()) if line]
         return (one for one in rows if row in (None, one.custom_id))
 
     def _named(self, run: str) -> tuple[str, Path | None]:

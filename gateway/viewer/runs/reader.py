@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from threading import Lock
 from typing import Any
 
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
-from gateway.evaluate.analysis.rows import RunRow
+from gateway.evaluate.analysis.rows import OpenRuns, RunRow
 from gateway.viewer.runs.source import RunSource
 
 KEPT = 4
@@ -29,21 +28,29 @@ class RunReader:
 
     def one(self, run: str, caller: Caller, name: str) -> RunRow:
         """Return the row of a run with all its facts. Raises ``InvalidValue``."""
-        with ExitStack() as files:
+        with OpenRuns() as files:
             for row in self.source.rows(files, run, caller, name):
                 if row.custom_id == name:
                     return row.with_facts()
         raise InvalidValue("the run has no such row")
 
-    def found(self, caller: Caller, find: Callable[..., Any], *runs: str) -> Any:
-        """Return what was found before about unchanged runs, or read them. ``find``: gets their rows."""
-        name = (caller.key, *runs, *[self.source.state(run, caller) for run in runs])
+    def found(self, caller: Caller, find: Callable[..., Any], *runs: str, **options: Any) -> Any:
+        """Return the result of ``read`` without its notes."""
+        return self.read(caller, find, *runs, **options)[0]
+
+    def read(self, caller: Caller, find: Callable[..., Any], *runs: str, **options: Any) -> tuple[Any, list[str]]:
+        """Return what was found before about unchanged runs, or read them; and notes about what their rows lack.
+
+        ``find``: gets their rows, and ``options``, which must be hashable.
+        """
+        name = (find, caller.key, *runs, *[self.source.state(run, caller) for run in runs], *options.items())
         with self._changing:
-            found = self._kept.pop(name, None)
+            found: tuple[Any, list[str]] | None = self._kept.pop(name, None)
         if found is None:
-            with ExitStack() as files:
+            with OpenRuns() as files:
                 rows = [self.source.rows(files, run, caller) for run in runs]
-                found = find(*rows)
+                result = find(*rows, **options)
+            found = result, files.notes
         with self._changing:
             self._kept[name] = found
             while len(self._kept) > KEPT:

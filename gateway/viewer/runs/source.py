@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
 from gateway.calls.service import GatewayState
 from gateway.core.caller import Caller
 from gateway.core.errors import InvalidValue
-from gateway.evaluate.analysis.recordings import read_recording
-from gateway.evaluate.analysis.rows import RunRow
+from gateway.evaluate.analysis.recordings import note_left_out, read_recording
+from gateway.evaluate.analysis.rows import OpenRuns, RunRow
 from gateway.storage.recordings import RecordingFile, open_recording
 from gateway.viewer.recordings.pages import BUSY_SECONDS, READ_SECONDS
 
@@ -29,7 +29,7 @@ class RunSource(Protocol):
     def state(self, run: str, caller: Caller) -> Hashable:
         """Return a value that changes with each change of the run. Raises ``InvalidValue`` for an unknown run."""
 
-    def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
+    def rows(self, files: OpenRuns, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
         """Return the rows of a run. ``files``: closes what is opened. ``row``: only the row with this id."""
 
 
@@ -67,9 +67,10 @@ class RecordedRuns:
             raise InvalidValue(NO_RUN)
         return state
 
-    def rows(self, files: ExitStack, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
+    def rows(self, files: OpenRuns, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
         """See ``RunSource``."""
         file = files.enter_context(closing(self._open(READ_RUN_SECONDS if row is None else READ_SECONDS)))
+        files.callback(note_left_out, files, file)
         return read_recording(file, "/".join(_own(run, caller)), row)
 
     def _open(self, read_seconds: float = READ_SECONDS) -> RecordingFile:

@@ -16,14 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from gateway.evaluate.analysis.differences import DIFFERENCES
-from gateway.evaluate.analysis.rows import RunRow
+from gateway.evaluate.analysis.rows import OpenRuns, RunRow
 from gateway.evaluate.reporting.source import read_run
 from tests.cli.command import command
 from tests.evaluate.analysis.seeded_engine import SeededEngine, seeded_engine
@@ -260,7 +260,7 @@ class Verdict:
 def verdict(seeds: Seeds, causes: Causes, other: str, *options: str) -> Verdict:
     """Compare what ``gateway why`` finds with what was changed."""
     found = seeds.why(other, *options)
-    with ExitStack() as files:
+    with OpenRuns() as files:
         runs = [read_run(files, path, Path()) for path in (seeds.baseline, other)]
         one, two = [{row.custom_id: row.with_facts() for row in run} for run in runs]
     flips = {one["custom_id"]: one for one in found["found"]}
