@@ -48,7 +48,8 @@ def waterfall(title: str, steps: Sequence[ChartPart]) -> Markup:
     low = min([start for start, _ in places], default=0.0)
     span = max([end for _, end in places], default=0.0) - low or 1
     lines = [
-        _label(n, f"{step['name']}: {_shown(step['value'])}") + _bar(n, step, (start - low) / span, (end - low) / span)
+        _label(n, f"{step['name']}: {_shown(step['value'], step.get('total'))}")
+        + _bar(n, step, (start - low) / span, (end - low) / span)
         for n, (step, (start, end)) in enumerate(zip(steps, places, strict=True))
     ]
     return _svg(title, len(steps) * LINE, lines)
@@ -110,5 +111,6 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL // 2]}…{text[-LONGEST_LABEL // 2 :]}"
 
 
-def _shown(value: float) -> str:
-    return f"{value:+.3f}" if isinstance(value, float) else str(value)
+def _shown(value: float, is_total: bool | None = False) -> str:
+    """Return a number. A change has a sign."""
+    return f"{value:{'' if is_total else '+'}.3f}" if isinstance(value, float) else str(value)

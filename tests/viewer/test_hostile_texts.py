@@ -49,7 +49,7 @@ class Structure(HTMLParser):
         self.found.append((tag, [(name, "" if name in ADDRESSES else value) for name, value in attrs]))
         for name, value in attrs:
             assert not name.startswith("on")
-            assert name not in ("href", "src", "action") or (value or "").startswith(("/viewer", "#main"))
+            assert name not in ("href", "src", "action") or (value or "").startswith(("/viewer", "#main", "#prompt-"))
 
     def handle_endtag(self, tag: str) -> None:
         if tag != "i":

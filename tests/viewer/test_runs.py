@@ -132,7 +132,57 @@ def test_two_prompts_stand_side_by_side_with_the_first_difference_marked(served:
     shown = served.http.get("/viewer/runs/row", params=query).text
     assert '<mark id="prompt-1">' in shown
     assert '<mark id="prompt-2">' in shown
-    assert '<mark id="answer-1-1">H</mark>ello &lt;script&gt;' in shown
+    assert '<mark id="answer-1-1">H</mark>ello<i data-mark="·"> </i>&lt;script&gt;' in shown
+
+
+def test_a_row_leads_to_the_rows_before_and_after_it_in_its_list(served: Gateway) -> None:
+    def json_of(link: str) -> Any:
+        return served.http.get(link.replace("?", ".json?", 1)).json()
+
+    query = {"a": "/monday", "b": "/tuesday", "cause": "prompt"}
+    names, link = list[str](), values(served, "/rows", **query)["rows"][0]["link"]
+    while link:
+        row = json_of(link)
+        names.append(row["row"])
+        assert (row["in_list"]["number"], row["in_list"]["total"]) == (len(names), ROWS // 2)
+        assert row["filters"] == {"cause": "prompt"}
+        assert row["in_list"]["previous"] == "" or json_of(row["in_list"]["previous"])["row"] == names[-2]
+        link = row["in_list"]["next"]
+    assert names == [f"row-{number}" for number in range(0, ROWS, 2)]
+    assert json_of(row["in_list"]["list"])["rows"][-1]["row"] == names[-1]
+    equal = values(served, "/row", **query, row="row-1")
+    assert (equal["in_list"]["number"], equal["lines"], equal["in_list"]["next"]) == (0, [], "")
+
+
+def test_a_row_of_one_run_leads_to_the_next_page_of_its_list(served: Gateway) -> None:
+    row = values(served, "/row", run="/monday", row="row-49")
+    assert row["in_list"]["next"].endswith("row=row-50")
+    after = served.http.get(row["in_list"]["next"].replace("?", ".json?", 1)).json()
+    assert (after["row"], after["in_list"]["number"]) == ("row-50", 51)
+    assert served.http.get(after["in_list"]["list"].replace("?", ".json?", 1)).json()["start"] == 50
+
+
+def test_the_list_of_the_rows_that_differ_has_question_answers_and_choices(served: Gateway) -> None:
+    found = values(served, "/rows", a="/monday", b="/tuesday")
+    (row, *_), place = found["rows"], found["rows"][0]["where"]
+    assert row["question"].startswith("hi <script>")
+    assert [answer[:3] for answer in row["answers"]] == ["Hel", "Bye"]
+    assert found["choices"] == {"cause": {"prompt": ROWS // 2}, "kind": {}, "where": {place: ROWS // 2}}
+    assert values(served, "/rows", a="/monday", b="/tuesday", where=place)["total"] == ROWS // 2
+    assert values(served, "/rows", a="/monday", b="/tuesday", where="elsewhere")["total"] == 0
+    assert values(served, "/rows", a="/monday", b="/tuesday", cause="", where="")["total"] == ROWS // 2
+
+
+def test_two_runs_are_compared_by_their_questions_if_the_address_asks_for_it(served: Gateway) -> None:
+    query = {"a": "/monday", "b": "/tuesday"}
+    found = values(served, "/why", **query, match="question")
+    assert found["why"]["duplicates"] == 2 * ROWS - 1  # all rows ask the same
+    assert "match=question" in found["rows"]
+    listed = served.http.get(found["rows"].replace("?", ".json?", 1)).json()
+    assert "match=question" in listed["why"]
+    assert all("match=question" in row["link"] for row in listed["rows"])
+    answer = served.http.get("/viewer/runs/why.json", params={**query, "match": "text"})
+    assert (answer.status_code, answer.json()["problem"]) == (404, "match=text: use id or question")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +260,8 @@ def test_a_client_sees_only_its_own_runs(tmp_path: Path) -> None:
             assert [row["row"] for row in rows] == ["row-of-ann"]
         foreign = [("report", {"run": run}) for run in ("bob/nightly", "only-bob", "bob/only-bob", "/nightly")]
         foreign += [("rows", {"run": "bob/nightly"}), ("row", {"run": "nightly", "row": "row-of-bob"})]
-        foreign += [("why", {"a": "nightly", "b": "bob/nightly"})]
+        pair = {"a": "nightly", "b": "bob/nightly"}
+        foreign += [("why", pair), ("rows", pair), ("row", {**pair, "row": "row-of-ann"})]
         for path, query in foreign:
             found = page(running, f"/runs/{path}", ann, **query)
             assert (found.status, list(found.values)) == (404, ["problem"]), query

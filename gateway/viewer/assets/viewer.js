@@ -16,3 +16,9 @@ document.addEventListener("click", async (event) => {
   if (!copied) getSelection().selectAllChildren(source);
   document.getElementById("copy-status").textContent = copied ? "Copied." : "Selected; copy it with the keyboard.";
 });
+// The keys j and k follow the links to the next and the previous row, or page of a list.
+document.addEventListener("keydown", (event) => {
+  const link = document.querySelector(`a[rel="${{ j: "next", k: "prev" }[event.key]}"]`);
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  link?.click();
+});

@@ -15,8 +15,13 @@ Listed = TypeVar("Listed")
 
 
 def link_to(asked: PageRequest, page: str, **query: str) -> str:
-    """Return the address of a page about runs."""
-    return f"{asked.root}/runs{page and f'/{page}'}?{urlencode(query)}"
+    """Return the address of a page about runs. A name with a lone surrogate leads to no row."""
+    return f"{asked.root}/runs{page and f'/{page}'}?{urlencode(query, errors='replace')}"
+
+
+def kept(asked: PageRequest, *names: str) -> dict[str, str]:
+    """Return the values of the query with these names, without empty ones."""
+    return {name: asked.query[name] for name in names if asked.query.get(name)}
 
 
 def required(asked: PageRequest, name: str) -> str:
@@ -44,6 +49,24 @@ def listed(asked: PageRequest, found: Sequence[Listed], shown: Callable[[Listed]
         "start": start,
         "rows": [shown(one) for one in found[start : start + MOST_ROWS]],
         "next": next_link(asked, "rows", start, len(found) > start + MOST_ROWS),
+    }
+
+
+def place_in_list(
+    asked: PageRequest, rows: Sequence[Listed], is_shown: Callable[[Listed], bool], link: Callable[[Listed], str]
+) -> dict[str, Any]:
+    """Return the number of the shown row in its list, and the addresses of the rows before and after it.
+
+    The number is 0 if the list does not have the row.
+    """
+    number = next((number for number, one in enumerate(rows, 1) if is_shown(one)), 0)
+    start = str(max(0, number - 1) // MOST_ROWS * MOST_ROWS)
+    return {
+        "number": number,
+        "total": len(rows),
+        "previous": link(rows[number - 2]) if number > 1 else "",
+        "next": link(rows[number]) if 0 < number < len(rows) else "",
+        "list": link_to(asked, "rows", **{**without(asked.query, "row", "other"), "start": start}),
     }
 
 

@@ -2,31 +2,60 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from gateway.core.caller import Caller
-from gateway.evaluate.analysis.why import Explanation, RowDifference, explain
+from gateway.core.errors import InvalidValue
+from gateway.evaluate.analysis.why import MATCHES, Explanation, RowDifference, explain
 from gateway.viewer.page import PageRequest
-from gateway.viewer.runs.links import link_to, listed, required
+from gateway.viewer.runs.links import MOST_ROWS, kept, link_to, listed, required
 from gateway.viewer.runs.reader import RunReader
+
+PAIR = ("a", "b", "match")
+"""What the address of every page about two runs has."""
+FILTERS = ("cause", "kind", "where")
+"""The attributes of a row by which the list is filtered."""
+
+
+def compared(reader: RunReader, asked: PageRequest, caller: Caller) -> tuple[Explanation, list[str]]:
+    """Return the comparison of the two runs in the query, and notes about their rows. Raises ``InvalidValue``."""
+    match = asked.query.get("match") or "id"
+    if match not in MATCHES:
+        raise InvalidValue(f"match={match}: use {' or '.join(MATCHES)}")
+    runs = required(asked, "a"), required(asked, "b")
+    return reader.read(caller, explain, *runs, match=MATCHES[match])
+
+
+def selected(found: Explanation, asked: PageRequest) -> list[RowDifference]:
+    """Return the rows with the values of the filters in the query."""
+    wanted = kept(asked, *FILTERS)
+    return [one for one in found.found if all(getattr(one, name) == value for name, value in wanted.items())]
+
+
+def row_link(asked: PageRequest, one: RowDifference, **filters: str) -> str:
+    """Return the address of a row, which keeps the filters of its list."""
+    other = {"other": one.other_id} if one.other_id != one.custom_id else {}
+    return link_to(asked, "row", **kept(asked, *PAIR, *FILTERS), **filters, row=one.custom_id, **other)
 
 
 def pair_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of the list of the rows that differ."""
-    a, b, cause = required(asked, "a"), asked.query["b"], asked.query.get("cause")
-    found: Explanation = reader.found(caller, explain, a, b)
+    found, _ = compared(reader, asked, caller)
+    rows = selected(found, asked)
 
     def shown(one: RowDifference) -> dict[str, Any]:
-        other = {"other": one.other_id} if one.other_id != one.custom_id else {}
-        return {
-            "row": one.custom_id,
-            "cause": one.cause,
-            "change": one.change,
-            "remark": one.kind or one.remark,
-            "text": one.differences.get(one.cause, ""),
-            "link": link_to(asked, "row", a=a, b=b, row=one.custom_id, **other),
-        }
+        return {"row": one.custom_id, "where": one.where, "link": row_link(asked, one), **asdict(one)}
 
-    differing = [one for one in found.found if cause in (None, one.cause)]
-    filters = {} if cause is None else {"cause": cause}
-    return {"a": a, "b": b, "run": "", "filters": filters, **listed(asked, differing, shown)}
+    counts = {name: Counter([value for one in found.found if (value := getattr(one, name))]) for name in FILTERS}
+    return {
+        **kept(asked, "a", "b"),
+        "scored": found.scored,
+        "pair": kept(asked, *PAIR),
+        "filters": kept(asked, *FILTERS),
+        "choices": {name: dict(values.most_common(MOST_ROWS)) for name, values in counts.items()},
+        "is_same_place": len({(one.cause, one.where) for one in rows}) == 1,
+        "why": link_to(asked, "why", **kept(asked, *PAIR)),
+        **listed(asked, rows, shown),
+    }

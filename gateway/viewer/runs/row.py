@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
 from gateway.core.caller import Caller
+from gateway.evaluate.analysis.client_text import plain_question
+from gateway.evaluate.analysis.differences import compared_parameters
 from gateway.evaluate.analysis.rows import RunRow
-from gateway.evaluate.analysis.why import explain, first_different_step
+from gateway.evaluate.analysis.why import RowDifference, first_different_step
+from gateway.evaluate.reporting.lines import difference_lines
 from gateway.viewer.page import PageRequest
-from gateway.viewer.runs.links import required
+from gateway.viewer.runs.findings import RunFindings, findings_of
+from gateway.viewer.runs.links import kept, link_to, place_in_list, required, without
+from gateway.viewer.runs.pair_list import FILTERS, PAIR, compared, row_link, selected
 from gateway.viewer.runs.reader import RunReader
+from gateway.wire.json import dump_json
 from metatemplate.templates.registry import first_difference
 from metatemplate.values.words import excerpts, printable
 
@@ -19,24 +27,61 @@ from metatemplate.values.words import excerpts, printable
 def row_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of a row of one run."""
     name, run = required(asked, "row"), required(asked, "run")
-    row = reader.one(run, caller, name)
-    return {"row": name, "place": "", "differences": {}, "change": None, "columns": [_column(run, row, None)]}
+    values = _values([run], [reader.one(run, caller, name)], None)
+    found: RunFindings = reader.found(caller, findings_of, run)
+    query = without(asked.query, "row")
+    place = partial(place_in_list, asked, found.selected(asked.query), lambda one: one.custom_id == name)
+    return {
+        **values,
+        "in_list": place(lambda one: link_to(asked, "row", **query, row=one.custom_id)),
+        "filters": without(query, "run"),
+        "whole": {"name": f"Report of {run}", "link": link_to(asked, "report", run=run)},
+    }
 
 
 def pair_row_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of a row of two runs."""
     name, a, b = required(asked, "row"), required(asked, "a"), asked.query["b"]
-    one = reader.one(a, caller, name)
-    other = reader.one(b, caller, asked.query.get("other", name))
-    found = explain([one], [other])
-    (one, other), _ = first_different_step(one, other)
+    other_name = asked.query.get("other", name)
+    rows, _ = first_different_step(reader.one(a, caller, name), reader.one(b, caller, other_name))
+    found, _ = compared(reader, asked, caller)
+    one = next((one for one in found.found if (one.custom_id, one.other_id) == (name, other_name)), None)
     return {
-        "row": name,
-        "place": _place(one.facts.prompt, other.facts.prompt),
-        "differences": found.found[0].differences if found.found else {},
-        "change": found.changes[0] if found.scored and found.changes else None,
-        "columns": [_column(a, one, other), _column(b, other, one)],
+        **_values([a, b], rows, one),
+        "in_list": place_in_list(asked, selected(found, asked), lambda row: row is one, partial(row_link, asked)),
+        "filters": kept(asked, *FILTERS),
+        "whole": {"name": f"Why {a} and {b} differ", "link": link_to(asked, "why", **kept(asked, *PAIR))},
     }
+
+
+def _values(runs: Sequence[str], rows: Sequence[RunRow], difference: RowDifference | None) -> dict[str, Any]:
+    """Return what both pages show of one or two rows."""
+    others = [None] if len(rows) == 1 else rows[::-1]
+    questions = [plain_question(row.facts.asked or {}) for row in rows]
+    expected = [str(row.columns.get("answer", "")) for row in rows]
+    return {
+        "row": rows[0].custom_id,
+        "place": _place(rows[0].facts.prompt, rows[-1].facts.prompt),
+        "differences": difference.differences if difference else {},
+        "lines": [line.strip() for line in difference_lines(difference)] if difference else [],
+        "change": difference.change if difference else None,
+        "question": next(filter(None, questions), ""),
+        "expected": next(filter(None, expected), ""),
+        "parameters": _parameters(*rows),
+        "columns": [_column(*one) for one in zip(runs, rows, others, strict=True)],
+    }
+
+
+def _parameters(a: RunRow, b: RunRow | None = None) -> list[dict[str, Any]]:
+    """Return each parameter with its value in each run as JSON, and whether it differs."""
+    given = [row.facts.params or {} for row in (a, b) if row is not None]
+    one, other = [params or {} for params in compared_parameters(a.facts, (b or a).facts)]
+
+    def shown(name: str) -> dict[str, Any]:
+        values = [dump_json(params[name]) if name in params else "absent" for params in given]
+        return {"name": name, "values": values, "differs": one.get(name) != other.get(name)}
+
+    return [shown(name) for name in dict.fromkeys(chain.from_iterable(given))]
 
 
 def _place(one: str | None, other: str | None) -> str:
@@ -66,12 +111,12 @@ def _column(run: str, row: RunRow, other: RunRow | None) -> dict[str, Any]:
     return {
         "run": run,
         "row": row.custom_id,
+        "points": row.known_points(),
         "model": row.model,
         "template": facts.template,
         "target": facts.target,
         "error": row.error,
         "prompt": _marked(facts.prompt, other_prompt),
-        "params": facts.params,
         "answers": [
             {**asdict(answer), "text": _marked(answer.text, text)}
             for answer, text in zip(row.answers, chain(texts, repeat(None)), strict=False)

@@ -2,48 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from gateway.core.caller import Caller
-from gateway.evaluate.analysis.why import Explanation, explain
+from gateway.evaluate.analysis.rows import RunRow
+from gateway.evaluate.analysis.why import RowDifference, first_different_step
+from gateway.evaluate.reporting.lines import change_lines, count_lines, difference_lines, headline, target_lines
 from gateway.viewer.page import PageRequest
-from gateway.viewer.runs.links import link_to, required, without
+from gateway.viewer.prompt.differences import differences
+from gateway.viewer.runs.links import kept, link_to, without
+from gateway.viewer.runs.pair_list import PAIR, compared, row_link
 from gateway.viewer.runs.reader import RunReader
+from metatemplate.templates.registry import first_difference
 
-LOWER, HIGHER, ROWS, ALL_CAUSES = 0, 9, 6, 10
-"""The colours of the picture: of a lower score, a higher score, rows, and all."""
+LOWER, HIGHER, ROWS = 0, 9, 6
+"""The colours of the picture: of a lower score, a higher score, and rows."""
+MOST_PLACES = 10
+"""The maximum number of places of differences on the page."""
+BEFORE, AFTER = 60, 140
+"""The number of characters of a text that an example shows before and after the first difference."""
 
 
 def why_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of the comparison of two runs."""
-    a, b = required(asked, "a"), asked.query["b"]
-    found: Explanation = reader.found(caller, explain, a, b)
-    link = partial(link_to, asked, "rows", a=a, b=b)
-    causes = [
-        {"name": cause, "rows": rows, "score": part, "link": link(cause=cause)}
-        for cause, (rows, part) in found.by_cause().items()
-    ]
+    found, notes = compared(reader, asked, caller)
+    a, b = asked.query["a"], asked.query["b"]
+    link = partial(link_to, asked, "rows", **kept(asked, *PAIR))
+
+    def step(rows: int, part: float, **filters: str) -> dict[str, Any]:
+        """Return rows with the same first difference, as a step of the picture."""
+        color = ROWS if not found.scored else LOWER if part < 0 else HIGHER
+        shown = {"rows": rows, "score": part, "value": part if found.scored else rows, "color": color}
+        return {**filters, **shown, "link": link(**filters)}
+
+    places = found.grouped(lambda one: (one.cause, one.where)).items()
+    largest = sorted(places, key=lambda place: place[1], reverse=True)[:MOST_PLACES]
     return {
         "a": a,
         "b": b,
+        "headline": headline(found),
+        "counts": list(count_lines(found, a, b)),
+        "notes": notes,
+        "changes": list(change_lines(found)) if found.found else [],
+        "targets": list(target_lines(found)),
         "why": without(found.as_json(), "found", "causes"),
-        "causes": causes,
-        "scored": found.scored,
+        "causes": [{"name": cause, **step(*value, cause=cause)} for cause, value in found.by_cause().items()],
         "rows": link(),
-        "partly": sum([not one.recorded for one in found.found]),
-        "waterfall": _waterfall(causes, link(), scored=found.scored),
+        "by_question": link_to(asked, "why", a=a, b=b, match="question"),
+        "places": [step(*value, cause=cause, where=where) for (cause, where), value in largest],
+        "further_places": len(places) - len(largest),
+        "examples": [_example(asked, *found.examples[cause]) for cause in found.by_cause()],
         "reports": [link_to(asked, "report", run=one) for one in (a, b)],
     }
 
 
-def _waterfall(causes: Sequence[Mapping[str, Any]], link: str, *, scored: bool) -> list[dict[str, Any]]:
-    """Return the steps of the picture, which are the parts of the score, or else the rows; and their sum."""
-    values = [cause["score" if scored else "rows"] for cause in causes]
-    colors = [LOWER if value < 0 else HIGHER if scored else ROWS for value in values]
-    steps = [
-        {"name": cause["name"], "link": cause["link"], "value": value, "color": color}
-        for cause, value, color in zip(causes, values, colors, strict=True)
+def _example(asked: PageRequest, one: RowDifference, a: RunRow, b: RunRow) -> dict[str, Any]:
+    """Return what the page shows of the first row of a cause."""
+    (a, b), _ = first_different_step(a, b)
+    return {
+        **asdict(one),
+        "link": row_link(asked, one, cause=one.cause),
+        "lines": [line.strip() for line in difference_lines(one)],
+        "prompts": _around(a.facts.prompt, b.facts.prompt),
+        "answers": _around(a.first_text(), b.first_text()),
+    }
+
+
+def _around(a: str | None, b: str | None) -> list[dict[str, Any]]:
+    """Return two texts around their first difference, as parts that are equal or not; empty if one is not known."""
+    if a is None or b is None:
+        return []
+    at = first_difference(a, b)
+    start, end = max(0, at - BEFORE), at + AFTER
+    sides = differences([a[start:end]], [b[start:end]])["sides"]
+    return [
+        {"parts": side["parts"], "is_begin": not start, "is_end": end >= len(text)}
+        for side, text in zip(sides, (a, b), strict=True)
     ]
-    return [*steps, {"name": "all", "link": link, "value": sum(values), "color": ALL_CAUSES, "total": True}]

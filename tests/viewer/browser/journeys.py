@@ -242,9 +242,22 @@ def runs(visit: Visit, folder: Path | None) -> None:
     visit.check()
     page.locator("tbody a").first.click()
     visit.check()
+    page.get_by_label("Where").focus()
+    page.keyboard.press("j")
+    expect(page.locator("h1")).to_contain_text(" rows that differ")
     page.locator("tbody a").first.click()
     expect(page.locator("#prompt-1")).to_be_visible()
     visit.check()
+    for key, number in (("j", "2"), ("j", "3"), ("k", "2"), ("k", "1"), ("k", "1")):
+        page.keyboard.press(key)
+        expect(page.locator(".pager")).to_contain_text(f"Row {number} of ")
+    page.locator("summary").click()
+    expect(page.get_by_role("region", name="Parameters", exact=True)).to_be_visible()
+    visit.check()
+    page.locator(".crumbs a").last.click()
+    expect(page.locator("h1")).to_contain_text(" rows that differ")
+    page.locator(".crumbs a").first.click()
+    expect(page.locator("h1")).to_have_text("Why monday and tuesday differ")
     page = visit.open("/viewer/runs/report?run=tuesday")
     visit.check()
     page.locator("table a").first.click()
@@ -260,9 +273,16 @@ def view_two_files(visit: Visit, folder: Path | None) -> None:
     assert page.locator("nav a:not(.name)").count() == 1
     visit.check()
     visit.take("viewer-why", folder, 600)
+    page.locator(".cards dd > a").click()
+    visit.check()
+    page.get_by_label("Kind").select_option("max_tokens")
+    page.get_by_role("button", name="Filter").click()
+    assert "kind=max_tokens" in page.url, page.url
     page.locator("tbody a").first.click()
-    page.locator("tbody a").first.click()
-    expect(page.locator("h1")).to_contain_text("Row ")
+    expect(page.locator(".lead")).to_contain_text("A ✓ right B ✗ wrong parameters: max_tokens")
+    page.keyboard.press("j")
+    expect(page.locator(".pager")).to_contain_text("Row 2 of ")
+    assert "kind=max_tokens" in page.url, page.url
     visit.check()
 
 

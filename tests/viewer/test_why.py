@@ -1,0 +1,223 @@
+"""The page Why has everything that ``gateway why`` prints."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.core.caller import Caller
+from gateway.evaluate.analysis.rows import OpenRuns, RowFacts, RunAnswer, RunRow, RunToolCall
+from gateway.evaluate.analysis.why import explain
+from gateway.evaluate.reporting.lines import headline
+from gateway.evaluate.reporting.source import row_score
+from gateway.viewer.page import PageRequest, Visitor
+from gateway.viewer.page_threads import PageThreads
+from gateway.viewer.runs.files import RunFiles
+from gateway.viewer.runs.pages import RunPages
+from gateway.viewer.templating import render
+from gateway.wire.json import dump_json
+from tests.cli import test_scores
+from tests.cli.command import command
+from tests.evaluate.analysis.seeded_causes import CAUSES, Seeds, seeds_on_engine
+from tests.evaluate.analysis.test_why import FACTS, OTHER, ROW, changed
+from tests.viewer.hostile_texts import HOSTILE, PLAIN
+from tests.viewer.test_hostile_texts import Structure
+
+score_folder = test_scores.folder
+HEAD = "rows by first difference"
+"""The head of a table, which the page writes in its own way."""
+
+
+class Words(HTMLParser):
+    """The text of a page as words, each with one space around it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self._parts: list[str] = []
+        self.feed(page)
+        self.close()
+        self.text = f" {' '.join(' '.join(self._parts).split())} "
+
+    def handle_data(self, data: str) -> None:
+        self._parts.append(data)
+
+
+def page_of(runs: Sequence[str], scores: Sequence[Path | None], score: str | None, **query: str) -> dict[str, Any]:
+    """The values of the page Why of two runs, and its text."""
+    source = RunFiles(runs, scores, Path("gateway.yaml"), row_score(score, "answer"))
+    a, b = source.names
+    asked = PageRequest("/runs/why", {"a": a, "b": b, **query}, None, "/viewer", Visitor())
+    page = asyncio.run(RunPages(source, PageThreads()).page(asked))
+    assert page.template == "runs/why.html", page.values
+    values = {**page.values, "root": asked.root, "asked": asked, "visitor": asked.visitor}
+    return {**page.values, "words": Words(render(page.template, values).decode("utf-8")).text}
+
+
+def missing(printed: str, words: str) -> list[str]:
+    """The lines of the terminal whose words do not stand on the page, in their order and without others between."""
+    lines = [" ".join(re.sub(r":$|^note: ", "", line.strip()).split()) for line in printed.splitlines()]
+    return [line for line in lines if line and not line.startswith(HEAD) and f" {line} " not in words]
+
+
+# ---------------------------------------------------------------- what the terminal prints
+
+
+@pytest.fixture(scope="module")
+def seeds() -> Iterator[Seeds]:
+    with seeds_on_engine(24) as made:
+        yield made
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_page_has_every_line_of_the_terminal(seeds: Seeds, cause: str) -> None:
+    other = seeds.run(frozenset({cause}))
+    for score in ("exact", None):
+        options = ("--score", score) if score else ()
+        printed = command(seeds.folder, "why", seeds.baseline, other, *options).stdout.decode()
+        assert " with another answer or score\n" in printed
+        page = page_of([seeds.baseline, other], [None, None], score)
+        assert missing(printed, page["words"]) == []
+    assert page["causes"] or cause == "noise"
+
+
+def test_a_line_that_the_page_lacks_is_noticed() -> None:
+    assert missing("a b\n\nc:\n  also differs: d\n", " a b c also differs: ") == ["also differs: d"]
+
+
+def test_the_page_has_the_notes_about_the_scores_of_a_harness(score_folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(score_folder)
+    runs, scores = (test_scores.A, test_scores.B), (Path("out-a"), Path("out-b"))
+    ended = command(score_folder, "why", *runs, "--scores", "out-a", "--scores", "out-b")
+    assert "calls that belong to no row: 1 of judge" in ended.stderr.decode()
+    page = page_of(runs, scores, None)
+    assert missing((ended.stdout + ended.stderr).decode(), page["words"]) == []
+    assert page["headline"].startswith("0.833 → 0.000 (-0.833): 6 of 6 rows differ, one cause: parameters")
+    own = page_of(("a.jsonl", "b.jsonl"), [Path("own.jsonl")] * 2, None)
+    assert "own.jsonl: calls without a line: 1 of judge" in own["words"]
+
+
+# ---------------------------------------------------------------- the first sentence
+
+
+def rows_of(*rows: RunRow, points: float | None = None) -> list[RunRow]:
+    return [replace(row, custom_id=str(number), points=points) for number, row in enumerate(rows)]
+
+
+BYTE_9 = replace(changed("prompt"), facts=replace(FACTS, prompt="<u>hi</u>!", template="t@sha256:2", raw="43</u>"))
+HEADLINES: dict[str, tuple[list[RunRow], list[RunRow], str]] = {
+    "nothing in common": (
+        [ROW],
+        [replace(ROW, custom_id="b", facts=replace(FACTS, request="x"))],
+        "no row was compared",
+    ),
+    "no difference": (
+        rows_of(ROW, points=1),
+        rows_of(ROW, points=1),
+        "1.000 → 1.000 (+0.000): no answer or score differs",
+    ),
+    "no score": (
+        rows_of(ROW, ROW),
+        rows_of(ROW, changed("parameters")),
+        "1 of 2 rows differ, one cause: parameters: temperature 0 → 1, stop ['</u>'] → []",
+    ),
+    "several causes": (
+        rows_of(ROW, ROW, points=1),
+        rows_of(changed("prompt"), ROW, points=0.5),
+        "1.000 → 0.500 (-0.500): 2 of 2 rows differ, 2 causes: scoring (1 row, -0.250), prompt (1 row, -0.250)",
+    ),
+    "another text of a template": (
+        rows_of(ROW),
+        rows_of(changed("prompt")),
+        "1 of 1 rows differ, one cause: template t with another text, first difference at byte 5",
+    ),
+    "several places": (
+        rows_of(ROW, ROW),
+        rows_of(changed("prompt"), BYTE_9),
+        "2 of 2 rows differ, one cause: template t with another text, first difference at 2 places",
+    ),
+    "another template": (
+        rows_of(ROW),
+        rows_of(replace(changed("prompt"), facts=replace(FACTS, prompt="<u>ho", template="u@sha256:1", raw=""))),
+        "1 of 1 rows differ, one cause: template t → u, first difference at byte 4",
+    ),
+    "only a hash": (
+        rows_of(replace(ROW, facts=replace(FACTS, prompt=None))),
+        rows_of(replace(ROW, answers=OTHER, facts=replace(FACTS, prompt=None, prompt_sha256="i"))),
+        "1 of 1 rows differ, one cause: prompt",
+    ),
+    "nothing recorded": (
+        rows_of(ROW),
+        rows_of(replace(ROW, answers=(RunAnswer("43", "other"),))),
+        "1 of 1 rows differ, one cause: not recorded",
+    ),
+}
+
+
+@pytest.mark.parametrize(("a", "b", "sentence"), HEADLINES.values(), ids=HEADLINES)
+def test_the_first_sentence_has_the_scores_the_rows_and_the_cause(
+    a: list[RunRow], b: list[RunRow], sentence: str
+) -> None:
+    assert headline(explain(a, b)) == sentence
+
+
+# ---------------------------------------------------------------- texts of rows
+
+
+class TwoRuns:
+    """Two runs of one row, which has a text wherever a row may have one."""
+
+    def __init__(self, text: str) -> None:
+        def row(letter: str, target: str) -> RunRow:
+            asked = {"messages": [{"role": "user", "content": f"{letter}{text}"}]}
+            call = RunToolCall(text, text)
+            facts = RowFacts(
+                asked=asked,
+                request=letter,
+                template=f"{letter}{text}",
+                prompt=f"{letter}{text}",
+                params={f"p{text}": [letter, text], "equal": text},
+                target=target,
+                raw=f"{letter}{text}",
+            )
+            answer = RunAnswer(f"{letter}{text}", text, text, (call,), text, text)
+            columns = {"answer": text or "none"}
+            return RunRow(f"row{text}", text, text, text, (answer,), text, 1.0, columns, facts=facts, points=0.5)
+
+        self._rows = {"a": row("a", text), "b": replace(row("b", f"x{text}"), points=0.0)}
+
+    def runs(self, caller: Caller, start: int, count: int) -> list[dict[str, Any]]:
+        return [{"run": name} for name in self._rows]
+
+    def state(self, run: str, caller: Caller) -> Hashable:
+        return run
+
+    def rows(self, files: OpenRuns, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
+        yield self._rows[run]
+
+
+def elements_of(text: str) -> dict[str, set[str]]:
+    """The elements of each page about two runs, with the names and values of their attributes."""
+    pages, found = RunPages(TwoRuns(text), PageThreads()), dict[str, set[str]]()
+    for path, query in (("why", {}), ("rows", {"where": text}), ("rows", {}), ("row", {"row": f"row{text}"})):
+        asked = PageRequest(f"/runs/{path}", {"a": "a", "b": "b", **query}, None, "/viewer", Visitor())
+        page = asyncio.run(pages.page(asked))
+        assert (page.status, page.values["problem"]) == (200, "")
+        dump_json(page.values).encode("ascii")
+        values = {**page.values, "root": asked.root, "asked": asked, "visitor": asked.visitor}
+        found[f"{path}{len(query)}"] = set(map(str, Structure(render(page.template, values).decode("utf-8")).found))
+    return found
+
+
+def test_no_text_of_a_row_becomes_markup_and_none_breaks_a_page() -> None:
+    # a long text ends with "…", and one without a character that is shown is no question
+    known = elements_of(PLAIN), elements_of("x" * 1000), elements_of("")
+    for text in HOSTILE:
+        for path, elements in elements_of(text).items():
+            assert elements <= set.union(*[one[path] for one in known]), (path, text)
