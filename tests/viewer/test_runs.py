@@ -164,7 +164,7 @@ def test_a_row_of_one_run_leads_to_the_next_page_of_its_list(served: Gateway) ->
 
 def test_the_list_of_the_rows_that_differ_has_question_answers_and_choices(served: Gateway) -> None:
     found = values(served, "/rows", a="/monday", b="/tuesday")
-    (row, *_), place = found["rows"], found["rows"][0]["where"]
+    (row, *_), place = found["rows"], found["rows"][0]["differences"]["prompt"]
     assert row["question"].startswith("hi <script>")
     assert [answer[:3] for answer in row["answers"]] == ["Hel", "Bye"]
     assert found["choices"] == {"cause": {"prompt": ROWS // 2}, "kind": {}, "where": {place: ROWS // 2}}

@@ -198,7 +198,7 @@ class TwoRuns:
     def state(self, run: str, caller: Caller) -> Hashable:
         return run
 
-    def rows(self, files: OpenRuns, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
+    def rows(self, files: OpenRuns, run: str, caller: Caller) -> Iterator[RunRow]:
         yield self._rows[run]
 
 

@@ -30,11 +30,14 @@ DEFAULT_LIMIT = "default_parameter: max_tokens="
 
 
 class OpenRuns(ExitStack):
-    """Closes the files of runs, and has the notes about what their rows lack."""
+    """Closes the files of runs, and has the notes about what their rows lack.
 
-    def __init__(self) -> None:
+    ``only``: the id of the only row that is needed. None: all rows are needed.
+    """
+
+    def __init__(self, only: str | None = None) -> None:
         super().__init__()
-        self.notes: list[str] = []
+        self.only, self.notes = only, list[str]()
 
 
 @dataclass(frozen=True, slots=True)

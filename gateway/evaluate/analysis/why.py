@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import isnan
@@ -118,12 +118,10 @@ class Explanation:
 
     def grouped(self, group_of: Callable[[RowDifference], RowGroup]) -> dict[RowGroup, tuple[int, float]]:
         """Return for each group the number of rows and their part of the difference of the score."""
-        rows, parts = Counter[RowGroup](), dict[RowGroup, float]()
+        changes = defaultdict[RowGroup, list[float]](list)
         for one in self.found:
-            group = group_of(one)
-            rows[group] += 1
-            parts[group] = parts.get(group, 0.0) + one.change
-        return {group: (rows[group], part / max(len(self.changes), 1)) for group, part in parts.items()}
+            changes[group_of(one)].append(one.change)
+        return {group: (len(own), sum(own) / max(len(self.changes), 1)) for group, own in changes.items()}
 
     def by_cause(self) -> dict[str, tuple[int, float]]:
         """Return ``grouped`` for the causes, in their order."""

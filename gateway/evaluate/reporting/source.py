@@ -45,11 +45,12 @@ def reading() -> Iterator[OpenRuns]:
         raise CommandError(f"{error.filename}: {error.strerror}") from None
 
 
-def read_run(files: OpenRuns, run: str, config: Path) -> Iterator[RunRow]:
+def read_run(files: OpenRuns, run: str, config: Path, row: str | None = None) -> Iterator[RunRow]:
     """Return an iterator over the rows of a run. Raises ``CommandError`` if there is no such run.
 
     ``files``: closes the run's recording. ``run``: an output file of ``gateway run``, a file of recordings, the name of
-    a run of ``gateway with``, or that of a run in the recordings of the configuration ``config``.
+    a run of ``gateway with``, or that of a run in the recordings of the configuration ``config``. ``row``: only the
+    rows with this id.
     """
 
     def opened(path: Path) -> RecordingFile:
@@ -60,15 +61,16 @@ def read_run(files: OpenRuns, run: str, config: Path) -> Iterator[RunRow]:
     output, recording = run_place(run, config)
     if output is not None:
         manifest = manifest_path(output)
-        rows = with_manifest(read_output(output), manifest) if manifest.exists() else read_output(output)
+        rows: Iterator[RunRow] = (one for one in read_output(output) if row in (None, one.custom_id))
+        rows = with_manifest(rows, manifest) if manifest.exists() else rows
         return with_recording(rows, opened(recording)) if recording.exists() else rows
     if recording in (Path(run), Path(f"{run}{RECORDING}")):
-        return read_recording(opened(recording))
-    rows = read_recording(opened(recording), run)
+        return read_recording(opened(recording), row=row)
+    rows = read_recording(opened(recording), run, row)
     first = next(rows, None)
-    if first is None:
+    if first is None and row is None:
         raise CommandError(f"{run}: no such file, no {run}{RECORDING}, and no run of this name in the recordings")
-    return chain([first], rows)
+    return chain(filter(None, [first]), rows)
 
 
 def read_scored(
@@ -77,11 +79,11 @@ def read_scored(
     """Return the rows of a run with the scores in a file or folder, and how they were joined if it is of a harness.
 
     ``scores``: may end with ``:`` and the name of a score; None: ``score`` scores the rows, if there is one. ``since``:
-    files that were last changed before this time do not count. See ``read_run``.
+    files that were last changed before this time do not count. A harness needs all rows. See ``read_run``.
     """
-    rows = read_run(files, run, config)
+    rows = read_run(files, run, config, files.only if scores is None else None)
     if scores is None:
-        return rows if score is None else (replace(row, points=score(row)) for row in rows), None
+        return rows if score is None else (replace(one, points=score(one)) for one in rows), None
     path, name = place_and_name(scores)
     if since and path.is_file() and path.stat().st_mtime < since:
         raise CommandError(f"{path}: the command has not written this file")

@@ -18,7 +18,6 @@ document.addEventListener("click", async (event) => {
 });
 // The keys j and k follow the links to the next and the previous row, or page of a list.
 document.addEventListener("keydown", (event) => {
-  const link = document.querySelector(`a[rel="${{ j: "next", k: "prev" }[event.key]}"]`);
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
-  link?.click();
+  document.querySelector(`a[rel="${{ j: "next", k: "prev" }[event.key]}"]`)?.click();
 });

@@ -44,7 +44,7 @@ class RunFiles:
         found = [path.stat() for path in files if path.exists()]
         return tuple([(one.st_size, one.st_mtime_ns) for one in found])
 
-    def rows(self, files: OpenRuns, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
+    def rows(self, files: OpenRuns, run: str, caller: Caller) -> Iterator[RunRow]:
         """See ``RunSource``."""
         name, scores = self._named(run)
         try:
@@ -52,7 +52,7 @@ class RunFiles:
         except CommandError as error:
             raise InvalidValue(error.message) from None
         files.notes += [f"{run}: {line}" for line in (scored.lines() if scored else ()) if line]
-        return (one for one in rows if row in (None, one.custom_id))
+        return (one for one in rows if files.only in (None, one.custom_id))
 
     def _named(self, run: str) -> tuple[str, Path | None]:
         if run not in self._runs:

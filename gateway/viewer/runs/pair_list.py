@@ -44,10 +44,6 @@ def pair_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> d
     """Return the values of the list of the rows that differ."""
     found, _ = compared(reader, asked, caller)
     rows = selected(found, asked)
-
-    def shown(one: RowDifference) -> dict[str, Any]:
-        return {"row": one.custom_id, "where": one.where, "link": row_link(asked, one), **asdict(one)}
-
     counts = {name: Counter([value for one in found.found if (value := getattr(one, name))]) for name in FILTERS}
     return {
         **kept(asked, "a", "b"),
@@ -57,5 +53,5 @@ def pair_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> d
         "choices": {name: dict(values.most_common(MOST_ROWS)) for name, values in counts.items()},
         "is_same_place": len({(one.cause, one.where) for one in rows}) == 1,
         "why": link_to(asked, "why", **kept(asked, *PAIR)),
-        **listed(asked, rows, shown),
+        **listed(asked, rows, lambda one: {"row": one.custom_id, "link": row_link(asked, one), **asdict(one)}),
     }

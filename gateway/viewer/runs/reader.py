@@ -28,8 +28,8 @@ class RunReader:
 
     def one(self, run: str, caller: Caller, name: str) -> RunRow:
         """Return the row of a run with all its facts. Raises ``InvalidValue``."""
-        with OpenRuns() as files:
-            for row in self.source.rows(files, run, caller, name):
+        with OpenRuns(name) as files:
+            for row in self.source.rows(files, run, caller):
                 if row.custom_id == name:
                     return row.with_facts()
         raise InvalidValue("the run has no such row")

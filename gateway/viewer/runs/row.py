@@ -57,31 +57,18 @@ def pair_row_values(reader: RunReader, asked: PageRequest, caller: Caller) -> di
 def _values(runs: Sequence[str], rows: Sequence[RunRow], difference: RowDifference | None) -> dict[str, Any]:
     """Return what both pages show of one or two rows."""
     others = [None] if len(rows) == 1 else rows[::-1]
-    questions = [plain_question(row.facts.asked or {}) for row in rows]
-    expected = [str(row.columns.get("answer", "")) for row in rows]
+    one, other = [params or {} for params in compared_parameters(rows[0].facts, rows[-1].facts)]
     return {
         "row": rows[0].custom_id,
         "place": _place(rows[0].facts.prompt, rows[-1].facts.prompt),
         "differences": difference.differences if difference else {},
         "lines": [line.strip() for line in difference_lines(difference)] if difference else [],
         "change": difference.change if difference else None,
-        "question": next(filter(None, questions), ""),
-        "expected": next(filter(None, expected), ""),
-        "parameters": _parameters(*rows),
+        "question": plain_question(rows[0].facts.asked or rows[-1].facts.asked or {}),
+        "expected": str({**rows[-1].columns, **rows[0].columns}.get("answer", "")),
+        "different": [name for name in {**one, **other} if one.get(name) != other.get(name)],
         "columns": [_column(*one) for one in zip(runs, rows, others, strict=True)],
     }
-
-
-def _parameters(a: RunRow, b: RunRow | None = None) -> list[dict[str, Any]]:
-    """Return each parameter with its value in each run as JSON, and whether it differs."""
-    given = [row.facts.params or {} for row in (a, b) if row is not None]
-    one, other = [params or {} for params in compared_parameters(a.facts, (b or a).facts)]
-
-    def shown(name: str) -> dict[str, Any]:
-        values = [dump_json(params[name]) if name in params else "absent" for params in given]
-        return {"name": name, "values": values, "differs": one.get(name) != other.get(name)}
-
-    return [shown(name) for name in dict.fromkeys(chain.from_iterable(given))]
 
 
 def _place(one: str | None, other: str | None) -> str:
@@ -116,6 +103,7 @@ def _column(run: str, row: RunRow, other: RunRow | None) -> dict[str, Any]:
         "template": facts.template,
         "target": facts.target,
         "error": row.error,
+        "params": {name: dump_json(value) for name, value in (facts.params or {}).items()},
         "prompt": _marked(facts.prompt, other_prompt),
         "answers": [
             {**asdict(answer), "text": _marked(answer.text, text)}

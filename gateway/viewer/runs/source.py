@@ -29,8 +29,8 @@ class RunSource(Protocol):
     def state(self, run: str, caller: Caller) -> Hashable:
         """Return a value that changes with each change of the run. Raises ``InvalidValue`` for an unknown run."""
 
-    def rows(self, files: OpenRuns, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
-        """Return the rows of a run. ``files``: closes what is opened. ``row``: only the row with this id."""
+    def rows(self, files: OpenRuns, run: str, caller: Caller) -> Iterator[RunRow]:
+        """Return the rows of a run. ``files``: closes what is opened, and may need only one row."""
 
 
 class RecordedRuns:
@@ -67,11 +67,11 @@ class RecordedRuns:
             raise InvalidValue(NO_RUN)
         return state
 
-    def rows(self, files: OpenRuns, run: str, caller: Caller, row: str | None = None) -> Iterator[RunRow]:
+    def rows(self, files: OpenRuns, run: str, caller: Caller) -> Iterator[RunRow]:
         """See ``RunSource``."""
-        file = files.enter_context(closing(self._open(READ_RUN_SECONDS if row is None else READ_SECONDS)))
+        file = files.enter_context(closing(self._open(READ_RUN_SECONDS if files.only is None else READ_SECONDS)))
         files.callback(note_left_out, files, file)
-        return read_recording(file, "/".join(_own(run, caller)), row)
+        return read_recording(file, "/".join(_own(run, caller)), files.only)
 
     def _open(self, read_seconds: float = READ_SECONDS) -> RecordingFile:
         file = open_recording(self._path(), BUSY_SECONDS, read_seconds)

@@ -28,7 +28,7 @@ BEFORE, AFTER = 60, 140
 def why_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of the comparison of two runs."""
     found, notes = compared(reader, asked, caller)
-    a, b = asked.query["a"], asked.query["b"]
+    runs = kept(asked, "a", "b")
     link = partial(link_to, asked, "rows", **kept(asked, *PAIR))
 
     def step(rows: int, part: float, **filters: str) -> dict[str, Any]:
@@ -40,21 +40,20 @@ def why_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[st
     places = found.grouped(lambda one: (one.cause, one.where)).items()
     largest = sorted(places, key=lambda place: place[1], reverse=True)[:MOST_PLACES]
     return {
-        "a": a,
-        "b": b,
+        **runs,
         "headline": headline(found),
-        "counts": list(count_lines(found, a, b)),
+        "counts": list(count_lines(found, **runs)),
         "notes": notes,
         "changes": list(change_lines(found)) if found.found else [],
         "targets": list(target_lines(found)),
         "why": without(found.as_json(), "found", "causes"),
         "causes": [{"name": cause, **step(*value, cause=cause)} for cause, value in found.by_cause().items()],
         "rows": link(),
-        "by_question": link_to(asked, "why", a=a, b=b, match="question"),
+        "by_question": link_to(asked, "why", **runs, match="question"),
         "places": [step(*value, cause=cause, where=where) for (cause, where), value in largest],
         "further_places": len(places) - len(largest),
         "examples": [_example(asked, *found.examples[cause]) for cause in found.by_cause()],
-        "reports": [link_to(asked, "report", run=one) for one in (a, b)],
+        "reports": [link_to(asked, "report", run=one) for one in runs.values()],
     }
 
 

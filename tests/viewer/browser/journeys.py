@@ -252,7 +252,7 @@ def runs(visit: Visit, folder: Path | None) -> None:
         page.keyboard.press(key)
         expect(page.locator(".pager")).to_contain_text(f"Row {number} of ")
     page.locator("summary").click()
-    expect(page.get_by_role("region", name="Parameters", exact=True)).to_be_visible()
+    expect(page.get_by_role("region", name="Equal parameters")).to_be_visible()
     visit.check()
     page.locator(".crumbs a").last.click()
     expect(page.locator("h1")).to_contain_text(" rows that differ")
