@@ -40,6 +40,7 @@ EXAMPLES = """Examples:
   gateway view answers.jsonl
   gateway view answers.jsonl --score exact                compare with the kept column "answer"
   gateway view monday.jsonl tuesday.jsonl --score exact   why the answers differ
+  gateway view lm-eval evalscope --match question         two harnesses
   gateway view nightly --scores out                       with the scores of a harness
   gateway view nightly-7 --no-browser --port 8002         a run in the recordings of gateway.yaml
 """
@@ -53,6 +54,8 @@ class ViewOptions(ScoreOptions):
     """a run"""
     b: str | None = argument(metavar="[B]", required=False)
     """a second run, to compare with A"""
+    match: str = option("id|question", type=click.Choice(["id", "question"]), default="id")
+    """how rows of the two runs match: by id or request, or by the text of the question"""
     port: int = option("PORT", type=click.IntRange(0, 65535), default=0, show_default="a free port")
     """the port on 127.0.0.1"""
     no_browser: bool = flag()
@@ -80,14 +83,15 @@ def command(options: ViewOptions) -> int:
         raise CommandError(str(error), CONFIG_FAILED) from None
     source = RunFiles(runs, paths, options.config, row_score(options.score, options.answer))
     with bound:
-        asyncio.run(_serve(source, bound, not options.no_browser))
+        match = {} if options.match == "id" else {"match": options.match}
+        asyncio.run(_serve(source, bound, not options.no_browser, match))
     return 0
 
 
-async def _serve(source: RunFiles, bound: socket.socket, browser: bool) -> None:
+async def _serve(source: RunFiles, bound: socket.socket, browser: bool, match: dict[str, str]) -> None:
     """Print the address, open a browser, and serve until SIGINT or SIGTERM: a gateway without models, with one viewer.
 
-    The address is that of the report of the run, or of the comparison of two.
+    The address is that of the report of the run, or of the comparison of two. ``match``: see ``ViewOptions``.
     """
     from gateway.config.snapshot import ServerSpec, Snapshot
     from gateway.edge.app import App
@@ -103,7 +107,11 @@ async def _serve(source: RunFiles, bound: socket.socket, browser: bool) -> None:
         viewer = Viewer(runtime.state, runs=source)
         runtime.pages.append(viewer)
         page, names = ("report", ["run"]) if len(source.names) == 1 else ("why", ["a", "b"])
-        query = {**dict(zip(names, source.names, strict=True)), TOKEN: Signer(runtime.viewer_secret).token(TOKEN)}
+        query = {
+            **dict(zip(names, source.names, strict=True)),
+            **match,
+            TOKEN: Signer(runtime.viewer_secret).token(TOKEN),
+        }
         url = f"http://127.0.0.1:{bound.getsockname()[1]}{ROOT}/runs/{page}?{urlencode(query)}"
         async with serving(HttpServer(App(runtime.state, viewer=viewer)), bound, CLOSE_SECONDS):
             click.echo(f"the pages are at {url}  (Ctrl-C ends)", err=True)

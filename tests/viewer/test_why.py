@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from tests.evaluate.analysis.seeded_causes import CAUSES, Seeds, seeds_on_engine
 from tests.evaluate.analysis.test_why import FACTS, OTHER, ROW, changed
 from tests.viewer.hostile_texts import HOSTILE, PLAIN
 from tests.viewer.test_hostile_texts import Structure
+from tests.viewer.test_view import client, viewing
 
 score_folder = test_scores.folder
 HEAD = "rows by first difference"
@@ -101,6 +103,26 @@ def test_the_page_has_the_notes_about_the_scores_of_a_harness(score_folder: Path
     assert page["headline"].startswith("0.833 → 0.000 (-0.833): 6 of 6 rows differ, one cause: parameters")
     own = page_of(("a.jsonl", "b.jsonl"), [Path("own.jsonl")] * 2, None)
     assert "own.jsonl: calls without a line: 1 of judge" in own["words"]
+
+
+def test_view_compares_two_harnesses_by_their_questions(score_folder: Path) -> None:
+    asked = [json.loads(line) for line in (score_folder / "a.data.jsonl").read_text().splitlines()]
+    rows = [{**row, "custom_id": f"other-{number}", "max_tokens": 1} for number, row in enumerate(asked)]
+    (score_folder / "other.data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert command(score_folder, "run", "other.data.jsonl", "--keep", "answer", "--out", "other.jsonl").returncode == 0
+    given = (test_scores.A, "other.jsonl", "--match", "question")
+    printed = command(score_folder, "why", *given).stdout.decode()
+    assert printed.startswith("6 rows in both runs, 6 with another answer or score\n")
+    with viewing(score_folder, *given) as (_, url), client(url) as browser:
+        page = browser.get(browser.get(url).headers["location"])
+        assert missing(printed, Words(page.text).text) == []
+        why = browser.get(str(page.url).replace("?", ".json?", 1)).json()
+        pairs = browser.get(why["rows"].replace("?", ".json?", 1)).json()["rows"]
+        assert [one["other_id"] for one in pairs] == [f"other-{number}" for number in range(6)]
+        row = browser.get(pairs[1]["link"].replace("?", ".json?", 1)).json()
+        assert [column["row"] for column in row["columns"]] == [pairs[1]["custom_id"], "other-1"]
+        assert (row["in_list"]["number"], row["different"]) == (2, ["max_tokens"])
+        assert row["question"] == asked[1]["messages"][0]["content"]
 
 
 # ---------------------------------------------------------------- the first sentence
