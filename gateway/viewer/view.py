@@ -67,7 +67,7 @@ class ViewOptions(ScoreOptions):
 @takes(ViewOptions)
 def command(options: ViewOptions) -> int:
     """Serve the pages until a signal ends the process."""
-    from gateway.evaluate.reporting.source import read_scored_runs, reading, row_score, scores_of
+    from gateway.evaluate.reporting.source import read_scored_runs, reading, scores_of
     from gateway.server.sockets import PortBusy, bind
     from gateway.viewer.runs.files import RunFiles
 
@@ -81,7 +81,7 @@ def command(options: ViewOptions) -> int:
         bound = bind("127.0.0.1", options.port, choose="another port with --port")
     except PortBusy as error:
         raise CommandError(str(error), CONFIG_FAILED) from None
-    source = RunFiles(runs, paths, options.config, row_score(options.score, options.answer))
+    source = RunFiles(runs, paths, options.config, options)
     with bound:
         match = {} if options.match == "id" else {"match": options.match}
         asyncio.run(_serve(source, bound, not options.no_browser, match))

@@ -19,6 +19,7 @@ from gateway.telemetry.record import Record
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.pages import RecordingPages
+from gateway.viewer.runs.pages import RecordedRunPages
 from gateway.viewer.templating import render
 from gateway.wire.json import dump_json
 from metatemplate.values.dialogue import Dialogue, Message
@@ -65,11 +66,14 @@ class Structure(HTMLParser):
         self.found.append("processing instruction")
 
 
-def record(recorder: Recorder, text: str, number: int) -> None:
-    """Record a call that has a text wherever a recording may have one."""
+def record(recorder: Recorder, text: str, number: int, endpoint: str = "", outcome: str = "", run: str = "") -> None:
+    """Record a call that has a text wherever a recording may have one.
+
+    ``endpoint``, ``outcome``, ``run``: instead of the text, for a call that is a row of a run.
+    """
     name = text.encode("utf-8", "replace").decode()  # SQLite stores no lone surrogates outside JSON
     call = Call("chat", name, f"req_{number}", dialogue=Dialogue((Message("user", text),)))
-    recording = recorder.begin("full", CallFacts(name, name, name, name, name, call), RecordingsSpec())
+    recording = recorder.begin("full", CallFacts(name, name, name, run or name, name, call), RecordingsSpec())
     params = {"temperature": 0, text: text}
     events: list[Event] = [
         Delta(0, text),
@@ -87,9 +91,9 @@ def record(recorder: Recorder, text: str, number: int) -> None:
     recording.end(
         Record(
             call.request_id,
+            endpoint or name,
             name,
-            name,
-            name,
+            outcome or name,
             200,
             False,
             1.0,
@@ -118,7 +122,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordingPages]:
         yield RecordingPages(served.runtime.state, threads)
 
 
-def shown(pages: RecordingPages, path: str, query: dict[str, str]) -> list[Any]:
+def shown(pages: RecordingPages | RecordedRunPages, path: str, query: dict[str, str]) -> list[Any]:
     """The structure of a page, whose values are also written as JSON."""
     asked = PageRequest(path, query, None, "/viewer", navigation={"/recordings": "Recordings"})
     page: Page = asyncio.run(pages.page(asked))
@@ -147,6 +151,44 @@ def test_no_text_becomes_markup_in_the_list_and_in_its_filters(pages: RecordingP
     expected = listed(PLAIN)
     assert any(tag == "td" for tag, *_ in expected)
     assert [text for text in HOSTILE if listed(text) != expected] == []
+
+
+@pytest.fixture(scope="module")
+def run_pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRunPages]:
+    """The pages of a file with a run for each text, with an answered row and a failed one."""
+    folder = tmp_path_factory.mktemp("runs")
+    recorder = Recorder(folder / "calls.sqlite", pytest.fail, lambda: 2e9)
+    for number, text in enumerate([PLAIN, *HOSTILE]):
+        record(recorder, text, 2 * number, "chat", "ok", f"run-{number}")
+        record(recorder, text, 2 * number + 1, "completions", run=f"run-{number}")
+        recorder.flush().result()
+    recorder.close()
+    files = {"s.yaml": "[Hello, {finish: stop}]"}
+    with closing(PageThreads()) as threads, gateway(folder, CONFIG, files=files) as served:
+        yield RecordedRunPages(served.runtime.state, threads)
+
+
+@pytest.mark.parametrize("path", ["/runs/report", "/runs/rows"])
+def test_no_text_of_a_run_becomes_markup(run_pages: RecordedRunPages, path: str) -> None:
+    def of(text: str) -> list[Any]:
+        name = text.encode("utf-8", "replace").decode()
+        return shown(run_pages, path, {"run": f"{name}/run-{[PLAIN, *HOSTILE].index(text)}", "model": name})
+
+    expected = of(PLAIN)
+    assert any(tag == "td" for tag, *_ in expected)
+    assert [text for text in HOSTILE if of(text) != expected] == []
+
+
+def test_no_text_becomes_markup_in_the_list_of_runs(run_pages: RecordedRunPages) -> None:
+    rows = [row for start in range(0, 201, 50) for row in list_rows(shown(run_pages, "/runs", {"start": str(start)}))]
+    assert len(rows) == 201
+    assert len({str(row) for row in rows if "checked" not in str(row)}) == 1
+
+
+def list_rows(structure: list[Any]) -> list[list[Any]]:
+    """The elements of each row of the body of a table."""
+    starts = [at for at, one in enumerate(structure) if one == ("tr", [])][1:]
+    return [structure[start : structure.index("/tr", start)] for start in starts]
 
 
 def test_an_unknown_id_is_shown_as_text(pages: RecordingPages) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from gateway.core.caller import ANONYMOUS, Caller
 from gateway.viewer import charts
 from gateway.viewer.page import Page, PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
-from gateway.viewer.runs.findings import HISTOGRAMS
-from gateway.viewer.runs.pages import RecordedRunPages
+from gateway.viewer.runs.findings import MOST_BUCKETS, buckets
+from gateway.viewer.runs.pages import RecordedRunPages, RunPages
+from gateway.viewer.runs.source import RecordedRuns
+from metatemplate.version import VERSION
 from tests.cli.command import command
 from tests.support.serving import Gateway, bearer, gateway
 from tests.viewer.browsing import open_recordings
@@ -79,10 +82,57 @@ def page(served: Gateway, path: str, visitor: Visitor, **query: str) -> Page:
 
 def test_the_list_has_the_latest_run_first(served: Gateway) -> None:
     listed = values(served, "")["runs"]
-    assert [(one["run"], one["calls"]) for one in listed[:2]] == [("tuesday", ROWS + 1), ("monday", ROWS)]
+    assert [(one["run"], one["rows"]) for one in listed[:2]] == [("tuesday", ROWS + 1), ("monday", ROWS)]
     shown = served.http.get("/viewer/runs").text
     assert 'href="/viewer/runs/report?run=tuesday"' in shown
     assert '<form method="get" action="/viewer/runs/why">' in shown
+
+
+def test_the_list_counts_rows_as_gateway_report_does(tmp_path: Path) -> None:
+    """A call of ``render`` is no row, and of a row that was sent again the last call counts."""
+    files = {**FILES, "empty.yaml": "[{finish: stop}]\n"}
+    silent = "  silent: {template: chatml, policy: full, targets: [{speaks: scripted, script: empty.yaml}]}\n"
+    with gateway(tmp_path, CONFIG + silent, files=files) as running:
+        open_recordings(running)
+        for model, row in [
+            ("talk", "a"),
+            ("broken", "a"),
+            ("short", "b"),
+            ("silent", "c"),
+            ("talk", "d"),
+            ("talk", ""),
+        ]:
+            send(running, "run", row, model)
+        send(running, "run", "a", "talk")
+        send(running, "run", "", "broken")
+        body = {"model": "talk", "messages": [{"role": "user", "content": "hi"}]}
+        running.http.post("/v1/render", json=body, headers={"x-gateway-run": "run", "x-gateway-row": "e"})
+        flush(running)
+        wanted = json.loads(command(tmp_path, "report", "run", "--json").stdout)
+        (found,) = values(running, "")["runs"]
+    classes = wanted["classes"]
+    counts = {name: found[name] for name in ("rows", "failed", "cut", "empty")}
+    assert counts == {"rows": wanted["rows"], "failed": 1, "cut": classes["cut by length"], "empty": classes["empty"]}
+    assert counts == {"rows": 6, "failed": 1, "cut": 1, "empty": 1}
+    assert found["models"] == sorted(wanted["by"]["model"]) == ["broken", "short", "silent", "talk"]
+    assert found["templates"] == ["chat", "chatml", "sft-demo"]
+    assert (found["score"], found["times"]) == (None, sorted(found["times"]))
+
+
+def test_runs_beyond_the_calls_that_a_list_counts_have_their_times_only(served: Gateway) -> None:
+    pages = RunPages(RecordedRuns(served.runtime.state, most_calls=ROWS + 1), PageThreads())
+    shown = asyncio.run(pages.page(PageRequest("/runs", {}, None, "/viewer")))
+    latest, older = shown.values["runs"][:2]
+    assert (latest["rows"], older["rows"], older["models"]) == (ROWS + 1, None, ())
+    assert len(older["times"]) == 2
+
+
+def test_the_two_latest_runs_are_chosen_the_older_one_as_a(served: Gateway) -> None:
+    shown = served.http.get("/viewer/runs").text
+    assert re.findall(r'name="(\w)" value="(\w+)" [^>]* checked', shown) == [("b", "tuesday"), ("a", "monday")]
+    shown = served.http.get("/viewer/runs", params={"a": "tuesday"}).text
+    assert "checked" not in shown
+    assert re.findall(r'type="(\w+)" name="(\w)"', shown) == [("hidden", "a"), ("radio", "b"), ("radio", "b")]
 
 
 def test_the_list_has_at_most_fifty_runs(tmp_path: Path) -> None:
@@ -208,9 +258,52 @@ def test_a_page_has_no_markup_of_the_data_and_no_inline_style(
     assert answer.text.count("<h1") == 1
 
 
-def test_a_row_without_a_second_run_leads_to_its_report(served: Gateway) -> None:
-    answer = served.http.get("/viewer/runs/why", params={"a": "/monday", "b": ""})
+@pytest.mark.parametrize("b", ["", "/monday"])
+def test_a_comparison_without_another_run_leads_to_the_report(served: Gateway, b: str) -> None:
+    answer = served.http.get("/viewer/runs/why", params={"a": "/monday", "b": b})
     assert (answer.status_code, answer.headers["location"]) == (303, "/viewer/runs/report?run=%2Fmonday")
+
+
+def test_the_report_has_who_what_and_when(served: Gateway) -> None:
+    found = values(served, "/report", run="tuesday")
+    assert found["totals"]["calls"] == ROWS + 1
+    assert {name.partition("@sha256:")[0]: n for name, n in found["facts"]["template"].items()} == {
+        "chatml": ROWS // 2,
+        "sft-demo": ROWS // 2,
+        "chat": 1,
+    }
+    assert [(name.partition("@")[0], number) for name, number in found["facts"]["policy"].items()] == [
+        ("full", ROWS + 1)
+    ]
+    assert found["facts"]["version"] == {VERSION: ROWS + 1}
+    assert found["times"] == sorted(found["times"])
+    shown = served.http.get("/viewer/runs/report", params={"run": "tuesday"}).text
+    assert f"{ROWS + 1} rows: {ROWS // 2} whole, {ROWS // 2} cut by length, 1 failed." in shown
+    assert f"(1 of {ROWS + 1} calls)" in shown
+    assert found["times"][0][:16].replace("T", " ") in shown
+
+
+def test_the_rows_to_look_at_first_are_failed_then_cut(served: Gateway) -> None:
+    worst = values(served, "/report", run="tuesday")["worst"]
+    assert [(row["row"], row["class"]) for row in worst[:2]] == [("failed", "failed"), ("row-0", "cut by length")]
+    assert len(worst) == 10
+    assert values(served, "/report", run="monday")["worst"] == []
+
+
+def test_a_list_of_rows_shows_question_and_answer_and_keeps_its_filters_in_the_links(served: Gateway) -> None:
+    page = values(served, "/rows", run="tuesday", **{"class": "cut by length", "start": "0"})
+    row = page["rows"][0]
+    assert (row["question"], row["answer"], row["expected"]) == (f"hi {HOSTILE}", "Bye", "")
+    assert row["link"].endswith("?run=tuesday&class=cut+by+length&row=row-0")
+    assert page["choices"] == {
+        "class": ["failed", "cut by length", "whole"],
+        "model": ["broken", "short", "talk"],
+        "finish reason": ["length", "none", "stop"],
+    }
+    assert values(served, "/rows", run="tuesday", **{"class": "", "model": ""})["total"] == ROWS + 1
+    last = values(served, "/rows", run="tuesday", start="50")
+    assert (len(last["rows"]), last["next"]) == (ROWS - 49, "")
+    assert last["previous"] == "/viewer/runs/rows?run=tuesday&start=0"
 
 
 @pytest.mark.parametrize(
@@ -309,12 +402,34 @@ def test_a_waterfall_begins_each_step_at_the_end_of_the_step_before() -> None:
     assert places == [("0.0", "360.0"), ("180.0", "180.0"), ("180.0", "180.0"), ("0.0", "360.0")]
 
 
-def test_each_value_is_in_the_bucket_with_its_limits() -> None:
-    for histogram in HISTOGRAMS.values():
-        edges = [*histogram.limits, 10.0**9]
-        found = histogram.buckets([edges[0], edges[3], edges[3], edges[-1]])
-        assert sum(number for _, _, number in found) == 4
-        assert found[0][:2] == (0.0, edges[1])
-        assert found[3] == (edges[3], edges[4], 2)
-        assert found[-1][1] is None
-        assert histogram.buckets([]) == []
+SIZES = {
+    "one value": [0.31],
+    "zeros": [0.0, 0.0],
+    "seconds": [0.1, 0.2, 0.3, 0.30000000000000004, 1.1, 1.19],
+    "an outlier": [*[0.01 * at for at in range(100)], 600.0],
+    "mostly zero": [*[0.0] * 99, 5.0],
+    "characters": [float(at) for at in range(1, 2000, 7)],
+    "large and near": [10.0**7, 10.0**7 + 3],
+    "huge": [0.0, 1e300],
+    "limits": [float(at) for at in range(13)],
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_each_value_is_in_the_bucket_with_its_limits(name: str) -> None:
+    ordered = sorted(SIZES[name])
+    found = buckets(ordered)
+    assert 0 < len(found) <= MOST_BUCKETS
+    for low, high, number in found:
+        assert number == sum([low <= value < (float("inf") if high is None else high) for value in ordered])
+    assert sum([number for _, _, number in found]) == len(ordered)
+    widths = {round(high - low, 9) for low, high, _ in found if high is not None}
+    assert len(widths) <= 1
+    assert all(high == low for (_, high, _), (low, _, _) in pairwise(found))
+
+
+def test_few_values_far_away_share_the_last_bucket() -> None:
+    assert buckets(SIZES["an outlier"])[-1] == (1.8, None, 1)
+    assert buckets([1.0, 2.0, 3.0])[-1][1] is not None
+    assert buckets([]) == []
+    assert buckets([1.0, 1.0, 2.0], 1.0) == [(1.0, 2.0, 2), (2.0, 3.0, 1)]

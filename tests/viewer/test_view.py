@@ -190,6 +190,38 @@ def test_the_report_has_the_numbers_of_gateway_report(folder: Path, two: httpx.C
     assert totals == [wanted["rows"], answered]
 
 
+def test_the_report_says_what_gateway_report_prints(folder: Path, two: httpx.Client) -> None:
+    printed = command(folder, "report", RUN_A, "--score", "exact").stdout.decode()
+    shown = two.get("/viewer/runs/report", params={"run": RUN_A}).text
+    text = " ".join(re.sub(r"<[^>]*>", " ", shown).split())
+    score, whole = re.findall(r"^(?:score .*?: )?([\d.]+ \([\d.]+ to [\d.]+\)) over", printed, re.MULTILINE)
+    mean, _, limits = score.partition(" (")
+    assert f"Score (exact) {mean} {limits.rstrip(')')}, 95 % interval" in text
+    assert f"Whole answers only: {whole} over {ROWS} rows. Easy rows finish more often." in text
+    for name, rows, share in re.findall(r"^(\w[\w ]*?) {2,}(\d+) +([\d.]+)%$", printed, re.MULTILINE):
+        assert name == "all" or f"{name} {rows} {share} %" in text, name
+
+
+def test_the_list_has_the_scores_and_a_is_the_run_that_is_named_first(folder: Path, two: httpx.Client) -> None:
+    b, a = two.get("/viewer/runs.json").json()["runs"]
+    assert [one["run"] for one in (a, b)] == [RUN_A, RUN_B]
+    for one in (a, b):
+        wanted = json.loads(command(folder, "report", one["run"], "--score", "exact", "--json").stdout)
+        assert (one["rows"], one["score"]) == (wanted["rows"], wanted["score"]["all_rows"]["mean"])
+        assert [one[name] for name in ("failed", "empty")] == [wanted["classes"][name] for name in ("failed", "empty")]
+    assert (a["cut"], a["times"], a["seconds"]) == (1, [], None)
+
+
+def test_rows_have_the_expected_answer_of_the_chosen_column(folder: Path, tmp_path: Path) -> None:
+    value = json.loads(line(0, "42", "m"))
+    (tmp_path / "c.jsonl").write_text(json.dumps({**value, "row": {"answer": "no", "target": 42}}) + "\n")
+    with viewing(tmp_path, "c.jsonl", "--score", "exact", "--answer", "target") as (_, url), client(url) as browser:
+        browser.get(url)
+        (row,) = browser.get("/viewer/runs/rows.json?run=c.jsonl").json()["rows"]
+        assert (row["expected"], row["answer"], row["score"], row["question"]) == ("42", "42", 1.0, "")
+        assert "✓" in browser.get("/viewer/runs/rows?run=c.jsonl").text
+
+
 def test_every_number_of_the_report_leads_to_as_many_rows(two: httpx.Client) -> None:
     page = two.get("/viewer/runs/report.json", params={"run": RUN_A}).json()
     counted = [*page["classes"], *[one for histogram in page["histograms"] for one in histogram["buckets"]]]

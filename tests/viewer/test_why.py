@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.score_options import ScoreOptions
 from gateway.core.caller import Caller
 from gateway.evaluate.analysis.rows import OpenRuns, RowFacts, RunAnswer, RunRow, RunToolCall
 from gateway.evaluate.analysis.why import explain
 from gateway.evaluate.reporting.lines import headline
-from gateway.evaluate.reporting.source import row_score
 from gateway.viewer.page import PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.files import RunFiles
@@ -53,7 +53,7 @@ class Words(HTMLParser):
 
 def page_of(runs: Sequence[str], scores: Sequence[Path | None], score: str | None, **query: str) -> dict[str, Any]:
     """The values of the page Why of two runs, and its text."""
-    source = RunFiles(runs, scores, Path("gateway.yaml"), row_score(score, "answer"))
+    source = RunFiles(runs, scores, Path("gateway.yaml"), ScoreOptions(score=score))
     a, b = source.names
     asked = PageRequest("/runs/why", {"a": a, "b": b, **query}, None, "/viewer", Visitor())
     page = asyncio.run(RunPages(source, PageThreads()).page(asked))
@@ -222,6 +222,9 @@ class TwoRuns:
 
     def rows(self, files: OpenRuns, run: str, caller: Caller) -> Iterator[RunRow]:
         yield self._rows[run]
+
+    def score_name(self, run: str) -> str:
+        return ""
 
 
 def elements_of(text: str) -> dict[str, set[str]]:

@@ -49,9 +49,9 @@ def plain_question(asked: Mapping[str, Any]) -> str:
     return question_text({**asked, "messages": messages} if messages else asked)
 
 
-def expected_of(row: RunRow, column: str = "answer") -> str:
-    """Return the beginning of the expected answer in a kept column; empty without this column."""
-    value = row.columns.get(column)
+def expected_of(row: RunRow) -> str:
+    """Return the beginning of the expected answer in the kept column ``answer``; empty without this column."""
+    value = row.columns.get("answer")
     return "" if value is None else beginning(str(value))
 
 

@@ -42,6 +42,20 @@ LAST_OF_ROW = (
     " AND later.run IS calls.run AND later.key IS calls.key AND endpoint = calls.endpoint))"
 )
 """The condition for the last call of a row that was sent several times, in SQL."""
+CALL = (
+    "SELECT time, duration, prompt_tokens, completion_tokens, target, version, template || '@sha256:' ||"
+    " substr(template_sha256, 1, 12) AS template, policy || '@sha256:' || substr(policy_sha256, 1, 12) AS policy,"
+    " (SELECT params FROM exchanges WHERE call = calls.id ORDER BY id DESC LIMIT 1) AS params FROM calls WHERE id = ?"
+)
+"""What a report says about a call, with the parameters of its last exchange."""
+COUNTS = (
+    "SELECT count(*) AS rows, sum(outcome != 'ok') AS failed, sum(outcome = 'ok' AND instr(answers_cut, 'empty') > 0)"
+    " AS empty, sum(outcome = 'ok' AND (instr(answers_cut, 'length') OR instr(answers_cut, 'context'))) AS cut,"
+    " json_group_array(DISTINCT model) AS models, json_group_array(DISTINCT template) AS templates FROM (SELECT"
+    f" max(id), outcome, answers_cut, model, template FROM calls WHERE run = ? AND key = ? AND {HAS_ANSWER}"
+    " GROUP BY CASE WHEN coalesce(row, '') = '' THEN id ELSE row END, endpoint)"
+)
+"""The numbers of rows of a run. Of a row that was sent several times, the last call counts."""
 SHORT_COLUMNS = "params, repeat, answer"
 """The columns of an exchange that every row needs: the events are much longer."""
 NO_ANSWER = "recorded without their answers (record: metadata)"
@@ -89,6 +103,15 @@ def note_left_out(files: OpenRuns, file: RecordingFile) -> None:
         files.notes.append(f"{counted(file.left_out, 'call')} of {file.path} {verb} left out: {NO_ANSWER}")
 
 
+def row_counts(file: RecordingFile, run: str, key: str) -> dict[str, Any]:
+    """Return the ``models`` and ``templates`` of a run, and how many ``rows`` it has, and are failed, cut or empty.
+
+    Answers are not read, so one that ends in a loop at the token limit is cut here.
+    """
+    found = dict(file.execute(COUNTS, (run, key)).fetchone())
+    return found | {name: sorted(filter(None, json.loads(found[name]))) for name in ("models", "templates")}
+
+
 def with_recording(rows: Iterable[RunRow], file: RecordingFile) -> Iterator[RunRow]:
     """Yield the rows of an output with the facts of their calls in a file of recordings, where they are recorded."""
     for row in rows:
@@ -105,7 +128,12 @@ def _described(row: RunRow, file: RecordingFile, call: RecordedRow, exchange: Re
         facts=RowFacts(request=call["request_sha256"], repeat=exchange["repeat"], target=intern(call["target"])),
         read_facts=partial(_read_facts, file, call["id"]),
         read_asked=partial(_read_asked, file, call["id"]),
+        read_calls=partial(_read_calls, file, call["id"]),
     )
+
+
+def _read_calls(file: RecordingFile, number: int) -> list[dict[str, Any]]:
+    return [dict(call) for call in file.execute(CALL, (number,))]
 
 
 def _read_asked(file: RecordingFile, number: int) -> Mapping[str, Any] | None:
@@ -137,6 +165,7 @@ def _row(file: RecordingFile, call: RecordedRow, exchanges: Sequence[RecordedRow
         seconds=call["duration"],
         answers=() if failed else tuple([_answer(choice, cuts, unread) for choice in _choices(call, exchanges)]),
         read_asked=partial(_read_asked, file, call["id"]),
+        read_calls=partial(_read_calls, file, call["id"]),
     )
     recorded = exchanges and exchanges[-1].text("answer") is not None
     return _described(row, file, call, exchanges[-1]) if recorded else row

@@ -148,6 +148,8 @@ class RunRow:
 
     read_asked: Callable[[], Mapping[str, Any] | None] = field(default=lambda: None, compare=False)
     """Reads ``facts.asked`` alone."""
+    read_calls: Callable[[], Sequence[Mapping[str, Any]]] = field(default=tuple, compare=False)
+    """Reads what a report says about the recorded calls of the row: the columns of ``CALL`` in ``recordings``."""
     points: float | None = field(default=None, compare=False)
     """The score that another program has given to the row. NaN: none. None: not known."""
 

@@ -157,6 +157,7 @@ def _row(scored: ScoredRow, calls: Sequence[RunRow]) -> RunRow:
         answers=tuple([answer for call in calls for answer in call.answers]) if has_answers else (),
         seconds=sum([call.seconds or 0.0 for call in calls]),
         read_facts=calls[-1].read_facts if len(calls) == 1 else partial(_facts, calls),
+        read_calls=lambda: [one for call in calls for one in call.read_calls()],
     )
 
 

@@ -1,23 +1,33 @@
-"""The report of a run, and the comparison of two, with the rows behind each number."""
+"""The report of a run with the rows behind each number, and the facts that its rows share."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
+from heapq import nsmallest
 from sys import intern
+from typing import Any
 
 from gateway.core.errors import InvalidValue
+from gateway.evaluate.analysis.answer_class import CLASSES
+from gateway.evaluate.analysis.client_text import beginning, expected_of, question_of
 from gateway.evaluate.analysis.report import GROUPS, RunReport, report_of
 from gateway.evaluate.analysis.rows import RunRow
-from metatemplate.values.words import printable, quoted
+from gateway.wire.json import dump_json
+from metatemplate.values.words import quoted
 
-PREVIEW = 80
-"""The number of characters of an answer that a list of rows shows."""
-STEPS = (1, 2, 5)
-SECONDS = (0.0, *[step * 10.0**power for power in range(-3, 4) for step in STEPS])
-CHARACTERS = (0.0, *[step * 10.0**power for power in range(6) for step in STEPS])
+HISTOGRAMS = {"duration": "seconds", "answer length": "characters"}
+"""Name of a histogram → its unit."""
+MOST_BUCKETS = 12
+STEPS = [float(f"{step}e{power}") for power in range(-3, 9) for step in (1, 2, 5)]
+"""The widths of buckets."""
+MOST_VALUES = 8
+"""The number of values of a fact that are counted."""
+WORST_ROWS = 10
+FACTS = ("template", "policy", "target", "version")
+TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,63 +40,92 @@ class RowSummary:
     sizes: Mapping[str, float]
     """Name of a histogram → the value of the row, if it is known."""
     score: float | None
-    preview: str
+    question: str
+    expected: str
+    answer: str
     """The beginning of the first answer, or the error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """A histogram over the rows of a run. The limits of its buckets are the same for all runs."""
-
-    unit: str
-    limits: Sequence[float]
-    """The lower limit of each bucket."""
-
-    def buckets(self, values: Iterable[float]) -> list[tuple[float, float | None, int]]:
-        """Return the lower limit, the upper limit and the number of values of each bucket, without empty ones outside.
-
-        The last of all buckets has no upper limit.
-        """
-        limits = [*pairwise(self.limits), (self.limits[-1], None)]
-        numbers = [0] * len(limits)
-        for value in values:
-            numbers[bisect_right(self.limits, value) - 1] += 1
-        filled = [at for at, number in enumerate(numbers) if number]
-        kept = range(filled[0], filled[-1] + 1) if filled else ()
-        return [(*limits[at], numbers[at]) for at in kept]
-
-
-HISTOGRAMS: Mapping[str, Histogram] = {
-    "duration": Histogram("seconds", SECONDS),
-    "answer length": Histogram("characters", CHARACTERS),
-}
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunFindings:
-    """The report of a run, and its rows."""
+    """The report of a run, its rows, and what is recorded about its calls."""
 
-    report: RunReport
-    rows: Sequence[RowSummary]
+    report: RunReport = field(default_factory=RunReport)
+    rows: list[RowSummary] = field(default_factory=list)
+    facts: dict[str, Counter[str]] = field(default_factory=dict)
+    """``FACTS`` and parameters → value → calls; at most ``MOST_VALUES`` values."""
+    totals: Counter[str] = field(default_factory=Counter)
+    """The number of ``calls``, and the sums of ``TOKENS`` if they are recorded."""
+    times: tuple[float, ...] = ()
+    """When the first call began, and when the last one ended, as Unix times. Empty: not recorded."""
+
+    def add(self, row: RunRow, name: str, score: float | None) -> None:
+        """Add a row with its class and its score."""
+        self.rows.append(_summary(row, name, score))
+        known = {"template": row.facts.template, "target": row.facts.target, "params": row.facts.params}
+        for call in row.read_calls() or [known]:
+            self._add_call(call)
+
+    def _add_call(self, call: Mapping[str, Any]) -> None:
+        self.totals.update(calls=1, **{name: call[name] for name in TOKENS if call.get(name)})
+        if "time" in call:
+            times = (*self.times, call["time"], call["time"] + call["duration"])
+            self.times = (min(times), max(times))
+        facts = {**{name: call.get(name) for name in FACTS}, **(call["params"] or {})}
+        for fact, value in facts.items():
+            text = beginning(value if isinstance(value, str) else dump_json(value))
+            counts = self.facts.setdefault(fact, Counter())
+            if value not in (None, "", [], {}) and (text in counts or len(counts) < MOST_VALUES):
+                counts[text] += 1
 
     def selected(self, asked: Mapping[str, str]) -> list[RowSummary]:
         """Return the rows with the values in a query: of ``class`` and of groups, and a range of each histogram."""
-        rows = list(self.rows)
+        rows = self.rows
         for name in ("class", *GROUPS):
-            if name in asked:
+            if asked.get(name):
                 rows = [row for row in rows if row.facts[name] == asked[name]]
         for name in HISTOGRAMS:
-            if name in asked:
+            if asked.get(name):
                 low, high = _range(asked[name])
                 rows = [row for row in rows if name in row.sizes and low <= row.sizes[name] < high]
         return rows
 
+    def worst(self) -> list[RowSummary]:
+        """Return the rows to look at first: in the order of the classes, the lowest score first.
+
+        Whole rows with the highest score of the run are not among them.
+        """
+        best = max([row.score for row in self.rows if row.score is not None], default=None)
+        found = [row for row in self.rows if row.facts["class"] != "whole" or row.score != best]
+        return nsmallest(WORST_ROWS, found, lambda row: (CLASSES.index(row.facts["class"]), row.score or 0.0))
+
 
 def findings_of(rows: Iterable[RunRow]) -> RunFindings:
     """Read the rows of a run once."""
-    found: list[RowSummary] = []
-    report = report_of(rows, lambda row, name, value: found.append(_summary(row, name, value)))
-    return RunFindings(report, found)
+    found = RunFindings()
+    found.report = report_of(rows, found.add)
+    return found
+
+
+def buckets(ordered: Sequence[float], least: float = 0.0) -> list[tuple[float, float | None, int]]:
+    """Return the lower limit, the upper limit and the number of values of at most ``MOST_BUCKETS`` equal buckets.
+
+    The last bucket has no upper limit if few values are far above the others. ``least``: the smallest width.
+    """
+    if not ordered:
+        return []
+    low, high = ordered[0], min(ordered[-1], 2 * quantile(ordered, 0.95) or ordered[-1])
+    step = next((one for one in STEPS if one >= least and high // one - low // one < MOST_BUCKETS), STEPS[-1])
+    limits = [float(f"{(low // step + at) * step:.10g}") for at in range(MOST_BUCKETS + 1)]
+    last = bisect_right(limits[:-1], high) - 1
+    numbers = Counter([min(bisect_right(limits, value) - 1, last) for value in ordered])
+    ends = [*limits[1 : last + 1], None if ordered[-1] >= limits[last + 1] else limits[last + 1]]
+    return [(limits[at], end, numbers[at]) for at, end in enumerate(ends)]
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return a quantile of values by the nearest rank."""
+    return ordered[round(share * (len(ordered) - 1))]
 
 
 def _summary(row: RunRow, name: str, score: float | None) -> RowSummary:
@@ -94,8 +133,8 @@ def _summary(row: RunRow, name: str, score: float | None) -> RowSummary:
     sizes = {} if row.seconds is None else {"duration": row.seconds}
     if row.answers:
         sizes["answer length"] = float(sum([len(answer.text) for answer in row.answers]))
-    text = row.error or next((one.text or one.reasoning or one.refusal for one in row.answers), "")
-    return RowSummary(row.custom_id, facts, sizes, score, printable(text[:PREVIEW]))
+    texts = question_of(row), expected_of(row), beginning(row.first_text())
+    return RowSummary(row.custom_id, facts, sizes, score, *texts)
 
 
 def _range(text: str) -> tuple[float, float]:

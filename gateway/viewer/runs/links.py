@@ -36,19 +36,20 @@ def number_of(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def next_link(asked: PageRequest, page: str, start: int, more: bool) -> str:
-    """Return the address of the next rows; empty if there are no more."""
-    return link_to(asked, page, **{**asked.query, "start": str(start + MOST_ROWS)}) if more else ""
+def part_link(asked: PageRequest, page: str, start: int, exists: bool) -> str:
+    """Return the address of the part of a list from the row number ``start`` on; empty if there is none."""
+    return link_to(asked, page, **{**asked.query, "start": str(start)}) if exists else ""
 
 
 def listed(asked: PageRequest, found: Sequence[Listed], shown: Callable[[Listed], dict[str, Any]]) -> dict[str, Any]:
-    """Return the rows of one page, and the address of the next one."""
+    """Return the rows of one page, and the addresses of the previous and the next one."""
     start = number_of(asked.query.get("start", ""))
     return {
         "total": len(found),
         "start": start,
         "rows": [shown(one) for one in found[start : start + MOST_ROWS]],
-        "next": next_link(asked, "rows", start, len(found) > start + MOST_ROWS),
+        "previous": part_link(asked, "rows", max(0, start - MOST_ROWS), start > 0),
+        "next": part_link(asked, "rows", start + MOST_ROWS, len(found) > start + MOST_ROWS),
     }
 
 

@@ -58,7 +58,7 @@ class RunPages:
         if not asked.visitor.may_read or asked.visitor.caller is None:
             return _problem(asked.visitor.problem)
         is_pair = bool(asked.query.get("b"))
-        if name == "why" and not is_pair:
+        if name == "why" and asked.query.get("b", "") in ("", asked.query.get("a")):
             return redirect(link_to(asked, "report", run=asked.query.get("a", "")))
         make = PAIR_PAGES.get(name, report_values) if is_pair else RUN_PAGES[name]
         try:

@@ -11,9 +11,10 @@ from gateway.core.caller import Caller
 from gateway.evaluate.analysis.answer_class import CLASSES
 from gateway.evaluate.analysis.report import GROUPS
 from gateway.viewer.page import PageRequest
-from gateway.viewer.runs.findings import HISTOGRAMS, RowSummary, RunFindings, findings_of
+from gateway.viewer.runs.findings import HISTOGRAMS, RowSummary, RunFindings, buckets, findings_of, quantile
 from gateway.viewer.runs.links import MOST_ROWS, link_to, listed, required, without
 from gateway.viewer.runs.reader import RunReader
+from metatemplate.values.words import utc
 
 ALL = 10
 """The colour of bars without classes."""
@@ -22,7 +23,7 @@ ALL = 10
 def report_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of the report."""
     run = required(asked, "run")
-    found: RunFindings = reader.found(caller, findings_of, run)
+    found, notes = reader.read(caller, findings_of, run)
     link = partial(link_to, asked, "rows", run=run)
 
     def counts(classes: Mapping[str, int], **facts: str) -> list[dict[str, Any]]:
@@ -46,9 +47,15 @@ def report_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict
     return {
         "run": run,
         "report": without(found.report.as_json(), "by"),  # a group may have as many values as the run has rows
+        "notes": notes,
+        "score_name": reader.source.score_name(run),
         "classes": counts(found.report.classes),
         "groups": groups,
         "histograms": [_histogram(link, name, found) for name in HISTOGRAMS],
+        "facts": {name: dict(values) for name, values in found.facts.items() if values},
+        "totals": dict(found.totals),
+        "times": [*map(utc, found.times)],
+        "worst": [_shown(asked, run, row) for row in found.worst()],
         "rows": link(),
         "compare": link_to(asked, "", a=run) if len(reader.source.runs(caller, 0, 2)) > 1 else "",
     }
@@ -58,22 +65,38 @@ def row_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> di
     """Return the values of the list of the rows of a run."""
     run = required(asked, "run")
     found: RunFindings = reader.found(caller, findings_of, run)
+    classes = [name for name in CLASSES if found.report.classes[name]]
+    values = {"class": classes, **{name: sorted(found.report.groups[name])[:MOST_ROWS] for name in GROUPS}}
+    return {
+        "run": run,
+        "filters": {name: asked.query[name] for name in ("class", *GROUPS, *HISTOGRAMS) if asked.query.get(name)},
+        "choices": {name: known for name, known in values.items() if len(known) > 1},
+        **listed(asked, found.selected(asked.query), partial(_shown, asked, run)),
+    }
 
-    def shown(row: RowSummary) -> dict[str, Any]:
-        sizes = {name: row.sizes.get(name) for name in HISTOGRAMS}
-        link = link_to(asked, "row", run=run, row=row.custom_id)
-        return {"row": row.custom_id, **row.facts, **sizes, "score": row.score, "text": row.preview, "link": link}
 
-    filters = {name: asked.query[name] for name in ("class", *GROUPS, *HISTOGRAMS) if name in asked.query}
-    return {"a": "", "b": "", "run": run, "filters": filters, **listed(asked, found.selected(asked.query), shown)}
+def _shown(asked: PageRequest, run: str, row: RowSummary) -> dict[str, Any]:
+    """Return a row as lists show it. Its link keeps the filters, for the next row."""
+    kept = {**without(asked.query, "start"), "run": run, "row": row.custom_id}
+    texts = {"question": row.question, "expected": row.expected, "answer": row.answer}
+    sizes = {name: row.sizes.get(name) for name in HISTOGRAMS}
+    return {
+        "row": row.custom_id,
+        **texts,
+        **row.facts,
+        **sizes,
+        "score": row.score,
+        "link": link_to(asked, "row", **kept),
+    }
 
 
 def _histogram(link: Callable[..., str], name: str, found: RunFindings) -> dict[str, Any]:
     """Return the buckets of a histogram. ``link``: returns the address of the rows with a value."""
-    histogram, values = HISTOGRAMS[name], [row.sizes[name] for row in found.rows if name in row.sizes]
-    buckets = []
-    for low, high, number in histogram.buckets(values):
-        limits = f"{low:g}-{'' if high is None else f'{high:g}'}"
-        bucket = {"name": limits, "label": f"{low:g}", "value": number, "color": ALL, "link": link(**{name: limits})}
-        buckets.append(bucket)
-    return {"name": name, "unit": histogram.unit, "buckets": buckets}
+    ordered, shown = sorted([row.sizes[name] for row in found.rows if name in row.sizes]), list[dict[str, Any]]()
+    for low, high, number in buckets(ordered, 1.0 if name == "answer length" else 0.0):
+        start, end = f"{low:.10g}", "" if high is None else f"{high:.10g}"
+        limits = f"{start} to {end}" if end else f"{start} and more"
+        bucket = {"name": limits, "label": start, "value": number, "color": ALL}
+        shown.append({**bucket, "link": link(**{name: f"{start}-{end}"})})
+    middle = {"median": quantile(ordered, 0.5), "p95": quantile(ordered, 0.95)} if ordered else {}
+    return {"name": name, "unit": HISTOGRAMS[name], "buckets": shown, **middle}

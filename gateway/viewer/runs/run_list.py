@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.caller import Caller
 from gateway.viewer.page import PageRequest
-from gateway.viewer.runs.links import MOST_ROWS, link_to, next_link, number_of
+from gateway.viewer.runs.findings import RunFindings, findings_of
+from gateway.viewer.runs.links import MOST_ROWS, link_to, number_of, part_link
 from gateway.viewer.runs.reader import RunReader
 from metatemplate.values.words import utc
+
+UNKNOWN = {
+    **dict.fromkeys(("models", "templates", "times"), ()),
+    **dict.fromkeys(("rows", "failed", "cut", "empty", "score")),
+}
+"""What the list shows of a run that was not read in time."""
 
 
 def list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of the list of runs, the latest first."""
     start = number_of(asked.query.get("start", ""))
     runs = reader.source.runs(caller, start, MOST_ROWS + 1)
-    shown = [
-        {
-            **one,
-            **{name: one[name] and utc(one[name]) for name in ("first", "last")},
-            "link": link_to(asked, "report", run=one["run"]),
-        }
-        for one in runs[:MOST_ROWS]
-    ]
-    return {"a": asked.query.get("a", ""), "runs": shown, "next": next_link(asked, "", start, len(runs) > MOST_ROWS)}
+    shown = []
+    for one in runs[:MOST_ROWS]:
+        known = {**UNKNOWN, **(one if len(one) > 1 else _counts(reader.found(caller, findings_of, one["run"]))), **one}
+        times = known["times"]
+        known |= {"times": [*map(utc, times)], "seconds": times[1] - times[0] if times else None}
+        shown.append({**known, "link": link_to(asked, "report", run=one["run"])})
+    older = part_link(asked, "", start + MOST_ROWS, len(runs) > MOST_ROWS)
+    return {"a": asked.query.get("a", ""), "runs": shown, "next": older}
+
+
+def _counts(found: RunFindings) -> Mapping[str, Any]:
+    """Return what the list shows of a run that was read."""
+    report = found.report
+    return {
+        "models": sorted(report.groups["model"]),
+        "templates": sorted({one.partition("@")[0] for one in found.facts.get("template", ())}),
+        "rows": report.rows,
+        "failed": report.classes["failed"],
+        "cut": report.classes["cut by context"] + report.classes["cut by length"],
+        "empty": report.classes["empty"],
+        "score": report.all_rows and report.all_rows.mean,
+        "times": found.times,
+    }

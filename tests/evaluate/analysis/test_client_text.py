@@ -81,8 +81,14 @@ def test_a_list_shows_the_question_without_examples_and_system_messages() -> Non
 
 
 def test_a_list_shows_the_expected_answer_of_a_kept_column() -> None:
-    row = RunRow("a", "m", columns={"answer": 7, "target": "x\u202ey", "none": None})
-    assert [expected_of(row), expected_of(row, "target"), expected_of(row, "none")] == ["7", r"x\u202ey", ""]
+    shown: dict[str, dict[str, Any]] = {
+        "": {},
+        "7": {"answer": 7},
+        r"x\u202ey": {"answer": "x\u202ey"},
+        "None": {"answer": "None"},
+    }
+    assert [expected_of(RunRow("a", "m", columns=one)) for one in shown.values()] == list(shown)
+    assert expected_of(RunRow("a", "m", columns={"answer": None})) == ""
 
 
 def test_the_beginning_of_a_text_has_at_most_sixty_characters_on_one_line() -> None:
