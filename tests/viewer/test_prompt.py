@@ -238,6 +238,12 @@ def test_compare_shows_both_exact_prompts(served: Gateway) -> None:
     assert (same["is_equal"], same["first"], same["differences"]) == (True, [], [])
 
 
+def test_stops_that_are_markup_are_text(served: Gateway) -> None:
+    page = post(served, "compare", model_b="wrong", parameters=json.dumps({"stop": [HOSTILE]})).text
+    assert "<script>alert" not in page
+    assert unescape(re.sub("<[^>]*>", "", page)).count(json.dumps(HOSTILE)) == 3  # in the form and for both models
+
+
 def test_an_error_of_the_second_model_is_shown_at_its_field(served: Gateway) -> None:
     assert values(served, "compare", model_b="none")["error"]["field"] == "model_b"
 
@@ -261,9 +267,10 @@ def test_the_parts_of_each_side_are_its_text(name: str) -> None:
     equal = ["".join(part["text"] for part in side["parts"] if part["is_equal"]) for side in found["sides"]]
     assert equal[0] == equal[1]
     first = found["differences"][0]
-    one, other = (text.encode()[first[key] :] for text, key in zip(PAIRS[name], ("byte_a", "byte_b"), strict=True))
-    assert one.startswith(first["a"].encode())
-    assert other.startswith(first["b"].encode())
+    for text, side in zip(PAIRS[name], "ab", strict=True):
+        assert first[side] in text
+    one, other = (text.encode()[: first[key]] for text, key in zip(PAIRS[name], ("byte_a", "byte_b"), strict=True))
+    assert one == other
 
 
 def test_a_long_text_in_both_prompts_is_no_difference(served: Gateway) -> None:
@@ -275,7 +282,53 @@ def test_a_long_text_in_both_prompts_is_no_difference(served: Gateway) -> None:
 
 def test_the_first_difference_begins_where_the_prompts_differ_first() -> None:
     row = differences(["xab"], ["xxab"])["differences"][0]
-    assert (row["byte_a"], row["byte_b"]) == (1, 1)
+    assert row == {"byte_a": 1, "byte_b": 1, "a": "xab", "b": "xxab"}
+    row = differences(["é" * 300 + "a"], ["é" * 300 + "b"])["differences"][0]
+    assert row == {"byte_a": 600, "byte_b": 600, "a": "é" * 100 + "a", "b": "é" * 100 + "b"}
+
+
+WORDS = {
+    "the case of a role": ("<|im_start|>user\nhi", "<|im_start|>User\nhi", [("user", "User")]),
+    "another marker": ("<|im_start|>hi", "<|im_end|>hi", [("<|im_start|>", "<|im_end|>")]),
+    "markers of other templates": ("<s>[INST] hi", "<HUMAN>: hi", [("<s>[INST]", "<HUMAN>:")]),
+    "a blank": ("one  two", "one two", [(" ", "")]),
+    "a missing line feed": ("<|im_end|>\n", "<|im_end|>", [("\n", "")]),
+    "words of a line": ("the number is 12.", "the sum is 13.", [("number", "sum"), ("12", "13")]),
+    "characters of Chinese": ("请回答问题。", "请回复问题。", [("答", "复")]),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_differences_are_whole_words_and_markers(name: str) -> None:
+    one, other, expected = WORDS[name]
+    found = differences([one], [other])["differences"]
+    assert [(row["a"], row["b"]) for row in found] == expected
+
+
+def test_compare_begins_with_the_first_two_models(served: Gateway) -> None:
+    def chosen(**query: str) -> tuple[str, str]:
+        page = served.http.get("/viewer/compare", params=query).text
+        found = re.findall(r"<option selected>(.*?)</option>", page)
+        return found[0], found[-1]
+
+    assert served.http.get("/viewer/compare.json").json()["typed"]["model_b"] == "wrong"
+    assert chosen(model="wrong") == ("wrong", "demo")
+    assert chosen(model="wrong", model_b="long") == ("wrong", "long")
+
+
+def test_compare_shows_stops_and_parameters_side_by_side(served: Gateway) -> None:
+    page = post(served, "compare", model_b="wrong").text
+    rows = {row["name"]: row for row in values(served, "compare", model_b="wrong")["compared"]["settings"]}
+    assert rows["stop"] == {"name": "stop", "values": ['["<eob>"]', '["<|im_end|>"]'], "is_equal": False}
+    assert rows["temperature"]["values"] == ["0", None]
+    assert rows["stop_token_ids"]["is_equal"]
+    shown = re.findall(
+        r'<tr><th scope="row">(.*?)</th>.*?<td>(<span class="chip warn">differs</span>)?</td></tr>', page
+    )
+    assert {name.replace(" ", "_"): not mark for name, mark in shown} == {
+        name: row["is_equal"] for name, row in rows.items()
+    }
+    assert [bool(mark) for _, mark in shown] == sorted([bool(mark) for _, mark in shown], reverse=True)
 
 
 def test_marks_of_white_space_are_attributes_so_that_the_text_can_be_copied() -> None:

@@ -94,7 +94,8 @@
       this.answer.addEventListener("keydown", (event) => this.step(event));
     }
 
-    begin() {
+    begin(model) {
+      if (this.part("of")) this.part("of").textContent = model;
       this.part("result").hidden = false;
       this.part("result").scrollIntoView({ block: "nearest" });
       this.answer.replaceChildren();
@@ -231,7 +232,7 @@
   }
 
   async function ask(view, model, signal) {
-    view.begin();
+    view.begin(model);
     try {
       const body = { ...requestBody(model), stream: true, stream_options: { include_usage: true } };
       if (byId("logprobs").checked) Object.assign(body, { logprobs: true, top_logprobs: TOP_LOGPROBS });
@@ -247,6 +248,26 @@
     }
   }
 
+  // Marks the first difference of two answers, from its first character to the end of the word.
+  function compareAnswers(answers, status) {
+    const texts = answers.map((one) => [...one.textContent]), length = Math.max(...texts.map((one) => one.length));
+    let at = 0;
+    while (at < length && texts[0][at] === texts[1][at]) at++;
+    status.textContent = at === length ? "The answers are equal." : `The answers differ from character ${at + 1} on.`;
+    if (at < length) for (const [side, one] of answers.entries()) markWord(one, texts[side].slice(0, at).join("").length);
+  }
+
+  function markWord(answer, at) {
+    answer.normalize(); // the text has arrived in pieces
+    const texts = document.createTreeWalker(answer, NodeFilter.SHOW_TEXT), range = document.createRange();
+    for (let text; (text = texts.nextNode()); at -= text.length) {
+      if (at >= text.length) continue;
+      range.setStart(text, at);
+      range.setEnd(text, at + /^(\s+|\S+)/.exec(text.data.slice(at))[0].length);
+      return range.surroundContents(document.createElement("mark"));
+    }
+  }
+
   const views = [...document.querySelectorAll("[data-answer]")].map((one) => new AnswerView(one.dataset.answer));
   let controller = null;
 
@@ -255,7 +276,9 @@
     byId("send").disabled = true;
     byId("stop").disabled = false;
     const models = [written("model"), written("model_b")];
+    if (views.length > 1) byId("answers").textContent = "";
     await Promise.all(views.map((view, at) => ask(view, models[at], controller.signal)));
+    if (views.length > 1 && views.every((view) => view.ended)) compareAnswers(views.map((view) => view.answer), byId("answers"));
     byId("send").disabled = false;
     byId("stop").disabled = true;
   }

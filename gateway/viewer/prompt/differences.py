@@ -1,25 +1,29 @@
 """The differences of two prompts, to the byte. The first one is the same as in ``gateway diff``.
 
-The prompts are compared by segments. Changed segments are compared by lines, and changed lines by characters. A text
-that has too many parts is one difference, between its equal beginning and its equal end.
+The prompts are compared by segments. Changed segments are compared by lines, and changed lines by words: a marker such
+as ``<|im_start|>`` is one word, and so is each character of Chinese. A text that has too many parts is one difference,
+between its equal beginning and its equal end.
 """
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
 
 from gateway.viewer.exact_text import MAX_MARKED
+from metatemplate.markers.marker_set import TOKEN_LIKE
 from metatemplate.templates.registry import first_difference
 from metatemplate.values.words import excerpts
 
-SPLITS: tuple[Callable[[str], list[str]], ...] = (lambda text: list(io.StringIO(text, newline="\n")), list)
+WORD = re.compile(rf"(?s){TOKEN_LIKE.pattern}|[^\W\u2e80-\U0010ffff]+|.")
+SPLITS: tuple[Callable[[str], list[str]], ...] = (lambda text: list(io.StringIO(text, newline="\n")), WORD.findall)
 """How changed segments are split, and then changed lines."""
 LIMITS = (400, 300, 200)
-"""The number of segments, lines and characters that are compared one by one."""
+"""The number of segments, lines and words that are compared one by one."""
 MAX_TEXT = 200
 """The number of characters of a difference in the list of differences."""
 MAX_ROWS = 50
@@ -51,10 +55,14 @@ def differences(one: Sequence[str], other: Sequence[str]) -> dict[str, Any]:
 
 
 def _rows(blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+    """Yield the differences: their words, and the bytes at which these differ first."""
     byte_a = byte_b = 0
     for is_equal, (a, b) in blocks:
         if not is_equal:
-            yield {"byte_a": byte_a, "byte_b": byte_b, "a": a[:MAX_TEXT], "b": b[:MAX_TEXT]}
+            at = first_difference(a, b)
+            equal, start = _size(a[:at]), max(0, at - MAX_TEXT // 2)
+            shown = {"a": a[start : start + MAX_TEXT], "b": b[start : start + MAX_TEXT]}
+            yield {"byte_a": byte_a + equal, "byte_b": byte_b + equal, **shown}
         byte_a, byte_b = byte_a + _size(a), byte_b + _size(b)
 
 
@@ -73,13 +81,12 @@ def _size(text: str) -> int:
 
 def _blocks(one: Sequence[str], other: Sequence[str], level: int) -> Iterator[Block]:
     """Yield the blocks of two texts, which are given as pieces. ``level``: the position of the pieces in ``LIMITS``."""
-    a, b = "".join(one), "".join(other)
-    start = first_difference(a, b)
-    end = first_difference(a[start:][::-1], b[start:][::-1])
-    yield True, (a[:start], b[:start])
-    pieces = list(_cut(one, start, len(a) - end)), list(_cut(other, start, len(b) - end))
+    start = _equal(one, other)
+    end = _equal(one[start:][::-1], other[start:][::-1])
+    pieces = one[start : len(one) - end], other[start : len(other) - end]
+    yield True, ("".join(one[:start]),) * 2
     if max(map(len, pieces)) > LIMITS[level]:
-        yield False, (a[start : len(a) - end], b[start : len(b) - end])
+        yield False, ("".join(pieces[0]), "".join(pieces[1]))
     else:
         codes = SequenceMatcher(None, *pieces, autojunk=False).get_opcodes()
         for number, (tag, a1, a2, b1, b2) in enumerate(codes):
@@ -89,13 +96,9 @@ def _blocks(one: Sequence[str], other: Sequence[str], level: int) -> Iterator[Bl
             else:
                 split = SPLITS[level]
                 yield from _blocks(split(texts[0]), split(texts[1]), level + 1)
-    yield True, (a[len(a) - end :], b[len(b) - end :])
+    yield True, ("".join(one[len(one) - end :]),) * 2
 
 
-def _cut(pieces: Sequence[str], start: int, end: int) -> Iterator[str]:
-    """Yield the pieces of the text between two characters."""
-    at = 0
-    for piece in pieces:
-        if part := piece[max(0, start - at) : max(0, end - at)]:
-            yield part
-        at += len(piece)
+def _equal(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the number of equal pieces at the beginning."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -18,7 +18,7 @@ from gateway.core.errors import InvalidJson
 from gateway.viewer.page import Page, PageRequest
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.prompt.differences import differences
-from gateway.viewer.prompt.view import prompt_text, result_views
+from gateway.viewer.prompt.view import prompt_text, result_views, settings
 from gateway.wire.error_object import error_object
 from metatemplate.tokenizer import Tokenizer
 
@@ -72,6 +72,8 @@ class ComparePages(FormPages):
         """Return the form, and for a posted form both prompts and their differences, or the error."""
         values, compared = form_values(self._state, asked), None
         typed = values["typed"]
+        others = [name for name in values["models"] if name != (typed["model"] or values["models"][0])]
+        typed["model_b"] = typed["model_b"] or next(iter(others), typed["model"])
         if asked.form is not None and asked.visitor.caller is not None:
             models, field = (typed["model"], typed["model_b"]), "model"
             try:
@@ -80,7 +82,7 @@ class ComparePages(FormPages):
                 other = await rendered(self._service, asked.visitor.caller, request_body(typed, models[1]))
                 prompts = single_prompt(one), single_prompt(other)
                 found = await self._threads.run(asked.visitor.key, differences, *prompts)
-                compared = {"models": models, **found}
+                compared = {"models": models, **found, "settings": settings((one, other))}
             except CallRefused as refused:
                 error = refused.values
                 values["error"] = error | ({"field": field} if error["field"] == "model" else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from gateway.viewer.exact_text import MAX_MARKED
@@ -70,6 +71,18 @@ def _view(body: Mapping[str, Any], tokens: Tokenizer | None, title: str) -> dict
         "notices": [one for one in notices if not one.startswith(MARKER_NOTICES)],
         "markers": [one for one in notices if one.startswith(MARKER_NOTICES)],
     }
+
+
+def settings(bodies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the table of what belongs to prompts besides their text: stops, BOS, parameters. A missing value is None.
+
+    ``values``: one for each answer of ``/v1/render``, as JSON.
+    """
+    names = ("template", "policy", "stop", "stop_token_ids", "bos")
+    named = [{**{name: body.get(name) for name in names}, **body.get("params", {})} for body in bodies]
+    found = [{name: json.dumps(value, ensure_ascii=False) for name, value in one.items()} for one in named]
+    rows = [(name, [one.get(name) for one in found]) for name in dict.fromkeys(chain(*found))]
+    return [{"name": name, "values": values, "is_equal": len({*values}) == 1} for name, values in rows]
 
 
 def _message_segment(message: Mapping[str, Any], number: int) -> dict[str, Any]:
