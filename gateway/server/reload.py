@@ -248,41 +248,33 @@ def fingerprint(snapshot: Snapshot) -> str:
 def _serving_status(snapshot: Snapshot, metrics: MetricsSnapshot) -> dict[str, Any]:
     """Return what is served, and the state of each target. Addresses and keys are left out.
 
-    ``metrics``: those of all processes. A target is avoided if any process avoids it.
+    ``metrics``: those of all processes.
     """
-    series = metrics.series
-    avoided = {labels for labels, (processes,) in series["gateway_circuit_open"].items() if processes}
-    last = {labels: int(number) for labels, (number,) in series["gateway_last_attempts"].items()}
     return {
         "version": VERSION,
         "revision": snapshot.revision,
-        "workers": _total(series["gateway_workers"]),
-        "running_calls": _total(series["gateway_in_flight"]),
+        "workers": _total(metrics.series["gateway_workers"]),
+        "running_calls": _total(metrics.series["gateway_in_flight"]),
         "models": [
             {
                 "name": model.name,
                 "template": model.template.name,
                 "policy": model.policy.name,
-                "targets": [
-                    _target_status(
-                        target.label,
-                        (model.name, target.label) in avoided,
-                        {one: last.get((model.name, target.label, one), 0) for one in ("ok", "refused", "failed")},
-                    )
-                    for target in model.targets
-                ],
+                "targets": [_target_status(metrics, model.name, target.label) for target in model.targets],
             }
             for model in snapshot.models.values()
         ],
     }
 
 
-def _target_status(name: str, is_avoided: bool, last: Mapping[str, int]) -> dict[str, Any]:
-    """Return the state of a target, also in words. ``last``: the number of its last attempts by their outcome."""
+def _target_status(metrics: MetricsSnapshot, *labels: str) -> dict[str, Any]:
+    """Return the state of a target, also in words. It is avoided if any process avoids it."""
+    is_avoided = metrics.value("gateway_circuit_open", *labels) > 0
+    last = {one: int(metrics.value("gateway_last_attempts", *labels, one)) for one in ("ok", "refused", "failed")}
     total = sum(last.values())
     state = "avoided" if is_avoided else "in use" if total else "not used yet"
     problems = [f"{last[one]} of the last {total} {one}" for one in ("failed", "refused") if last[one]]
-    return {"name": name, "avoided": is_avoided, "state": ", ".join([state, *problems]), "last_attempts": last}
+    return {"name": labels[1], "avoided": is_avoided, "state": ", ".join([state, *problems]), "last_attempts": last}
 
 
 def _total(gauge: Values) -> int:

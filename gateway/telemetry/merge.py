@@ -58,6 +58,10 @@ class MetricsSnapshot(Collector):
         for row in METRICS:
             yield _family(row, self.series.get(row.name, {}))
 
+    def value(self, name: str, *labels: str) -> float:
+        """Return the value of one series of a counter or a gauge; 0 if there is none yet."""
+        return self.series[name].get(labels, [0.0])[0]
+
     def exposition(self) -> bytes:
         """Return the body of ``/metrics``."""
         return generate_latest(self)
