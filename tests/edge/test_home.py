@@ -109,7 +109,7 @@ def test_the_python_program_on_the_page_works(served: Gateway, capsys: pytest.Ca
 def test_a_failing_target_is_never_green(in_all_states: Gateway) -> None:
     def chips() -> dict[str, tuple[str, str]]:
         found = re.findall(
-            r'<code>([^<]*/0)</code> <span class="chip (\w+)">(.*?)</span>', in_all_states.http.get("/").text
+            r'<code>([^<]*/0)</code> <(?:a|span) class="chip (\w+)"[^>]*>(.*?)</', in_all_states.http.get("/").text
         )
         return {unescape(name): (colour, state) for name, colour, state in found}
 
