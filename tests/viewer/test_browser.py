@@ -41,6 +41,7 @@ FILES: Files = {
     "hello.yaml": "[Hello, {finish: stop}]",
     "hostile.yaml": json.dumps([HOSTILE, {"finish": "stop"}]),
     "broken.yaml": "[{error: upstream_error}]",
+    "empty.yaml": "[{finish: stop}]",
     "slow.yaml": "[{pause: 2}, Once, {pause: 60}, ' upon', {finish: stop}]",
     "many.yaml": json.dumps([*[f"word {number} " for number in range(20_000)], {"finish": "stop"}]),
     "policies/full.yaml": "record: full\n",
@@ -56,6 +57,7 @@ models:
   hostile: {{template: chatml, policy: full, targets: [{{speaks: scripted, script: hostile.yaml}}]}}
   broken: {{template: chatml, policy: full, targets: [{{speaks: scripted, script: broken.yaml}}]}}
   long: {{template: chatml, targets: [{{speaks: scripted, script: many.yaml}}]}}
+  empty: {{template: chatml, targets: [{{speaks: scripted, script: empty.yaml}}]}}
   slow: {{template: chatml, targets: [{{speaks: scripted, script: slow.yaml}}]}}
 """
 KEYED = """

@@ -2,7 +2,7 @@
 // Everything that a model or a person has written becomes text, never HTML.
 "use strict";
 {
-  const MAX_FRAGMENT = 32 * 1024, MAX_POINTS = 300, TOP_LOGPROBS = 5;
+  const MAX_FRAGMENT = 32 * 1024, MIN_POINTS = 4, MAX_POINTS = 300, TOP_LOGPROBS = 5;
   const FIELDS = ["model", "model_b", "conversation", "tools", "variables", "dataset_prompt", "row", "parameters"];
   const byId = (name) => document.getElementById(name);
   const form = byId("form");
@@ -95,6 +95,7 @@
     }
 
     begin(model) {
+      this.model = model;
       if (this.part("of")) this.part("of").textContent = model;
       this.part("result").hidden = false;
       this.part("result").scrollIntoView({ block: "nearest" });
@@ -202,7 +203,8 @@
       if (this.usage) texts.push(`${this.usage.prompt_tokens} prompt tokens`);
       if (this.reason) texts.push(`finish reason ${this.reason}`);
       summary.textContent = `${texts.join(", ")}.`;
-      this.part("timing").replaceChildren(summary, ...(gaps.length > 1 ? [plot(gaps, gaps.length < tokens - 1 ? "event" : unit)] : []));
+      const pictures = gaps.length < MIN_POINTS ? [] : [plot(gaps, gaps.length < tokens - 1 ? "event" : unit)];
+      if (gaps.length || !problem) this.part("timing").replaceChildren(summary, ...pictures);
     }
   }
 
@@ -223,7 +225,7 @@
     const most = Math.max(...points, 0.001), width = 600, height = 120;
     const place = (value, at) =>
       `${((at / Math.max(1, points.length - 1)) * width).toFixed(1)},${(height - (value / most) * (height - 20)).toFixed(1)}`;
-    const label = `Time before each of ${gaps.length} ${unit}s, at most ${ms(most)}`;
+    const label = `Time before each of ${gaps.length} ${unit}s with text, at most ${ms(most)}`;
     const picture = svg("svg", { viewBox: `0 0 ${width} ${height + 20}`, width, class: "plot", role: "img", "aria-label": label });
     picture.append(svg("polyline", { points: points.map(place).join(" ") }), svg("text", { x: 0, y: 12 }, label),
       svg("text", { x: 0, y: height + 16 }, `${unit} 1`),
@@ -249,12 +251,14 @@
   }
 
   // Marks the first difference of two answers, from its first character to the end of the word.
-  function compareAnswers(answers, status) {
-    const texts = answers.map((one) => [...one.textContent]), length = Math.max(...texts.map((one) => one.length));
+  function compareAnswers(status) {
+    const texts = views.map((view) => [...view.answer.textContent]), length = Math.max(...texts.map((one) => one.length));
     let at = 0;
     while (at < length && texts[0][at] === texts[1][at]) at++;
-    status.textContent = at === length ? "The answers are equal." : `The answers differ from character ${at + 1} on.`;
-    if (at < length) for (const [side, one] of answers.entries()) markWord(one, texts[side].slice(0, at).join("").length);
+    if (at === length) return void (status.textContent = "The answers are equal.");
+    const ended = views.filter((view, side) => texts[side].length === at).map((view) => `, where that of ${view.model} ends`);
+    status.textContent = `The answers differ from character ${at + 1} on${ended.join("")}.`;
+    for (const [side, view] of views.entries()) markWord(view.answer, texts[side].slice(0, at).join("").length);
   }
 
   function markWord(answer, at) {
@@ -278,7 +282,7 @@
     const models = [written("model"), written("model_b")];
     if (views.length > 1) byId("answers").textContent = "";
     await Promise.all(views.map((view, at) => ask(view, models[at], controller.signal)));
-    if (views.length > 1 && views.every((view) => view.ended)) compareAnswers(views.map((view) => view.answer), byId("answers"));
+    if (views.length > 1 && views.every((view) => view.ended)) compareAnswers(byId("answers"));
     byId("send").disabled = false;
     byId("stop").disabled = true;
   }
