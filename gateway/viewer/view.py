@@ -107,11 +107,8 @@ async def _serve(source: RunFiles, bound: socket.socket, browser: bool, match: d
         viewer = Viewer(runtime.state, runs=source)
         runtime.pages.append(viewer)
         page, names = ("report", ["run"]) if len(source.names) == 1 else ("why", ["a", "b"])
-        query = {
-            **dict(zip(names, source.names, strict=True)),
-            **match,
-            TOKEN: Signer(runtime.viewer_secret).token(TOKEN),
-        }
+        token = Signer(runtime.viewer_secret).token(TOKEN)
+        query = {**dict(zip(names, source.names, strict=True)), **match, TOKEN: token}
         url = f"http://127.0.0.1:{bound.getsockname()[1]}{ROOT}/runs/{page}?{urlencode(query)}"
         async with serving(HttpServer(App(runtime.state, viewer=viewer)), bound, CLOSE_SECONDS):
             click.echo(f"the pages are at {url}  (Ctrl-C ends)", err=True)

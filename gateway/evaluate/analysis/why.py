@@ -175,7 +175,7 @@ def explain(
     a: Iterable[RunRow],
     b: Iterable[RunRow],
     floor: float = DEFAULT_FLOOR,
-    visit: Callable[[RunRow, RunRow], None] | None = None,
+    visit: Callable[[RunRow, RunRow], None] = lambda a, b: None,
     match: Match | None = None,
 ) -> Explanation:
     """Match the rows of two runs and find the first difference of each row whose answer or score differs.
@@ -187,8 +187,7 @@ def explain(
     pairs = (match or match_ids)(a, b, result)
     # row-2 before row-10
     for row, other in sorted(pairs, key=lambda pair: (len(pair[0].custom_id), pair[0].custom_id)):
-        if visit is not None:
-            visit(row, other)
+        visit(row, other)
         result.add(row, other)
     return result
 

@@ -112,10 +112,8 @@ def change_lines(found: Explanation) -> Iterator[str]:
         whole = found.difference()
         is_part = found.only_a or found.only_b or found.ambiguous or found.uncertain or found.duplicates
         both = " of the rows in both runs" if is_part else ""
-        yield (
-            f"the score{both} changed by {whole.mean:+.3f} ({whole.low:+.3f} to {whole.high:+.3f}), "
-            f"from {scores[0]:.3f} to {scores[1]:.3f}"
-        )
+        ends = f"from {scores[0]:.3f} to {scores[1]:.3f}"
+        yield f"the score{both} changed by {whole.mean:+.3f} ({whole.low:+.3f} to {whole.high:+.3f}), {ends}"
         if (test := found.mcnemar()) is not None:
             p = f"p {test['p']:.3g}" if test["p"] else "p below 1e-300"
             yield f"{test['fell']} rows fell and {test['rose']} rose: {p} (exact McNemar test)"

@@ -33,8 +33,9 @@ def reading() -> Iterator[OpenRuns]:
     """Keep the files of runs open, and replace errors in them by a ``CommandError``."""
     try:
         with OpenRuns() as files:
-            files.callback(lambda: print_notes(files.notes))
             yield files
+        for note in files.notes:
+            print_note(note)
     except InvalidValue as error:
         raise CommandError(error.message) from None
     except sqlite3.Error as error:
@@ -120,7 +121,7 @@ def _with_own_lines(files: OpenRuns, rows: Iterable[RunRow], path: Path) -> Iter
 def read_scored_runs(
     files: OpenRuns, runs: Sequence[str], config: Path, options: ScoreOptions
 ) -> list[Iterable[RunRow]]:
-    """Return the rows of each run, and print what rows of a harness lack. See ``read_scored``."""
+    """Return the rows of each run, and note what rows of a harness lack. See ``read_scored``."""
     paths = scores_of(runs, options.scores, options.score)
     score = row_score(options.score, options.answer)
     found = [read_scored(files, run, config, path, score) for run, path in zip(runs, paths, strict=True)]
@@ -128,7 +129,7 @@ def read_scored_runs(
         if scored and scored.scores.has_several():
             names = ", ".join(scored.scores.labels)
             raise CommandError(f"{run}: the scores are of several kinds; choose one with --scores PATH:NAME: {names}")
-        print_notes([f"{run}: {line}" for line in scored.lines()] if scored else ())
+        files.notes += [f"{run}: {line}" for line in scored.lines()] if scored else []
     return [rows for rows, _ in found]
 
 
@@ -233,9 +234,3 @@ def recordings_path(config: Path, run: str = "") -> Path:
     if not path.exists():
         raise CommandError(f"{f'{missing}; ' if run else ''}{path} does not exist: no call is recorded yet")
     return path
-
-
-def print_notes(notes: Iterable[str]) -> None:
-    """Print the notes about the rows of runs."""
-    for note in notes:
-        print_note(note)

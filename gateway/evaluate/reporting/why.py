@@ -112,7 +112,7 @@ def command(options: WhyOptions) -> int:
     proof = Proof(options.prove_rows, row_score(no_harness, options.answer))
     with reading() as files:
         one, other = read_scored_runs(files, [a, b], config, options)
-        visit = None if target is None else proof.visit
+        visit = proof.visit if target is not None else lambda a, b: None
         found = explain(one, other, _floor(files, a, options.floor, config), visit, MATCHES[options.match])
     if not found.rows:
         print(json.dumps(found.as_json(), indent=2) if options.as_json else "\n".join(why_lines(found, a, b)))

@@ -27,12 +27,12 @@ from metatemplate.values.words import excerpts, printable
 def row_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of a row of one run."""
     name, run = required(asked, "row"), required(asked, "run")
-    values = _values([run], [reader.one(run, caller, name)], None)
+    row = reader.one(run, caller, name)
     found: RunFindings = reader.found(caller, findings_of, run)
     query = without(asked.query, "row")
     place = partial(place_in_list, asked, found.selected(asked.query), lambda one: one.custom_id == name)
     return {
-        **values,
+        **_values([run], [row], None),
         "in_list": place(lambda one: link_to(asked, "row", **query, row=one.custom_id)),
         "filters": without(query, "run"),
         "whole": {"name": f"Report of {run}", "link": link_to(asked, "report", run=run)},
@@ -57,10 +57,11 @@ def pair_row_values(reader: RunReader, asked: PageRequest, caller: Caller) -> di
 def _values(runs: Sequence[str], rows: Sequence[RunRow], difference: RowDifference | None) -> dict[str, Any]:
     """Return what both pages show of one or two rows."""
     others = [None] if len(rows) == 1 else rows[::-1]
+    a, b = rows[0].facts.prompt, rows[-1].facts.prompt
     one, other = [params or {} for params in compared_parameters(rows[0].facts, rows[-1].facts)]
     return {
         "row": rows[0].custom_id,
-        "place": _place(rows[0].facts.prompt, rows[-1].facts.prompt),
+        "place": excerpts(a, b, first_difference(a, b))[0] if a and b and a != b else "",
         "differences": difference.differences if difference else {},
         "lines": [line.strip() for line in difference_lines(difference)] if difference else [],
         "change": difference.change if difference else None,
@@ -69,13 +70,6 @@ def _values(runs: Sequence[str], rows: Sequence[RunRow], difference: RowDifferen
         "different": [name for name in {**one, **other} if one.get(name) != other.get(name)],
         "columns": [_column(*one) for one in zip(runs, rows, others, strict=True)],
     }
-
-
-def _place(one: str | None, other: str | None) -> str:
-    """Return the place of the first difference of two prompts; empty if they are equal or not known."""
-    if one is None or other is None or one == other:
-        return ""
-    return excerpts(one, other, first_difference(one, other))[0]
 
 
 def _marked(text: str | None, other: str | None) -> dict[str, str] | None:
