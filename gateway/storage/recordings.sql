@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS exchanges (
     prompt_ids TEXT  -- JSON
 );
 
-CREATE INDEX IF NOT EXISTS calls_by_run ON calls (run, key, row);
+CREATE INDEX IF NOT EXISTS calls_by_run ON calls (run, key, row, endpoint, model, template, outcome, answers_cut);
 CREATE INDEX IF NOT EXISTS calls_by_row ON calls (row);
 CREATE INDEX IF NOT EXISTS calls_by_model ON calls (model, time);
 CREATE INDEX IF NOT EXISTS calls_by_key ON calls (key, time);

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 from gateway.core.caller import ANONYMOUS, Caller
+from gateway.evaluate.analysis.recordings import COUNTS
+from gateway.storage.recordings import open_recording
 from gateway.viewer import charts
 from gateway.viewer.page import Page, PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
@@ -125,6 +128,14 @@ def test_runs_beyond_the_calls_that_a_list_counts_have_their_times_only(served: 
     latest, older = shown.values["runs"][:2]
     assert (latest["rows"], older["rows"], older["models"]) == (ROWS + 1, None, ())
     assert len(older["times"]) == 2
+
+
+def test_the_list_reads_only_the_index_of_the_runs(served: Gateway) -> None:
+    with closing(open_recording(served.folder / "calls.sqlite")) as file:
+        plan = [row["detail"] for row in file.execute(f"EXPLAIN QUERY PLAN {COUNTS}", ("tuesday", ""))]
+    assert [one for one in plan if "calls" in one] == [
+        "SEARCH calls USING COVERING INDEX calls_by_run (run=? AND key=?)"
+    ]
 
 
 def test_the_two_latest_runs_are_chosen_the_older_one_as_a(served: Gateway) -> None:
