@@ -14,6 +14,7 @@ from gateway.core.errors import InvalidValue
 from gateway.evaluate.analysis.report import report_of
 from gateway.evaluate.analysis.rows import read_output
 from gateway.evaluate.analysis.why import explain
+from gateway.viewer.runs.findings import findings_of
 from tests.cli.command import command
 
 CHAT = {
@@ -85,6 +86,7 @@ def replaced(value: Any, place: tuple[Any, ...], new: object) -> Any:
 
 READERS: dict[str, Callable[[Path, Path], object]] = {
     "report": lambda one, other: report_of(read_output(one)).as_json(),
+    "report, page": lambda one, other: findings_of(read_output(one)),
     "why, first": lambda one, other: explain(read_output(one), read_output(other)).as_json(),
     "why, second": lambda one, other: explain(read_output(other), read_output(one)).as_json(),
 }
