@@ -73,7 +73,7 @@ class RunFindings:
             self.times = (min(times), max(times))
         facts = {**{name: call.get(name) for name in FACTS}, **(call["params"] or {})}
         for fact, value in facts.items():
-            text = beginning(value if isinstance(value, str) else dump_json(value))
+            text = value if isinstance(value, str) else dump_json(value)
             counts = self.facts.setdefault(fact, Counter())
             if value not in (None, "", [], {}) and (text in counts or len(counts) < MOST_VALUES):
                 counts[text] += 1

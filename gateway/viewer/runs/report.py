@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.core.caller import Caller
 from gateway.evaluate.analysis.answer_class import CLASSES
+from gateway.evaluate.analysis.client_text import beginning
 from gateway.evaluate.analysis.report import GROUPS
 from gateway.viewer.page import PageRequest
 from gateway.viewer.runs.findings import HISTOGRAMS, RowSummary, RunFindings, buckets, findings_of, quantile
@@ -52,7 +53,11 @@ def report_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict
         "classes": counts(found.report.classes),
         "groups": groups,
         "histograms": [_histogram(link, name, found) for name in HISTOGRAMS],
-        "facts": {name: dict(values) for name, values in found.facts.items() if values},
+        "facts": {
+            name: [{"value": beginning(value), "calls": calls} for value, calls in values.items()]
+            for name, values in found.facts.items()
+            if values
+        },
         "totals": dict(found.totals),
         "times": [*map(utc, found.times)],
         "worst": [_shown(asked, run, row) for row in found.worst()],
