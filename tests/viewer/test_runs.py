@@ -143,7 +143,8 @@ def test_the_two_latest_runs_are_chosen_the_older_one_as_a(served: Gateway) -> N
     assert re.findall(r'name="(\w)" value="(\w+)" [^>]* checked', shown) == [("b", "tuesday"), ("a", "monday")]
     shown = served.http.get("/viewer/runs", params={"a": "tuesday"}).text
     assert "checked" not in shown
-    assert re.findall(r'type="(\w+)" name="(\w)"', shown) == [("hidden", "a"), ("radio", "b"), ("radio", "b")]
+    chosen = re.findall(r'type="(\w+)" name="(\w)" value="(\w+)"', shown)
+    assert chosen == [("hidden", "a", "tuesday"), ("radio", "b", "monday")]
 
 
 def test_the_list_has_at_most_fifty_runs(tmp_path: Path) -> None:

@@ -212,6 +212,13 @@ def test_the_list_has_the_scores_and_a_is_the_run_that_is_named_first(folder: Pa
     assert (a["cut"], a["times"], a["seconds"]) == (1, [], None)
 
 
+def test_a_report_of_the_only_run_says_how_to_compare(folder: Path) -> None:
+    with viewing(folder, RUN_B) as (_, url), client(url) as browser:
+        browser.get(url)
+        link = browser.get("/viewer/runs/report.json", params={"run": RUN_B}).json()["compare"]
+        assert "There is no other run here to compare with b.jsonl" in browser.get(link).text
+
+
 def test_rows_have_the_expected_answer_of_the_chosen_column(folder: Path, tmp_path: Path) -> None:
     value = json.loads(line(0, "42", "m"))
     (tmp_path / "c.jsonl").write_text(json.dumps({**value, "row": {"answer": "no", "target": 42}}) + "\n")

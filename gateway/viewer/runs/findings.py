@@ -36,14 +36,11 @@ class RowSummary:
 
     custom_id: str
     facts: Mapping[str, str]
-    """``class`` and each name of ``GROUPS`` → the value of the row."""
+    """``class`` and each name of ``GROUPS`` → the value of the row; ``question``, ``expected`` and ``answer`` → their
+    beginnings. ``answer`` is the first one, or the error."""
     sizes: Mapping[str, float]
     """Name of a histogram → the value of the row, if it is known."""
     score: float | None
-    question: str
-    expected: str
-    answer: str
-    """The beginning of the first answer, or the error."""
 
 
 @dataclass(slots=True)
@@ -133,8 +130,8 @@ def _summary(row: RunRow, name: str, score: float | None) -> RowSummary:
     sizes = {} if row.seconds is None else {"duration": row.seconds}
     if row.answers:
         sizes["answer length"] = float(sum([len(answer.text) for answer in row.answers]))
-    texts = question_of(row), expected_of(row), beginning(row.first_text())
-    return RowSummary(row.custom_id, facts, sizes, score, *texts)
+    facts |= {"question": question_of(row), "expected": expected_of(row), "answer": beginning(row.first_text())}
+    return RowSummary(row.custom_id, facts, sizes, score)
 
 
 def _range(text: str) -> tuple[float, float]:

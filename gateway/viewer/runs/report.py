@@ -62,7 +62,7 @@ def report_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict
         "times": [*map(utc, found.times)],
         "worst": [_shown(asked, run, row) for row in found.worst()],
         "rows": link(),
-        "compare": link_to(asked, "", a=run) if len(reader.source.runs(caller, 0, 2)) > 1 else "",
+        "compare": link_to(asked, "", a=run),
     }
 
 
@@ -83,16 +83,8 @@ def row_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> di
 def _shown(asked: PageRequest, run: str, row: RowSummary) -> dict[str, Any]:
     """Return a row as lists show it. Its link keeps the filters, for the next row."""
     kept = {**without(asked.query, "start"), "run": run, "row": row.custom_id}
-    texts = {"question": row.question, "expected": row.expected, "answer": row.answer}
     sizes = {name: row.sizes.get(name) for name in HISTOGRAMS}
-    return {
-        "row": row.custom_id,
-        **texts,
-        **row.facts,
-        **sizes,
-        "score": row.score,
-        "link": link_to(asked, "row", **kept),
-    }
+    return {"row": row.custom_id, **row.facts, **sizes, "score": row.score, "link": link_to(asked, "row", **kept)}
 
 
 def _histogram(link: Callable[..., str], name: str, found: RunFindings) -> dict[str, Any]:
