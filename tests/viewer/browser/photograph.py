@@ -122,6 +122,7 @@ class Photographer:
                 page.goto(self.given["servers"][server] + "/viewer/sign-in")
                 page.get_by_label("Client key").fill(key)
                 page.get_by_role("button", name="Sign in").click()
+                expect(page.get_by_role("button", name="Sign out")).to_be_visible()  # close() waits for ever before
             page.close()
         return self.contexts[server, key]
 
