@@ -111,7 +111,7 @@ class Viewer:
         except GatewayError as error:
             if below.endswith(JSON_SUFFIX):
                 raise
-            asked = PageRequest("", {}, None, root, visitor, navigation=self._navigation(visitor))
+            asked = PageRequest(below, {}, None, root, visitor, navigation=self._navigation(visitor))
             page = Page("error.html", {"message": error.message, "code": error.code}, error.status)
             with suppress(Overloaded), self.threads.page(visitor.key):  # without a place, the error is sent as JSON
                 await send_page(request, asked, page, self.threads)
