@@ -311,6 +311,30 @@ def view_two_files(visit: Visit, folder: Path | None) -> None:
     expect(page.locator(".pager")).to_contain_text("Row 2 of ")
     assert "kind=max_tokens" in page.url, page.url
     visit.check()
+    report_of_a_file(visit)
+
+
+def report_of_a_file(visit: Visit) -> None:
+    page = visit.page
+    page.get_by_role("link", name="Runs").first.click()
+    expect(page.get_by_label("monday.jsonl as A")).to_be_checked()
+    expect(page.get_by_label("tuesday.jsonl as B")).to_be_checked()
+    page.get_by_role("link", name="tuesday.jsonl").click()
+    expect(page.locator(".cards")).to_contain_text("Score (exact)")
+    page.get_by_text("Table", exact=True).first.click()
+    visit.check()
+    page.locator("details a").first.click()
+    expect(page.locator("h1")).to_have_text("Rows of tuesday.jsonl")
+    page.get_by_label("Duration").fill("")
+    page.get_by_role("button", name="Filter").click()
+    assert "duration=&" in f"{page.url}&", page.url
+    page.locator(".crumbs a").last.click()
+    page.get_by_role("link", name="Compare with another run").click()
+    page.get_by_label("monday.jsonl as B").focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Why tuesday.jsonl and monday.jsonl differ")
+    visit.check()
 
 
 def sign_in(visit: Visit, folder: Path | None) -> None:
