@@ -216,6 +216,15 @@ def test_a_row_leads_to_the_rows_before_and_after_it_in_its_list(served: Gateway
     assert (equal["in_list"]["number"], equal["lines"], equal["in_list"]["next"]) == (0, [], "")
 
 
+def test_a_row_leads_to_its_recorded_call(served: Gateway) -> None:
+    query = {"a": "/monday", "b": "/tuesday", "row": "row-0"}
+    shown = served.http.get("/viewer/runs/row", params=query).text
+    calls = re.findall(r'href="(/viewer/recordings/[^"]+)"', shown)
+    ids = [column["request_id"] for column in values(served, "/row", **query)["columns"]]
+    assert calls == [f"/viewer/recordings/{one}" for one in ids]
+    assert all(served.http.get(call).status_code == 200 for call in calls)
+
+
 def test_a_row_of_one_run_leads_to_the_next_page_of_its_list(served: Gateway) -> None:
     row = values(served, "/row", run="/monday", row="row-49")
     assert row["in_list"]["next"].endswith("row=row-50")

@@ -97,6 +97,7 @@ def _column(run: str, row: RunRow, other: RunRow | None) -> dict[str, Any]:
         "template": facts.template,
         "target": facts.target,
         "error": row.error,
+        "request_id": row.request_id,
         "params": {name: dump_json(value) for name, value in (facts.params or {}).items()},
         "prompt": _marked(facts.prompt, other_prompt),
         "answers": [
