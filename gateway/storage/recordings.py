@@ -56,15 +56,22 @@ class RecordingFile(sqlite3.Connection):
         return [name for (name,) in self.execute("SELECT name FROM pragma_table_info(?)", (table,))]
 
     def find_calls(
-        self, filters: Mapping[str, str], *, failed: bool = False, last: int, before: int | None = None
+        self,
+        filters: Mapping[str, str],
+        *,
+        failed: bool = False,
+        last: int,
+        before: int | None = None,
+        after: int | None = None,
+        columns: str = "*",
     ) -> list[RecordedRow]:
         """Return the calls that match all ``filters`` (a name in ``CALL_FILTERS`` → its value), the latest first.
 
         ``failed``: only calls without an answer. ``last``: the maximum number of calls. ``before``: the ``id`` of a
         call; only calls that began before it, and none if this call is not there or belongs to another client than
-        ``OWNER``.
+        ``OWNER``. ``after``: the same for the calls that began after it, the earliest first. ``columns``: in SQL.
         """
-        query, values = calls_query(filters, failed=failed, before=before)
+        query, values = calls_query(filters, failed=failed, before=before, after=after, columns=columns)
         return self.execute(f"{query} LIMIT ?", (*values, last)).fetchall()
 
     def known_values(self, name: str) -> list[str]:
@@ -175,7 +182,12 @@ def is_recording(path: Path) -> bool:
 
 
 def calls_query(
-    filters: Mapping[str, str], *, failed: bool = False, before: int | None = None
+    filters: Mapping[str, str],
+    *,
+    failed: bool = False,
+    before: int | None = None,
+    after: int | None = None,
+    columns: str = "*",
 ) -> tuple[str, list[str | float]]:
     """Return the statement of ``RecordingFile.find_calls`` without its limit, and its values.
 
@@ -184,15 +196,16 @@ def calls_query(
     used = {name: found for name, found in CALL_FILTERS.items() if name in filters}
     conditions = [found.condition for found in used.values()] + (["outcome != 'ok'"] if failed else [])
     values: list[str | float] = [filters[name] for name in used]
-    if before is not None:
+    place, than, order = (before, "<", "DESC") if after is None else (after, ">", "ASC")
+    if place is not None:
         of_owner = " AND key = ?" if OWNER in filters else ""
-        conditions.append(f"(time, calls.id) < (SELECT time, id FROM calls WHERE id = ?{of_owner})")
-        values += [before, filters[OWNER]] if of_owner else [before]
+        conditions.append(f"(time, calls.id) {than} (SELECT time, id FROM calls WHERE id = ?{of_owner})")
+        values += [place, filters[OWNER]] if of_owner else [place]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     index = next((found.index for found in used.values()), "calls_by_time")
     # SQLite does not know the values, and would prefer the index of the time to those of few calls.
     indexed = f" INDEXED BY {index}" if index else ""
-    return f"SELECT * FROM calls{indexed}{where} ORDER BY time DESC, id DESC", values
+    return f"SELECT {columns} FROM calls{indexed}{where} ORDER BY time {order}, id {order}", values
 
 
 def exchange_of(row: RecordedRow) -> Exchange:

@@ -1,6 +1,7 @@
 -- The tables of a file of recordings. docs/recordings.md describes the columns.
 -- A change of the tables needs a new version (SCHEMA_VERSION in recorder.py). A gateway neither reads nor writes files of other versions.
 
+-- SQLite reads a row from its begin to the last column that is asked for, so a column that lists show stands before long ones.
 -- Readers parse the columns with the comment JSON. The columns of calls have the names of fields of the record of a call (Record), or stand in recorder.py.
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
@@ -29,14 +30,14 @@ CREATE TABLE IF NOT EXISTS calls (
     run TEXT,
     row TEXT,
     request_sha256 TEXT,
-    asked TEXT,  -- JSON
     template_sha256 TEXT,
     policy_sha256 TEXT,
     dataset_prompt TEXT,
     notices TEXT,  -- JSON
     answers_cut TEXT,  -- JSON
     stop_cuts TEXT,  -- JSON
-    target_settings TEXT
+    target_settings TEXT,
+    asked TEXT  -- JSON
 );
 
 CREATE TABLE IF NOT EXISTS exchanges (
@@ -44,6 +45,7 @@ CREATE TABLE IF NOT EXISTS exchanges (
     call INTEGER,
     time REAL,
     endpoint TEXT,
+    answer TEXT,  -- JSON
     prompt_sha256 TEXT,
     prompts TEXT,  -- JSON
     segments TEXT,  -- JSON
@@ -60,7 +62,6 @@ CREATE TABLE IF NOT EXISTS exchanges (
     events TEXT,  -- JSON
     answer_sha256 TEXT,
     redacted INTEGER,
-    answer TEXT,  -- JSON
     delivered_sha256 TEXT,
     prompt_ids TEXT  -- JSON
 );

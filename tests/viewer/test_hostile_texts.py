@@ -32,7 +32,7 @@ CONFIG = (
 )
 Pages = Mapping[str, RecordingPages | RecordedRunPages]
 """The first part of a path → the pages."""
-ADDRESSES = ("href", "src", "action", "value", "aria-label")
+ADDRESSES = ("href", "src", "action", "value", "title", "aria-label")
 """The attributes whose values contain recorded or given texts. Their values differ; their names must not."""
 
 
@@ -49,13 +49,16 @@ class Structure(HTMLParser):
         if tag == "i":
             assert [name for name, _ in attrs] == ["data-mark"]  # the mark of an invisible character
             return
+        if tag == "option":  # which choices a filter has depends on the recorded calls
+            assert {name for name, _ in attrs} <= {"value", "selected"}
+            return
         self.found.append((tag, [(name, "" if name in ADDRESSES else value) for name, value in attrs]))
         for name, value in attrs:
             assert not name.startswith("on")
             assert name not in ("href", "src", "action") or (value or "").startswith(("/viewer", "#"))
 
     def handle_endtag(self, tag: str) -> None:
-        if tag != "i":
+        if tag not in ("i", "option"):
             self.found.append(f"/{tag}")
 
     def handle_comment(self, data: str) -> None:
@@ -111,13 +114,18 @@ def record(recorder: Recorder, text: str, number: int, run: str = "", more: str 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    """The pages of a file with one call for each text, and before them a call with a harmless text."""
+    """The pages of a file with one call for each text, and before them a call with a harmless text.
+
+    Each of them has a newer and an older call.
+    """
     folder = tmp_path_factory.mktemp("hostile")
     recorder = Recorder(folder / "calls.sqlite", pytest.fail, lambda: 2e9)
+    record(recorder, "first", -1)
     for number, text in enumerate([PLAIN, *HOSTILE]):
         record(recorder, text, number)
         for run in "abc":  # runs of one row: two with other prompts and answers, and one that failed
             record(recorder, text, number, f"{run}{number}", f" {run}")
+    record(recorder, "last", -2)
     recorder.close()
     files = {"s.yaml": "[Hello, {finish: stop}]"}
     with closing(PageThreads()) as threads, gateway(folder, CONFIG, files=files) as served:
@@ -192,8 +200,8 @@ def test_no_text_of_a_row_becomes_markup(pages: Pages, path: str) -> None:
 
 
 def test_no_text_becomes_markup_in_the_list_of_runs(pages: Pages) -> None:
-    rows = [row for start in range(0, 804, 50) for row in list_rows(shown(pages, "/runs", {"start": str(start)}))]
-    assert len(rows) == 804
+    rows = [row for start in range(0, 806, 50) for row in list_rows(shown(pages, "/runs", {"start": str(start)}))]
+    assert len(rows) == 806
     assert len({str(row) for row in rows if "checked" not in str(row)}) == 1
 
 

@@ -18,7 +18,8 @@ from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION, Recorder
 from gateway.storage.recordings import CALL_FILTERS, OWNER, calls_query, open_recording
 from gateway.viewer.page import PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
-from gateway.viewer.recordings.pages import ROWS, RecordingPages
+from gateway.viewer.recordings.list import COLUMNS, ROWS
+from gateway.viewer.recordings.pages import RecordingPages
 from gateway.viewer.viewer import ROOT
 from tests.support.serving import Gateway, bearer, gateway
 from tests.support.upstream.server import FaultyUpstream
@@ -28,6 +29,11 @@ from tests.viewer.browsing import Browser, token_of
 SCRIPTS = {
     "policies/full.yaml": "record: full\ndelivery: {retry: {attempts: 1}}\n",
     "policies/metadata.yaml": "record: metadata\n",
+    "policies/usual.yaml": "record: full\nparams: {default: {temperature: 0}, clamp: {max_tokens: 10}}\n",
+    "tool.yaml": """
+- {fields: {tool_calls: [{index: 0, id: c, type: function, function: {name: add, arguments: "{}"}}]}}
+- {finish: tool_calls}
+""",
     "hello.yaml": "[Hel, {pause: 0.01}, lo, {finish: stop}, {usage: [10, 5]}]\n",
     "cut.yaml": "[Hel, {finish: length}]\n",
     "error.yaml": "[{error: upstream_error}]\n",
@@ -39,6 +45,8 @@ models:
   short: {template: chatml, policy: full, targets: [{speaks: scripted, script: cut.yaml}]}
   broken: {template: chatml, policy: full, targets: [{speaks: scripted, script: error.yaml}]}
   hashed: {template: chatml, policy: metadata, targets: [{speaks: scripted, script: hello.yaml}]}
+  lost: {template: chatml, policy: metadata, targets: [{speaks: scripted, script: error.yaml}]}
+  usual: {template: chatml, policy: usual, targets: [{speaks: scripted, script: tool.yaml}]}
 """
 served = gateway_fixture(MODELS, SCRIPTS)
 keyed = gateway_fixture(
@@ -94,9 +102,59 @@ def test_the_list_has_the_latest_call_first_and_each_filter_finds_its_calls(serv
     assert ids(browser, "?notice=run_not_recorded") == [noticed]
     assert ids(browser, "?key=ann") == []
     page = browser.get("/viewer/recordings?model=short").text
-    assert 'value="short"' in page
-    assert f">{short}</a>" in page
+    assert "<option selected>short</option>" in page
+    assert f'title="{short}">{short[4:12]}</a>' in page
     assert talk not in page
+
+
+def test_the_list_has_the_beginning_of_question_and_answer_and_the_notices_of_few_calls(served: Gateway) -> None:
+    browser, system = operator(served), {"role": "system", "content": "Be short."}
+    ask(served, "talk", messages=[system, {"role": "user", "content": f"1+1=?\n{'x' * 80}"}])
+    ask(served, "usual", max_tokens=20)
+    ask(served, "talk", messages=[system, {"role": "user", "content": f"A long \u4f60 text\n{'y' * 40_000}"}])
+    ask(served, "hashed")
+    served.http.post("/v1/render", json={"model": "talk", "messages": [{"role": "user", "content": "drawn"}]})
+    served.http.post("/v1/completions", json={"model": "talk", "prompt": "raw"})
+    written(served)
+    calls = values(browser)["calls"][:6][::-1]
+    assert [(call["endpoint"], call["question"], call["answer"]) for call in calls] == [
+        ("chat", f"1+1=? {'x' * 53}…", "Hello"),
+        ("chat", "hi <b>", "add {}"),
+        ("chat", f"A long \u4f60 text {'y' * 45}…", "Hello"),
+        ("chat", "", ""),
+        ("render", "drawn", ""),
+        ("completions", "raw", "Hello"),
+    ]
+    assert calls[1]["notices"] == ["clamped_parameter: max_tokens=10"]
+    page = browser.get("/viewer/recordings").text
+    assert '<span class="chip muted">render</span> drawn' in page
+    assert "default_parameter: " not in page
+    assert '<span class="chip muted" title="clamped_parameter: max_tokens=10">1 notice</span>' in page
+
+
+def test_a_failed_call_shows_its_error_and_what_to_do(served: Gateway) -> None:
+    browser = operator(served)
+    found = values(browser, f"/{ask(served, 'broken')}")
+    assert found["error"] == "the script contains the error upstream_error (target broken/0)"
+    assert found["remedy"] == "The gateway's log has the server's message."
+    page = browser.get(f"/viewer/recordings/{found['id']}").text
+    alert = page.partition('role="alert">')[2].partition("</div>")[0]
+    assert found["error"] in alert
+    assert found["remedy"].replace("'", "&#39;") in alert
+    assert "is not recorded" in browser.get(f"/viewer/recordings/{ask(served, 'lost')}").text
+    assert 'role="alert"' not in browser.get(f"/viewer/recordings/{ask(served, 'talk')}").text
+
+
+def test_a_call_leads_to_its_neighbours_in_the_list(served: Gateway) -> None:
+    sent = [ask(served, model, headers={"x-gateway-run": "beside"}) for model in ("talk", "short", "talk", "talk")]
+    browser = operator(served)
+    listed = values(browser, "?run=beside&model=talk")["calls"]
+    middle = values(browser, listed[1]["link"])
+    assert middle["request_id"] == sent[2]
+    assert [values(browser, middle[side])["request_id"] for side in ("newer", "older")] == [sent[3], sent[0]]
+    assert (values(browser, middle["older"])["older"], values(browser, middle["newer"])["newer"]) == ("", "")
+    page = browser.get(f"/viewer/recordings{listed[1]['link']}").text
+    assert f'href="/viewer/recordings{middle["older"].replace("&", "&amp;")}" rel="next"' in page
 
 
 def test_the_links_older_and_newest_keep_the_filters(served: Gateway) -> None:
@@ -114,8 +172,11 @@ def test_a_call_shows_its_prompt_answer_events_and_facts(served: Gateway) -> Non
     number = ask(served, "talk", max_tokens=5)
     found = values(operator(served), f"/{number}")
     facts, (exchange,) = dict(found["facts"]), found["exchanges"]
-    assert (facts["model"], facts["outcome"], facts["status"]) == ("talk", "ok", "200")
-    assert "hi <b>" in "".join(one["text"] for one in exchange["segments"])
+    assert (found["model"], found["outcome"], found["question"]) == ("talk", "ok", "hi <b>")
+    assert (facts["template"], facts["target"], facts["stream"]) == ("chatml", "talk/0", "no")
+    segments = exchange["prompt"]["segments"]
+    assert [(one["text"], one["kind"]) for one in segments if one["kind"] == "client"] == [("hi <b>", "client")]
+    assert {one["kind"] for one in segments} == {"client", "template"}
     assert [(one["text"], one["end"]) for one in exchange["answers"]] == [("Hello", "stop, by the engine")]
     assert [one["text"] for one in exchange["events"] if one["type"] == "Delta"] == ["Hel", "lo"]
     assert exchange["first"] is not None
@@ -139,11 +200,35 @@ def test_a_call_is_found_by_its_number_and_two_calls_with_one_id_link_to_each_ot
     found = values(browser, "/twice")
     (other,) = found["others"]
     ask(served, "talk", headers={"x-request-id": "ends-in.json"})
-    link = re.search(r'href="(\S+)">ends-in.json</a>', browser.get("/viewer/recordings").text)
+    link = re.search(r'href="(\S+)" title="ends-in.json">', browser.get("/viewer/recordings").text)
     assert link is not None
     assert "ends-in.json" in browser.get(link[1]).text
     assert values(browser, f"/twice?id={other['id']}")["id"] == other["id"]
     assert values(browser, f"/{other['id']}")["id"] == other["id"]
+
+
+def opened(link: str) -> dict[str, Any]:
+    """The values of the form of the page Prompt that a link fills in."""
+    mark, text = link.split("#c=")
+    assert mark == ""
+    found: dict[str, Any] = orjson.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    return found
+
+
+def test_a_call_whose_prompt_was_sent_opens_with_its_messages_in_the_page_prompt(served: Gateway) -> None:
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+    number = ask(served, "talk", max_tokens=5, gateway={"turns": {"questions": ["a", "b"]}})
+    request = opened(values(operator(served), f"/{number}")["prompt_link"])
+    assert orjson.loads(request["conversation"]) == [{"content": "hi <b>", "role": "user"}]
+    turns = {"mode": "every", "questions": ["a", "b"]}
+    assert orjson.loads(request["parameters"]) == {"max_tokens": 5, "gateway": {"turns": turns}}
+    found = values(operator(served), f"/{ask(served, 'hashed')}")
+    assert (found["prompt_link"], found["question"]) == ("", "")
+    found = values(operator(served), f"/{ask(served, 'talk', messages=[{'role': 'user', 'content': 'x' * 40_000}])}")
+    assert (found["prompt_link"], len(found["question"])) == ("", 40_000)
+    refused = values(operator(served), f"/{ask(served, 'talk', tools=tools)}")
+    assert refused["outcome"] == "unsupported_parameter"
+    assert orjson.loads(opened(refused["prompt_link"])["tools"]) == tools
 
 
 def test_messages_open_in_the_page_prompt(tmp_path: Path) -> None:
@@ -155,20 +240,21 @@ models:
 """
         with gateway(tmp_path, config, files=SCRIPTS) as served:
             number = ask(served, "m", temperature=0.5)
-            (exchange,) = values(operator(served), f"/{number}")["exchanges"]
-    mark, text = exchange["prompt_link"].split("#c=")
-    request = orjson.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    assert (mark, request["model"], orjson.loads(request["parameters"])) == ("", "m", {"temperature": 0.5})
+            found = values(operator(served), f"/{number}")
+    request = opened(found["prompt_link"])
+    assert (request["model"], orjson.loads(request["parameters"])) == ("m", {"temperature": 0.5})
     assert orjson.loads(request["conversation"]) == [{"role": "user", "content": "hi <b>"}]
 
 
 def test_with_keys_a_visitor_sees_the_calls_of_the_own_key_only(keyed: Gateway) -> None:
-    anns, bobs = ask(keyed, "talk", "ann"), ask(keyed, "talk", "bob")
+    anns, bobs = ask(keyed, "talk", "ann"), ask(keyed, "talk", "bob", {"x-gateway-run": "bobs-run"})
     ann = Browser(keyed.root)
     ann.sign_in("ann")
     assert ids(ann) == [anns]
     assert ids(ann, "?key=bob") == [anns]
     assert "key" not in values(ann)["filters"]
+    assert values(ann)["choices"]["run"] == []
+    assert "bob" not in ann.get("/viewer/recordings").text
     number = values(ann)["calls"][0]["id"]
     for guess in (f"/{bobs}", f"/{number + 1}", f"/{anns}?id={number + 1}"):
         guessed = guess[1:].partition("?")[0]
@@ -235,13 +321,13 @@ MANY = [["model", "cut", "key"], *[[OWNER, name] for name in ("run", "cut", "not
 FILTERED = [*[[name] for name in CALL_FILTERS if name not in ("id", "request_id")], [], *MANY]
 
 
-@pytest.mark.parametrize("before", [None, 7], ids=["newest", "older"])
+@pytest.mark.parametrize("beside", [{}, {"before": 7}, {"after": 7}], ids=["newest", "older", "newer"])
 @pytest.mark.parametrize("names", FILTERED, ids="+".join)
-def test_every_filter_reads_one_index_in_its_order(tmp_path: Path, names: list[str], before: int | None) -> None:
+def test_every_filter_reads_one_index_in_its_order(tmp_path: Path, names: list[str], beside: dict[str, int]) -> None:
     recorder = Recorder(tmp_path / "calls.sqlite", pytest.fail)
     recorder.open().result()
     with closing(open_recording(tmp_path / "calls.sqlite")) as database:
-        query, given = calls_query(dict.fromkeys(names, "x"), before=before)
+        query, given = calls_query(dict.fromkeys(names, "x"), columns=COLUMNS, **beside)  # type: ignore[arg-type]
         plan = [row["detail"] for row in database.execute(f"EXPLAIN QUERY PLAN {query} LIMIT 51", given)]
     recorder.close()
     assert " USING INDEX " in plan[0]

@@ -49,8 +49,7 @@ def _view(body: Mapping[str, Any], tokens: Tokenizer | None, title: str) -> dict
     text = prompt_text(body)
     raw = body.get("segments") or [{"text": text, "role": "", "origin": "mixed", "scaffold": False}]
     if not isinstance(body.get("prompt"), str):
-        raw = [_message_segment(message, number) for number, message in enumerate(body.get("messages") or ())]
-    roles = list(dict.fromkeys([one["role"] for one in raw]))
+        raw = [message_segment(message, number) for number, message in enumerate(body.get("messages") or ())]
     ids = body.get("token_ids")
     notices = list(body.get("notices", ()))
     return {
@@ -60,9 +59,7 @@ def _view(body: Mapping[str, Any], tokens: Tokenizer | None, title: str) -> dict
         "bytes": len(text.encode("utf-8", "surrogatepass")),
         "characters": len(text),
         "prompt": text,
-        "roles": roles[:COLORS],
-        "segments": list(_segments(raw, roles, "dataset" if body.get("dataset_prompt") else "client")),
-        "special_tokens": _special_tokens(text, raw, tokens),
+        **colored(raw, "dataset" if body.get("dataset_prompt") else "client", tokens),
         "token_count": None if ids is None else len(ids),
         "tokens": [] if ids is None or tokens is None else _tokens(text, ids, tokens),
         "stop": body.get("stop", []),
@@ -85,13 +82,26 @@ def settings(bodies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{"name": name, "values": values, "is_equal": len({*values}) == 1} for name, values in rows]
 
 
-def _message_segment(message: Mapping[str, Any], number: int) -> dict[str, Any]:
+def colored(raw: Sequence[Mapping[str, Any]], content: str, tokens: Tokenizer | None = None) -> dict[str, Any]:
+    """Return the values of ``show_prompt`` in ``segments.html``: the segments with their colours, and their legend.
+
+    ``content``: the kind of the texts that the template has not written. ``tokens``: None if it is not known.
+    """
+    roles = list(dict.fromkeys([one["role"] for one in raw]))
+    return {
+        "roles": roles[:COLORS],
+        "segments": list(_segments(raw, roles, content)),
+        "special_tokens": _special_tokens("".join([one["text"] for one in raw]), raw, tokens),
+    }
+
+
+def message_segment(message: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return a message as a segment: one line of JSON."""
     text = f"{json.dumps(message, ensure_ascii=False)}\n"
     return {"text": text, "role": str(message.get("role", "")), "origin": f"messages[{number}]", "scaffold": False}
 
 
 def _segments(raw: Sequence[Mapping[str, Any]], roles: list[str], content: str) -> Iterator[dict[str, Any]]:
-    """Yield the segments. ``content``: the kind of the texts that the template has not written."""
     marked = MAX_MARKED
     for one in _limited(raw):
         kind = "template" if one["scaffold"] else "mixed" if one["origin"] == "mixed" else content

@@ -1,17 +1,20 @@
-"""The values of one recorded call: facts, prompts, answers, and events on a time line."""
+"""The values of one recorded call: outcome, facts, prompts, answers, and events on a time line."""
 
 from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.viewer.exact_text import MAX_MARKED
+from gateway.config.remedies import remedies
+from gateway.evaluate.analysis.client_text import plain_question
+from gateway.viewer.prompt.view import colored, message_segment
+from gateway.viewer.recordings.list import HIDDEN, short_id, time_text
+from gateway.viewer.templating import seconds
 
 MAX_TEXT = 300_000
-"""The maximum number of characters of an answer, and of all prompts of a request to the model."""
+"""The maximum number of characters of an answer, of a question, and of all prompts of a request to the model."""
 MAX_EXCHANGES = 20
 """The maximum number of requests to the model on the page."""
 MAX_EVENTS = 200
@@ -23,59 +26,72 @@ MAX_REQUEST = 32 * 1024
 TICKS = 600
 """The width of a time line. Events less than 1/600 of the time apart share a tick."""
 FACTS = (
-    "request_id", "model", "key", "run", "row", "outcome", "status", "duration", "first_token", "endpoint", "mode",
-    "stream", "target", "attempts", "failed_attempts", "cache", "prompt_tokens", "completion_tokens",
-    "usage_source", "answers_cut", "stop_cuts", "notices", "dataset_prompt", "template", "template_sha256", "policy",
-    "policy_sha256", "request_sha256", "target_settings", "version",
-)  # fmt: skip
-EXCHANGE_FACTS = (
-    "endpoint",
-    "params",
-    "n",
-    "repeat",
-    "seed",
-    "stops",
-    "stop_token_ids",
-    "bos",
-    "bos_text",
-    "prompt_sha256",
-    "answer_sha256",
-    "delivered_sha256",
-    "redacted",
+    *("time", "request_id", "endpoint", "template", "target", "policy", "key", "stream", "attempts"),
+    *("failed_attempts", "cache", "dataset_prompt", "notices"),
 )
+"""The first facts of a call. The others and the hashes follow in ``FURTHER_FACTS``."""
+FURTHER_FACTS = (
+    *("status", "mode", "duration", "first_token", "prompt_tokens", "completion_tokens", "usage_source"),
+    *("answers_cut", "stop_cuts", "template_sha256", "policy_sha256", "request_sha256", "target_settings", "version"),
+)
+EXCHANGE_FACTS = (
+    *("time", "endpoint", "params", "n", "repeat", "seed", "stops", "stop_token_ids", "bos", "bos_text"),
+    *("prompt_sha256", "answer_sha256", "delivered_sha256", "redacted"),
+)
+SHOWN: Mapping[str, Callable[[Any], str]] = {
+    "time": time_text,
+    "duration": seconds,
+    "first_token": seconds,
+    "stream": lambda on: "yes" if on else "no",
+}
+"""Name of a fact → the function that returns its text. Other facts are shown as they are."""
 ENDS_BY_STOP = {"gateway": "stop, cut by the gateway", "engine": "stop, by the engine"}
-
-
-def listed_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a call in a list."""
-    names = ("id", "request_id", "model", "key", "run", "outcome", "status", "duration", "first_token")
-    return {
-        **{name: call.get(name) for name in (*names, "prompt_tokens", "completion_tokens")},
-        "time": _time(call["time"]),
-        "notices": call.get("notices") or [],
-        "cut": call.get("answers_cut") or [],
-    }
+ENDS = {
+    "client_gone": "The client closed the connection before the answer was complete.",
+    "client_stalled": "The client did not read the answer in time.",
+    "cancelled": "The gateway ended before the answer was complete.",
+}
+"""Outcome of a call that neither an answer nor an error has ended → what happened."""
 
 
 def call_values(call: Mapping[str, Any], exchanges: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the values of the page of a call."""
-    stops = iter(call.get("stop_cuts") or ())
+    stops = iter(call["stop_cuts"] or ())
+    answers = [[_answer(choice, stops) for choice in one["answer"] or ()] for one in exchanges]
+    last, outcome = answers[-1] if answers else [], call["outcome"]
     return {
-        "id": call["id"],
-        "request_id": call["request_id"],
-        "facts": [["time", _time(call["time"])], *_facts(call, FACTS)],
-        "exchanges": [_exchange(call, one, stops) for one in exchanges[:MAX_EXCHANGES]],
+        **{name: call[name] for name in ("id", "request_id", "outcome", "status", "mode", "run", "row", "model")},
+        "short_id": short_id(call["request_id"]),
+        "error": call["error"] or ENDS.get(outcome, ""),
+        "remedy": remedies().get(outcome, ""),
+        "cut": call["answers_cut"] or [],
+        "seconds": call["duration"],
+        "first_token": call["first_token"],
+        "tokens": [call["prompt_tokens"], call["completion_tokens"]],
+        "ends": list(dict.fromkeys([one["end"] for one in last])),
+        "answers": last,
+        "question": _cut(plain_question(call["asked"] or {})),
+        "prompt_link": _prompt_link(call, exchanges),
+        "facts": _facts({**call, "notices": _notices(call)}, FACTS),
+        "further": _facts(call, FURTHER_FACTS),
+        "exchanges": [
+            {**_exchange(one), "answers": own} for one, own in zip(exchanges[:MAX_EXCHANGES], answers, strict=False)
+        ],
         "exchange_count": len(exchanges),
     }
 
 
-def _exchange(call: Mapping[str, Any], exchange: Mapping[str, Any], stops: Iterator[str]) -> dict[str, Any]:
+def _notices(call: Mapping[str, Any]) -> list[str]:
+    """Return the notices; those of default values, which almost every call has, come last."""
+    return sorted(call["notices"] or (), key=lambda one: one.startswith(HIDDEN))
+
+
+def _exchange(exchange: Mapping[str, Any]) -> dict[str, Any]:
     events = exchange["events"] or []
     firsts = [at for at, name, _ in events if name == "Delta"]
     return {
-        "facts": [["opened", _time(exchange["time"])], *_facts(exchange, EXCHANGE_FACTS)],
-        "segments": _segments(exchange),
-        "answers": [_answer(choice, stops) for choice in exchange.get("answer") or ()],
+        "facts": _facts(exchange, EXCHANGE_FACTS),
+        "prompt": colored(_segments(exchange), "client"),
         "has_texts": exchange["prompts"] is not None,
         "first": firsts[0] if firsts else None,
         "end": events[-1][0] if events else 0.0,
@@ -84,19 +100,17 @@ def _exchange(call: Mapping[str, Any], exchange: Mapping[str, Any], stops: Itera
             {"at": at, "type": name, "text": _event_text(name, fields)} for at, name, fields in events[:MAX_EVENTS]
         ],
         "event_count": len(events),
-        "prompt_link": _prompt_link(call, exchange),
     }
 
 
 def _facts(row: Mapping[str, Any], names: Sequence[str]) -> list[list[str]]:
-    return [[name, _shown(row[name])] for name in names if row.get(name) not in (None, "", [], {})]
+    values = [(name, row[name]) for name in names if row[name] not in (None, "", [], {})]
+    return [[name, SHOWN.get(name, _shown)(value)] for name, value in values]
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return _cut("; ".join(value))
-    if isinstance(value, float):
-        return f"{value:.6g}"
     return _cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
@@ -104,29 +118,29 @@ def _cut(text: str, size: int = MAX_TEXT) -> str:
     return text if len(text) <= size else f"{text[:size]}… ({len(text) - size} more characters)"
 
 
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
 def _segments(exchange: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what was sent: messages, each with its role, or prompts. Recordings do not divide a prompt further."""
-    parts = [
-        (one.get("content"), one.get("role", ""), f"messages[{at}]")
-        for at, one in enumerate(exchange["messages"] or ())
+    """Return the parts of what was sent: of a rendered prompt its segments, else whole messages or prompts."""
+    prompts: Sequence[Any] = exchange["prompts"] or ()
+    parts, at = list[dict[str, Any]](), 0
+    for size, role, origin, scaffold in exchange["segments"] or ():
+        parts.append({"text": prompts[0][at : at + size], "role": role, "origin": origin, "scaffold": scaffold})
+        at += size
+    parts = parts or [message_segment(one, at) for at, one in enumerate(exchange["messages"] or ())]
+    parts = parts or [
+        {"text": _shown(one), "role": f"prompt {at}" if len(prompts) > 1 else "", "origin": "mixed", "scaffold": False}
+        for at, one in enumerate(prompts, 1)
     ]
-    parts = parts or [(one, f"prompt {at + 1}", f"prompts[{at}]") for at, one in enumerate(exchange["prompts"] or ())]
-    segments, shown, marked = [], MAX_TEXT, MAX_MARKED
-    for content, role, origin in parts:
-        text = _cut(_shown(content), shown)
-        segments.append({"text": text, "role": str(role), "origin": origin, "marked": min(marked, len(text))})
-        shown, marked = max(0, shown - len(text)), max(0, marked - len(text))
-    return segments
+    room = MAX_TEXT
+    for part in parts:
+        part["text"] = _cut(part["text"], room)
+        room = max(0, room - len(part["text"]))
+    return parts
 
 
 def _answer(choice: Mapping[str, Any], stops: Iterator[str]) -> dict[str, Any]:
     reason = choice["finish_reason"] or "no end"
     return {
-        "index": choice["index"],
+        "number": choice["index"] + 1,
         "text": _cut(choice["text"]),
         "fields": [[name, _shown(value)] for name, value in (choice.get("fields") or {}).items()],
         "end": ENDS_BY_STOP.get(next(stops, ""), reason) if reason == "stop" else reason,
@@ -151,14 +165,30 @@ def _ticks(events: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     return list(ticks.values())
 
 
-def _prompt_link(call: Mapping[str, Any], exchange: Mapping[str, Any]) -> str:
-    """Return the part of an address that opens the same request on the page Prompt. Empty without the messages."""
-    if not exchange["messages"] or call["endpoint"] != "chat":
+def _prompt_link(call: Mapping[str, Any], exchanges: Sequence[Mapping[str, Any]]) -> str:
+    """Return the part of an address that opens the client's request on the page Prompt.
+
+    Empty for other calls than chats, if the messages are not recorded, and for a very long request.
+    """
+    asked: Mapping[str, Any] = call["asked"] or {}
+    params: Mapping[str, Any] = exchanges[0]["params"] if exchanges else {}
+    dataset = asked.get("dataset_prompt") or {}
+    if call["endpoint"] not in ("chat", "render") or not (asked.get("messages") or dataset):
         return ""
+    parameters = {name: value for name, value in params.items() if name != "tools"}
+    if "turns" in asked and not dataset:
+        parameters["gateway"] = {"turns": asked["turns"]}
     values = {
         "model": call["model"],
-        "conversation": json.dumps(exchange["messages"], ensure_ascii=False, indent=1),
-        "parameters": json.dumps(exchange["params"]) if exchange["params"] else "",
+        "conversation": _json(asked.get("messages")),
+        "tools": _json(asked.get("tools")),
+        "dataset_prompt": dataset.get("id", ""),
+        "row": _json(dataset.get("variables")),
+        "parameters": _json(parameters),
     }
-    text = json.dumps(values, separators=(",", ":")).encode("ascii")
+    text = json.dumps({name: value for name, value in values.items() if value}, separators=(",", ":")).encode("ascii")
     return "" if len(text) > MAX_REQUEST else f"#c={urlsafe_b64encode(text).decode('ascii').rstrip('=')}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1) if value else ""

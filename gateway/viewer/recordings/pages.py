@@ -6,7 +6,6 @@ All reading happens in threads, on connections that cannot write.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,15 @@ from urllib.parse import unquote, urlencode
 from gateway.calls.service import GatewayState
 from gateway.core.errors import InvalidValue
 from gateway.storage.recordings import OWNER, RecordingFile, is_interrupted, open_recording
-from gateway.telemetry.metric_definitions import LABEL_VALUES
 from gateway.viewer.page import Page, PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
-from gateway.viewer.recordings.call_view import call_values, listed_call
+from gateway.viewer.recordings.call_view import call_values
+from gateway.viewer.recordings.list import LIST_FILTERS, ROWS, call_link, list_values, time_text
 
-ROWS = 50
-"""The maximum number of calls on a page."""
 BUSY_SECONDS = 1.0
 """How long a page waits while another process has locked the file."""
 READ_SECONDS = 5.0
 """How long a page may read."""
-FILTERS = ("model", "key", "outcome", "notice", "cut", "run")
-CUTS = [one for one in LABEL_VALUES["reason (answers cut)"] if one != "looping"]
-"""The reasons that a recording has. Loops are found after the call."""
 NO_FILE = "No call has been recorded yet: the file recordings.path does not exist. The first recorded call creates it."
 TOO_LONG = f"reading took more than {READ_SECONDS:g} seconds; use other filters"
 
@@ -50,14 +44,13 @@ class RecordingPages:
         try:
             if name:
                 return await self._threads.run(visitor.key, _call_page, path, name, asked)
-            values = await self._threads.run(visitor.key, _list_values, path, asked)
+            models = [one for one in self._state.stack.routes if visitor.caller.may_use(one)]
+            return Page(template, await self._threads.run(visitor.key, _list_page, path, asked, models))
         except FileNotFoundError:
             return Page(template, {"problem": NO_FILE}, 404 if name else 200)
         except (InvalidValue, sqlite3.Error) as error:
             reason = TOO_LONG if is_interrupted(error) else str(error).replace(str(path), path.name)
             return Page(template, {"problem": f"The recordings cannot be read now: {reason}"})
-        models = [one for one in self._state.stack.routes if visitor.caller.may_use(one)]
-        return Page(template, {**values, "models": models})
 
 
 def _reading(path: Path) -> closing[RecordingFile]:
@@ -72,29 +65,21 @@ def _own(visitor: Visitor) -> dict[str, str]:
     return {OWNER: visitor.caller.key} if visitor.has_keys and visitor.caller is not None else {}
 
 
-def _list_values(path: Path, asked: PageRequest) -> dict[str, Any]:
+def _chosen(asked: PageRequest, own: dict[str, str]) -> dict[str, str]:
+    """Return the filters of the list that the query names."""
+    return {name: asked.query[name] for name in LIST_FILTERS if asked.query.get(name) and not (own and name == "key")}
+
+
+def _list_page(path: Path, asked: PageRequest, models: list[str]) -> dict[str, Any]:
     own = _own(asked.visitor)
-    names = [name for name in FILTERS if name != "key" or not own]
-    chosen = {name: asked.query[name] for name in names if asked.query.get(name)}
-    before = _number(asked.query.get("before", ""))
     with _reading(path) as file:
-        calls = file.find_calls({**chosen, **own}, last=ROWS + 1, before=before)
-    older = {**chosen, "before": calls[ROWS - 1]["id"]} if len(calls) > ROWS else None
-    return {
-        "problem": "",
-        "filters": {name: chosen.get(name, "") for name in names},
-        "cuts": CUTS,
-        "notices": LABEL_VALUES["rule"],
-        "outcomes": LABEL_VALUES["outcome"],
-        "calls": [listed_call(dict(call)) for call in calls[:ROWS]],
-        "older": older and "?" + urlencode(older),
-        "newest": None if before is None else "?" + urlencode(chosen),
-    }
+        return list_values(file, _chosen(asked, own), own, _number(asked.query.get("before", "")), models)
 
 
 def _call_page(path: Path, name: str, asked: PageRequest) -> Page:
     """Return the page of a call. Calls of other clients are not found."""
     own = _own(asked.visitor)
+    chosen = _chosen(asked, own)
     with _reading(path) as file:
         wanted = _number(asked.query.get("id", ""))
         found = [] if wanted else file.find_calls({"request_id": name, **own}, last=1)
@@ -104,10 +89,16 @@ def _call_page(path: Path, name: str, asked: PageRequest) -> Page:
             problem = f"No recorded call has the id {name}. It may have been removed because of its age."
             return Page("recordings/call.html", {"problem": problem}, 404)
         call = found[0]
-        same = file.find_calls({"request_id": call["request_id"], **own}, last=ROWS)
-        exchanges = [dict(one) for one in file.exchanges_of(call["id"])]
-    others: list[Mapping[str, Any]] = [listed_call(dict(one)) for one in same if one["id"] != call["id"]]
-    return Page("recordings/call.html", {"problem": "", "others": others, **call_values(dict(call), exchanges)})
+        same = file.find_calls({"request_id": call["request_id"], **own}, last=ROWS, columns="id, time")
+        beside = [
+            file.find_calls({**chosen, **own}, last=1, columns="id", **{side: call["id"]})
+            for side in ("after", "before")
+        ]
+        values = call_values(dict(call), [dict(one) for one in file.exchanges_of(call["id"])])
+    newer, older = [call_link(side[0]["id"], chosen) if side else "" for side in beside]
+    links = {"newer": newer, "older": older, "list": "?" + urlencode(chosen) if chosen else ""}
+    others = [{"id": one["id"], "time": time_text(one["time"])} for one in same if one["id"] != call["id"]]
+    return Page("recordings/call.html", {"problem": "", "others": others, **links, **values})
 
 
 def _number(text: str) -> int | None:
