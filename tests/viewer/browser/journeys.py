@@ -391,6 +391,38 @@ def narrow_prompts(visit: Visit, folder: Path | None) -> None:
         visit.check()
 
 
+TABBED = (
+    "/",
+    "/viewer/prompt",
+    "/viewer/recordings",
+    "/viewer/runs",
+    "/viewer/runs/report?run=tuesday",
+    "/viewer/runs/rows?run=tuesday",
+    "/viewer/runs/why?a=monday&b=tuesday",
+    "/viewer/runs/rows?a=monday&b=tuesday",
+    "/viewer/runs/row?a=monday&b=tuesday&row=row-0",
+)
+FOCUSED = """(() => {
+    const one = document.activeElement, box = one.getBoundingClientRect(), style = getComputedStyle(one);
+    return [one.matches('a, button'), box.width > 0 && style.outlineStyle !== 'none', one.outerHTML.slice(0, 200)];
+})()"""
+
+
+def the_tab_key(visit: Visit, folder: Path | None) -> None:
+    visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
+    for path in TABBED:
+        page, reached = visit.open(path), 0
+        wanted = page.locator("a:visible, svg a, button:visible:enabled").count()
+        for _ in range(400):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.matches('body, a.skip')") and reached > 1:
+                break  # after the last element
+            is_control, has_outline, element = page.evaluate(FOCUSED)
+            assert has_outline, (path, element)
+            reached += is_control
+        assert reached == wanted, (path, reached, wanted)
+
+
 def hostile_texts(visit: Visit, folder: Path | None) -> None:
     page = visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
     page.evaluate("localStorage.clear()")
@@ -453,6 +485,7 @@ JOURNEYS = (
     view_two_files,
     sign_in,
     narrow_prompts,
+    the_tab_key,
     hostile_texts,
     without_scripts,
     large_texts,
