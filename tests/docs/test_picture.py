@@ -9,8 +9,8 @@ import pytest
 
 from tests.cli.command import command
 from tests.docs.picture import MESSAGES, PICTURE, draw
-from tests.support.serving import ROOT
-from tests.viewer.test_browser import write_two_runs
+from tests.support.serving import ROOT, write_files
+from tests.viewer.browser.world import FILES, open_config, write_runs
 
 
 def test_the_picture_is_that_of_a_real_render() -> None:
@@ -23,14 +23,15 @@ def test_the_picture_is_that_of_a_real_render() -> None:
 def why(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What ``gateway why`` prints for the runs of the picture."""
     folder = tmp_path_factory.mktemp("runs")
-    write_two_runs(folder)
+    write_files(folder, {"gateway.yaml": open_config(), **FILES})
+    write_runs(folder, "monday", "tuesday")
     return command(folder, "why", "monday.jsonl", "tuesday.jsonl", "--score", "exact").stdout.decode()
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/viewer.md"])
 def test_the_caption_of_the_page_why_has_the_numbers_of_its_runs(page: str, why: str) -> None:
     (caption,) = re.findall(r"!\[The page Why: (.*?)\]", Path(ROOT, page).read_text(encoding="utf-8"))
-    (change,) = re.findall(r"the score changed by (\S+)", why)
-    (questions,) = re.findall(r"^dataset row .* (\S+)$", why, re.MULTILINE)
-    (parameters,) = re.findall(r"^parameters .* (\S+)$", why, re.MULTILINE)
-    assert re.findall(r"[-+]\d\.\d+", caption) == [change, questions, parameters]
+    ((change, before, after),) = re.findall(r"the score changed by (\S+) .*, from (\S+) to (\S+)", why)
+    ((rows, differing),) = re.findall(r"^(\d+) rows in both runs, (\d+) with another answer or score", why)
+    assert re.findall(r"^prompt +(\d+) +(\S+)$", why, re.MULTILINE) == [(differing, change)]  # no other cause
+    assert re.findall(r"[-+]?\d+(?:\.\d+)?", caption) == [before, after, change, differing, rows]

@@ -1,31 +1,26 @@
-"""The pages in Debian's Chromium, driven by Playwright, with axe-core. See ``tests/viewer/browser``.
-
-``GATEWAY_SCREENSHOTS=docs/images make test`` writes the pictures of the documentation anew.
-"""
+"""The pages in Debian's Chromium, driven by Playwright, with axe-core. See ``tests/viewer/browser``."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.command import command
 from tests.support.serving import ROOT, Files, Gateway, gateway, write_files
 from tests.support.world import key_file
 from tests.viewer.browser.pictures import entrance, visited
-from tests.viewer.browser.world import viewing
+from tests.viewer.browser.world import FILES as PICTURED
+from tests.viewer.browser.world import open_config, viewing, write_runs
 
 BROWSER = ROOT / "tests/viewer/browser"
 PYTHON = ROOT / ".venv-browser/bin/python"
 CHROMIUM = shutil.which("chromium")
 MISSING = [str(path) for path in (PYTHON, ROOT / ".venv-browser/.ready") if not path.exists()]
-JOURNEYS = re.findall(r"^def (\w+)\(visit: Visit, folder", (BROWSER / "journeys.py").read_text("utf-8"), re.MULTILINE)
+JOURNEYS = re.findall(r"^def (\w+)\(visit: Visit\)", (BROWSER / "journeys.py").read_text("utf-8"), re.MULTILINE)
 PAGES = re.findall(r"^    \"([\w-]+)\": \(\"", (BROWSER / "photograph.py").read_text("utf-8"), re.MULTILINE)
 SECONDS = 240
 """The limit for all journeys, which take less than 60 on a quiet machine."""
@@ -87,34 +82,16 @@ def record(served: Gateway) -> None:
         recorder.flush().result()
 
 
-def write_two_runs(folder: Path) -> None:
-    """Run the rows of the picture of the page Why twice; the second run has other questions, and fewer tokens."""
-    targets = DEMO.partition(", ")[2]
-    write_files(folder, {"gateway.yaml": f"models:\n  demo: {{template: sft-demo, policy: eval, {targets}}}\n"})
-    for name, more, options in (("monday", 0, []), ("tuesday", 1, ["--param", "max_tokens=1"])):
-        rows = [
-            {
-                "custom_id": f"sum-{at}",
-                "messages": [{"role": "user", "content": f"{one + (more if at % 4 == 0 else 0)}+{other}=?"}],
-                "answer": str(one + other),
-            }
-            for at, (one, other) in enumerate(SUMS)
-        ]
-        (folder / f"{name}-rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-        given = ["--model", "demo", "--keep", "answer", "--out", f"{name}.jsonl", *options]
-        ended = command(folder, "run", f"{name}-rows.jsonl", *given)
-        assert ended.returncode == 0, ended.stderr
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Journey → its error, or None."""
     folders = [tmp_path_factory.mktemp(name) for name in ("open", "keyed", "view")]
-    write_two_runs(folders[2])
+    write_files(folders[2], {"gateway.yaml": open_config(), **PICTURED})
+    write_runs(folders[2], "monday", "wednesday")
     with (
         gateway(folders[0], OPEN, files=FILES) as served,
         gateway(folders[1], KEYED, files=FILES) as keyed,
-        viewing(folders[2], "monday.jsonl", "tuesday.jsonl", "--score", "exact") as view,
+        viewing(folders[2], "monday.jsonl", "wednesday.jsonl", "--score", "exact") as view,
     ):
         record(served)
         given = {
@@ -130,8 +107,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 *[f"/viewer/recordings/{number}" for number in (len(SUMS) * 2 + 1, len(SUMS) * 2 + 2)],
             ],
         }
-        pictures = os.environ.get("GATEWAY_SCREENSHOTS")
-        command = [str(PYTHON), str(BROWSER / "journeys.py"), json.dumps(given), *([pictures] if pictures else [])]
+        command = [str(PYTHON), str(BROWSER / "journeys.py"), json.dumps(given)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     found = [json.loads(line) for line in ended.stdout.splitlines()]
     assert found, ended.stderr
@@ -147,7 +123,7 @@ def test_a_person_can(journey: str, results: dict[str, str | None]) -> None:
 @pytest.fixture(scope="module")
 def errors() -> dict[str, list[str]]:
     """Page of the pictures → its errors."""
-    return {one["page"]: one["errors"] for one in visited("", [], axe=True)}
+    return {one["page"]: one["errors"] for one in visited("", axe=True)}
 
 
 @pytest.mark.parametrize("page", PAGES)

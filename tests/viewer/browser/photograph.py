@@ -12,6 +12,16 @@ WIDTHS = {1280: 800, 380: 760}
 """Width → height of the window."""
 RUNS = "/viewer/runs"
 PAIR = "a=monday&b=tuesday"
+DOCS = {
+    "viewer-home": ("home", 700),
+    "viewer-prompt": ("prompt-answer", 800),
+    "viewer-recording": ("call-failed", 800),
+    "viewer-runs": ("runs", 500),
+    "viewer-report": ("view-report", 800),
+    "viewer-why": ("view-why", 800),
+    "viewer-row": ("view-row-two", 800),
+}
+"""A picture of the documentation → its page, and its height."""
 AXE = (Path(__file__).resolve().parents[3] / ".venv-browser/axe.js").read_text(encoding="utf-8")
 SIZES = """[document.documentElement.scrollWidth, document.documentElement.scrollHeight,
     Math.max(0, ...[...document.querySelectorAll('tbody')].map(one => one.rows.length))]"""
@@ -140,9 +150,13 @@ class Photographer:
             status = page.goto(address + path).status
             if callable(action):
                 action(page)
-            for width, height in WIDTHS.items():
+            for width, height in {} if self.given["docs"] else WIDTHS.items():
                 page.set_viewport_size({"width": width, "height": height})
                 sizes.append(self.look(page, name, width))
+            for picture in [one for one, (shown, _) in DOCS.items() if shown == name and self.given["docs"]]:
+                page.set_viewport_size({"width": 1120, "height": DOCS[picture][1]})
+                page.evaluate("scrollTo(0, 0)")
+                page.screenshot(path=Path(self.given["folder"], f"{picture}.png"))
             twin = page.request.get(address + twin_of(path))
             if not isinstance(twin.json(), dict) or twin.status not in (status, 401, 403, 404):
                 self.errors.append(f"{twin.url}: {twin.status} {twin.text()[:90]}")
@@ -182,7 +196,7 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=given["chromium"], args=["--no-sandbox"])
         photographer = Photographer(browser, given)
-        for name in PAGES:
+        for name in PAGES if not given["docs"] else [name for name, _ in DOCS.values()]:
             if not given["only"] or name.startswith(tuple(given["only"])):
                 photographer.visit(name)
         browser.close()

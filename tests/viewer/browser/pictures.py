@@ -20,7 +20,17 @@ from typing import Any
 
 from gateway.server.greeting import viewer_address
 from tests.support.serving import ROOT, Gateway, gateway
-from tests.viewer.browser.world import EMPTY, FILES, KEYED, call_all, fallen_row, open_config, run_all, viewing
+from tests.viewer.browser.world import (
+    EMPTY,
+    FILES,
+    KEYED,
+    MODEL_OPTIONS,
+    call_all,
+    fallen_row,
+    open_config,
+    viewing,
+    write_runs,
+)
 
 VIEWS = {"view": "tuesday.jsonl", "view-cut": "wednesday.jsonl", "view-same": "friday.jsonl"}
 """The name of a ``gateway view`` of two runs → its second run."""
@@ -32,7 +42,9 @@ def entrance(served: Gateway) -> str:
     return viewer_address(served.runtime.state.stack.snapshot, served.port, served.runtime.state.viewer_secret)
 
 
-def visited(folder: str, only: Sequence[str], *, axe: bool) -> Iterator[dict[str, Any]]:
+def visited(
+    folder: str, only: Sequence[str] = (), *, axe: bool = False, docs: bool = False
+) -> Iterator[dict[str, Any]]:
     """Serve the pages; yield what was found on each. ``folder``: for the pictures; empty: none are taken."""
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(3)]
@@ -40,7 +52,7 @@ def visited(folder: str, only: Sequence[str], *, axe: bool) -> Iterator[dict[str
             stack.enter_context(gateway(folder, config, files=FILES))
             for folder, config in zip(folders, (open_config(), KEYED, EMPTY), strict=True)
         ]
-        run_all(served)
+        write_runs(served.folder, *MODEL_OPTIONS, options=["--base-url", served.url])
         call_all(served)
         servers = {"open": entrance(served), "keyed": keyed.root, "empty": entrance(empty)}
         for name, other in VIEWS.items():
@@ -51,6 +63,7 @@ def visited(folder: str, only: Sequence[str], *, axe: bool) -> Iterator[dict[str
             "folder": folder,
             "only": only,
             "axe": axe,
+            "docs": docs,
             "row": fallen_row(served.folder),
             "servers": servers,
         }
@@ -66,13 +79,14 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="names of pages, or their beginnings, separated by commas")
     parser.add_argument("--axe", action="store_true", help="look for violations of accessibility rules, too")
+    parser.add_argument("--docs", action="store_true", help="take the pictures of the documentation")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)  # the failed calls are wanted
     options.folder.mkdir(parents=True, exist_ok=True)
     failed = 0
     print(f"{'page':<20} {'status':>6} {'width':>6} {'height':>7} {'width':>6} {'height':>7}  errors")
     only = [name for name in options.only.split(",") if name]
-    for one in visited(str(options.folder.resolve()), only, axe=options.axe):
+    for one in visited(str(options.folder.resolve()), only, axe=options.axe, docs=options.docs):
         sizes = " ".join(f"{width:>6} {height:>7}" for width, height in one["sizes"])
         print(f"{one['page']:<20} {one['status']:>6} {sizes}  {'; '.join(one['errors'])}", flush=True)
         failed += bool(one["errors"])

@@ -12,7 +12,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -104,8 +104,14 @@ EMPTY = """
 recordings: {path: calls.sqlite}
 models: {hello: {template: chatml, targets: [{speaks: scripted, script: hello.yaml}]}}
 """
-LAST = {"wednesday": ["--param", "max_tokens=2"]}
-MODELS = {"monday": "demo", "tuesday": "demo-new", "wednesday": "demo", "thursday": "demo-chatml", "friday": "demo"}
+MODEL_OPTIONS = {
+    "monday": ["--model", "demo"],
+    "tuesday": ["--model", "demo-new"],
+    "wednesday": ["--model", "demo", "--param", "max_tokens=2"],
+    "thursday": ["--model", "demo-chatml"],
+    "friday": ["--model", "demo"],
+}
+"""The name of a run → its options of ``gateway run``."""
 
 
 def open_config() -> str:
@@ -130,17 +136,17 @@ def rows() -> list[dict[str, Any]]:
     return made
 
 
-def run_all(served: Gateway) -> None:
-    """Send the runs through the gateway, which records them, and write their outputs into its folder."""
-    for name, model in MODELS.items():
+def write_runs(folder: Path, *names: str, options: Sequence[str] = ()) -> None:
+    """Write the outputs of the runs into a folder with the configuration. ``options``: those of ``gateway run``."""
+    for name in names:
         data = rows()
         if name == "wednesday":
             for row in data[:160:20]:
                 row["messages"][-1]["content"] = row["messages"][-1]["content"].replace("+", "+1", 1)
-        (served.folder / f"{name}-rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in data), "utf-8")
-        given = ["--model", model, "--keep", "answer", "--base-url", served.url, "--out", f"{name}.jsonl"]
-        ended = command(served.folder, "run", f"{name}-rows.jsonl", *given, *LAST.get(name, []))
-        assert len((served.folder / f"{name}.jsonl").read_bytes().splitlines()) == len(data), ended.stderr
+        (folder / f"{name}-rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in data), "utf-8")
+        given = [*MODEL_OPTIONS[name], "--keep", "answer", *options, "--out", f"{name}.jsonl"]
+        ended = command(folder, "run", f"{name}-rows.jsonl", *given)
+        assert len((folder / f"{name}.jsonl").read_bytes().splitlines()) == len(data), ended.stderr
 
 
 def call_all(served: Gateway) -> None:
