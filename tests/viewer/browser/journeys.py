@@ -243,7 +243,7 @@ def recordings(visit: Visit) -> None:
     visit.check()
     page.get_by_role("link", name="Open in Prompt").click()
     expect(page.locator("#messages")).to_have_value('[\n {\n  "content": "hello",\n  "role": "user"\n }\n]')
-    page = visit.open("/viewer/recordings?model=demo")
+    page = visit.open("/viewer/recordings?run=monday")
     page.locator("tbody a").first.click()
     expect(page.locator(".prompt .client.role-0")).to_have_text("8+61=?")
     page.keyboard.press("j")
@@ -321,13 +321,13 @@ def report_of_a_file(visit: Visit) -> None:
     page = visit.page
     page.get_by_role("link", name="Runs").first.click()
     expect(page.get_by_label("monday.jsonl as A")).to_be_checked()
-    expect(page.get_by_label("tuesday.jsonl as B")).to_be_checked()
-    page.get_by_role("link", name="tuesday.jsonl").click()
+    expect(page.get_by_label("wednesday.jsonl as B")).to_be_checked()
+    page.get_by_role("link", name="wednesday.jsonl").click()
     expect(page.locator(".cards")).to_contain_text("Score (exact)")
     page.get_by_text("Table", exact=True).first.click()
     visit.check()
     page.locator("details a").first.click()
-    expect(page.locator("h1")).to_have_text("Rows of tuesday.jsonl")
+    expect(page.locator("h1")).to_have_text("Rows of wednesday.jsonl")
     page.get_by_label("Duration").fill("")
     page.get_by_role("button", name="Filter").click()
     assert "duration=&" in f"{page.url}&", page.url
@@ -336,7 +336,7 @@ def report_of_a_file(visit: Visit) -> None:
     page.get_by_label("monday.jsonl as B").focus()
     page.keyboard.press("Space")
     page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_have_text("Why tuesday.jsonl and monday.jsonl differ")
+    expect(page.locator("h1")).to_have_text("Why wednesday.jsonl and monday.jsonl differ")
     visit.check()
 
 
