@@ -75,10 +75,15 @@ class RecordingFile(sqlite3.Connection):
         return self.execute(f"{query} LIMIT ?", (*values, last)).fetchall()
 
     def known_values(self, name: str) -> list[str]:
-        """Return the values of a filter's column in all calls: at most ``MAX_VALUES``, and none that are empty."""
+        """Return the values of a filter's column in all calls: at most ``MAX_VALUES``, and none that are empty.
+
+        An index of the column finds each value after the one before. ``DISTINCT`` would read the entries of all calls.
+        """
         column = CALL_FILTERS[name].column
-        found = self.execute(f"SELECT DISTINCT {column} FROM calls WHERE {column} != '' LIMIT {MAX_VALUES}")
-        return [str(value) for (value,) in found]
+        least = f"SELECT min({column}) FROM calls WHERE {column} >"
+        values = f"{least} '' UNION ALL SELECT ({least} value) FROM known WHERE value IS NOT NULL"
+        query = f"WITH RECURSIVE known(value) AS ({values}) SELECT value FROM known WHERE value IS NOT NULL LIMIT ?"
+        return [str(value) for (value,) in self.execute(query, (MAX_VALUES,))]
 
     def exchanges_of(self, call: int, columns: str = "*") -> list[RecordedRow]:
         """Return the exchanges of a call, in order. ``call``: its number, the column ``id``."""

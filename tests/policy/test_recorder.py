@@ -80,6 +80,16 @@ def test_the_settings_of_a_target_name_its_model_or_its_file(case: str, tmp_path
     assert (found and json.loads(found)) == (expected and other | expected)
 
 
+def test_a_file_knows_the_first_hundred_values_of_a_column(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "calls.sqlite", pytest.fail)
+    for key in ["", *[f"key-{number:03}" for number in range(102)], "key-000"]:
+        recorder.begin("full", CallFacts("policy"), SPEC).end(replace(RECORD, key=key))
+    recorder.close()
+    with closing(open_recording(tmp_path / "calls.sqlite")) as opened:
+        assert opened.known_values("key") == [f"key-{number:03}" for number in range(100)]
+        assert opened.known_values("run") == []
+
+
 def test_several_writers_of_one_file_lose_nothing(tmp_path: Path) -> None:
     path, dropped = tmp_path / "calls.sqlite", list[str]()
     writers = [Recorder(path, dropped.append) for _ in range(3)]

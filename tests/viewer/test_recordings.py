@@ -132,6 +132,17 @@ def test_the_list_has_the_beginning_of_question_and_answer_and_the_notices_of_fe
     assert '<span class="chip muted" title="clamped_parameter: max_tokens=10">1 notice</span>' in page
 
 
+def test_the_filters_offer_the_values_that_are_known(served: Gateway) -> None:
+    ask(served, "broken", headers={"x-gateway-run": "offered"})
+    browser = operator(served)
+    choices = values(browser)["choices"]
+    assert choices["model"] == list(served.runtime.state.stack.routes)
+    assert choices["outcome"][0] == "ok"
+    assert "upstream_error" in choices["outcome"]
+    assert (choices["run"][0], choices["key"]) == ("offered", [])
+    assert values(browser, "?model=gone&run=offered")["choices"]["model"] == [*choices["model"], "gone"]
+
+
 def test_a_failed_call_shows_its_error_and_what_to_do(served: Gateway) -> None:
     browser = operator(served)
     found = values(browser, f"/{ask(served, 'broken')}")
