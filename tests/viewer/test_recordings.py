@@ -18,15 +18,18 @@ from gateway.storage.recorder import SCHEMA, SCHEMA_VERSION, Recorder
 from gateway.storage.recordings import CALL_FILTERS, OWNER, calls_query, open_recording
 from gateway.viewer.page import PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
+from gateway.viewer.recordings.call_view import MAX_TEXT
 from gateway.viewer.recordings.list import COLUMNS, ROWS
 from gateway.viewer.recordings.pages import RecordingPages
 from gateway.viewer.viewer import ROOT
-from tests.support.serving import Gateway, bearer, gateway
+from tests.support.serving import ROOT as CHECKOUT
+from tests.support.serving import Files, Gateway, bearer, gateway
 from tests.support.upstream.server import FaultyUpstream
 from tests.support.world import gateway_fixture, key_file
 from tests.viewer.browsing import Browser, token_of
 
-SCRIPTS = {
+SCRIPTS: Files = {
+    "prompts": CHECKOUT / "prompts",
     "policies/full.yaml": "record: full\ndelivery: {retry: {attempts: 1}}\n",
     "policies/metadata.yaml": "record: metadata\n",
     "policies/usual.yaml": "record: full\nparams: {default: {temperature: 0}, clamp: {max_tokens: 10}}\n",
@@ -240,6 +243,23 @@ def test_a_call_whose_prompt_was_sent_opens_with_its_messages_in_the_page_prompt
     refused = values(operator(served), f"/{ask(served, 'talk', tools=tools)}")
     assert refused["outcome"] == "unsupported_parameter"
     assert orjson.loads(opened(refused["prompt_link"])["tools"]) == tools
+
+
+def test_a_dataset_prompt_opens_with_its_row_and_has_the_texts_of_the_dataset(served: Gateway) -> None:
+    prompt = {"id": "sums", "variables": {"question": "1+1=?"}}
+    found = values(operator(served), f"/{ask(served, 'talk', messages=None, gateway={'prompt': prompt})}")
+    request = opened(found["prompt_link"])
+    assert (request["dataset_prompt"], orjson.loads(request["row"])) == ("sums", prompt["variables"])
+    assert found["question"] == "1+1=?"
+    segments = found["exchanges"][0]["prompt"]["segments"]
+    assert [one["text"] for one in segments if one["kind"] == "dataset"] == ["1+1=?"]
+
+
+def test_a_very_long_prompt_is_cut_once(served: Gateway) -> None:
+    number = ask(served, "talk", messages=[{"role": "user", "content": "x" * 400_000}] * 2)
+    (exchange,) = values(operator(served), f"/{number}")["exchanges"]
+    text = "".join(one["text"] for one in exchange["prompt"]["segments"])
+    assert (text.count("more characters"), len(text) - MAX_TEXT) == (1, len("… (500110 more characters)"))
 
 
 def test_messages_open_in_the_page_prompt(tmp_path: Path) -> None:

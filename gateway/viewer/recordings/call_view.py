@@ -59,6 +59,7 @@ def call_values(call: Mapping[str, Any], exchanges: Sequence[Mapping[str, Any]])
     stops = iter(call["stop_cuts"] or ())
     answers = [[_answer(choice, stops) for choice in one["answer"] or ()] for one in exchanges]
     last, outcome = answers[-1] if answers else [], call["outcome"]
+    content = "dataset" if call["dataset_prompt"] else "client"
     return {
         **{name: call[name] for name in ("id", "request_id", "outcome", "status", "mode", "run", "row", "model")},
         "short_id": short_id(call["request_id"]),
@@ -75,7 +76,8 @@ def call_values(call: Mapping[str, Any], exchanges: Sequence[Mapping[str, Any]])
         "facts": _facts({**call, "notices": _notices(call)}, FACTS),
         "further": _facts(call, FURTHER_FACTS),
         "exchanges": [
-            {**_exchange(one), "answers": own} for one, own in zip(exchanges[:MAX_EXCHANGES], answers, strict=False)
+            {**_exchange(one, content), "answers": own}
+            for one, own in zip(exchanges[:MAX_EXCHANGES], answers, strict=False)
         ],
         "exchange_count": len(exchanges),
     }
@@ -86,12 +88,12 @@ def _notices(call: Mapping[str, Any]) -> list[str]:
     return sorted(call["notices"] or (), key=lambda one: one.startswith(HIDDEN))
 
 
-def _exchange(exchange: Mapping[str, Any]) -> dict[str, Any]:
+def _exchange(exchange: Mapping[str, Any], content: str) -> dict[str, Any]:
     events = exchange["events"] or []
     firsts = [at for at, name, _ in events if name == "Delta"]
     return {
         "facts": _facts(exchange, EXCHANGE_FACTS),
-        "prompt": colored(_segments(exchange), "client"),
+        "prompt": colored(_segments(exchange), content),
         "has_texts": exchange["prompts"] is not None,
         "first": firsts[0] if firsts else None,
         "end": events[-1][0] if events else 0.0,
@@ -131,9 +133,11 @@ def _segments(exchange: Mapping[str, Any]) -> list[dict[str, Any]]:
         for at, one in enumerate(prompts, 1)
     ]
     room = MAX_TEXT
-    for part in parts:
-        part["text"] = _cut(part["text"], room)
-        room = max(0, room - len(part["text"]))
+    for at, part in enumerate(parts):
+        if (size := len(part["text"])) > room:
+            left = sum([len(one["text"]) for one in parts[at:]]) - room
+            return [*parts[:at], {**part, "text": f"{part['text'][:room]}… ({left} more characters)"}]
+        room -= size
     return parts
 
 
