@@ -200,6 +200,9 @@ def test_a_call_shows_its_prompt_answer_events_and_facts(served: Gateway) -> Non
     assert 'hi<i data-mark="·"> </i>&lt;b&gt;' in page.text
     assert "<svg" in page.text
     assert "style=" not in page.text
+    number = ask(served, "talk", messages=[{"role": "user", "content": "a\u202eb"}])
+    page = operator(served).get(f"/viewer/recordings/{number}")
+    assert page.text.count('a<i data-mark="U+202E">\u202e</i>b</') == 2, "the question and the prompt"
 
 
 def test_a_call_without_texts_shows_its_sizes(served: Gateway) -> None:
