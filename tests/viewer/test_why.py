@@ -132,7 +132,10 @@ def rows_of(*rows: RunRow, points: float | None = None) -> list[RunRow]:
     return [replace(row, custom_id=str(number), points=points) for number, row in enumerate(rows)]
 
 
-BYTE_9 = replace(changed("prompt"), facts=replace(FACTS, prompt="<u>hi</u>!", template="t@sha256:2", raw="43</u>"))
+PLACES = [
+    replace(changed("prompt"), facts=replace(FACTS, prompt=f"{'<u>hi</u>'[:at]}!", template="t@sha256:2", raw="43</u>"))
+    for at in (9, 2, 0)
+]
 HEADLINES: dict[str, tuple[list[RunRow], list[RunRow], str]] = {
     "nothing in common": (
         [ROW],
@@ -159,10 +162,15 @@ HEADLINES: dict[str, tuple[list[RunRow], list[RunRow], str]] = {
         rows_of(changed("prompt")),
         "1 of 1 rows differ, one cause: template t with another text, first difference at byte 5",
     ),
-    "several places": (
+    "many places": (
+        rows_of(*[ROW] * 4),
+        rows_of(changed("prompt"), *PLACES),
+        "4 of 4 rows differ, one cause: template t with another text, first difference at 4 places",
+    ),
+    "two places": (
         rows_of(ROW, ROW),
-        rows_of(changed("prompt"), BYTE_9),
-        "2 of 2 rows differ, one cause: template t with another text, first difference at 2 places",
+        rows_of(changed("prompt"), PLACES[0]),
+        "2 of 2 rows differ, one cause: template t with another text, first difference at byte 5 and byte 9",
     ),
     "another template": (
         rows_of(ROW),

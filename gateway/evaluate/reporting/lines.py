@@ -55,6 +55,7 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
     table = [(cause, str(rows), f"{part:+.3f}") for cause, (rows, part) in found.by_cause().items()]
     yield from format_table([head, *[row[: len(head)] for row in table]])
     yield from change_lines(found)
+    yield from kind_lines(found)
     for cause in found.by_cause():
         one, *_ = found.examples[cause]
         yield ""
@@ -81,7 +82,7 @@ def _only_cause(found: Explanation) -> str:
     """Return the only cause of a comparison, with what all its rows have in common."""
     cause, split = found.found[0].cause, [one.where.partition(", template ") for one in found.found]
     places, templates = {place for place, _, _ in split}, {template for _, _, template in split}
-    place = min(places) if len(places) == 1 else f"{len(places)} places"
+    place = " and ".join(sorted(places, key=len)) if len(places) < 4 else f"{len(places)} places"
     if cause != "prompt":
         return printable(f"{cause}: {place}" if len(places) == 1 and place else cause)
     one, _, other = HASH.sub("", min(templates)).partition(" → ")
@@ -107,7 +108,7 @@ def count_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
 
 
 def change_lines(found: Explanation) -> Iterator[str]:
-    """Yield the change of the score, the test of it, and the kinds of first differences."""
+    """Yield the change of the score, and the test of it."""
     if (scores := found.scores()) is not None:
         whole = found.difference()
         is_part = found.only_a or found.only_b or found.ambiguous or found.uncertain or found.duplicates
@@ -117,6 +118,10 @@ def change_lines(found: Explanation) -> Iterator[str]:
         if (test := found.mcnemar()) is not None:
             p = f"p {test['p']:.3g}" if test["p"] else "p below 1e-300"
             yield f"{test['fell']} rows fell and {test['rose']} rose: {p} (exact McNemar test)"
+
+
+def kind_lines(found: Explanation) -> Iterator[str]:
+    """Yield the numbers of rows by the kinds of first differences, and what a near tie is."""
     for cause in REMARKS_OF:
         if remarks := found.remarks(cause):
             yield f"{cause}: {', '.join([f'{number} {kind}' for kind, number in remarks.items()])}"

@@ -72,13 +72,11 @@ def _values(runs: Sequence[str], rows: Sequence[RunRow], difference: RowDifferen
     }
 
 
-def _marked(text: str | None, other: str | None) -> dict[str, str] | None:
+def marked(text: str, other: str | None) -> dict[str, str]:
     """Return a text in three parts: up to the first difference from ``other``, the different character, and the rest.
 
-    If one of the texts is not known, or both are equal, the first part is the whole text.
+    If ``other`` is not known, or both are equal, the first part is the whole text.
     """
-    if text is None:
-        return None
     if other is None or text == other:
         return {"same": text, "different": "", "rest": ""}
     at = first_difference(text, other)
@@ -99,9 +97,9 @@ def _column(run: str, row: RunRow, other: RunRow | None) -> dict[str, Any]:
         "error": row.error,
         "request_id": row.request_id,
         "params": {name: dump_json(value) for name, value in (facts.params or {}).items()},
-        "prompt": _marked(facts.prompt, other_prompt),
+        "prompt": None if facts.prompt is None else marked(facts.prompt, other_prompt),
         "answers": [
-            {**asdict(answer), "text": _marked(answer.text, text)}
+            {**asdict(answer), "text": marked(answer.text, text)}
             for answer, text in zip(row.answers, chain(texts, repeat(None)), strict=False)
         ],
     }

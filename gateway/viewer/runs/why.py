@@ -9,13 +9,19 @@ from typing import Any
 from gateway.core.caller import Caller
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.why import RowDifference, first_different_step
-from gateway.evaluate.reporting.lines import change_lines, count_lines, difference_lines, headline, target_lines
+from gateway.evaluate.reporting.lines import (
+    change_lines,
+    count_lines,
+    difference_lines,
+    headline,
+    kind_lines,
+    target_lines,
+)
 from gateway.viewer.page import PageRequest
-from gateway.viewer.prompt.differences import differences
 from gateway.viewer.runs.links import kept, link_to, without
 from gateway.viewer.runs.pair_list import PAIR, compared, row_link
 from gateway.viewer.runs.reader import RunReader
-from metatemplate.templates.registry import first_difference
+from gateway.viewer.runs.row import marked
 
 LOWER, HIGHER, ROWS = 0, 9, 6
 """The colours of the picture: of a lower score, a higher score, and rows."""
@@ -45,7 +51,7 @@ def why_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[st
         "counts": list(count_lines(found, **runs)),
         "notes": notes,
         "changes": list(change_lines(found)) if found.found else [],
-        "targets": list(target_lines(found)),
+        "details": [*kind_lines(found), *target_lines(found)],
         "why": without(found.as_json(), "found", "causes"),
         "causes": [{"name": cause, **step(*value, cause=cause)} for cause, value in found.by_cause().items()],
         "rows": link(),
@@ -70,13 +76,11 @@ def _example(asked: PageRequest, one: RowDifference, a: RunRow, b: RunRow) -> di
 
 
 def _around(a: str | None, b: str | None) -> list[dict[str, Any]]:
-    """Return two texts around their first difference, as parts that are equal or not; empty if one is not known."""
+    """Return two texts around their first difference, each as ``marked``; empty if one is not known."""
     if a is None or b is None:
         return []
-    at = first_difference(a, b)
-    start, end = max(0, at - BEFORE), at + AFTER
-    sides = differences([a[start:end]], [b[start:end]])["sides"]
     return [
-        {"parts": side["parts"], "is_begin": not start, "is_end": end >= len(text)}
-        for side, text in zip(sides, (a, b), strict=True)
+        {**one, "same": one["same"][-BEFORE:], "rest": one["rest"][:AFTER]}
+        | {"is_cut": [len(one["same"]) > BEFORE, len(one["rest"]) > AFTER]}
+        for one in (marked(a, b), marked(b, a))
     ]

@@ -309,7 +309,7 @@ def view_two_files(visit: Visit) -> None:
     page.get_by_role("button", name="Filter").click()
     assert "kind=max_tokens" in page.url, page.url
     page.locator("tbody a").first.click()
-    expect(page.locator(".lead")).to_contain_text("A ✓ right B ✗ wrong parameters: max_tokens")
+    expect(page.locator(".lead")).to_contain_text("A ✓ right B ✗ wrong · parameters: max_tokens")
     page.keyboard.press("j")
     expect(page.locator(".pager")).to_contain_text("Row 2 of ")
     assert "kind=max_tokens" in page.url, page.url
