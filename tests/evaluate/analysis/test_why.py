@@ -161,6 +161,28 @@ def test_the_parts_of_the_causes_sum_to_the_difference_of_the_scores() -> None:
     assert found.difference().low < found.difference().mean < found.difference().high < 0
 
 
+def test_a_row_that_differs_has_its_question_answers_and_scores() -> None:
+    asked = {"messages": [{"role": "system", "content": "Add."}, {"role": "user", "content": "40+2=?"}]}
+    a = replace(ROW, points=1.0, columns={"answer": 42}, read_asked=lambda: asked)
+    b = replace(changed("prompt"), custom_id="a", points=0.5)
+    unscored = replace(ROW, custom_id="b", points=float("nan"))
+    found = explain([a, unscored], [b, replace(unscored, answers=OTHER)])
+    one, other = found.found
+    assert (one.question, one.expected, one.answers, one.points) == ("40+2=?", "42", ("42", "43"), (1.0, 0.5))
+    assert other.points == (None, None)
+    assert found.scores() == (1.0, 0.5)  # of the scored row alone
+    assert found.as_json()["scores"] == found.scores()
+    assert [row.custom_id for row in found.examples["prompt"][1:]] == ["a", "a"]
+    assert explain([ROW], [ROW]).scores() is None
+
+
+def test_rows_are_grouped_with_their_part_of_the_change() -> None:
+    a = [replace(ROW, custom_id=str(n), points=1.0) for n in range(4)]
+    b = [replace(changed("prompt"), custom_id=str(n), points=n / 4) for n in range(3)]
+    found = explain(a, [*b, a[3]]).grouped(lambda one: one.change < -0.5)
+    assert found == {True: (2, -0.4375), False: (1, -0.125)}
+
+
 def test_two_equal_runs_have_no_differing_row() -> None:
     rows = [replace(ROW, custom_id=str(n)) for n in range(50)]
     assert explain(rows, list(reversed(rows))).found == []
