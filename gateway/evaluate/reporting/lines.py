@@ -82,7 +82,9 @@ def _only_cause(found: Explanation) -> str:
     """Return the only cause of a comparison, with what all its rows have in common."""
     cause, split = found.found[0].cause, [one.where.partition(", template ") for one in found.found]
     places, templates = {place for place, _, _ in split}, {template for _, _, template in split}
-    place = " and ".join(sorted(places, key=len)) if len(places) < 4 else f"{len(places)} places"
+    place = (
+        " and ".join(sorted(places, key=lambda one: (len(one), one))) if len(places) < 4 else f"{len(places)} places"
+    )
     if cause != "prompt":
         return printable(f"{cause}: {place}" if len(places) == 1 and place else cause)
     one, _, other = HASH.sub("", min(templates)).partition(" → ")
