@@ -72,7 +72,7 @@ FILES: Files = {
         ]
     ),
     "broken.yaml": json.dumps(["The sum of ", {"pause": 0.2}, {"error": "upstream_disconnected"}]),
-    "hostile.yaml": json.dumps([HOSTILE, {"finish": "stop"}]),
+    "hostile.yaml": json.dumps([HOSTILE, {"finish": "stop"}], ensure_ascii=False),
     "keys.yaml": key_file({"gk_team": "models: [open-*]", "gk_all": "models: ['*']"}),
 }
 DEMO = f"policy: full, targets: [{{speaks: embedded, path: {json.dumps(str(ROOT / 'demo/model'))}}}]"
