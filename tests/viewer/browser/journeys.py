@@ -438,6 +438,11 @@ def without_scripts(visit: Visit) -> None:
     page.get_by_role("button", name="Show the prompt").click()
     expect(page.locator("pre.prompt")).to_contain_text("<HUMAN>: 1+1=?<eoh>")
     expect(page.locator("#send")).to_be_hidden()
+    visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
+    for path in TABBED[2:]:
+        expect(visit.open(path).locator("main :is(td, pre)").first).to_be_visible()
+    page.get_by_role("link", name="Next row").click()
+    expect(page.locator(".pager")).to_contain_text("Row 2 of ")
 
 
 def large_texts(visit: Visit) -> None:
