@@ -106,7 +106,8 @@ def test_the_list_has_the_latest_call_first_and_each_filter_finds_its_calls(serv
     assert ids(browser, "?key=ann") == []
     page = browser.get("/viewer/recordings?model=short").text
     assert "<option selected>short</option>" in page
-    assert f'title="{short}">{short[4:12]}</a>' in page
+    assert re.search(f'title="{short}">[^<]+</a>', page)
+    assert f" {short[4:12]}</small>" in page
     assert talk not in page
 
 
@@ -130,7 +131,7 @@ def test_the_list_has_the_beginning_of_question_and_answer_and_the_notices_of_fe
     ]
     assert calls[1]["notices"] == ["clamped_parameter: max_tokens=10"]
     page = browser.get("/viewer/recordings").text
-    assert '<span class="chip muted">render</span> drawn' in page
+    assert re.search('<span class="chip muted">render</span> <a [^>]*>drawn</a>', page)
     assert "default_parameter: " not in page
     assert '<span class="chip muted" title="clamped_parameter: max_tokens=10">1 notice</span>' in page
 
@@ -150,7 +151,7 @@ def test_a_failed_call_shows_its_error_and_what_to_do(served: Gateway) -> None:
     browser = operator(served)
     found = values(browser, f"/{ask(served, 'broken')}")
     assert found["error"] == "the script contains the error upstream_error (target broken/0)"
-    assert found["remedy"] == "The gateway's log has the server's message."
+    assert found["remedy"] == "Look for the x-request-id in the gateway's log, which has the server's message."
     page = browser.get(f"/viewer/recordings/{found['id']}").text
     alert = page.partition('role="alert">')[2].partition("</div>")[0]
     assert found["error"] in alert

@@ -28,7 +28,7 @@ NAMES = (
     *("prompt_tokens", "completion_tokens"),
 )
 COLUMNS = (
-    f"{', '.join(NAMES)}, time, notices, answers_cut, substr(asked, 1, {MAX_ASKED}) AS asked_begin,"
+    f"{', '.join(NAMES)}, time, notices, answers_cut, error, substr(asked, 1, {MAX_ASKED}) AS asked_begin,"
     f" (SELECT substr(answer, 1, {MAX_ANSWER}) FROM exchanges WHERE call = calls.id AND answer IS NOT NULL"
     " ORDER BY exchanges.id DESC LIMIT 1) AS answer_begin"
 )
@@ -100,6 +100,7 @@ def listed_call(call: Mapping[str, Any]) -> dict[str, Any]:
         "cut": call["answers_cut"] or [],
         "question": _question(call["asked_begin"] or "{}"),
         "answer": _answer(call["answer_begin"] or ""),
+        "error": beginning(call["error"] or ""),
     }
 
 
