@@ -12,12 +12,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-WIDTH = 360
-"""The width of a picture in its own units. Pictures grow with the page, up to the width in ``style.css``."""
+WIDTH = 100
+"""The width of a picture in percent of its place. Heights are pixels, so texts keep their size."""
 LINE = 34
 """The height of a bar with its label above it."""
 LONGEST_LABEL = 44
-TOP, HEIGHT = 18, 120
+TOP, HEIGHT = 18, 140
 """The height above the bars of a histogram, and that of the highest bar."""
 MOST_LABELS = 6
 """The maximum number of labels below a histogram."""
@@ -56,15 +56,16 @@ def waterfall(title: str, steps: Sequence[ChartPart]) -> Markup:
 
 
 def histogram(title: str, buckets: Sequence[ChartPart]) -> Markup:
-    """Return vertical bars beside each other, with the ``label`` of some of them below."""
+    """Return vertical bars beside each other, each below its number, with the ``label`` of some of them below."""
     highest = max([bucket["value"] for bucket in buckets], default=0) or 1
     width, every, bottom = WIDTH / max(len(buckets), 1), -(-len(buckets) // MOST_LABELS), TOP + HEIGHT
     lines = []
     for at, bucket in enumerate(buckets):
         height = HEIGHT * bucket["value"] / highest
-        lines.append(_linked(bucket, at * width, bottom - height, width - 1, height, 12))
+        lines.append(_linked(bucket, at * width, bottom - height, width, height, 12))
+        lines.append(_text(at * width, bottom - height - 3, bucket["value"] or ""))
         if at % every == 0:
-            lines.append(Markup('<text x="{:.1f}" y="{}">{}</text>').format(at * width, bottom + 15, bucket["label"]))
+            lines.append(_text(at * width, bottom + 15, bucket["label"]))
     return _svg(title, bottom + 20, lines)
 
 
@@ -78,18 +79,22 @@ def swatch(color: int) -> Markup:
 def _svg(title: str, height: int, lines: Iterable[Markup]) -> Markup:
     content = Markup().join(lines)
     role = "group" if "<a " in content else "img"
-    return Markup('<svg class="chart" role="{}" aria-label="{}" viewBox="0 0 {} {}"><title>{}</title>{}</svg>').format(
-        role, title, WIDTH, height, title, content
+    return Markup('<svg class="chart" role="{}" aria-label="{}" height="{}"><title>{}</title>{}</svg>').format(
+        role, title, height, title, content
     )
 
 
 def _label(at: int, text: str) -> Markup:
-    return Markup('<text x="0" y="{}">{}</text>').format(at * LINE + 12, _short(text))
+    return _text(0, at * LINE + 12, _short(text))
+
+
+def _text(x: float, y: float, text: object) -> Markup:
+    return Markup('<text x="{:.1f}%" y="{:.0f}">{}</text>').format(x, y, text)
 
 
 def _bar(at: int, part: ChartPart, start: float, end: float) -> Markup:
     """Return a part of the bar number ``at``. ``start``, ``end``: shares of the width."""
-    return _linked(part, start * WIDTH, at * LINE + 16, max((end - start) * WIDTH, 0.5), LINE - 20, at * LINE + 12)
+    return _linked(part, start * WIDTH, at * LINE + 16, max((end - start) * WIDTH, 0.1), LINE - 20, at * LINE + 12)
 
 
 def _linked(part: ChartPart, x: float, y: float, width: float, height: float, hint: float) -> Markup:
@@ -99,11 +104,11 @@ def _linked(part: ChartPart, x: float, y: float, width: float, height: float, hi
     """
     text = _short(f"{part['name']}: {_shown(part['value'])}")
     rect = Markup(
-        '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="var(--color-{})"><title>{}</title></rect>'
+        '<rect x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}" fill="var(--color-{})"><title>{}</title></rect>'
     ).format(x, y, width, height, int(part.get("color", 0)), text)
     if not part.get("link") or not part["value"]:
         return rect
-    shown = Markup('<text x="{}" y="{:.1f}" text-anchor="end">{}</text>').format(WIDTH, hint, text)
+    shown = Markup('<text x="{}%" y="{:.1f}" text-anchor="end">{}</text>').format(WIDTH, hint, text)
     return Markup('<a href="{}" aria-label="{}">{}{}</a>').format(part["link"], text, rect, shown)
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from gateway.cli.score_options import ScoreOptions
 from gateway.evaluate.analysis.report import GROUPS
+from gateway.evaluate.analysis.rows import RunAnswer, RunRow
 from gateway.viewer.page import PageRequest
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.files import RunFiles
+from gateway.viewer.runs.findings import findings_of
 from gateway.viewer.runs.pages import RunPages
 from gateway.viewer.templating import render
 from tests.cli import test_scores
@@ -52,13 +54,51 @@ def test_the_page_has_every_number_and_line_of_the_terminal(case: str, score_fol
 def on_the_page(line: str) -> list[str]:
     """How the page may write a line of the terminal."""
     line = " ".join(line.removeprefix("note: ").split())
+    if line == "class rows share":  # the heads of the first table
+        return ["Classes of answers"]
     if found := re.fullmatch(r"(score) (\(.*\)): (\S+) \((.*)\) over all (\d+) rows", line):
         return [f"Score {found[2]} {found[3]} {found[4]}, 95 % interval"]
     if found := re.fullmatch(r"(\S+ \(.*\)) over the (\d+) whole answers only \((.*)\)", line):
-        return [f"Whole answers only: {found[1]} over {found[2]} rows. {found[3].capitalize()}."]
+        return [f"Whole answers only: {found[1]} over {found[2]} rows. {found[3].capitalize()}, so"]
     if found := re.fullmatch(r"all (\d+) \S+%", line):
         return [f"{found[1]} rows"]
     if found := re.fullmatch(r"(.+?)((?: \d+)+)", line):  # of a table of a group, which has the sum too on the page
         return [f" {found[1]} {sum(map(int, found[2].split()))}{found[2]} "]
     heads = [f" {name.capitalize()} Rows{line.removeprefix(name)} " for name in GROUPS]
     return [line.capitalize(), line.title(), f" {line.removesuffix('%')} % ", line, *heads]
+
+
+def rows_of(*given: tuple[str, float | None]) -> list[RunRow]:
+    """Rows with the given text and score. A text of no length is an empty answer, and ``!`` is a failed row."""
+    return [
+        RunRow(f"row-{at}", "m", error=text.strip("1"), points=points, answers=(RunAnswer(text),))
+        for at, (text, points) in enumerate(given, 1)
+    ]
+
+
+WORST: dict[str, tuple[list[tuple[str, float | None]], str]] = {
+    "all wrong": ([("1", 0.0)] * 2, "row-1 row-2"),
+    "equal and below 1": ([("1", 0.3)] * 2, "row-1 row-2"),
+    "all right": ([("1", 1.0)] * 2, ""),
+    "no score": ([("1", None), ("", None)], "row-2"),
+    "the lowest score first": ([("1", 0.5), ("1", 1.0), ("1", 0.0)], "row-3 row-1"),
+    "points up to 10": ([("1", 10.0), ("1", 9.0)], "row-2"),
+    "a row that the harness has not scored": ([("1", None), ("1", 0.0)], "row-2"),
+    "each class has its part": (
+        [*[("1", 0.0)] * 20, *[("", 0.0)] * 20, ("!", 0.0)],
+        "row-41 row-21 row-22 row-23 row-24 row-25 row-1 row-2 row-3 row-4",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WORST)
+def test_the_rows_to_look_at_first(case: str) -> None:
+    given, wanted = WORST[case]
+    assert " ".join([row.custom_id for row in findings_of(rows_of(*given)).worst()]) == wanted
+
+
+def test_rows_are_right_or_wrong_and_in_the_order_of_their_numbers() -> None:
+    found = findings_of(rows_of(*[("1", at % 3 / 2) for at in range(12)])[::-1])
+    assert [row.custom_id for row in found.rows] == [f"row-{at}" for at in range(1, 13)]
+    counts = {name: len(found.selected({"verdict": name})) for name in ("right", "wrong", "other points", "")}
+    assert counts == {"right": 4, "wrong": 4, "other points": 4, "": 12}

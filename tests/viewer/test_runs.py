@@ -296,7 +296,8 @@ def test_the_report_has_who_what_and_when(served: Gateway) -> None:
     assert (facts["policy"], facts["version"]) == ({"full": ROWS + 1}, {VERSION: ROWS + 1})
     assert found["times"] == sorted(found["times"])
     shown = served.http.get("/viewer/runs/report", params={"run": "tuesday"}).text
-    assert f"{ROWS + 1} rows: {ROWS // 2} whole, {ROWS // 2} cut by length, 1 failed." in shown
+    assert f"{ROWS + 1} rows, {ROWS // 2 + 1} of them not whole." in shown
+    assert "No score is known." in shown
     assert f"(1 of {ROWS + 1} calls)" in shown
     assert found["times"][0][:16].replace("T", " ") in shown
 
@@ -416,8 +417,8 @@ def test_the_focus_shows_the_text_that_the_mouse_shows(served: Gateway) -> None:
 def test_a_waterfall_begins_each_step_at_the_end_of_the_step_before() -> None:
     steps = [{"name": name, "value": value} for name, value in (("a", 0.5), ("b", -0.25), ("c", 0.25))]
     picture = charts.waterfall("t", [*steps, {"name": "all", "value": 0.5, "total": True}])
-    places = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', picture)
-    assert places == [("0.0", "360.0"), ("180.0", "180.0"), ("180.0", "180.0"), ("0.0", "360.0")]
+    places = re.findall(r'<rect x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%"', picture)
+    assert places == [("0.00", "100.00"), ("50.00", "50.00"), ("50.00", "50.00"), ("0.00", "100.00")]
 
 
 SIZES = {

@@ -197,7 +197,7 @@ def test_the_report_says_what_gateway_report_prints(folder: Path, two: httpx.Cli
     score, whole = re.findall(r"^(?:score .*?: )?([\d.]+ \([\d.]+ to [\d.]+\)) over", printed, re.MULTILINE)
     mean, _, limits = score.partition(" (")
     assert f"Score (exact) {mean} {limits.rstrip(')')}, 95 % interval" in text
-    assert f"Whole answers only: {whole} over {ROWS} rows. Easy rows finish more often." in text
+    assert f"Whole answers only: {whole} over {ROWS} rows. Easy rows finish more often, so" in text
     for name, rows, share in re.findall(r"^(\w[\w ]*?) {2,}(\d+) +([\d.]+)%$", printed, re.MULTILINE):
         assert name == "all" or f"{name} {rows} {share} %" in text, name
 
@@ -231,7 +231,12 @@ def test_rows_have_the_expected_answer_of_the_chosen_column(folder: Path, tmp_pa
 
 def test_every_number_of_the_report_leads_to_as_many_rows(two: httpx.Client) -> None:
     page = two.get("/viewer/runs/report.json", params={"run": RUN_A}).json()
-    counted = [*page["classes"], *[one for histogram in page["histograms"] for one in histogram["buckets"]]]
+    assert {one["name"] for one in page["verdicts"]} == {"right", "wrong"}
+    counted = [
+        *page["classes"],
+        *page["verdicts"],
+        *[one for histogram in page["histograms"] for one in histogram["buckets"]],
+    ]
     counted += [one for group in page["groups"] for row in group["values"] for one in (row, *row["parts"])]
     for one in counted:
         assert two.get(one["link"].replace("?", ".json?", 1)).json()["total"] == one["value"], one["link"]

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import nsmallest
+from itertools import chain, groupby, islice, zip_longest
 from sys import intern
 from typing import Any
 
@@ -26,6 +26,11 @@ STEPS = [float(f"{step}e{power}") for power in range(-3, 9) for step in (1, 2, 5
 MOST_VALUES = 8
 """The number of values of a fact that are counted."""
 WORST_ROWS = 10
+VERDICTS = {1.0: "right", 0.0: "wrong"}
+"""Score → verdict. That of other scores is ``OTHER_POINTS``."""
+OTHER_POINTS = "other points"
+ROW_FILTERS = ("class", "verdict", *GROUPS)
+"""The facts of a row by which a list is filtered."""
 FACTS = ("template", "policy", "target", "version")
 TOKENS = ("prompt_tokens", "completion_tokens")
 
@@ -36,8 +41,8 @@ class RowSummary:
 
     custom_id: str
     facts: Mapping[str, str]
-    """``class`` and each name of ``GROUPS`` → the value of the row; ``question``, ``expected`` and ``answer`` → their
-    beginnings. ``answer`` is the first one, or the error."""
+    """Each of ``ROW_FILTERS`` → the value of the row; ``question``, ``expected`` and ``answer`` → their beginnings.
+    ``answer`` is the first one, or the error. ``verdict`` is empty without a score."""
     sizes: Mapping[str, float]
     """Name of a histogram → the value of the row, if it is known."""
     score: float | None
@@ -45,7 +50,7 @@ class RowSummary:
 
 @dataclass(slots=True)
 class RunFindings:
-    """The report of a run, its rows, and what is recorded about its calls."""
+    """The report of a run, its rows by their ids, and what is recorded about its calls."""
 
     report: RunReport = field(default_factory=RunReport)
     rows: list[RowSummary] = field(default_factory=list)
@@ -76,9 +81,9 @@ class RunFindings:
                 counts[text] += 1
 
     def selected(self, asked: Mapping[str, str]) -> list[RowSummary]:
-        """Return the rows with the values in a query: of ``class`` and of groups, and a range of each histogram."""
+        """Return the rows with the values in a query: of ``ROW_FILTERS``, and a range of each histogram."""
         rows = self.rows
-        for name in ("class", *GROUPS):
+        for name in ROW_FILTERS:
             if asked.get(name):
                 rows = [row for row in rows if row.facts[name] == asked[name]]
         for name in HISTOGRAMS:
@@ -88,19 +93,25 @@ class RunFindings:
         return rows
 
     def worst(self) -> list[RowSummary]:
-        """Return the rows to look at first: in the order of the classes, the lowest score first.
+        """Return the rows to look at first: the first row of each class, the second one, and so on, sorted by class.
 
-        Whole rows with the highest score of the run are not among them.
+        Of the whole rows, these are the ones with the lowest scores below 1, or below the best of larger scores.
         """
-        best = max([row.score for row in self.rows if row.score is not None], default=None)
-        found = [row for row in self.rows if row.facts["class"] != "whole" or row.score != best]
-        return nsmallest(WORST_ROWS, found, lambda row: (CLASSES.index(row.facts["class"]), row.score or 0.0))
+        best = max([1.0, *[row.score for row in self.rows if row.score is not None]])
+        found = [
+            row
+            for row in self.rows
+            if row.facts["class"] != "whole" or (best if row.score is None else row.score) < best
+        ]
+        classes = [[*rows] for _, rows in groupby(sorted(found, key=_order), lambda row: row.facts["class"])]
+        return sorted(islice(filter(None, chain.from_iterable(zip_longest(*classes))), WORST_ROWS), key=_order)
 
 
 def findings_of(rows: Iterable[RunRow]) -> RunFindings:
     """Read the rows of a run once."""
     found = RunFindings()
     found.report = report_of(rows, found.add)
+    found.rows.sort(key=lambda row: (len(row.custom_id), row.custom_id))  # row-2 before row-10
     return found
 
 
@@ -125,11 +136,17 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[round(share * (len(ordered) - 1))]
 
 
+def _order(row: RowSummary) -> tuple[int, float]:
+    """Return the place of a row among those to look at first."""
+    return CLASSES.index(row.facts["class"]), row.score or 0.0
+
+
 def _summary(row: RunRow, name: str, score: float | None) -> RowSummary:
     facts = {"class": name, **{group: intern(value_of(row)) for group, value_of in GROUPS.items()}}
     sizes = {} if row.seconds is None else {"duration": row.seconds}
     if row.answers:
         sizes["answer length"] = float(sum([len(answer.text) for answer in row.answers]))
+    facts["verdict"] = "" if score is None else VERDICTS.get(score, OTHER_POINTS)
     facts |= {"question": question_of(row), "expected": expected_of(row), "answer": beginning(row.first_text())}
     return RowSummary(row.custom_id, facts, sizes, score)
 

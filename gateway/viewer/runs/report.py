@@ -10,15 +10,25 @@ from typing import Any
 from gateway.core.caller import Caller
 from gateway.evaluate.analysis.answer_class import CLASSES
 from gateway.evaluate.analysis.client_text import beginning
-from gateway.evaluate.analysis.report import GROUPS
 from gateway.viewer.page import PageRequest
-from gateway.viewer.runs.findings import HISTOGRAMS, RowSummary, RunFindings, buckets, findings_of, quantile
-from gateway.viewer.runs.links import MOST_ROWS, link_to, listed, required, without
+from gateway.viewer.runs.findings import (
+    HISTOGRAMS,
+    OTHER_POINTS,
+    ROW_FILTERS,
+    RowSummary,
+    RunFindings,
+    buckets,
+    findings_of,
+    quantile,
+)
+from gateway.viewer.runs.links import MOST_ROWS, kept, link_to, listed, required, without
 from gateway.viewer.runs.reader import RunReader
 from metatemplate.values.words import utc
 
 ALL = 10
 """The colour of bars without classes."""
+COLORS = {**{name: at for at, name in enumerate(CLASSES)}, "whole": 11, "right": 9, OTHER_POINTS: 6, "wrong": 0}
+"""Class or verdict → colour. That of whole answers is neutral: they may be wrong."""
 
 
 def report_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
@@ -27,18 +37,19 @@ def report_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict
     found, notes = reader.read(caller, findings_of, run)
     link = partial(link_to, asked, "rows", run=run)
 
-    def counts(classes: Mapping[str, int], **facts: str) -> list[dict[str, Any]]:
-        """Return the classes that occur, each with its rows and its colour."""
+    def counts(name: str, numbers: Mapping[str, int], **facts: str) -> list[dict[str, Any]]:
+        """Return the values of a fact that occur, each with its rows and its colour."""
         return [
-            {"name": name, "value": classes[name], "color": at, "link": link(**facts, **{"class": name})}
-            for at, name in enumerate(CLASSES)
-            if classes.get(name)
+            {"name": value, "value": numbers[value], "color": color, "link": link(**facts, **{name: value})}
+            for value, color in COLORS.items()
+            if numbers.get(value)
         ]
 
     def bar(group: str, name: str, classes: Counter[str]) -> dict[str, Any]:
         """Return the value of a group with its rows, by class."""
         facts = {group: name}
-        return {"label": name, "value": classes.total(), "parts": counts(classes, **facts), "link": link(**facts)}
+        parts = counts("class", classes, **facts)
+        return {"label": name, "value": classes.total(), "parts": parts, "link": link(**facts)}
 
     groups = []
     for group, values in found.report.groups.items():
@@ -50,7 +61,8 @@ def report_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict
         "report": without(found.report.as_json(), "by"),  # a group may have as many values as the run has rows
         "notes": notes,
         "score_name": reader.source.score_name(run),
-        "classes": counts(found.report.classes),
+        "classes": counts("class", found.report.classes),
+        "verdicts": counts("verdict", Counter([row.facts["verdict"] for row in found.rows])),
         "groups": groups,
         "histograms": [_histogram(link, name, found) for name in HISTOGRAMS],
         "facts": {
@@ -70,11 +82,12 @@ def row_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> di
     """Return the values of the list of the rows of a run."""
     run = required(asked, "run")
     found: RunFindings = reader.found(caller, findings_of, run)
-    classes = [name for name in CLASSES if found.report.classes[name]]
-    values = {"class": classes, **{name: sorted(found.report.groups[name])[:MOST_ROWS] for name in GROUPS}}
+    values = {name: sorted({row.facts[name] for row in found.rows} - {""})[:MOST_ROWS] for name in ROW_FILTERS}
+    values["class"].sort(key=CLASSES.index)
     return {
         "run": run,
-        "filters": {name: asked.query[name] for name in ("class", *GROUPS, *HISTOGRAMS) if asked.query.get(name)},
+        "score": found.report.all_rows and found.report.all_rows.mean,
+        "filters": kept(asked, *ROW_FILTERS, *HISTOGRAMS),
         "choices": {name: known for name, known in values.items() if len(known) > 1},
         **listed(asked, found.selected(asked.query), partial(_shown, asked, run)),
     }
@@ -82,9 +95,9 @@ def row_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> di
 
 def _shown(asked: PageRequest, run: str, row: RowSummary) -> dict[str, Any]:
     """Return a row as lists show it. Its link keeps the filters, for the next row."""
-    kept = {**without(asked.query, "start"), "run": run, "row": row.custom_id}
+    query = {**without(asked.query, "start"), "run": run, "row": row.custom_id}
     sizes = {name: row.sizes.get(name) for name in HISTOGRAMS}
-    return {"row": row.custom_id, **row.facts, **sizes, "score": row.score, "link": link_to(asked, "row", **kept)}
+    return {"row": row.custom_id, **row.facts, **sizes, "score": row.score, "link": link_to(asked, "row", **query)}
 
 
 def _histogram(link: Callable[..., str], name: str, found: RunFindings) -> dict[str, Any]:

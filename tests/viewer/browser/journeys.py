@@ -291,7 +291,7 @@ def runs(visit: Visit) -> None:
     expect(page.locator("h1")).to_have_text("Why monday and tuesday differ")
     page = visit.open("/viewer/runs/report?run=tuesday")
     visit.check()
-    page.locator("table a").first.click()
+    page.locator(".band li a").first.click()
     expect(page.locator("h1")).to_have_text("Rows of tuesday")
     visit.check()
 
