@@ -21,7 +21,7 @@ PYTHON = ROOT / ".venv-browser/bin/python"
 CHROMIUM = shutil.which("chromium")
 MISSING = [str(path) for path in (PYTHON, ROOT / ".venv-browser/.ready") if not path.exists()]
 JOURNEYS = re.findall(r"^    (\w+),$", (BROWSER / "journeys.py").read_text("utf-8").partition("JOURNEYS = (")[2], re.M)
-PAGES = re.findall(r"^    \"([\w-]+)\": \(\"", (BROWSER / "photograph.py").read_text("utf-8"), re.MULTILINE)
+PAGES = re.findall(r"^    \"([\w-]+)\": \(\"[\w-]+\", \D", (BROWSER / "photograph.py").read_text("utf-8"), re.MULTILINE)
 SECONDS = 240
 """The limit for all journeys, which take less than 60 on a quiet machine."""
 
