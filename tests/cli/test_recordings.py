@@ -81,7 +81,9 @@ def test_a_failed_call_is_shown_with_its_error_and_what_to_do(folder: Path) -> N
     listed = command(folder, "recordings", "--failed", "--json").stdout
     shown = command(folder, "recordings", json.loads(listed)["request_id"]).stdout.decode()
     assert "\nerror             the script contains the error upstream_error (target broken/0)\n" in shown
-    assert "\nwhat to do        Look for the x-request-id in the gateway's log, which has the server's message.\n" in shown
+    assert (
+        "\nwhat to do        Look for the x-request-id in the gateway's log, which has the server's message.\n" in shown
+    )
 
 
 def test_a_report_of_the_recordings_counts_the_same_classes_as_one_of_the_output(folder: Path) -> None:
