@@ -122,6 +122,7 @@ def test_a_row_can_be_the_variables_of_a_dataset_prompt(
     (line,) = output(tmp_path)
     assert shows(line["response"]["body"]), line
     assert line["gateway"]["dataset_prompt"].startswith(f"{arguments[1]}@sha256:")
+    assert b"all    1     100.0%" in command(tmp_path, "report", "out.jsonl").stdout
 
 
 CHANGES: dict[str, tuple[dict[str, tuple[str, str]], list[str], str]] = {

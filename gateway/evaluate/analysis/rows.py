@@ -198,7 +198,7 @@ def with_manifest(rows: Iterable[RunRow], path: Path) -> Iterator[RunRow]:
         params = {
             model: {**one["params"], **{name: one[name] for name in ("n", "stop", "stop_token_ids")}}
             for model, one in models.items()
-            if "params" in one
+            if one.get("params") is not None  # several requests of a row have no common parameters
         }
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InvalidValue(f"{path}: this file is not a manifest of `gateway run`") from None
