@@ -92,14 +92,18 @@ class RecordingFile(sqlite3.Connection):
     def runs(self, key: str | None, start: int, count: int) -> list[RecordedRow]:
         """Return the ``key``, ``run``, ``calls``, and the times ``first`` and ``last`` of runs, the latest run first.
 
-        ``key``: only the runs of the client key with this name. ``start``, ``count``: which of the runs.
+        ``first``: when the first call began; ``last``: when the last one ended. ``key``: only the runs of the client
+        key with this name. ``start``, ``count``: which of the runs.
         """
         own = "" if key is None else " AND key = ?"
         listed = (  # The index of the runs has all these columns.
-            f"SELECT key, run, count(*) AS calls, min(id) AS one, max(id) AS other FROM calls WHERE run > ''{own}"
-            " GROUP BY run, key ORDER BY other DESC LIMIT ? OFFSET ?"
+            "SELECT key, run, count(*) AS calls, min(id) AS one, max(id) AS other FROM calls"
+            f" INDEXED BY calls_by_run WHERE run > ''{own} GROUP BY run, key ORDER BY other DESC LIMIT ? OFFSET ?"
         )
-        times = "(SELECT time FROM calls WHERE id = one) AS first, (SELECT time FROM calls WHERE id = other) AS last"
+        times = (
+            "(SELECT time FROM calls WHERE id = one) AS first,"
+            " (SELECT time + duration FROM calls WHERE id = other) AS last"
+        )
         values = (*([] if key is None else [key]), count, start)
         return self.execute(f"SELECT key, run, calls, {times} FROM ({listed})", values).fetchall()
 

@@ -36,9 +36,12 @@ MOST = 400
 def links(page: str) -> set[str]:
     """The addresses of the viewer's pages on a page: of its links, and of each choice of its filters."""
     found = {unescape(one) for one in re.findall(r'<a [^>]*href="([^"#]+)', page)}
-    for name, options in re.findall(r'<select [^>]*name="(\w+)"(.*?)</select>', page, re.DOTALL):
-        values = re.findall(r'<option value="([^"]+)"', options)
-        found |= {f"/viewer/recordings?{urlencode({name: unescape(value)})}" for value in values}
+    for action, form in re.findall(r'<form [^>]*method="get" action="([^"]+)"[^>]*>(.*?)</form>', page, re.DOTALL):
+        hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
+        for name, options in re.findall(r'<select [^>]*name="([^"]+)"(.*?)</select>', form, re.DOTALL):
+            for value in re.findall(r'<option value="([^"]+)"', options):
+                query = {one: unescape(text) for one, text in {**hidden, name: value}.items()}
+                found.add(f"{action}?{urlencode(query)}")
     return {one for one in found if one.startswith("/viewer")}
 
 
