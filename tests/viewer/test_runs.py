@@ -22,6 +22,7 @@ from gateway.viewer.page import Page, PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.findings import MOST_BUCKETS, buckets
 from gateway.viewer.runs.pages import RecordedRunPages, RunPages
+from gateway.viewer.runs.run_list import comparable
 from gateway.viewer.runs.source import RecordedRuns
 from metatemplate.version import VERSION
 from tests.cli.command import command
@@ -145,6 +146,20 @@ def test_the_two_latest_runs_are_chosen_the_older_one_as_a(served: Gateway) -> N
     assert "checked" not in shown
     chosen = re.findall(r'type="(\w+)" name="(\w)" value="(\w+)"', shown)
     assert chosen == [("hidden", "a", "tuesday"), ("radio", "b", "monday")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "chosen"),
+    [
+        ([9, 200, 200, 200], ["run-2", "run-1"]),
+        ([5, 200, 7, 5, 200], ["run-3", "run-0"]),
+        ([None, 3, None], ["run-1", "run-0"]),
+        ([4], ["run-0"]),
+        ([], []),
+    ],
+)
+def test_two_runs_with_equally_many_rows_are_chosen(rows: list[int | None], chosen: list[str]) -> None:
+    assert comparable([{"run": f"run-{at}", "rows": one} for at, one in enumerate(rows)]) == chosen
 
 
 def test_the_list_has_at_most_fifty_runs(tmp_path: Path) -> None:

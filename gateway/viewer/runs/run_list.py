@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.core.caller import Caller
@@ -30,7 +30,18 @@ def list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[s
         known |= {"times": [*map(utc, times)], "seconds": times[1] - times[0] if times else None}
         shown.append({**known, "link": link_to(asked, "report", run=one["run"])})
     older = part_link(asked, "", start + MOST_ROWS, len(runs) > MOST_ROWS)
-    return {"a": asked.query.get("a", ""), "runs": shown, "next": older}
+    return {"a": asked.query.get("a", ""), "chosen": comparable(shown), "runs": shown, "next": older}
+
+
+def comparable(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the latest two runs with equally many rows, the older one first, or else the latest two."""
+    later = dict[int, str]()
+    for one in runs:
+        if one["rows"] in later:
+            return [one["run"], later[one["rows"]]]
+        if one["rows"]:
+            later[one["rows"]] = one["run"]
+    return [one["run"] for one in runs[1::-1]]
 
 
 def _counts(found: RunFindings) -> Mapping[str, Any]:
