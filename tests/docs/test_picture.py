@@ -35,3 +35,10 @@ def test_the_caption_of_the_page_why_has_the_numbers_of_its_runs(page: str, why:
     ((rows, differing),) = re.findall(r"^(\d+) rows in both runs, (\d+) with another answer or score", why)
     assert re.findall(r"^prompt +(\d+) +(\S+)$", why, re.MULTILINE) == [(differing, change)]  # no other cause
     assert re.findall(r"[-+]?\d+(?:\.\d+)?", caption) == [before, after, change, differing, rows]
+
+
+def test_every_picture_of_the_documentation_is_shown_and_small() -> None:
+    shown = "".join(path.read_text(encoding="utf-8") for path in Path(ROOT, "docs").rglob("*.md"))
+    for picture in Path(ROOT, "docs/images").iterdir():
+        assert f"images/{picture.name})" in shown
+        assert picture.stat().st_size < 150_000, f"{picture.name} has {picture.stat().st_size} bytes"

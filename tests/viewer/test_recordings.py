@@ -105,7 +105,7 @@ def test_the_list_has_the_latest_call_first_and_each_filter_finds_its_calls(serv
     assert ids(browser, "?notice=run_not_recorded") == [noticed]
     assert ids(browser, "?key=ann") == []
     page = browser.get("/viewer/recordings?model=short").text
-    assert "<option selected>short</option>" in page
+    assert '<option value="short" selected>short</option>' in page
     assert re.search(f'title="{short}">[^<]+</a>', page)
     assert f" {short[4:12]}</small>" in page
     assert talk not in page

@@ -15,7 +15,7 @@ PAIR = "a=monday&b=tuesday"
 DOCS = {
     "viewer-home": ("home", 700),
     "viewer-prompt": ("prompt-answer", 800),
-    "viewer-recording": ("call-failed", 800),
+    "viewer-recording": ("call", 860),
     "viewer-runs": ("runs", 500),
     "viewer-report": ("view-report", 800),
     "viewer-why": ("view-why", 800),
