@@ -98,7 +98,8 @@ def test_the_rows_to_look_at_first(case: str) -> None:
 
 
 def test_rows_are_right_or_wrong_and_in_the_order_of_their_numbers() -> None:
-    found = findings_of(rows_of(*[("1", at % 3 / 2) for at in range(12)])[::-1])
+    found = findings_of(rows_of(*[("1", [1.0, 0.0, None][at % 3]) for at in range(12)])[::-1])
     assert [row.custom_id for row in found.rows] == [f"row-{at}" for at in range(1, 13)]
-    counts = {name: len(found.selected({"verdict": name})) for name in ("right", "wrong", "other points", "")}
-    assert counts == {"right": 4, "wrong": 4, "other points": 4, "": 12}
+    assert {name: len(found.selected({"verdict": name})) for name in ("right", "wrong")} == {"right": 4, "wrong": 4}
+    marks = findings_of(rows_of(*[("1", float(mark)) for mark in range(1, 6)]))
+    assert {row.facts["verdict"] for row in marks.rows} == {""}, "1 is the lowest mark"

@@ -26,9 +26,8 @@ STEPS = [float(f"{step}e{power}") for power in range(-3, 9) for step in (1, 2, 5
 MOST_VALUES = 8
 """The number of values of a fact that are counted."""
 WORST_ROWS = 10
-VERDICTS = {1.0: "right", 0.0: "wrong"}
-"""Score → verdict. That of other scores is ``OTHER_POINTS``."""
-OTHER_POINTS = "other points"
+VERDICTS: Mapping[float | None, str] = {None: "", 1.0: "right", 0.0: "wrong"}
+"""Score → verdict. The rows of a run with other scores too have none: 1 may be the lowest mark."""
 ROW_FILTERS = ("class", "verdict", *GROUPS)
 """The facts of a row by which a list is filtered."""
 FACTS = ("template", "policy", "target", "version")
@@ -40,9 +39,9 @@ class RowSummary:
     """What a list shows of a row."""
 
     custom_id: str
-    facts: Mapping[str, str]
+    facts: dict[str, str]
     """Each of ``ROW_FILTERS`` → the value of the row; ``question``, ``expected`` and ``answer`` → their beginnings.
-    ``answer`` is the first one, or the error. ``verdict`` is empty without a score."""
+    ``answer`` is the first one, or the error. ``verdict`` may be empty."""
     sizes: Mapping[str, float]
     """Name of a histogram → the value of the row, if it is known."""
     score: float | None
@@ -112,6 +111,9 @@ def findings_of(rows: Iterable[RunRow]) -> RunFindings:
     found = RunFindings()
     found.report = report_of(rows, found.add)
     found.rows.sort(key=lambda row: (len(row.custom_id), row.custom_id))  # row-2 before row-10
+    is_binary = all(row.score in VERDICTS for row in found.rows)
+    for row in found.rows:
+        row.facts["verdict"] = VERDICTS[row.score] if is_binary else ""
     return found
 
 
@@ -146,7 +148,6 @@ def _summary(row: RunRow, name: str, score: float | None) -> RowSummary:
     sizes = {} if row.seconds is None else {"duration": row.seconds}
     if row.answers:
         sizes["answer length"] = float(sum([len(answer.text) for answer in row.answers]))
-    facts["verdict"] = "" if score is None else VERDICTS.get(score, OTHER_POINTS)
     facts |= {"question": question_of(row), "expected": expected_of(row), "answer": beginning(row.first_text())}
     return RowSummary(row.custom_id, facts, sizes, score)
 

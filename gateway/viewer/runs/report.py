@@ -13,7 +13,6 @@ from gateway.evaluate.analysis.client_text import beginning
 from gateway.viewer.page import PageRequest
 from gateway.viewer.runs.findings import (
     HISTOGRAMS,
-    OTHER_POINTS,
     ROW_FILTERS,
     RowSummary,
     RunFindings,
@@ -27,7 +26,7 @@ from metatemplate.values.words import utc
 
 ALL = 10
 """The colour of bars without classes."""
-COLORS = {**{name: at for at, name in enumerate(CLASSES)}, "whole": 11, "right": 9, OTHER_POINTS: 6, "wrong": 0}
+COLORS = {**{name: at for at, name in enumerate(CLASSES)}, "whole": 11, "right": 9, "wrong": 0}
 """Class or verdict → colour. That of whole answers is neutral: they may be wrong."""
 
 

@@ -440,7 +440,7 @@ def without_scripts(visit: Visit) -> None:
     expect(page.locator("#send")).to_be_hidden()
     visit.open(visit.given["entrance"].removeprefix(visit.given["open"]))
     for path in TABBED[2:]:
-        expect(visit.open(path).locator("main :is(td, pre)").first).to_be_visible()
+        expect(visit.open(path).locator("main :is(td, dd, pre)").first).to_be_visible()
     page.get_by_role("link", name="Next row").click()
     expect(page.locator(".pager")).to_contain_text("Row 2 of ")
 
