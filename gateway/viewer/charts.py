@@ -102,7 +102,7 @@ def _linked(part: ChartPart, x: float, y: float, width: float, height: float, hi
 
     The mouse shows the title of the rectangle.
     """
-    text = _short(f"{part['name']}: {_shown(part['value'])}")
+    text = _short(f"{part['name']}: {_shown(part['value'], part.get('total'))}")
     rect = Markup(
         '<rect x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}" fill="var(--color-{})"><title>{}</title></rect>'
     ).format(x, y, width, height, int(part.get("color", 0)), text)

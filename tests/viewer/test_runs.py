@@ -196,6 +196,8 @@ def test_the_comparison_has_the_numbers_of_gateway_why(served: Gateway) -> None:
     rows = values(served, "/rows", a="/monday", b="/tuesday", cause="prompt")
     assert (rows["total"], len(rows["rows"])) == (ROWS // 2, ROWS // 2)
     assert values(served, "/rows", a="/monday", b="/tuesday", cause="route")["total"] == 0
+    filtered = values(served, "/why", a="/monday", b="/tuesday", cause="route", where="x")
+    assert "&cause=prompt&row=" in filtered["examples"][0]["link"], "the filters of another list are left out"
 
 
 def test_two_prompts_stand_side_by_side_with_the_first_difference_marked(served: Gateway) -> None:
@@ -238,6 +240,15 @@ def test_a_row_leads_to_its_recorded_call(served: Gateway) -> None:
     ids = [column["request_id"] for column in values(served, "/row", **query)["columns"]]
     assert calls == [f"/viewer/recordings/{one}" for one in ids]
     assert all(served.http.get(call).status_code == 200 for call in calls)
+
+
+def test_a_failed_row_has_the_message_of_its_call(served: Gateway) -> None:
+    (column,) = values(served, "/row", run="/tuesday", row="failed")["columns"]
+    message = served.http.get(f"/viewer/recordings/{column['request_id']}.json").json()["error"]
+    assert message
+    assert (column["error"], column["message"]) == ("upstream_error", message)
+    shown = served.http.get("/viewer/runs/row", params={"run": "/tuesday", "row": "failed"}).text
+    assert f'upstream_error: <span class="exact">{message.split()[0]}<' in shown
 
 
 def test_a_row_of_one_run_leads_to_the_next_page_of_its_list(served: Gateway) -> None:

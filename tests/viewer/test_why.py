@@ -200,27 +200,29 @@ def test_the_first_sentence_has_the_scores_the_rows_and_the_cause(
 # ---------------------------------------------------------------- texts of rows
 
 
+def row_with(text: str, letter: str, target: str, points: float) -> RunRow:
+    """A row which has a text wherever a row may have one."""
+    asked = {"messages": [{"role": "user", "content": f"{letter}{text}"}]}
+    call = RunToolCall(text, text)
+    facts = RowFacts(
+        asked=asked,
+        request=letter,
+        template=f"{letter}{text}",
+        prompt=f"{letter}{text}",
+        params={f"p{text}": [letter, text], "equal": text},
+        target=target,
+        raw=f"{letter}{text}",
+    )
+    answer = RunAnswer(f"{letter}{text}", text, text, (call,), text, text)
+    row = RunRow(f"row{text}", text, text, text, (answer,), text, 1.0, {"answer": text or "none"}, facts=facts)
+    return replace(row, points=points, read_asked=lambda **_: asked, read_calls=lambda: [{"error": text, "params": {}}])
+
+
 class TwoRuns:
-    """Two runs of one row, which has a text wherever a row may have one."""
+    """Two runs of one row."""
 
-    def __init__(self, text: str) -> None:
-        def row(letter: str, target: str) -> RunRow:
-            asked = {"messages": [{"role": "user", "content": f"{letter}{text}"}]}
-            call = RunToolCall(text, text)
-            facts = RowFacts(
-                asked=asked,
-                request=letter,
-                template=f"{letter}{text}",
-                prompt=f"{letter}{text}",
-                params={f"p{text}": [letter, text], "equal": text},
-                target=target,
-                raw=f"{letter}{text}",
-            )
-            answer = RunAnswer(f"{letter}{text}", text, text, (call,), text, text)
-            columns = {"answer": text or "none"}
-            return RunRow(f"row{text}", text, text, text, (answer,), text, 1.0, columns, facts=facts, points=0.5)
-
-        self._rows = {"a": row("a", text), "b": replace(row("b", f"x{text}"), points=0.0)}
+    def __init__(self, a: RunRow, b: RunRow) -> None:
+        self._rows = {"a": a, "b": b}
 
     def runs(self, caller: Caller, start: int, count: int) -> list[dict[str, Any]]:
         return [{"run": name} for name in self._rows]
@@ -235,9 +237,44 @@ class TwoRuns:
         return ""
 
 
+def row_page(a: RunRow, b: RunRow) -> dict[str, Any]:
+    """The values of the page of the row in two runs, and its text."""
+    asked = PageRequest("/runs/row", {"a": "a", "b": "b", "row": a.custom_id}, None, "/viewer", Visitor())
+    page = asyncio.run(RunPages(TwoRuns(a, b), PageThreads()).page(asked))
+    values = {**page.values, "root": asked.root, "asked": asked, "visitor": asked.visitor}
+    return {**page.values, "words": Words(render(page.template, values).decode("utf-8")).text}
+
+
+def test_a_limit_that_the_gateway_has_set_differs_and_does_not_count() -> None:
+    a, b = [replace(row, facts=replace(row.facts, default_limit=True)) for row in (ROW, changed("prompt"))]
+    b = replace(b, facts=replace(b.facts, params={**(a.facts.params or {}), "max_tokens": 498}))
+    found = row_page(a, b)
+    assert (found["different"], found["not_counted"]) == (["max_tokens"], ["max_tokens"])
+    assert " max_tokens counts as no difference: the gateway has set it" in found["words"]
+    counted = row_page(a, replace(b, facts=replace(b.facts, default_limit=False)))
+    assert (counted["different"], counted["not_counted"]) == (["max_tokens"], [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [(None, ""), (["4", "four"], '["4","four"]'), ("None", "None"), (0, "0")]
+)
+def test_an_expected_answer_is_a_text_or_json(answer: Any, expected: str) -> None:
+    assert row_page(replace(ROW, columns={"answer": answer}), changed("prompt"))["expected"] == expected
+
+
+def test_two_questions_that_differ_are_both_shown() -> None:
+    a, b = [replace(row_with("", letter, "t", 1.0), custom_id="1") for letter in "ab"]
+    found = row_page(a, b)
+    assert (found["question"], [one["different"] for one in found["questions"]]) == ("", ["a", "b"])
+    assert found["words"].count(" Question ") == 2
+    same = row_page(a, replace(b, read_asked=a.read_asked))
+    assert (same["question"], same["questions"]) == ("a", [])
+
+
 def elements_of(text: str) -> dict[str, set[str]]:
     """The elements of each page about two runs, with the names and values of their attributes."""
-    pages, found = RunPages(TwoRuns(text), PageThreads()), dict[str, set[str]]()
+    runs = TwoRuns(row_with(text, "a", text, 0.5), row_with(text, "b", f"x{text}", 0.0))
+    pages, found = RunPages(runs, PageThreads()), dict[str, set[str]]()
     for path, query in (("why", {}), ("rows", {"where": text}), ("rows", {}), ("row", {"row": f"row{text}"})):
         asked = PageRequest(f"/runs/{path}", {"a": "a", "b": "b", **query}, None, "/viewer", Visitor())
         page = asyncio.run(pages.page(asked))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gateway.evaluate.analysis.rows import RunRow
+from gateway.wire.json import dump_json
 from metatemplate.values.words import printable
 
 SHORT = 60
@@ -40,7 +41,7 @@ def question_text(asked: Mapping[str, Any]) -> str:
 
 def question_of(row: RunRow) -> str:
     """Return the beginning of a row's question, as lists show it; empty if it is unknown."""
-    return beginning(plain_question(row.read_asked() or {}))
+    return beginning(plain_question(row.read_asked(redacted=True) or {}))
 
 
 def plain_question(asked: Mapping[str, Any]) -> str:
@@ -50,9 +51,14 @@ def plain_question(asked: Mapping[str, Any]) -> str:
 
 
 def expected_of(row: RunRow) -> str:
-    """Return the beginning of the expected answer in the kept column ``answer``; empty without this column."""
+    """Return the beginning of ``expected_text``."""
+    return beginning(expected_text(row))
+
+
+def expected_text(row: RunRow) -> str:
+    """Return the expected answer in the kept column ``answer``: a text, or JSON; empty if it is null or missing."""
     value = row.columns.get("answer")
-    return "" if value is None else beginning(str(value))
+    return value if isinstance(value, str) else "" if value is None else dump_json(value)
 
 
 def beginning(text: str) -> str:

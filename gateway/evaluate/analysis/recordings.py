@@ -43,7 +43,7 @@ LAST_OF_ROW = (
 )
 """The condition for the last call of a row that was sent several times, in SQL."""
 CALL = (
-    "SELECT time, duration, prompt_tokens, completion_tokens, target, version, template || '@sha256:' ||"
+    "SELECT time, duration, error, prompt_tokens, completion_tokens, target, version, template || '@sha256:' ||"
     " substr(template_sha256, 1, 12) AS template, policy || '@sha256:' || substr(policy_sha256, 1, 12) AS policy,"
     " (SELECT params FROM exchanges WHERE call = calls.id ORDER BY id DESC LIMIT 1) AS params FROM calls WHERE id = ?"
 )
@@ -136,8 +136,9 @@ def _read_calls(file: RecordingFile, number: int) -> list[dict[str, Any]]:
     return [dict(call) for call in file.execute(CALL, (number,))]
 
 
-def _read_asked(file: RecordingFile, number: int) -> Mapping[str, Any] | None:
-    call = file.execute("SELECT asked FROM calls WHERE id = ? AND request_sha256 IS NOT NULL", (number,)).fetchone()
+def _read_asked(file: RecordingFile, number: int, redacted: bool = False) -> Mapping[str, Any] | None:
+    condition = "id = ? AND (request_sha256 IS NOT NULL OR ?)"
+    call = file.execute(f"SELECT asked FROM calls WHERE {condition}", (number, redacted)).fetchone()
     return None if call is None else call["asked"]
 
 

@@ -146,8 +146,8 @@ class RunRow:
     """Reads ``facts`` and ``steps`` of a recorded row, whose ``facts`` are only ``request``, ``repeat`` and ``target``:
     prompts and events of all rows would not fit into the memory. None: ``facts`` has everything."""
 
-    read_asked: Callable[[], Mapping[str, Any] | None] = field(default=lambda: None, compare=False)
-    """Reads ``facts.asked`` alone."""
+    read_asked: Callable[..., Mapping[str, Any] | None] = field(default=lambda **_: None, compare=False)
+    """Reads ``facts.asked`` alone. ``redacted=True``: also a redacted request, which is only to be shown."""
     read_calls: Callable[[], Sequence[Mapping[str, Any]]] = field(default=tuple, compare=False)
     """Reads what a report says about the recorded calls of the row: the columns of ``CALL`` in ``recordings``."""
     points: float | None = field(default=None, compare=False)

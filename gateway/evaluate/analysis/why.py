@@ -150,6 +150,10 @@ class Explanation:
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as a JSON object."""
+        return {**self.summary(), "found": [asdict(one) for one in self.found]}
+
+    def summary(self) -> dict[str, Any]:
+        """Return the comparison as a JSON object, without its rows."""
         causes = {cause: {"rows": rows, "score": part} for cause, (rows, part) in self.by_cause().items()}
         counts = ("rows", "only_a", "only_b", "ambiguous", "uncertain", "duplicates", "unmatched")
         return {
@@ -163,7 +167,6 @@ class Explanation:
             "difference": asdict(self.difference()) if self.scored else None,
             "mcnemar": self.mcnemar(),
             "targets": dict(self.targets),
-            "found": [asdict(one) for one in self.found],
         }
 
 

@@ -35,9 +35,9 @@ def selected(found: Explanation, asked: PageRequest) -> list[RowDifference]:
 
 
 def row_link(asked: PageRequest, one: RowDifference, **filters: str) -> str:
-    """Return the address of a row, which keeps the filters of its list."""
+    """Return the address of a row, with ``filters``, or else those of its list."""
     other = {"other": one.other_id} if one.other_id != one.custom_id else {}
-    return link_to(asked, "row", **kept(asked, *PAIR, *FILTERS), **filters, row=one.custom_id, **other)
+    return link_to(asked, "row", **kept(asked, *PAIR), **(filters or kept(asked, *FILTERS)), row=one.custom_id, **other)
 
 
 def pair_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:

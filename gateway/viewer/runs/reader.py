@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -27,12 +28,13 @@ class RunReader:
         """Held while a thread changes ``_kept``."""
 
     def one(self, run: str, caller: Caller, name: str) -> RunRow:
-        """Return the row of a run with all its facts. Raises ``InvalidValue``."""
+        """Return the row of a run with all its facts, which are read already. Raises ``InvalidValue``."""
         with OpenRuns(name) as files:
-            for row in self.source.rows(files, run, caller):
-                if row.custom_id == name:
-                    return row.with_facts()
-        raise InvalidValue("the run has no such row")
+            row = next((row for row in self.source.rows(files, run, caller) if row.custom_id == name), None)
+            if row is None:
+                raise InvalidValue("the run has no such row")
+            asked, calls = row.read_asked(redacted=True), row.read_calls()
+            return replace(row.with_facts(), read_asked=lambda **_: asked, read_calls=lambda: calls)
 
     def found(self, caller: Caller, find: Callable[..., Any], *runs: str, **options: Any) -> Any:
         """Return the result of ``read`` without its notes."""

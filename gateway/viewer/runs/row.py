@@ -9,7 +9,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from gateway.core.caller import Caller
-from gateway.evaluate.analysis.client_text import plain_question
+from gateway.evaluate.analysis.client_text import expected_text, plain_question
 from gateway.evaluate.analysis.differences import compared_parameters
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.why import RowDifference, first_different_step
@@ -58,16 +58,22 @@ def _values(runs: Sequence[str], rows: Sequence[RunRow], difference: RowDifferen
     """Return what both pages show of one or two rows."""
     others = [None] if len(rows) == 1 else rows[::-1]
     a, b = rows[0].facts.prompt, rows[-1].facts.prompt
-    one, other = [params or {} for params in compared_parameters(rows[0].facts, rows[-1].facts)]
+    one, other = rows[0].facts.params or {}, rows[-1].facts.params or {}
+    different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    compared_names = set(chain(*[params or () for params in compared_parameters(rows[0].facts, rows[-1].facts)]))
+    questions = [plain_question(row.read_asked() or {}) for row in rows]
+    is_same = not all(questions) or questions[0] == questions[-1]
     return {
         "row": rows[0].custom_id,
         "place": excerpts(a, b, first_difference(a, b))[0] if a and b and a != b else "",
         "differences": difference.differences if difference else {},
         "lines": [line.strip() for line in difference_lines(difference)] if difference else [],
         "change": difference.change if difference else None,
-        "question": plain_question(rows[0].facts.asked or rows[-1].facts.asked or {}),
-        "expected": str({**rows[-1].columns, **rows[0].columns}.get("answer", "")),
-        "different": [name for name in {**one, **other} if one.get(name) != other.get(name)],
+        "question": (questions[0] or questions[-1]) if is_same else "",
+        "questions": [] if is_same else [marked(*questions), marked(*questions[::-1])],
+        "expected": expected_text(rows[0]) or expected_text(rows[-1]),
+        "different": different,
+        "not_counted": [name for name in different if name not in compared_names],
         "columns": [_column(*one) for one in zip(runs, rows, others, strict=True)],
     }
 
@@ -95,6 +101,7 @@ def _column(run: str, row: RunRow, other: RunRow | None) -> dict[str, Any]:
         "template": facts.template,
         "target": facts.target,
         "error": row.error,
+        "message": next((call["error"] for call in row.read_calls() if call["error"]), ""),
         "request_id": row.request_id,
         "params": {name: dump_json(value) for name, value in (facts.params or {}).items()},
         "prompt": None if facts.prompt is None else marked(facts.prompt, other_prompt),

@@ -52,7 +52,7 @@ def why_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[st
         "notes": notes,
         "changes": list(change_lines(found)) if found.found else [],
         "details": [*kind_lines(found), *target_lines(found)],
-        "why": without(found.as_json(), "found", "causes"),
+        "why": without(found.summary(), "causes"),
         "causes": [{"name": cause, **step(*value, cause=cause)} for cause, value in found.by_cause().items()],
         "rows": link(),
         "by_question": link_to(asked, "why", **runs, match="question"),

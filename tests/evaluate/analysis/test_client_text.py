@@ -67,16 +67,20 @@ def test_a_recorded_row_has_what_its_client_asked_unless_it_is_redacted(redact: 
     with closing(open_recording(path)) as file:
         (row,) = read_recording(file)
         assert row.read_asked() == row.with_facts().facts.asked == (None if redact else {"messages": [message]})
+        assert row.read_asked(redacted=True) == {"messages": [message]}
+        assert question_of(row) == "1+1=?"
 
 
 def test_a_list_shows_the_question_without_examples_and_system_messages() -> None:
     roles = [("system", "Add."), ("user", "1+1=?"), ("assistant", "2"), ("user", " 3 + 4\n= ? ")]
     asked = {"messages": [{"role": role, "content": text} for role, text in roles]}
-    shown = question_of(RunRow("a", "m", read_asked=lambda: asked))
+    shown = question_of(RunRow("a", "m", read_asked=lambda **_: asked))
     assert (
-        shown == question_of(RunRow("a", "m", read_asked=lambda: {"messages": asked["messages"][::3]})) == "3 + 4 = ?"
+        shown
+        == question_of(RunRow("a", "m", read_asked=lambda **_: {"messages": asked["messages"][::3]}))
+        == "3 + 4 = ?"
     )
-    assert question_of(RunRow("a", "m", read_asked=lambda: {"messages": asked["messages"][:1]})) == "Add."
+    assert question_of(RunRow("a", "m", read_asked=lambda **_: {"messages": asked["messages"][:1]})) == "Add."
     assert question_of(RunRow("a", "m")) == ""
 
 

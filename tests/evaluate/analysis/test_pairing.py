@@ -74,7 +74,7 @@ def test_examples_in_messages_are_not_part_of_the_question() -> None:
 
 
 def row(name: str, asked: Any, text: str = "1") -> RunRow:
-    return RunRow(name, "m", answers=(RunAnswer(text),), facts=RowFacts(request=name), read_asked=lambda: asked)
+    return RunRow(name, "m", answers=(RunAnswer(text),), facts=RowFacts(request=name), read_asked=lambda **_: asked)
 
 
 def prompts(*texts: str) -> list[RunRow]:

@@ -163,7 +163,7 @@ def test_the_parts_of_the_causes_sum_to_the_difference_of_the_scores() -> None:
 
 def test_a_row_that_differs_has_its_question_answers_and_scores() -> None:
     asked = {"messages": [{"role": "system", "content": "Add."}, {"role": "user", "content": "40+2=?"}]}
-    a = replace(ROW, points=1.0, columns={"answer": 42}, read_asked=lambda: asked)
+    a = replace(ROW, points=1.0, columns={"answer": 42}, read_asked=lambda **_: asked)
     b = replace(changed("prompt"), custom_id="a", points=0.5)
     unscored = replace(ROW, custom_id="b", points=float("nan"))
     found = explain([a, unscored], [b, replace(unscored, answers=OTHER)])
