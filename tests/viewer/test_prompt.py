@@ -319,12 +319,23 @@ def test_compare_begins_with_the_first_two_models(served: Gateway) -> None:
 def test_compare_shows_stops_and_parameters_side_by_side(served: Gateway) -> None:
     page = post(served, "compare", model_b="wrong").text
     rows = {row["name"]: row for row in values(served, "compare", model_b="wrong")["compared"]["settings"]}
-    assert rows["stop"] == {"name": "stop", "values": ['["<eob>"]', '["<|im_end|>"]'], "is_equal": False}
+    assert rows["stop"] == {
+        "name": "stop",
+        "values": ['["<eob>"]', '["<|im_end|>"]'],
+        "is_equal": False,
+        "set_by_gateway": [False, False],
+    }
     assert rows["temperature"]["values"] == ["0", None]
     assert rows["stop_token_ids"]["is_equal"]
+    limit = rows["max_tokens"]
+    assert limit["values"][0] != limit["values"][1], "what the two prompts leave of the context"
+    assert (limit["is_equal"], limit["set_by_gateway"]) == (False, [True, True])
+    assert "(set by the gateway)" in page
+    given = values(served, "compare", model_b="wrong", parameters='{"max_tokens": 7}')["compared"]["settings"]
+    assert [row["set_by_gateway"] for row in given if row["name"] == "max_tokens"] == [[False, False]]
     shown = re.findall(r'<tr><th scope="row">([^<]*?)( <span class="chip warn">differs</span>)?</th>', page)
     assert {name.replace(" ", "_"): not mark for name, mark in shown} == {
-        name: row["is_equal"] for name, row in rows.items()
+        name: row["is_equal"] or row is limit for name, row in rows.items()
     }
     assert [bool(mark) for _, mark in shown] == sorted([bool(mark) for _, mark in shown], reverse=True)
 

@@ -2,7 +2,7 @@
 // Everything that a model or a person has written becomes text, never HTML.
 "use strict";
 {
-  const MAX_FRAGMENT = 32 * 1024, MIN_POINTS = 4, MAX_POINTS = 300, TOP_LOGPROBS = 5;
+  const MAX_FRAGMENT = 32 * 1024, MIN_POINTS = 10, MAX_POINTS = 300, TOP_LOGPROBS = 5;
   const FIELDS = ["model", "model_b", "conversation", "tools", "variables", "dataset_prompt", "row", "parameters"];
   const byId = (name) => document.getElementById(name);
   const form = byId("form");
@@ -56,16 +56,17 @@
     };
   }
 
-  function errorText(error) {
-    return `${error.code ?? error.type ?? "error"}${error.param ? ` (${error.param})` : ""}: ${error.message}`;
+  function failure(error) {
+    const code = `${error.code ?? error.type ?? "error"}${error.param ? ` at ${error.param}` : ""}`;
+    return Object.assign(new Error(error.message), { code });
   }
 
   async function refusal(response) {
     const text = await response.text();
     try {
-      return errorText(JSON.parse(text).error);
+      return failure(JSON.parse(text).error);
     } catch {
-      return `the gateway answered with status ${response.status}: ${text.slice(0, 200)}`;
+      return new Error(`the gateway answered with status ${response.status}: ${text.slice(0, 200)}`);
     }
   }
 
@@ -81,6 +82,8 @@
         (list ? `; instead: ${list}` : "");
     }).join(" | ");
   }
+
+  const element = (name, textContent, className = "") => Object.assign(document.createElement(name), { textContent, className });
 
   // Shows one answer while it arrives. New text is added once per frame.
   class AnswerView {
@@ -118,7 +121,7 @@
     onData(data) {
       if (data === "[DONE]") return void (this.ended = true);
       const event = JSON.parse(data);
-      if (event.error) throw new Error(errorText(event.error));
+      if (event.error) throw failure(event.error);
       this.usage = event.usage ?? this.usage;
       for (const choice of event.choices ?? [])
         if (choice.index) this.hasOthers = true;
@@ -140,7 +143,7 @@
         for (const one of tokens) this.addTokens(one.token, [one]);
       else if (tokens.length && text) this.addTokens(text, tokens);
       else this.add(text, "");
-      this.add(calls, "reasoning");
+      this.add(calls, "calls");
     }
 
     addTokens(text, tokens) {
@@ -157,16 +160,14 @@
     }
 
     flush() {
-      const nodes = this.pending.map(({ text, className, tokens }) => {
-        if (!className) return document.createTextNode(text);
-        const span = document.createElement("span");
-        span.className = className;
-        span.textContent = text;
-        if (tokens) this.notes.set(span, tokens);
-        return span;
-      });
+      for (const { text, className, tokens } of this.pending) {
+        const last = this.answer.lastChild, isSame = className && !tokens && last?.className === className;
+        const node = isSame ? last : className ? element("span", "", className) : this.answer;
+        node.append(text);
+        if (node !== last && node !== this.answer) this.answer.append(node);
+        if (tokens) this.notes.set(node, tokens);
+      }
       this.pending = [];
-      this.answer.append(...nodes);
     }
 
     showToken(span) {
@@ -186,25 +187,26 @@
       span.scrollIntoView({ block: "nearest" });
     }
 
-    end(problem) {
+    end(problem, code) {
       this.flush();
       this.answer.setAttribute("aria-busy", "false");
-      this.part("failure").textContent = problem;
+      this.part("failure").replaceChildren(problem, ...(code ? [" ", element("small", `Error ${code}`, "muted")] : []));
+      if (problem) this.part("failure").scrollIntoView({ block: "nearest" });
       clearInterval(this.timer);
       this.part("seconds").textContent = "";
       this.part("state").textContent = problem ? "" : "The answer is complete.";
-      const total = performance.now() - this.started, summary = document.createElement("p");
-      const gaps = this.times.map((time, at) => time - (at ? this.times[at - 1] : 0));
+      const total = performance.now() - this.started, list = element("dl", "", "facts");
+      const gaps = this.times.map((time, at) => time - (at ? this.times[at - 1] : 0)), isLong = gaps.length >= MIN_POINTS;
       const tokens = this.hasOthers ? 0 : this.usage?.completion_tokens ?? 0; // of all choices
       const [count, unit] = tokens ? [tokens, "token"] : [gaps.length, "event"];
-      const texts = [`${count} ${unit}${count === 1 ? "" : "s"} in ${ms(total)}`];
-      if (gaps.length) texts.unshift(`First text after ${ms(gaps[0])}`);
-      if (gaps.length > 1) texts.push(`then ${ms((this.times.at(-1) - gaps[0]) / (Math.max(count, 2) - 1))} for each ${unit}`);
-      if (this.usage) texts.push(`${this.usage.prompt_tokens} prompt tokens`);
-      if (this.reason) texts.push(`finish reason ${this.reason}`);
-      summary.textContent = `${texts.join(", ")}.`;
-      const pictures = gaps.length < MIN_POINTS ? [] : [plot(gaps, gaps.length < tokens - 1 ? "event" : unit)];
-      if (gaps.length || !problem) this.part("timing").replaceChildren(summary, ...pictures);
+      const facts = [["Answer", `${count} ${unit}${count === 1 ? "" : "s"} in ${ms(total)}`]];
+      if (gaps.length) facts.push(["First text", `after ${ms(gaps[0])}`]);
+      if (isLong) facts.push([`Each ${unit}`, ms((this.times.at(-1) - gaps[0]) / (count - 1))]);
+      if (this.usage) facts.push(["Prompt", `${this.usage.prompt_tokens} tokens`]);
+      if (this.reason) facts.push(["Finish reason", this.reason]);
+      for (const [name, value] of facts) list.append(element("dt", name), element("dd", value));
+      const pictures = isLong ? [plot(gaps, gaps.length < tokens - 1 ? "event" : unit)] : [];
+      if (gaps.length || !problem) this.part("timing").replaceChildren(list, ...pictures);
     }
   }
 
@@ -240,13 +242,14 @@
       if (byId("logprobs").checked) Object.assign(body, { logprobs: true, top_logprobs: TOP_LOGPROBS });
       const headers = { "content-type": "application/json" };
       const response = await fetch(`${form.dataset.root}/api/chat`, { method: "POST", headers, body: JSON.stringify(body), signal });
-      if (!response.ok) throw new Error(await refusal(response));
+      if (!response.ok) throw await refusal(response);
       const feed = sseReader((data) => view.onData(data)), decoder = new TextDecoder(), reader = response.body.getReader();
       for (let read; !(read = await reader.read()).done; ) feed(decoder.decode(read.value, { stream: true }));
       if (!view.ended) throw new Error("the connection closed before the end of the answer; send it again");
       view.end("");
     } catch (error) {
-      view.end(error.name === "AbortError" ? "Stopped." : error.message);
+      if (error.name === "AbortError") view.end("Stopped.");
+      else view.end(error.message, error.code);
     }
   }
 
@@ -270,6 +273,7 @@
       range.setEnd(text, at + /^(\s+|\S+)/.exec(text.data.slice(at))[0].length);
       return range.surroundContents(document.createElement("mark"));
     }
+    answer.append(document.createElement("mark")); // this answer has ended
   }
 
   const views = [...document.querySelectorAll("[data-answer]")].map((one) => new AnswerView(one.dataset.answer));

@@ -67,12 +67,12 @@ def _rows(blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
 
 
 def _parts(blocks: Sequence[Block], side: int) -> Iterator[dict[str, Any]]:
-    """Yield the parts of one text. ``marked``: the number of characters in which white space is marked."""
+    """Yield the parts of one text, empty ones too. ``marked``: the number of characters with marks of white space."""
     left = MAX_MARKED
     for is_equal, texts in blocks:
-        if text := texts[side]:
-            yield {"is_equal": is_equal, "text": text, "marked": min(left, len(text))}
-            left = max(0, left - len(text))
+        text = texts[side]
+        yield {"is_equal": is_equal, "text": text, "marked": min(left, len(text))}
+        left = max(0, left - len(text))
 
 
 def _size(text: str) -> int:

@@ -73,13 +73,18 @@ def _view(body: Mapping[str, Any], tokens: Tokenizer | None, title: str) -> dict
 def settings(bodies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the table of what belongs to prompts besides their text: stops, BOS, parameters. A missing value is None.
 
-    ``values``: one for each answer of ``/v1/render``, as JSON.
+    ``values``: one for each answer of ``/v1/render``, as JSON. ``set_by_gateway``: whether the gateway has set each.
     """
     names = ("template", "policy", "stop", "stop_token_ids", "bos")
     named = [{**{name: body.get(name) for name in names}, **body.get("params", {})} for body in bodies]
     found = [{name: json.dumps(value, ensure_ascii=False) for name, value in one.items()} for one in named]
+    notices = [body.get("notices", ()) for body in bodies]
     rows = [(name, [one.get(name) for one in found]) for name in dict.fromkeys(chain(*found))]
-    return [{"name": name, "values": values, "is_equal": len({*values}) == 1} for name, values in rows]
+    table = [{"name": name, "values": values, "is_equal": len({*values}) == 1} for name, values in rows]
+    for row, (name, values) in zip(table, rows, strict=True):
+        default = [f"default_parameter: {name}={value}" for value in values]
+        row["set_by_gateway"] = [one in found for one, found in zip(default, notices, strict=True)]
+    return table
 
 
 def colored(raw: Sequence[Mapping[str, Any]], content: str, tokens: Tokenizer | None = None) -> dict[str, Any]:
@@ -137,10 +142,6 @@ def _tokens(text: str, ids: Sequence[int], tokens: Tokenizer) -> list[dict[str, 
     names = tokens.names(ids[: len(borders)])
     uses = Counter(borders)
     return [
-        {
-            "id": id_,
-            "text": text[start:end] if end > start else name or "",
-            "is_part": end > start and uses[start, end] > 1,
-        }
+        {"id": id_, "text": text[start:end] or name or "", "is_part": end > start and uses[start, end] > 1}
         for id_, name, (start, end) in zip(ids, names, borders, strict=False)
     ]
