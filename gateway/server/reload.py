@@ -273,7 +273,8 @@ def _target_status(metrics: MetricsSnapshot, *labels: str) -> dict[str, Any]:
     last = {one: int(metrics.value("gateway_last_attempts", *labels, one)) for one in ("ok", "refused", "failed")}
     total = sum(last.values())
     state = "avoided" if is_avoided else "in use" if total else "not used yet"
-    problems = [f"{last[one]} of the last {total} {one}" for one in ("failed", "refused") if last[one]]
+    of_last = "the last attempt" if total == 1 else "{} of the last {}"
+    problems = [f"{of_last.format(last[one], total)} {one}" for one in ("failed", "refused") if last[one]]
     return {"name": labels[1], "avoided": is_avoided, "state": ", ".join([state, *problems]), "last_attempts": last}
 
 
