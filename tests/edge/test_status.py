@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -163,9 +164,16 @@ def test_a_target_is_shown_by_its_last_attempts(tmp_path: Path) -> None:
         assert state("fine") == "in use"
         (tmp_path / "down.yaml").write_text(STATE_FILES["hello.yaml"])
         assert served.reload()
-        for number, expected in ((1, "in use, 3 of the last 4 failed"), (10, "in use")):
+        for number, colour, expected in (
+            (1, "bad", "in use, 3 of the last 4 failed"),
+            (3, "warn", "in use, 3 of the last 7 failed"),
+            (7, "good", "in use"),
+        ):
             for _ in range(number):
                 assert served.chat("down").status_code == 200
+            shown = re.search(r'<code>down/0</code> <.*?class="chip (\w+)"', served.http.get("/").text)
+            assert shown is not None
+            assert shown[1] == colour
             assert state("down") == expected
 
 

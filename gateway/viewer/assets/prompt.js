@@ -260,7 +260,7 @@
     while (at < length && texts[0][at] === texts[1][at]) at++;
     if (at === length) return void (status.textContent = "The answers are equal.");
     const ended = views.filter((view, side) => texts[side].length === at).map((view) => `, where that of ${view.model} ends`);
-    status.textContent = `The answers differ from character ${at + 1} on${ended.join("")}.`;
+    status.textContent = `The answers differ after ${at} equal character${at === 1 ? "" : "s"}${ended.join("")}.`;
     for (const [side, view] of views.entries()) markWord(view.answer, texts[side].slice(0, at).join("").length);
   }
 

@@ -196,7 +196,7 @@ def compare(visit: Visit) -> None:
     expect(page.get_by_role("row", name="stop").first).to_contain_text("differs")
     page.locator("#send").click()
     expect(page.locator("#answer")).to_have_text("2")
-    expect(page.locator("#answers")).to_have_text("The answers differ from character 1 on.")
+    expect(page.locator("#answers")).to_have_text("The answers differ after 0 equal characters.")
     expect(page.get_by_role("heading", name="Answer of wrong-template")).to_be_visible()
     assert text_of(page, "#answer mark") == "2"
     assert text_of(page, "#answer-b mark") == text_of(page, "#answer-b").split()[0]
@@ -208,11 +208,13 @@ def compare(visit: Visit) -> None:
     assert page.locator(".answer mark").count() == 0
     page.locator("#model").select_option("demo")
     page.locator("#send").click()
-    expect(page.locator("#answers")).to_have_text("The answers differ from character 1 on.")
+    expect(page.locator("#answers")).to_have_text("The answers differ after 0 equal characters.")
     assert text_of(page, "#answer-b mark") == "<img"
     page.locator("#model-b").select_option("empty")
     page.locator("#send").click()
-    expect(page.locator("#answers")).to_have_text("The answers differ from character 1 on, where that of empty ends.")
+    expect(page.locator("#answers")).to_have_text(
+        "The answers differ after 0 equal characters, where that of empty ends."
+    )
     assert page.locator(".answer mark").all_text_contents() == ["2", ""], "the answer that has ended has an empty mark"
     assert page.title() == "Compare · meta-gateway"
     page.locator("#model").select_option("broken")
