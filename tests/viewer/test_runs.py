@@ -193,11 +193,12 @@ def test_the_comparison_has_the_numbers_of_gateway_why(served: Gateway) -> None:
     found = values(served, "/why", a="/monday", b="/tuesday")
     assert found["why"] == {name: value for name, value in wanted.items() if name not in ("found", "causes")}
     assert [(one["name"], one["rows"]) for one in found["causes"]] == [("prompt", ROWS // 2)]
+    assert values(served, "/rows", a="/monday", b="/tuesday", moved="fell")["total"] == 0
     rows = values(served, "/rows", a="/monday", b="/tuesday", cause="prompt")
     assert (rows["total"], len(rows["rows"])) == (ROWS // 2, ROWS // 2)
     assert values(served, "/rows", a="/monday", b="/tuesday", cause="route")["total"] == 0
     filtered = values(served, "/why", a="/monday", b="/tuesday", cause="route", where="x")
-    assert "&cause=prompt&row=" in filtered["examples"][0]["link"], "the filters of another list are left out"
+    assert "&cause=prompt&where=byte" in filtered["places"][0]["example"]["link"], "not the filters of the address"
 
 
 def test_two_prompts_stand_side_by_side_with_the_first_difference_marked(served: Gateway) -> None:
@@ -264,7 +265,7 @@ def test_the_list_of_the_rows_that_differ_has_question_answers_and_choices(serve
     (row, *_), place = found["rows"], found["rows"][0]["differences"]["prompt"]
     assert row["question"].startswith("hi <script>")
     assert [answer[:3] for answer in row["answers"]] == ["Hel", "Bye"]
-    assert found["choices"] == {"cause": {"prompt": ROWS // 2}, "kind": {}, "where": {place: ROWS // 2}}
+    assert found["choices"] == {"cause": {"prompt": ROWS // 2}, "kind": {}, "where": {place: ROWS // 2}, "moved": {}}
     assert values(served, "/rows", a="/monday", b="/tuesday", where=place)["total"] == ROWS // 2
     assert values(served, "/rows", a="/monday", b="/tuesday", where="elsewhere")["total"] == 0
     assert values(served, "/rows", a="/monday", b="/tuesday", cause="", where="")["total"] == ROWS // 2
@@ -433,11 +434,10 @@ def test_a_picture_is_an_image_or_a_group_of_links_and_escapes_its_texts() -> No
 
 
 def test_the_focus_shows_the_text_that_the_mouse_shows(served: Gateway) -> None:
-    for path, query in (("/report", {"run": "tuesday"}), ("/why", {"a": "monday", "b": "tuesday"})):
-        shown = served.http.get(f"/viewer/runs{path}", params=query).text
-        linked = re.findall(r'aria-label="([^"]+)"><rect[^>]*><title>([^<]+)</title></rect><text[^>]*>([^<]+)', shown)
-        assert linked
-        assert all(name == title == text for name, title, text in linked)
+    shown = served.http.get("/viewer/runs/report", params={"run": "tuesday"}).text
+    linked = re.findall(r'aria-label="([^"]+)"><rect[^>]*><title>([^<]+)</title></rect><text[^>]*>([^<]+)', shown)
+    assert linked
+    assert all(name == title == text for name, title, text in linked)
 
 
 def test_a_waterfall_begins_each_step_at_the_end_of_the_step_before() -> None:

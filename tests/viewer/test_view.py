@@ -263,12 +263,12 @@ def test_rows_have_at_most_fifty_on_a_page_and_every_row_on_one(two: httpx.Clien
     assert len(set(ids)) == ROWS + 3
 
 
-def test_a_row_of_two_runs_marks_the_first_different_character(two: httpx.Client) -> None:
+def test_a_row_of_two_runs_marks_what_only_one_of_them_has(two: httpx.Client) -> None:
     page = two.get("/viewer/runs/row.json", params={"a": RUN_A, "b": RUN_B, "row": f"row-1{HOSTILE}"}).json()
     texts = [column["answers"][0]["text"] for column in page["columns"]]
     assert texts == [
-        {"same": HOSTILE, "different": "end of the text", "rest": ""},
-        {"same": HOSTILE, "different": "!", "rest": ""},
+        {"is_marked": True, "same": HOSTILE, "different": "", "rest": ""},
+        {"is_marked": True, "same": HOSTILE, "different": "!", "rest": ""},
     ]
     assert next(iter(page["differences"])) == "sampled tokens"
 

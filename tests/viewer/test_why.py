@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -22,6 +21,7 @@ from gateway.viewer.page import PageRequest, Visitor
 from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.runs.files import RunFiles
 from gateway.viewer.runs.pages import RunPages
+from gateway.viewer.runs.row import marked
 from gateway.viewer.templating import render
 from gateway.wire.json import dump_json
 from tests.cli import test_scores
@@ -33,8 +33,6 @@ from tests.viewer.test_hostile_texts import Structure
 from tests.viewer.test_view import client, viewing
 
 score_folder = test_scores.folder
-HEAD = "rows by first difference"
-"""The head of a table, which the page writes in its own way."""
 
 
 class Words(HTMLParser):
@@ -64,8 +62,8 @@ def page_of(runs: Sequence[str], scores: Sequence[Path | None], score: str | Non
 
 def missing(printed: str, words: str) -> list[str]:
     """The lines of the terminal whose words do not stand on the page, in their order and without others between."""
-    lines = [" ".join(re.sub(r":$|^note: ", "", line.strip()).split()) for line in printed.splitlines()]
-    return [line for line in lines if line and not line.startswith(HEAD) and f" {line} " not in words]
+    lines = [" ".join(line.strip().removeprefix("note: ").split()) for line in printed.splitlines()]
+    return [line for line in lines if line and f" {line} " not in words]
 
 
 # ---------------------------------------------------------------- what the terminal prints
@@ -90,7 +88,7 @@ def test_the_page_has_every_line_of_the_terminal(seeds: Seeds, cause: str) -> No
 
 
 def test_a_line_that_the_page_lacks_is_noticed() -> None:
-    assert missing("a b\n\nc:\n  also differs: d\n", " a b c also differs: ") == ["also differs: d"]
+    assert missing("a b\n\nc:\n  also differs: d\n", " a b c: also differs: ") == ["also differs: d"]
 
 
 def test_the_page_has_the_notes_about_the_scores_of_a_harness(score_folder: Path, monkeypatch: Any) -> None:
@@ -155,7 +153,7 @@ HEADLINES: dict[str, tuple[list[RunRow], list[RunRow], str]] = {
     "several causes": (
         rows_of(ROW, ROW, points=1),
         rows_of(changed("prompt"), ROW, points=0.5),
-        "1.000 → 0.500 (-0.500): 2 of 2 rows differ, 2 causes: scoring (1 row, -0.250), prompt (1 row, -0.250)",
+        "1.000 → 0.500 (-0.500): 2 of 2 rows differ, 2 causes: prompt (1 row, -0.250), scoring (1 row, -0.250)",
     ),
     "another text of a template": (
         rows_of(ROW),
@@ -262,11 +260,43 @@ def test_an_expected_answer_is_a_text_or_json(answer: Any, expected: str) -> Non
     assert row_page(replace(ROW, columns={"answer": answer}), changed("prompt"))["expected"] == expected
 
 
+@pytest.mark.parametrize(
+    ("texts", "different"),
+    [
+        (("a: 28", "a:28"), (" ", "")),
+        (("82+29=?", "82+129=?"), ("", "1")),
+        (("51", "31"), ("5", "3")),
+        (("101", "10"), ("1", "")),
+        (("aaa", "aa"), ("a", "")),
+        (("one two", "one 234567890 two"), ("t", "2")),
+        (("x123456789y", "xabcdefghiz"), ("1", "a")),
+    ],
+)
+def test_what_only_one_text_has_is_marked_else_one_character(
+    texts: tuple[str, str], different: tuple[str, str]
+) -> None:
+    found = [marked(*texts), marked(*texts[::-1])]
+    assert tuple(one["different"] for one in found) == different
+    assert tuple(one["same"] + one["different"] + one["rest"] for one in found) == texts
+
+
+def test_the_default_limit_of_the_gateway_is_one_place() -> None:
+    def limited(number: int, name: str, answer: str, *, is_default: bool) -> RunRow:
+        facts = replace(FACTS, params={"max_tokens": number}, default_limit=is_default)
+        return replace(ROW, custom_id=name, answers=(RunAnswer(answer, "stop"),), facts=facts)
+
+    a = [limited(400 + at, str(at), "42", is_default=True) for at in range(3)]
+    b = [limited(2, str(at), "43", is_default=False) for at in range(3)]
+    assert [one.where for one in explain(a, b).found] == ["max_tokens default → 2"] * 3
+    assert [one.where for one in explain(b, a).found] == ["max_tokens 2 → default"] * 3
+    assert explain(a, b).found[1].differences["parameters"] == "max_tokens 401 → 2"
+
+
 def test_two_questions_that_differ_are_both_shown() -> None:
     a, b = [replace(row_with("", letter, "t", 1.0), custom_id="1") for letter in "ab"]
     found = row_page(a, b)
     assert (found["question"], [one["different"] for one in found["questions"]]) == ("", ["a", "b"])
-    assert found["words"].count(" Question ") == 2
+    assert found["words"].count(" Question A: a a B: b b ") == 1
     same = row_page(a, replace(b, read_asked=a.read_asked))
     assert (same["question"], same["questions"]) == ("a", [])
 

@@ -20,7 +20,9 @@ from gateway.evaluate.analysis.scores import Mean, bootstrap, mcnemar
 LINE_ID = re.compile(r"line-\d+")
 """The id that ``gateway run`` gives to a row without an id."""
 FAILED, SCORING = "failed in one run", "scoring"
+LIMIT = re.compile(r"\bmax_tokens (\d+) → (\d+)")
 PROMPT = ("prompt", "prompt ids")
+MOST_EXAMPLES = 10
 ROW_CAUSES = (FAILED, SCORING, *DIFFERENCES, NOT_RECORDED)
 """The causes, in their order."""
 REMARKS_OF: Mapping[str, tuple[str, ...]] = {**KINDS, SAMPLED: REMARKS}
@@ -55,11 +57,14 @@ class RowDifference:
     """The beginnings of the answers in both runs, or the errors."""
     points: tuple[float | None, float | None] = (None, None)
     """The scores in both runs. None: not scored."""
+    where: str = ""
+    """The text about the first difference, with ``default`` for a ``max_tokens`` that the gateway has set from the
+    length of the prompt: other rows have other numbers. Empty: no recorded fact differs."""
 
     @property
-    def where(self) -> str:
-        """Where the first difference is; empty if no recorded fact differs."""
-        return self.differences.get(self.cause, "")
+    def moved(self) -> str:
+        """``fell`` or ``rose``; empty for the same score."""
+        return "fell" if self.change < 0 else "rose" if self.change > 0 else ""
 
 
 @dataclass(slots=True)
@@ -88,8 +93,8 @@ class Explanation:
     totals: tuple[float, float] = (0.0, 0.0)
     """The sum of the scores of these rows in each run."""
     found: list[RowDifference] = field(default_factory=list)
-    examples: dict[str, tuple[RowDifference, RunRow, RunRow]] = field(default_factory=dict)
-    """Cause → its first row, which has all facts in both runs."""
+    examples: dict[tuple[str, str], tuple[RowDifference, RunRow, RunRow]] = field(default_factory=dict)
+    """Cause and ``where`` → their first row, which has all facts in both runs: ``MOST_EXAMPLES`` of each cause."""
     same: list[str] = field(default_factory=list)
     """The ids of the rows with the same answer and score in both runs."""
     targets: Counter[str] = field(default_factory=Counter)
@@ -112,16 +117,18 @@ class Explanation:
         if a.answers != b.answers or a.error != b.error or change:
             a, b = a.with_facts(), b.with_facts()
             self.found.append(one := _difference(a, b, change, self.floor))
-            self.examples.setdefault(one.cause, (one, a, b))
+            if [cause for cause, _ in self.examples].count(one.cause) < MOST_EXAMPLES:
+                self.examples.setdefault((one.cause, one.where), (one, a, b))
         else:
             self.same.append(a.custom_id)
 
     def grouped(self, group_of: Callable[[RowDifference], RowGroup]) -> dict[RowGroup, tuple[int, float]]:
-        """Return for each group the number of rows and their part of the difference of the score."""
+        """Return for each group the number of rows and their part of the difference of the score, the largest first."""
         changes = defaultdict[RowGroup, list[float]](list)
         for one in self.found:
             changes[group_of(one)].append(one.change)
-        return {group: (len(own), sum(own) / max(len(self.changes), 1)) for group, own in changes.items()}
+        found = {group: (len(own), sum(own) / max(len(self.changes), 1)) for group, own in changes.items()}
+        return dict(sorted(found.items(), key=lambda item: (-abs(item[1][1]), -item[1][0])))
 
     def by_cause(self) -> dict[str, tuple[int, float]]:
         """Return ``grouped`` for the causes, in their order."""
@@ -306,10 +313,12 @@ def _difference(a: RunRow, b: RunRow, change: float, floor: float) -> RowDiffere
     cause = next(iter(differences), NOT_RECORDED)
     kind = remark if cause == SAMPLED else next(iter(kinds_of(cause, a, b)), "")
     recorded = a.facts.raw is not None and b.facts.raw is not None
+    limits = ["default" if row.facts.default_limit else rf"\{number}" for number, row in enumerate((a, b), 1)]
     return RowDifference(
         *(a.custom_id, b.custom_id, cause, differences, change, remark, kind, recorded),
         question=question_of(a) or question_of(b),
         expected=expected_of(a) or expected_of(b),
         answers=(beginning(a.first_text()), beginning(b.first_text())),
         points=(a.known_points(), b.known_points()),
+        where=LIMIT.sub(f"max_tokens {limits[0]} → {limits[1]}", differences.get(cause, "")),
     )

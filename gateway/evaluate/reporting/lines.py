@@ -57,7 +57,7 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
     yield from change_lines(found)
     yield from kind_lines(found)
     for cause in found.by_cause():
-        one, *_ = found.examples[cause]
+        one = next(one for one in found.found if one.cause == cause)
         yield ""
         yield f"{cause}, for example row {printable(one.custom_id)}:"
         yield from difference_lines(one)
@@ -66,13 +66,13 @@ def why_lines(found: Explanation, a: str, b: str) -> Iterator[str]:
 
 def headline(found: Explanation) -> str:
     """Return the sentence about a comparison that a page begins with: the scores, the rows and the causes."""
-    causes, scores = found.by_cause(), found.scores()
+    causes, scores = found.grouped(lambda one: one.cause), found.scores()
     change = "" if scores is None else f"{scores[0]:.3f} → {scores[1]:.3f} ({scores[1] - scores[0]:+.3f}): "
     if not causes:
         return f"{change}no answer or score differs" if found.rows else "no row was compared"
-    largest = sorted(causes.items(), key=lambda item: (-abs(item[1][1]), -item[1][0]))
     parts = [
-        f"{name} ({counted(rows, 'row')}{f', {part:+.3f}' if found.scored else ''})" for name, (rows, part) in largest
+        f"{name} ({counted(rows, 'row')}{f', {part:+.3f}' if found.scored else ''})"
+        for name, (rows, part) in causes.items()
     ]
     what = f"one cause: {_only_cause(found)}" if len(parts) == 1 else f"{len(parts)} causes: {', '.join(parts)}"
     return f"{change}{len(found.found)} of {found.rows} rows differ, {what}"

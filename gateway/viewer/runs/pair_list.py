@@ -15,7 +15,7 @@ from gateway.viewer.runs.reader import RunReader
 
 PAIR = ("a", "b", "match")
 """What the address of every page about two runs has."""
-FILTERS = ("cause", "kind", "where")
+FILTERS = ("cause", "kind", "where", "moved")
 """The attributes of a row by which the list is filtered."""
 
 
@@ -48,6 +48,7 @@ def pair_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> d
     return {
         **kept(asked, "a", "b"),
         "scored": found.scored,
+        "is_binary": found.binary,
         "pair": kept(asked, *PAIR),
         "filters": kept(asked, *FILTERS),
         "choices": {name: dict(values.most_common(MOST_ROWS)) for name, values in counts.items()},

@@ -9,7 +9,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from gateway.core.caller import Caller
-from gateway.evaluate.analysis.client_text import expected_text, plain_question
+from gateway.evaluate.analysis.client_text import beginning, expected_text, plain_question
 from gateway.evaluate.analysis.differences import compared_parameters
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.why import RowDifference, first_different_step
@@ -21,7 +21,7 @@ from gateway.viewer.runs.pair_list import FILTERS, PAIR, compared, row_link, sel
 from gateway.viewer.runs.reader import RunReader
 from gateway.wire.json import dump_json
 from metatemplate.templates.registry import first_difference
-from metatemplate.values.words import excerpts, printable
+from metatemplate.values.words import excerpts
 
 
 def row_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
@@ -68,7 +68,6 @@ def _values(runs: Sequence[str], rows: Sequence[RunRow], difference: RowDifferen
         "place": excerpts(a, b, first_difference(a, b))[0] if a and b and a != b else "",
         "differences": difference.differences if difference else {},
         "lines": [line.strip() for line in difference_lines(difference)] if difference else [],
-        "change": difference.change if difference else None,
         "question": (questions[0] or questions[-1]) if is_same else "",
         "questions": [] if is_same else [marked(*questions), marked(*questions[::-1])],
         "expected": expected_text(rows[0]) or expected_text(rows[-1]),
@@ -78,15 +77,23 @@ def _values(runs: Sequence[str], rows: Sequence[RunRow], difference: RowDifferen
     }
 
 
-def marked(text: str, other: str | None) -> dict[str, str]:
-    """Return a text in three parts: up to the first difference from ``other``, the different character, and the rest.
+def marked(text: str, other: str | None) -> dict[str, Any]:
+    """Return a text in three parts: up to the first difference from ``other``, what differs, and the rest.
 
+    What differs are the few characters that ``other`` lacks, nothing if this text lacks them, or else one character.
     If ``other`` is not known, or both are equal, the first part is the whole text.
     """
     if other is None or text == other:
-        return {"same": text, "different": "", "rest": ""}
+        return {"is_marked": False, "same": text, "different": "", "rest": ""}
     at = first_difference(text, other)
-    return {"same": text[:at], "different": printable(text[at : at + 1]) or "end of the text", "rest": text[at + 1 :]}
+    more, less = _added(text, other, at), _added(other, text, at)
+    end = at + (1 if more == less else more if more < less else 0)
+    return {"is_marked": True, "same": text[:at], "different": text[at:end], "rest": text[end:]}
+
+
+def _added(text: str, other: str, at: int) -> int:
+    """Return how many characters of a text from ``at`` on ``other`` lacks, of which 8 then agree; 9 for more than 8."""
+    return next((count for count in range(1, 9) if text.startswith(other[at : at + 8], at + count)), 9)
 
 
 def _column(run: str, row: RunRow, other: RunRow | None) -> dict[str, Any]:
@@ -97,6 +104,7 @@ def _column(run: str, row: RunRow, other: RunRow | None) -> dict[str, Any]:
         "run": run,
         "row": row.custom_id,
         "points": row.known_points(),
+        "beginning": beginning(row.first_text()),
         "model": row.model,
         "template": facts.template,
         "target": facts.target,

@@ -7,15 +7,16 @@ from functools import partial
 from typing import Any
 
 from gateway.core.caller import Caller
+from gateway.evaluate.analysis.client_text import plain_question
 from gateway.evaluate.analysis.rows import RunRow
 from gateway.evaluate.analysis.why import RowDifference, first_different_step
 from gateway.evaluate.reporting.lines import (
-    change_lines,
     count_lines,
     difference_lines,
     headline,
     kind_lines,
     target_lines,
+    why_lines,
 )
 from gateway.viewer.page import PageRequest
 from gateway.viewer.runs.links import kept, link_to, without
@@ -43,33 +44,40 @@ def why_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[st
         shown = {"rows": rows, "score": part, "value": part if found.scored else rows, "color": color}
         return {**filters, **shown, "link": link(**filters)}
 
-    places = found.grouped(lambda one: (one.cause, one.where)).items()
-    largest = sorted(places, key=lambda place: place[1], reverse=True)[:MOST_PLACES]
+    causes = found.grouped(lambda one: one.cause)
+    places = list(found.grouped(lambda one: (one.cause, one.where)).items())
     return {
         **runs,
         "headline": headline(found),
-        "counts": list(count_lines(found, **runs)),
+        "counts": list(count_lines(found, **runs))[1:],
         "notes": notes,
-        "changes": list(change_lines(found)) if found.found else [],
         "details": [*kind_lines(found), *target_lines(found)],
+        "lines": list(why_lines(found, **runs)),
         "why": without(found.summary(), "causes"),
-        "causes": [{"name": cause, **step(*value, cause=cause)} for cause, value in found.by_cause().items()],
+        "causes": [{"name": cause, **step(*value, cause=cause)} for cause, value in causes.items()],
         "rows": link(),
+        "moved": {moved: link(moved=moved) for moved in ("fell", "rose")},
         "by_question": link_to(asked, "why", **runs, match="question"),
-        "places": [step(*value, cause=cause, where=where) for (cause, where), value in largest],
-        "further_places": len(places) - len(largest),
-        "examples": [_example(asked, *found.examples[cause]) for cause in found.by_cause()],
+        "places": [
+            {**step(*value, cause=name[0], where=name[1]), "example": _example(asked, found.examples.get(name))}
+            for name, value in places[:MOST_PLACES]
+        ],
+        "further_places": len(places[MOST_PLACES:]),
         "reports": [link_to(asked, "report", run=one) for one in runs.values()],
     }
 
 
-def _example(asked: PageRequest, one: RowDifference, a: RunRow, b: RunRow) -> dict[str, Any]:
-    """Return what the page shows of the first row of a cause."""
-    (a, b), _ = first_different_step(a, b)
+def _example(asked: PageRequest, example: tuple[RowDifference, RunRow, RunRow] | None) -> dict[str, Any] | None:
+    """Return what the page shows of the first row of a place."""
+    if example is None:
+        return None
+    one, *rows = example
+    (a, b), _ = first_different_step(*rows)
     return {
         **asdict(one),
-        "link": row_link(asked, one, cause=one.cause),
+        "link": row_link(asked, one, cause=one.cause, where=one.where),
         "lines": [line.strip() for line in difference_lines(one)],
+        "questions": _around(*[plain_question(row.facts.asked or {}) for row in (a, b)]),
         "prompts": _around(a.facts.prompt, b.facts.prompt),
         "answers": _around(a.first_text(), b.first_text()),
     }

@@ -172,7 +172,7 @@ def test_a_row_that_differs_has_its_question_answers_and_scores() -> None:
     assert other.points == (None, None)
     assert found.scores() == (1.0, 0.5)  # of the scored row alone
     assert found.as_json()["scores"] == found.scores()
-    assert [row.custom_id for row in found.examples["prompt"][1:]] == ["a", "a"]
+    assert [row.custom_id for row in found.examples["prompt", one.where][1:]] == ["a", "a"]
     assert explain([ROW], [ROW]).scores() is None
 
 

@@ -305,13 +305,14 @@ def view_two_files(visit: Visit) -> None:
     expect(page.locator("main")).to_contain_text("parameters")
     assert page.locator("nav a:not(.name)").count() == 1
     visit.check()
-    page.locator(".cards dd > a").click()
+    page.locator(".cards dd > a").first.click()
     visit.check()
     page.get_by_label("Kind").select_option("max_tokens")
     page.get_by_role("button", name="Filter").click()
     assert "kind=max_tokens" in page.url, page.url
     page.locator("tbody a").first.click()
-    expect(page.locator(".lead")).to_contain_text("A ✓ right B ✗ wrong · parameters: max_tokens")
+    change = re.compile("monday.jsonl ✓ right .* → wednesday.jsonl ✗ wrong .*, expected ")
+    expect(page.locator(".lead")).to_contain_text(change)
     page.keyboard.press("j")
     expect(page.locator(".pager")).to_contain_text("Row 2 of ")
     assert "kind=max_tokens" in page.url, page.url
