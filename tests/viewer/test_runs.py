@@ -252,7 +252,16 @@ def test_a_failed_row_has_the_message_of_its_call(served: Gateway) -> None:
     assert f'upstream_error: <span class="exact">{message.split()[0]}<' in shown
 
 
+def test_the_page_of_a_row_reads_no_whole_run(served: Gateway) -> None:
+    pair = {"a": "/monday", "b": "/tuesday", "match": "question"}
+    row = values(served, "/row", **pair, row="row-0")
+    assert (row["in_list"]["number"], row["in_list"]["next"], list(row["differences"])[:1]) == (0, "", ["prompt"])
+    link = values(served, "/rows", **pair)["rows"][0]["link"]
+    assert served.http.get(link.replace("?", ".json?", 1)).json()["in_list"]["number"] == 1
+
+
 def test_a_row_of_one_run_leads_to_the_next_page_of_its_list(served: Gateway) -> None:
+    assert values(served, "/rows", run="/monday")["total"] > 50
     row = values(served, "/row", run="/monday", row="row-49")
     assert row["in_list"]["next"].endswith("row=row-50")
     after = served.http.get(row["in_list"]["next"].replace("?", ".json?", 1)).json()

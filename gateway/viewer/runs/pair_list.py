@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -19,13 +20,12 @@ FILTERS = ("cause", "kind", "where", "moved")
 """The attributes of a row by which the list is filtered."""
 
 
-def compared(reader: RunReader, asked: PageRequest, caller: Caller) -> tuple[Explanation, list[str]]:
-    """Return the comparison of the two runs in the query, and notes about their rows. Raises ``InvalidValue``."""
+def compared(read: Callable[..., Any], asked: PageRequest, caller: Caller) -> Any:
+    """Return what a method of ``RunReader`` returns for the comparison of the two runs. Raises ``InvalidValue``."""
     match = asked.query.get("match") or "id"
     if match not in MATCHES:
         raise InvalidValue(f"match={match}: use {' or '.join(MATCHES)}")
-    runs = required(asked, "a"), required(asked, "b")
-    return reader.read(caller, explain, *runs, match=MATCHES[match])
+    return read(caller, explain, required(asked, "a"), required(asked, "b"), match=MATCHES[match])
 
 
 def selected(found: Explanation, asked: PageRequest) -> list[RowDifference]:
@@ -42,7 +42,7 @@ def row_link(asked: PageRequest, one: RowDifference, **filters: str) -> str:
 
 def pair_list_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of the list of the rows that differ."""
-    found, _ = compared(reader, asked, caller)
+    found: Explanation = compared(reader.found, asked, caller)
     rows = selected(found, asked)
     counts = {name: Counter([value for one in found.found if (value := getattr(one, name))]) for name in FILTERS}
     return {

@@ -45,7 +45,7 @@ class RunReader:
 
         ``find``: gets their rows, and ``options``, which must be hashable.
         """
-        name = (find, caller.key, *runs, *[self.source.state(run, caller) for run in runs], *options.items())
+        name = self._name(caller, find, *runs, **options)
         with self._changing:
             found: tuple[Any, list[str]] | None = self._kept.pop(name, None)
         if found is None:
@@ -58,3 +58,11 @@ class RunReader:
             while len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
         return found
+
+    def kept(self, caller: Caller, find: Callable[..., Any], *runs: str, **options: Any) -> Any:
+        """Return what ``read`` has found about unchanged runs, without reading them; None if it is not kept."""
+        with self._changing:
+            return self._kept.get(self._name(caller, find, *runs, **options), (None,))[0]
+
+    def _name(self, caller: Caller, find: Callable[..., Any], *runs: str, **options: Any) -> tuple[Any, ...]:
+        return (find, caller.key, *runs, *[self.source.state(run, caller) for run in runs], *options.items())

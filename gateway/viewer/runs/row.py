@@ -12,7 +12,7 @@ from gateway.core.caller import Caller
 from gateway.evaluate.analysis.client_text import beginning, expected_text, plain_question
 from gateway.evaluate.analysis.differences import compared_parameters
 from gateway.evaluate.analysis.rows import RunRow
-from gateway.evaluate.analysis.why import RowDifference, first_different_step
+from gateway.evaluate.analysis.why import Explanation, RowDifference, first_different_step
 from gateway.evaluate.reporting.lines import difference_lines
 from gateway.viewer.page import PageRequest
 from gateway.viewer.runs.findings import RunFindings, findings_of
@@ -28,11 +28,12 @@ def row_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[st
     """Return the values of a row of one run."""
     name, run = required(asked, "row"), required(asked, "run")
     row = reader.one(run, caller, name)
-    found: RunFindings = reader.found(caller, findings_of, run)
-    query = without(asked.query, "row")
-    place = partial(place_in_list, asked, found.selected(asked.query), lambda one: one.custom_id == name)
+    found: RunFindings | None = reader.kept(caller, findings_of, run)
+    query, listed = without(asked.query, "row"), [] if found is None else found.selected(asked.query)
+    place = partial(place_in_list, asked, listed, lambda one: one.custom_id == name)
     return {
         **_values([run], [row], None),
+        "is_binary": found is not None and bool(found.rows[0].facts["verdict"]),
         "in_list": place(lambda one: link_to(asked, "row", **query, row=one.custom_id)),
         "filters": without(query, "run"),
         "whole": {"name": f"Report of {run}", "link": link_to(asked, "report", run=run)},
@@ -44,11 +45,16 @@ def pair_row_values(reader: RunReader, asked: PageRequest, caller: Caller) -> di
     name, a, b = required(asked, "row"), required(asked, "a"), asked.query["b"]
     other_name = asked.query.get("other", name)
     rows, _ = first_different_step(reader.one(a, caller, name), reader.one(b, caller, other_name))
-    found, _ = compared(reader, asked, caller)
+    found: Explanation | None = compared(reader.kept, asked, caller)
+    listed, is_binary = ([], False) if found is None else (selected(found, asked), found.binary)
+    if found is None:  # a long run is not read for one row
+        found = Explanation()
+        found.add(*rows)
     one = next((one for one in found.found if (one.custom_id, one.other_id) == (name, other_name)), None)
     return {
         **_values([a, b], rows, one),
-        "in_list": place_in_list(asked, selected(found, asked), lambda row: row is one, partial(row_link, asked)),
+        "is_binary": is_binary,
+        "in_list": place_in_list(asked, listed, lambda row: row is one, partial(row_link, asked)),
         "filters": kept(asked, *FILTERS),
         "whole": {"name": f"Why {a} and {b} differ", "link": link_to(asked, "why", **kept(asked, *PAIR))},
     }

@@ -34,7 +34,7 @@ BEFORE, AFTER = 60, 140
 
 def why_values(reader: RunReader, asked: PageRequest, caller: Caller) -> dict[str, Any]:
     """Return the values of the comparison of two runs."""
-    found, notes = compared(reader, asked, caller)
+    found, notes = compared(reader.read, asked, caller)
     runs = kept(asked, "a", "b")
     link = partial(link_to, asked, "rows", **kept(asked, *PAIR))
 
