@@ -13,7 +13,7 @@ WIDTHS = {1280: 800, 380: 760}
 RUNS = "/viewer/runs"
 PAIR = "a=monday&b=tuesday"
 DOCS = {
-    "viewer-home": ("home", 700),
+    "viewer-home": ("home", 940),
     "viewer-prompt": ("prompt-answer", 800),
     "viewer-recording": ("call", 860),
     "viewer-runs": ("runs", 500),
