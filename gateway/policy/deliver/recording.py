@@ -37,7 +37,7 @@ class _RecordedStream(LayerStream):
         super().__init__(inner)
         self._exchange = exchange
         if exchange.messages:  # the contents of files are not recorded, and not kept until the end of the call
-            self._exchange = replace(exchange, messages=without_files(exchange.messages))
+            self._exchange = replace(exchange, messages=without_files(exchange.messages), rendered=None)
         self._recorded = recorded
         self._room = MAX_RECORDED
         self._moments: list[tuple[float, Event]] = []
