@@ -149,7 +149,7 @@ class Viewer:
         if name in RECORDED_PAGES and not has_recordings:
             return Page(RECORDED_PAGES[name], {"problem": asked.visitor.problem or RECORDINGS_OFF})
         if name not in self._pages:
-            raise RouteNotFound("there is no page at this address; GET /viewer leads to all pages")
+            raise RouteNotFound("no page has this address; /viewer has links to all pages")
         page: Page = await self._pages[name].page(asked)
         return page
 

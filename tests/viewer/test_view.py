@@ -216,7 +216,7 @@ def test_a_report_of_the_only_run_says_how_to_compare(folder: Path) -> None:
     with viewing(folder, RUN_B) as (_, url), client(url) as browser:
         browser.get(url)
         link = browser.get("/viewer/runs/report.json", params={"run": RUN_B}).json()["compare"]
-        assert "There is no other run here to compare with b.jsonl" in browser.get(link).text
+        assert "b.jsonl is the only run here" in browser.get(link).text
 
 
 def test_rows_have_the_expected_answer_of_the_chosen_column(folder: Path, tmp_path: Path) -> None:

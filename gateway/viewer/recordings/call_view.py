@@ -44,7 +44,7 @@ SHOWN: Mapping[str, Callable[[Any], str]] = {
     "first_token": seconds,
     "stream": lambda on: "yes" if on else "no",
 }
-"""Name of a fact → the function that returns its text. Other facts are shown as they are."""
+"""Name of a fact → the function that formats its value; ``_shown`` formats the others."""
 ENDS_BY_STOP = {"gateway": "stop, cut by the gateway", "engine": "stop, by the engine"}
 ENDS = {
     "client_gone": "The client closed the connection before the answer was complete.",
