@@ -25,10 +25,13 @@ PAGES = re.findall(r"^    \"([\w-]+)\": \(\"[\w-]+\", \D", (BROWSER / "photograp
 SECONDS = 240
 """The limit for all journeys, which take less than 60 on a quiet machine."""
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or bool(MISSING),
-    reason=f"tests/viewer/browser/install installs Chromium and Playwright (missing: {MISSING or 'chromium'})",
-)
+pytestmark = [
+    pytest.mark.timeout(900),  # a visit of all pages takes 100 s on a quiet machine and 400 s on a busy one
+    pytest.mark.skipif(
+        CHROMIUM is None or bool(MISSING),
+        reason=f"tests/viewer/browser/install installs Chromium and Playwright (missing: {MISSING or 'chromium'})",
+    ),
+]
 
 HOSTILE = "<img src=x onerror=ran()><script>document.title='ran'</script>"
 FILES: Files = {
