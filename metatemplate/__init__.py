@@ -27,17 +27,17 @@ from metatemplate.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from metatemplate.errors import InputError, InvalidFile, MetaTemplateError
-    from metatemplate.library import ParsedAnswer, cut, diff, load, parse_answer, presets, render
+    from metatemplate.files.template_file import presets
+    from metatemplate.library import ParsedAnswer, cut, diff, load, parse_answer, render
     from metatemplate.templates.base import Template
     from metatemplate.values.prompt import Prompt, Segment
 
 _MODULES = {
     **dict.fromkeys(("InputError", "InvalidFile", "MetaTemplateError"), "metatemplate.errors"),
-    **dict.fromkeys(
-        ("ParsedAnswer", "cut", "diff", "load", "parse_answer", "presets", "render"), "metatemplate.library"
-    ),
+    **dict.fromkeys(("ParsedAnswer", "cut", "diff", "load", "parse_answer", "render"), "metatemplate.library"),
     **dict.fromkeys(("Prompt", "Segment"), "metatemplate.values.prompt"),
     "Template": "metatemplate.templates.base",
+    "presets": "metatemplate.files.template_file",
 }
 
 __all__ = [

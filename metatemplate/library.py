@@ -10,16 +10,14 @@ from typing import Any
 
 from metatemplate.answers.stops.stop_cutter import StopCutter
 from metatemplate.errors import InvalidFile, InvalidInput, Problem
-from metatemplate.files.reader import TEMPLATES, Files
-from metatemplate.files.template_file import BUILT_IN, read_template
+from metatemplate.files.reader import Files
+from metatemplate.files.template_file import BUILT_IN, presets, read_template
 from metatemplate.templates.base import Template
 from metatemplate.templates.registry import SHOWN, build, first_difference, output_parsing
 from metatemplate.values.dialogue import Dialogue, read_messages, render_options
 from metatemplate.values.events import Delta, Event, Finish
 from metatemplate.values.prompt import Prompt
 from metatemplate.values.words import quoted, suggest
-
-PACKAGE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -33,12 +31,6 @@ class ParsedAnswer:
     """The tool calls in OpenAI's form: ``{"id", "type", "function": {"name", "arguments"}}``."""
     finish_reason: str
     """``stop``, ``tool_calls``, or the reason of the engine."""
-
-
-def presets() -> Path:
-    """Return the folder of the shipped templates: ``presets`` in a wheel, ``meta_templates`` in a checkout."""
-    packed = PACKAGE / "presets"
-    return packed if packed.is_dir() else PACKAGE.parent / TEMPLATES
 
 
 def load(name: str | Path) -> Template:

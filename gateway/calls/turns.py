@@ -16,7 +16,7 @@ from gateway.core.call import Call, TurnRequests
 from gateway.core.errors import InvalidValue, UpstreamError
 from gateway.core.exchange import AttemptLog
 from gateway.wire.requests import read_dataset_messages
-from metatemplate.datasets.multi_turn import turn_requests
+from metatemplate.datasets.turn_requests import turn_requests
 from metatemplate.templates.chat.passthrough import as_sent
 from metatemplate.values.dialogue import MAX_TURNS, Dialogue
 from metatemplate.values.events import Completion, Usage, total_usage

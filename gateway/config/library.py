@@ -8,17 +8,18 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gateway.config.schema.kinds import FILE_NAME
 from gateway.config.snapshot import PolicySpec
 from gateway.core.errors import ConfigError
-from metatemplate.datasets.spec import PromptSpec
 from metatemplate.files.reader import POLICIES, PROMPTS, TEMPLATES, AddProblem, Files
-from metatemplate.files.template_file import BUILT_IN, read_template
-from metatemplate.library import presets
+from metatemplate.files.template_file import BUILT_IN, presets, read_template
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.words import quoted, suggest
+
+if TYPE_CHECKING:
+    from metatemplate.datasets.spec import PromptSpec
 
 NOUN = {TEMPLATES: "template", POLICIES: "policy", PROMPTS: "prompt"}
 READERS: Mapping[str, str] = {

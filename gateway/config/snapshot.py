@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import SecretStr
 
@@ -18,10 +18,12 @@ from gateway.config.schema import kinds
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import WORDS, Entries, Internal, Section, choice, duration, integer, list_of
 from gateway.core.errors import Problem
-from metatemplate.datasets.spec import PromptSpec
 from metatemplate.templates.spec import TemplateSpec
 from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.prompt import MarkerAction
+
+if TYPE_CHECKING:
+    from metatemplate.datasets.spec import PromptSpec
 
 Engine = Literal["openai", "vllm", "sglang", "llamacpp", "llamacpp-python", "tgi"]
 

@@ -32,7 +32,7 @@ class TurnRequests:
     """A dialogue that one call sends to the model in several requests (``gateway: {turns: …}``)."""
 
     mode: Literal["every", "every_with_gt", "last"]
-    """Which answers form the history. See ``metatemplate.datasets.multi_turn.InferMode``."""
+    """Which answers form the history. See ``metatemplate.datasets.turn_requests.InferMode``."""
     questions: tuple[str, ...] = ()
     """User messages to append to the request's messages. Empty: the request's assistant messages are the turns."""
     answers: tuple[str, ...] = ()

@@ -9,7 +9,8 @@ The package implements OpenCompass's and AISBench's prompt templates (``docs/spe
 - ``template``     string templates, dialogue templates, and one template for each label
 - ``messages``     templates written as OpenAI messages
 - ``few_shot``     the examples before the question
-- ``multi_turn``   one request for each answer of a dialogue
+- ``multi_turn``   dialogues of several turns, from lists of questions and answers
+- ``turn_requests``  one request for each answer of a dialogue
 - ``multimodal``   content parts from tagged text
 - ``prompt``       renders a prompt file for the variables of a request
 """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from metatemplate.datasets.multi_turn import ANSWERING
 from metatemplate.datasets.multimodal import piece_columns
 from metatemplate.datasets.prompt_list import columns_in
 from metatemplate.datasets.spec import PromptSpec, TemplateEntry
+from metatemplate.datasets.turn_requests import ANSWERING
 
 
 def certain_answers(spec: PromptSpec) -> list[str]:

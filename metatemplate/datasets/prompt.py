@@ -10,11 +10,12 @@ from typing import Any
 from metatemplate.datasets.answer_columns import possible_answers
 from metatemplate.datasets.few_shot import check_ice_token, few_shots
 from metatemplate.datasets.messages import MessagesTemplate
-from metatemplate.datasets.multi_turn import ANSWER, QUESTION, InferMode, multi_turn_dialogue, turn_requests
+from metatemplate.datasets.multi_turn import ANSWER, QUESTION, multi_turn_dialogue
 from metatemplate.datasets.multimodal import multimodal_prompt, piece_columns
 from metatemplate.datasets.prompt_list import ColumnValues, PromptItems
 from metatemplate.datasets.spec import PromptSpec, TemplateEntry
 from metatemplate.datasets.template import DatasetTemplate
+from metatemplate.datasets.turn_requests import InferMode, turn_requests
 from metatemplate.errors import InvalidInput, TemplateFailure
 from metatemplate.values.dialogue import MAX_TURNS
 from metatemplate.values.json_values import texts_in_values

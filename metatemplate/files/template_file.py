@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from metatemplate.files.meta import SCORES_ONLY
-from metatemplate.files.reader import AddProblem, Files, FolderFiles, digest, digest_of
+from metatemplate.files.reader import TEMPLATES, AddProblem, Files, FolderFiles, digest, digest_of
 from metatemplate.files.template import SpecError, parse_spec
 from metatemplate.templates.registry import build, run_examples
 from metatemplate.templates.spec import TemplateSpec
@@ -17,6 +17,13 @@ BUILT_IN = TemplateSpec(
     name="chat", kind="chat", description="Messages, unchanged.", digest=digest(b"kind: chat\n")[:12]
 )
 """The template that sends messages unchanged. It is the only template without a file."""
+PACKAGE = Path(__file__).parents[1]
+
+
+def presets() -> Path:
+    """Return the folder of the shipped templates: ``presets`` in a wheel, ``meta_templates`` in a checkout."""
+    packed = PACKAGE / "presets"
+    return packed if packed.is_dir() else PACKAGE.parent / TEMPLATES
 
 
 def read_template(

@@ -7,10 +7,11 @@ from typing import Any
 
 from metatemplate.datasets.few_shot import check_ice_token, few_shots
 from metatemplate.datasets.messages import MessagesTemplate
-from metatemplate.datasets.multi_turn import multi_turn_dialogue, turn_requests
+from metatemplate.datasets.multi_turn import multi_turn_dialogue
 from metatemplate.datasets.multimodal import multimodal_prompt
 from metatemplate.datasets.prompt_list import marker
 from metatemplate.datasets.template import DatasetTemplate
+from metatemplate.datasets.turn_requests import turn_requests
 from metatemplate.errors import TemplateFailure
 from tests.support.reference.opencompass import wrappers
 from tests.support.reference.opencompass.chat_parser import ChatAPIParser, ChatLMParser

@@ -15,8 +15,8 @@ import pytest
 from gateway.workshop.parity.cases import TOOL_CASES, Case, matrix
 from gateway.workshop.parity.compare import compare
 from gateway.workshop.parity.sides import chat_reference
+from metatemplate import load, presets
 from metatemplate.files.template_models import made_for, patterns_of
-from metatemplate.library import load, presets
 from tests.presets.published import COUNT, PRESETS, Preset, models, published, random_cases
 
 PAIRS = [(preset, name) for preset in PRESETS for name in preset.published]
