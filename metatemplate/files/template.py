@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from metatemplate.files.file_types import file_type
 from metatemplate.files.problems import Problems, SpecError
-from metatemplate.files.tools import TOOL_KEYS, check_tools
 from metatemplate.templates.spec import UNKNOWN_SOURCE, FamilyMarkers, SpecProblem, TemplateSpec
 from metatemplate.values.json_values import KeyPath
 from metatemplate.values.words import shown
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SpecError", "parse_spec"]
 
+TOOL_KEYS = ("tools", "thinking")
+"""The keys that ``files/tools.py`` checks. It is imported with the first template that has one of them."""
 CHAT_KEYS = ("kind", "description", "stop", "eos_token_id", "examples", *TOOL_KEYS)
 BASE_KEYS = ("kind", "description", "stop", "eos_token_id", "bos", "media", "examples", "markers")
 CHAT_FILE = file_type("chat", CHAT_KEYS, TemplateSpec)
@@ -107,7 +108,9 @@ def _check_keys(spec: TemplateSpec, keys: Mapping[str, Any], problems: Problems)
     if spec.kind == "chat" or spec.api:
         for key in [key for key in (*TOOL_KEYS, "markers") if key in keys]:
             problems.add((key,), f"has no effect, because this template makes messages; remove {key}")
-    else:
+    elif spec.tools is not None or spec.thinking is not None:
+        from metatemplate.files.tools import check_tools
+
         check_tools(spec, problems)
 
 

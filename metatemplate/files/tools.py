@@ -10,7 +10,6 @@ from metatemplate.templates.spec import ResultForm, RoleSpec, TemplateSpec, Tool
 from metatemplate.values.answer_markers import ReasoningField, ToolTokens
 from metatemplate.values.json_values import KeyPath, not_one_of
 
-TOOL_KEYS = ("tools", "thinking")
 MAX_INDENT = 8
 PATH: KeyPath = ("tools",)
 
