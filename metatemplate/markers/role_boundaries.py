@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metatemplate.errors import ForgedMarker
-from metatemplate.markers.made_markers import MadeMarkers
 from metatemplate.markers.marker_rule import MarkerCounts, MarkerRule, refusal, texts_in
-from metatemplate.markers.token_splits import split_ids
 from metatemplate.templates.base import Template
 from metatemplate.templates.chat.passthrough import as_sent
 from metatemplate.tokenizer import MIN_THREADED, Tokenizer
@@ -29,6 +27,9 @@ from metatemplate.values.dialogue import (
 )
 from metatemplate.values.frozen import dataclass
 from metatemplate.values.prompt import MIXED, DeferredSegments, Notice, Pieces, Prompt, Segment
+
+if TYPE_CHECKING:
+    from metatemplate.markers.made_markers import MadeMarkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class SafePrompt:
 
         ``special``: whether the tokenizer adds its special tokens (BOS) before the text.
         """
+        from metatemplate.markers.token_splits import split_ids  # a prompt without breaks does not need it
+
         text = self.prompt.text
         if len(text) < MIN_THREADED:
             return split_ids(tokenizer, text, self.breaks, special=special)
@@ -66,7 +69,12 @@ class SafeRenderer:
         self.rule = rule
         self._allowing = None if rule is None else MarkerRule(rule.markers, "allow", "allow")
         """The rule for clients that may send markers. This rule counts markers and never changes a text."""
-        self.made = MadeMarkers(rule, self.render) if rule is not None and rule.changes else None
+        self.made: MadeMarkers | None = None
+        """None if the template is no chat template, or if the rule changes and refuses nothing."""
+        if self._render_async is not None and rule is not None and rule.changes:
+            from metatemplate.markers.made_markers import MadeMarkers
+
+            self.made = MadeMarkers(rule, self.render)
 
     async def render(self, dialogue: Dialogue) -> Prompt:
         """Render a dialogue without the policy."""
