@@ -43,7 +43,7 @@ from gateway.calls.route import Route, answer_headers
 from gateway.calls.stack import Stack
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
-from gateway.config.snapshot import MarkersPolicy, MediaPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
+from gateway.config.snapshot import MediaPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
 from gateway.core.errors import ConfigError, Problem
 from gateway.core.exchange import ENDPOINT_NAMES, Backend
 from gateway.policy.access.api_keys import Keyring
@@ -64,7 +64,6 @@ from metatemplate.files.template_file import output_form
 from metatemplate.markers.marker_rule import MarkerRule
 from metatemplate.markers.marker_set import MarkerSet, fold, texts_of
 from metatemplate.markers.role_boundaries import SafeRenderer
-from metatemplate.markers.token_splits import disguised, splits_exactly
 from metatemplate.templates.base import Template
 from metatemplate.templates.registry import build, build_for_prompt_lists, output_parsing
 from metatemplate.tokenizer import Tokenizer
@@ -229,7 +228,11 @@ def bare_route(model: ModelSpec, parts: PromptParts | None = None) -> Route:
     (tokens, template, markers_of), form = parts.of(model), output_form(model.template)
     defaults, prompter = declared_capabilities(model.targets[0]).explicit, model.template.prompter
     markers = markers_of()
-    policy = _marker_policy(model, markers, tokens)
+    policy = model.policy.markers
+    if tokens is not None or "token_ids" in (policy.token_like, policy.text_like):
+        from gateway.policy.admit.token_markers import with_tokenizer
+
+        policy = with_tokenizer(model, markers, tokens)
     folded = markers_of(fold) if policy.normalize == "nfkc" else None
     rule = MarkerRule(markers, policy.token_like, policy.text_like, folded)
     template_id = f"{model.template.name}@sha256:{model.template.digest}"
@@ -447,42 +450,6 @@ def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
 def _all(known: list[bool | None]) -> bool | None:
     """Return whether all targets of a model accept a kind of input in one call; None if it is not known."""
     return None if None in known and False not in known else all(known)
-
-
-def _marker_policy(model: ModelSpec, markers: MarkerSet, tokens: Tokenizer | None) -> MarkersPolicy:
-    """Return the model's policy for markers, with ``normalize`` if the model's tokenizer normalizes texts.
-
-    Such a tokenizer reads changed forms of a marker as the marker: a marker with the character that ``escape`` inserts,
-    with full-width letters, in other letter case or with accents. These forms are then markers too, and are refused,
-    because the tokenizer may undo a change.
-
-    Raises ``ConfigError`` if the policy has ``token_ids``, and the tokenizer or a target does not support this action.
-    """
-    policy = model.policy.markers
-    if "token_ids" in (policy.token_like, policy.text_like):
-        reason = ""
-        if tokens is None:
-            reason = "token_ids needs the model's tokenizer; set the model's setting tokenizer"
-        elif output_form(model.template) == "messages":
-            reason = "the model's targets accept only messages, no token ids; use escape or reject"
-        elif not all(declared_capabilities(target).token_prompts for target in model.targets):
-            reason = "a target of the model does not accept token ids; use escape or reject"
-        elif not splits_exactly(tokens, markers.token_like):
-            reason = "the model's tokenizer changes a text that is tokenized in parts; use escape or reject"
-        if reason:
-            message = f"markers: token_ids is not possible for this model: {reason}"
-            raise ConfigError((Problem(f"policies/{model.policy.name}.yaml", 0, "policy", message),))
-    if tokens is None or policy.token_like == "allow" or policy.normalize != "none":
-        return policy
-    if form := disguised(tokens, markers.token_like):
-        LOG.warning(
-            "model %s: the tokenizer normalizes texts, and reads %s as a marker; the gateway uses markers.normalize: "
-            "nfkc, and refuses markers in place of changing them; keys with allow_markers may send them",
-            model.name,
-            ascii(form),
-        )
-        return replace(policy, normalize="nfkc")
-    return policy
 
 
 def _eos_stops(model: ModelSpec, tokens: Tokenizer | None) -> tuple[str, ...]:
