@@ -54,6 +54,7 @@ GROUPS = {
         "evaluate.reporting.why": "explain why the answers of two runs differ",
         "viewer.view": "show a run, or why two runs differ, in a browser",
         "evaluate.reporting.recordings": "list recorded calls, or show one",
+        "evaluate.reporting.recordings_merge": "merge files of recordings",
     },
     "Operation": {
         "cli.verbs.models": "list the configured models",
@@ -66,7 +67,14 @@ GROUPS = {
     },
 }
 """Group → module below ``gateway`` → summary of its verb, in the order of ``gateway --help``."""
-VERBS = {module.rpartition(".")[2]: module for modules in GROUPS.values() for module in modules}
+
+
+def verb_of(module: str) -> str:
+    """Return the verb of a module: ``recordings merge``, which has two words, for ``recordings_merge``."""
+    return module.rpartition(".")[2].replace("_", " ")
+
+
+VERBS = {verb_of(module): module for modules in GROUPS.values() for module in modules}
 """Verb → the module of its command."""
 
 EXAMPLES = """Examples:
@@ -87,7 +95,7 @@ class Verbs(Verb, click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line. The words ``help`` and ``version`` are read as the options with these names."""
         if args[:1] == ["help"]:
-            args = [*args[1:2], "--help"] if args[1:] != ["version"] else ["--help"]
+            args = [*args[1:3], "--help"] if args[1:] != ["version"] else ["--help"]
         elif args[:1] == ["version"]:
             args = ["--version"]
         return super().parse_args(ctx, args)
@@ -97,8 +105,12 @@ class Verbs(Verb, click.Group):
         width = max(map(len, VERBS))
         for group, summaries in GROUPS.items():
             with formatter.section(group):
-                verbs = [module.rpartition(".")[2].ljust(width) for module in summaries]
+                verbs = [verb_of(module).ljust(width) for module in summaries]
                 formatter.write_dl([*zip(verbs, summaries.values(), strict=True)])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the first words of the verbs, which shells complete and suggestions name."""
+        return [verb for verb in super().list_commands(ctx) if " " not in verb]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -106,6 +118,8 @@ class Verbs(Verb, click.Group):
         """Return the name, the command and the arguments of a verb."""
         if args and (meant := OTHER_WORDS.get(args[0])) is not None:
             raise click.UsageError(f"no such command {args[0]!r}; use gateway {meant}", ctx)
+        if (both := " ".join(args[:2])) in VERBS:
+            args = [both, *args[2:]]
         name, found, rest = super().resolve_command(ctx, args)
         return name, found and load_verb(str(name)), rest
 

@@ -278,8 +278,8 @@ class Recorder:
             database.execute("BEGIN IMMEDIATE")
             (last,) = database.execute("SELECT coalesce(max(id), 0) FROM calls").fetchone()
             numbered = list(enumerate(rows, last + 1))
-            _insert(database, "calls", "id", [(number, row) for number, (row, _) in numbered])
-            _insert(database, "exchanges", "call", [(number, row) for number, (_, own) in numbered for row in own])
+            insert(database, "calls", "id", [(number, row) for number, (row, _) in numbered])
+            insert(database, "exchanges", "call", [(number, row) for number, (_, own) in numbered for row in own])
             self._remove_old(database, calls[-1][0].spec)
         return looping
 
@@ -319,7 +319,7 @@ class Recorder:
             close_database(self._database)
 
 
-def _insert(database: sqlite3.Connection, table: str, number: str, rows: Sequence[tuple[int, _Row]]) -> None:
+def insert(database: sqlite3.Connection, table: str, number: str, rows: Sequence[tuple[int, _Row]]) -> None:
     """Insert rows, which all have the same columns in the same order. ``number``: the column of their numbers."""
     if rows:
         columns = [number, *rows[0][1]]

@@ -3,7 +3,7 @@
 report       ``gateway report``
 why          ``gateway why``
 proof        sends the requests of ``gateway why --prove``
-recordings   ``gateway recordings``
+recordings   ``gateway recordings``; ``recordings_merge``: ``gateway recordings merge``
 source       the rows of the run that the command line names
 lines        a report as lines of text
 """
