@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from metatemplate.version import VERSION
 from tests.journeys.process import free_port
 from tests.support.serving import eventually
 
@@ -82,6 +83,12 @@ def test_an_installed_wheel_finds_its_templates_and_policies(installed: Path, em
     assert Path(where.strip()).is_relative_to(installed)
     (row,) = json.loads(_python(["-m", "gateway", "models", "--json"], empty, installed))
     assert (row["name"], row["template"], row["policy"]) == ("my-model", "internlm", "eval")
+
+
+@pytest.mark.parametrize("name", ["gateway", "meta-gateway"])
+def test_an_installed_wheel_has_its_command_under_two_names(installed: Path, empty: Path, name: str) -> None:
+    printed = _python([str(installed / "bin" / name), "--version"], empty, installed)
+    assert printed == f"gateway {VERSION}\n"
 
 
 def test_an_installed_wheel_prints_its_pages(installed: Path, empty: Path) -> None:
