@@ -55,6 +55,8 @@ GROUPS = {
         "viewer.view": "show a run, or why two runs differ, in a browser",
         "evaluate.reporting.recordings": "list recorded calls, or show one",
         "evaluate.reporting.recordings_merge": "merge files of recordings",
+        "evaluate.reporting.recordings_export": "print recorded calls as JSON, one object a line",
+        "evaluate.reporting.recordings_prune": "remove recorded calls",
     },
     "Operation": {
         "cli.verbs.models": "list the configured models",

@@ -33,19 +33,24 @@ def open_database(path: Path | None, schema: str, version: int, busy_seconds: fl
     return database
 
 
-def close_database(database: sqlite3.Connection) -> None:
+def close_database(database: sqlite3.Connection, *, vacuum: bool = False) -> bool:
     """Close a file. The last process that closes it leaves WAL mode, so that one file has everything.
 
-    Such a file can be copied, and read in a folder that only others may write.
+    Such a file can be copied, and read in a folder that only others may write. ``vacuum``: also give its free space
+    back to the file system. Returns whether this was the last process.
     """
     try:
         database.execute("PRAGMA busy_timeout = 0")
         database.execute("PRAGMA journal_mode = DELETE")
+        if vacuum:
+            database.execute("VACUUM")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # busy: another process has the file open
             raise
+        return False
     finally:
         database.close()
+    return True
 
 
 def _use_wal(database: sqlite3.Connection, busy_seconds: float) -> None:

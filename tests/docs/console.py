@@ -267,6 +267,11 @@ FILES_OF_PAGE = {
         "gateway.yaml": f"keys: {{file: keys.yaml}}\n{ONE_MODEL}",
         "keys.yaml": f'laptop: {{sha256: "{"0" * 64}"}}\n',
     },
+    "docs/maintenance.md": {
+        "gateway.yaml": "recordings: {path: recordings.sqlite}\nmodels: {demo: {template: sft-demo, policy: full, "
+        "targets: [{speaks: embedded, path: demo/model}]}}\n",
+        "policies/full.yaml": "record: full\n",
+    },
     "docs/chat-templates.md": {
         "meta_templates/my-chat-7b.yaml": "kind: jinja\nfile: my-chat-7b/chat_template.jinja\n",
         "meta_templates/my-chat-7b/chat_template.jinja": "{{ bos_token }}{{ messages[0].content }}",

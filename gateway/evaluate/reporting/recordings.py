@@ -16,18 +16,16 @@ from typing import Any
 import click
 
 from gateway.cli.options import (
-    FILE_PATH,
     CommandError,
     argument,
-    config_option,
     flag,
     option,
-    parameter,
     print_note,
     takes,
     verb,
 )
 from gateway.cli.terminal import format_table
+from gateway.evaluate.reporting.selection import CallSelection
 from metatemplate.values.words import escape, printable, suggest
 
 EXAMPLES = """Examples:
@@ -51,24 +49,15 @@ LISTED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingsOptions:
+class RecordingsOptions(CallSelection):
     """The options of ``gateway recordings``."""
 
     request_id: str | None = argument(metavar="[REQUEST_ID]", required=False)
     """the call to show"""
-    model: str | None = option("MODEL")
-    """only calls of this model"""
-    key: str | None = option("KEY")
-    """only calls of the client key with this name"""
-    run: str | None = option("RUN")
-    """only calls of this run"""
     failed: bool = flag()
     """only calls without an answer"""
     last: int = option("N", type=click.IntRange(min=1), default=10)
     """the maximum number of calls"""
-    file: Path | None = option("FILE", type=FILE_PATH)
-    """the file of recordings"""
-    config: Path = parameter(config_option)
     as_json: bool = flag("--json")
     """print JSON instead of a table: one object for each call"""
 
@@ -77,17 +66,14 @@ class RecordingsOptions:
 @takes(RecordingsOptions)
 def command(options: RecordingsOptions) -> int:
     """Print the calls, or one call with its exchanges."""
-    from gateway.evaluate.reporting.source import reading, recordings_path
+    from gateway.evaluate.reporting.source import reading
     from gateway.storage.recordings import open_recording
 
     request_id = options.request_id
     if request_id is not None and Path(request_id).exists():
         raise CommandError(f"{request_id} is a file, and no id of a call; use --file {request_id}")
-    columns = {"model": options.model, "key": options.key, "run": options.run, "request_id": request_id}
-    filters = {name: value for name, value in columns.items() if value is not None}
-    path = recordings_path(options.config) if options.file is None else options.file
-    if not path.exists():
-        raise CommandError(f"{path}: no such file")
+    filters = options.filters | ({} if request_id is None else {"request_id": request_id})
+    path = options.path
     with reading(), closing(open_recording(path)) as opened:
         calls = [dict(call) for call in opened.find_calls(filters, failed=options.failed, last=options.last)]
         if request_id is not None:
