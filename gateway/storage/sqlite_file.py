@@ -19,13 +19,13 @@ def open_database(path: Path | None, schema: str, version: int, busy_seconds: fl
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its other files the mode of this one
     database = sqlite3.connect(path or ":memory:", timeout=busy_seconds)
     try:
-        _use_wal(database, busy_seconds)
-        database.execute("PRAGMA synchronous = NORMAL")
         # One statement reads both values, and one transaction writes both: other processes may create the same file.
         both = "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
         found, tables = database.execute(both).fetchone()
         if tables and found != version:
             raise sqlite3.DatabaseError("the file has the tables of another version; move the file away")
+        _use_wal(database, busy_seconds)
+        database.execute("PRAGMA synchronous = NORMAL")
         database.executescript(f"BEGIN IMMEDIATE; PRAGMA user_version = {version}; {schema}; COMMIT")
     except sqlite3.Error:
         database.close()
