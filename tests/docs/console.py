@@ -214,6 +214,7 @@ NOT_RUN: dict[str, str] = {
     "python run_sums.py": "needs lm-eval; tests/metatemplate/harness runs it",
     "python tests/support/engines/numpy_server.py": "serves until it is stopped; tests/engines runs it",
     "pip install": "installs from a package index",
+    "sudo ": "installs into /opt, and adds a user; tests/deploy/test_wheel.py installs the package",
     "npm install": "installs from a package index",
     "docker": "needs containers; tests/deploy reads the file",
     "export": "has no output",
