@@ -195,18 +195,19 @@ class CallTimeline(Record):
         self.target, self.attempts, self.cache = log.target, log.count, log.cache
         if log.failures:
             self.failed_attempts = tuple(log.failed_attempts())
-        cached = log.cache == "hit"
-        if opened is not None and not cached:  # else nothing was sent to a target
+        if opened is not None:
             if self._upstream_first is not None:
                 self.upstream_first = self._upstream_first - opened
             if self._upstream_end is not None:
                 self.upstream = self._upstream_end - opened
+        overhead = self.duration - (self.queue_wait or 0.0) - (self.upstream or 0.0)
+        self.overhead = overhead if overhead > 0.0 else 0.0
         if written:
             self.first_token = written[0] - self._received
             self.gaps = tuple(map(sub, written[1:], written))
         if usage is not None:
             self.prompt_tokens, self.completion_tokens = usage.prompt, usage.completion
-            self.usage_source = "cache" if cached else usage.source
+            self.usage_source = "cache" if log.cache == "hit" else usage.source
         if self.delivery_notices:
             self.misspelled = tuple([one for one in self.delivery_notices if "(did you mean" in one])
         if self.cut_answers.found:

@@ -125,9 +125,8 @@ class App:
 
     def _record(self, error: GatewayError, request_id: str, received: float, path: str) -> None:
         seconds, refusal = time.monotonic() - received, error.log_message or error.message
-        record = Record(
-            request_id, OTHER, UNKNOWN_MODEL, error.code, error.status, False, seconds, path=path, refusal=refusal
-        )
+        about = (request_id, OTHER, UNKNOWN_MODEL, error.code, error.status, False, seconds)
+        record = Record(*about, overhead=seconds, path=path, refusal=refusal)
         self._state.metrics.record(record)
         log_call(record)
 

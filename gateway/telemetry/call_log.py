@@ -10,19 +10,28 @@ from gateway.telemetry.log_writer import LogWriter
 from gateway.telemetry.record import Record
 
 CALLS = logging.getLogger("gateway.calls")
-LINE = "%s %s model=%s status=%d outcome=%s target=%s attempts=%d seconds=%.4f tokens=%s+%s"
+TIMES = "seconds=%.4f upstream=%.4f overhead=%.4f"
+MIN_CLIENT_WAIT = 0.001
+"""The seconds from which on a wait for the client is logged. A write that does not wait takes some microseconds."""
 
 OPTIONAL = {
     "key": "key",
     "cache": "cache",
+    "cut": "answers_cut",
     "failed": "failed_attempts",
     "notices": "misspelled",
     "path": "path",
     "error": "refusal",
 }
 """Name in the log line → field of ``Record``, for fields that are left out if empty. See ``docs/operations.md``."""
-SEPARATORS = {"failed": ",", "notices": "; "}
+SEPARATORS = {"cut": ",", "failed": ",", "notices": "; "}
 """Field whose value is a list → the separator of its items in the log line. Notices contain commas."""
+FIELDS = (
+    *("request_id", "endpoint", "model", "status", "outcome", "target", "attempts", "failed_attempts", "stream"),
+    *("duration", "queue_wait", "upstream_first", "upstream", "client_wait", "overhead"),
+    *("prompt_tokens", "completion_tokens"),
+)
+"""The fields of ``Record`` in a log line in JSON. ``duration`` is named ``seconds`` there."""
 
 
 def log_call(record: Record) -> None:
@@ -32,30 +41,29 @@ def log_call(record: Record) -> None:
     if not CALLS.isEnabledFor(level):
         return
     prompt, completion = record.prompt_tokens, record.completion_tokens
-    values = (
-        record.request_id,
-        record.endpoint,
-        record.model,
-        status,
-        outcome,
-        record.target or "-",
-        record.attempts,
-        record.duration,
-        "?" if prompt is None else prompt,
-        "?" if completion is None else completion,
+    times = TIMES % (record.duration, record.upstream or 0.0, record.overhead)
+    if record.queue_wait is not None:
+        times += f" queue_wait={record.queue_wait:.4f}"
+    if record.upstream_stream and record.upstream_first is not None:  # that of a whole answer is ``upstream``
+        times += f" upstream_first={record.upstream_first:.4f}"
+    if record.client_wait >= MIN_CLIENT_WAIT:
+        times += f" client_wait={record.client_wait:.4f}"
+    line = (
+        f"{record.request_id} {record.endpoint} model={record.model} status={status} outcome={outcome} "
+        f"target={record.target or '-'} attempts={record.attempts} {times} "
+        f"tokens={'?' if prompt is None else prompt}+{'?' if completion is None else completion}"
     )
-    line = LINE
     # The condition repeats ``OPTIONAL``: most lines have none of the fields, and the loop costs 2 % of a plain call.
-    if record.key or record.cache or record.failed_attempts or record.misspelled or record.path or record.refusal:
+    lists = record.answers_cut or record.failed_attempts or record.misspelled
+    if lists or record.key or record.cache or record.path or record.refusal:
         for name, value in _optional(record).items():
-            text = SEPARATORS[name].join(value) if name in SEPARATORS else value
-            line += f" {name}={shown(text)}".replace("%", "%%")
+            line += f" {name}={shown(SEPARATORS[name].join(value) if name in SEPARATORS else value)}"
     # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.
     handlers = CALLS.root.handlers
     if handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
-        handlers[0].write_line(level, line % values)
+        handlers[0].write_line(level, line)
     else:
-        CALLS.log(level, line, *values, extra={"fields": _fields(record)})
+        CALLS.log(level, "%s", line, extra={"fields": _fields(record)})
 
 
 def _optional(record: Record) -> dict[str, Any]:
@@ -65,21 +73,10 @@ def _optional(record: Record) -> dict[str, Any]:
 
 def _fields(record: Record) -> dict[str, object]:
     """Return the fields of the log line in JSON. Lists stay lists."""
+    found: dict[str, object] = {"event": "call"}
+    for name in FIELDS:
+        value = getattr(record, name)
+        found["seconds" if name == "duration" else name] = round(value, 4) if isinstance(value, float) else value
     optional = _optional(record)
     optional.pop("failed", None)  # see ``failed_attempts``
-    return {
-        "event": "call",
-        "request_id": record.request_id,
-        "endpoint": record.endpoint,
-        "model": record.model,
-        "status": record.status,
-        "outcome": record.outcome,
-        "target": record.target,
-        "attempts": record.attempts,
-        "failed_attempts": record.failed_attempts,
-        "stream": record.stream,
-        "seconds": round(record.duration, 4),
-        "prompt_tokens": record.prompt_tokens,
-        "completion_tokens": record.completion_tokens,
-        **optional,
-    }
+    return found | optional

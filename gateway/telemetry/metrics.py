@@ -180,13 +180,12 @@ class Metrics:
             series.queue_wait.observe(record.queue_wait)
         if record.render is not None:
             series.render.observe(record.render)
-        if record.upstream is not None:
-            overhead = record.duration - (record.queue_wait or 0.0) - record.upstream
-            series.overhead.observe(overhead if overhead > 0.0 else 0.0)
+        if record.upstream is not None and record.cache != "hit":
+            series.overhead.observe(record.overhead)
             if record.upstream_first is not None or record.outcome == "ok":  # an empty answer has no first content
                 series.upstream.observe(record.upstream)
-        if record.upstream_first is not None and record.upstream_stream:
-            series.upstream_first_token.observe(record.upstream_first)
+            if record.upstream_first is not None and record.upstream_stream:
+                series.upstream_first_token.observe(record.upstream_first)
         if record.stream:
             self._record_stream(record, series, key)
         if record.prompt_tokens:

@@ -52,9 +52,16 @@ class Record:
     """Time in the queue of the model; None if the call did not reach a queue."""
     render: float | None = None
     upstream_first: float | None = None
-    """Time from opening the backend to the first content."""
+    """Time from opening the first backend to the first content."""
     upstream: float | None = None
-    """Time from opening the backend to the end of the answer."""
+    """Time from opening the first backend to the end of the last one, or in the cache. It includes ``client_wait``.
+
+    Of an answer from the cache, it is the time of the look-up, or the wait for the answer to an equal request.
+    """
+    client_wait: float = 0.0
+    """Time in which a stream waited until the client had read enough."""
+    overhead: float = 0.0
+    """Time in the gateway itself: ``duration`` without ``queue_wait`` and ``upstream``."""
     first_token: float | None = None
     """Time from the request's head to the first content written to the client; streams only."""
     gaps: tuple[float, ...] = ()

@@ -39,7 +39,7 @@ def test_a_refused_call_records_only_its_duration(timeline: CallTimeline, clock:
         "invalid_json",
         400,
     )
-    assert timeline.duration == 0.5
+    assert timeline.duration == timeline.overhead == 0.5
     times = timeline.admission, timeline.render, timeline.upstream, timeline.upstream_first, timeline.first_token
     assert times == (None,) * 5
     assert (timeline.gaps, timeline.stop_cuts, timeline.prompt_tokens, timeline.target, timeline.attempts) == (
@@ -79,7 +79,7 @@ def test_the_record_of_a_stream_has_its_times(timeline: CallTimeline, clock: Clo
     assert timeline.duration == 5.0
     assert (timeline.target, timeline.attempts, timeline.stop_cuts) == ("m/0", 2, ("engine",))
     assert (timeline.prompt_tokens, timeline.completion_tokens, timeline.usage_source) == (7, 3, "upstream")
-    assert timeline.elapsed_and_overhead()[1] == 1.0
+    assert timeline.elapsed_and_overhead()[1] == timeline.overhead == 1.0
 
 
 def test_until_the_upstream_ends_overhead_is_computed_from_its_first_content(
@@ -103,7 +103,32 @@ def test_the_wait_in_the_queue_is_not_overhead(timeline: CallTimeline, clock: Cl
     timeline.backend_closed()
     assert timeline.elapsed_and_overhead() == (4.5, 0.5)
     timeline.end("ok", 200)
-    assert timeline.queue_wait == 3.0
+    assert (timeline.queue_wait, timeline.upstream, timeline.overhead) == (3.0, 1.0, 0.5)
+
+
+def opened_and_closed(timeline: CallTimeline, clock: Clock, seconds: float) -> None:
+    """Open a backend for some seconds."""
+    timeline.backend_opening(AttemptLog())
+    clock.now += seconds
+    timeline.backend_closed()
+
+
+def test_the_time_between_two_backends_of_a_call_belongs_to_the_upstream(timeline: CallTimeline, clock: Clock) -> None:
+    clock.now = 100.25
+    opened_and_closed(timeline, clock, 1.0)  # the first turn, or a model that fails
+    clock.now += 0.5
+    opened_and_closed(timeline, clock, 2.0)
+    clock.now += 0.25
+    timeline.end("ok", 200)
+    assert (timeline.duration, timeline.upstream, timeline.overhead) == (4.0, 3.5, 0.5)
+
+
+def test_the_time_in_the_cache_belongs_to_the_upstream(timeline: CallTimeline, clock: Clock) -> None:
+    opened_and_closed(timeline, clock, 0.5)
+    timeline.attempt_log.looked_up("hit", 7.0)
+    overhead = timeline.elapsed_and_overhead()[1]
+    timeline.end("ok", 200)
+    assert (timeline.cache, timeline.upstream, timeline.overhead) == ("hit", 0.5, overhead)
 
 
 CONTENT: dict[str, tuple[Event, bool]] = {  # name: (event, is content)

@@ -48,9 +48,9 @@ def evaluate(folder: Path, page: str, expected: dict[str, list[dict[str, Any]]])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-SLOW = Record("req_1", "chat", "m", "ok", 200, False, duration=5.0, target="m/0", attempts=1, upstream=1.0)
+SLOW = Record("req_1", "chat", "m", "ok", 200, False, duration=5.0, target="m/0", upstream=1.0, overhead=4.0)
 CALLS: dict[str, tuple[Record, list[dict[str, Any]]]] = {  # where 4 of 5 seconds are spent: (a call, the alerts)
-    "the queue": (replace(SLOW, queue_wait=3.99), []),
+    "the queue": (replace(SLOW, queue_wait=3.99, overhead=0.01), []),
     "the gateway itself": (SLOW, [{"labels": '{alertname="GatewayItselfSlow", model="m"}', "value": 1}]),
 }
 

@@ -115,7 +115,7 @@ def test_a_refused_request_is_logged_and_counted(
     assert served.counted("gateway_requests_total", **labels) == before + 1
     (line,) = lines()
     start = f"{reply.headers['x-request-id']} {endpoint} model={model} status={reply.status} outcome={outcome} "
-    start += r"target=- attempts=0 seconds=\S+ tokens=\?\+\? "
+    start += r"target=- attempts=0 seconds=(\S+) upstream=0\.0000 overhead=\1 tokens=\?\+\? "
     assert re.match(start + end, line), line
     assert KEY not in line
 

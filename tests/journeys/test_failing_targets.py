@@ -22,7 +22,7 @@ MASKS = {  # what differs between two runs → what takes its place
     r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}": "TIME",
     r"req_[0-9a-f]{32}": "ID",
     r"127\.0\.0\.1:\d+(/(?!v1|chat)[\w-]+)?": "127.0.0.1:PORT",
-    r"seconds=[\d.]+": "seconds=N",
+    r"(seconds|upstream|overhead)=[\d.]+": r"\1=N",
 }
 
 

@@ -59,10 +59,13 @@ def chat(model: str, **fields: Any) -> dict[str, Any]:
     return {"model": model, "messages": HI, **fields}
 
 
+TIMES = ("seconds", "upstream_first", "upstream", "client_wait", "overhead")
+
+
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """The fields of the lines of calls, without what is different over HTTP: the key and the duration."""
+    """The fields of the lines of calls, without what is different over HTTP: the key and the times."""
     lines = [one.fields for one in caplog.records if one.name == "gateway.calls"]  # type: ignore[attr-defined]
-    return [{name: value for name, value in one.items() if name not in ("key", "seconds")} for one in lines]
+    return [{name: value for name, value in one.items() if name not in ("key", *TIMES)} for one in lines]
 
 
 def without_times(text: str) -> str:

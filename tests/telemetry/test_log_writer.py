@@ -24,8 +24,17 @@ from gateway.telemetry.record import Record
 from tests.journeys.process import SERVE, serving
 from tests.support.serving import WAIT_SECONDS, eventually
 
-RECORD = Record("req_1", "chat", "m", "ok", 200, False, duration=0.0123, target="m/0", attempts=1, prompt_tokens=9)
-SAID = "req_1 chat model=m status=200 outcome=ok target=m/0 attempts=1 seconds=0.0123 tokens=9+?"
+RECORD = Record(
+    *("req_1", "chat", "m", "ok", 200, False),
+    duration=0.0123,
+    upstream=0.0111,
+    overhead=0.0012,
+    target="m/0",
+    attempts=1,
+    prompt_tokens=9,
+)
+TIMES = "seconds=0.0123 upstream=0.0111 overhead=0.0012"
+SAID = f"req_1 chat model=m status=200 outcome=ok target=m/0 attempts=1 {TIMES} tokens=9+?"
 FAILED = replace(RECORD, outcome="upstream_error", status=502)
 
 
@@ -212,7 +221,7 @@ def test_whoever_sets_up_logging_gets_records() -> None:
         with only_handler(*handlers):
             log_call(RECORD)
     assert [record.getMessage() for record in seen.records] == [SAID] * 2
-    assert (seen.records[0].name, seen.records[0].args[2]) == ("gateway.calls", "m")  # type: ignore[index]
+    assert (seen.records[0].name, vars(seen.records[0])["fields"]["model"]) == ("gateway.calls", "m")
 
 
 def nothing(lines: LogWriter) -> None:
@@ -260,6 +269,7 @@ MORE = {  # what else a record may say: how its line ends
         {"failed_attempts": ("m/1=upstream_error", "m/2=upstream_timeout")},
         " failed=m/1=upstream_error,m/2=upstream_timeout",
     ),
+    "an answer cut off": ({"answers_cut": ("length", "thinking")}, " cut=length,thinking"),
     "a key and a cache": ({"key": "ci-runner", "cache": "hit"}, " key=ci-runner cache=hit"),
     "notices": ({"misspelled": ("a (did you mean b?)", "c, d")}, ' notices="a (did you mean b?); c, d"'),
     "a refusal": ({"outcome": "invalid_value", "status": 400, "refusal": "100% wrong: %s"}, ' error="100% wrong: %s"'),
@@ -281,21 +291,48 @@ def test_a_line_ends_with_the_further_fields_of_its_call(changes: dict[str, Any]
     assert stream.getvalue().endswith(f" tokens=9+?{end}\n")
 
 
+MORE_TIMES: dict[str, tuple[dict[str, Any], str]] = {  # what else is known of a call: what follows its ``TIMES``
+    "a queue without a wait": ({"queue_wait": 0.0}, " queue_wait=0.0000"),
+    "a wait in the queue": ({"queue_wait": 2.00006}, " queue_wait=2.0001"),
+    "a whole answer": ({"upstream_first": 0.0111}, ""),
+    "a stream": ({"upstream_first": 0.005, "upstream_stream": True}, " upstream_first=0.0050"),
+    "a stream without content": ({"upstream_stream": True}, ""),
+    "a write that does not wait": ({"client_wait": 0.00099}, ""),
+    "a slow client": ({"client_wait": 0.01}, " client_wait=0.0100"),
+    "all": (
+        {"queue_wait": 0.25, "upstream_first": 0.005, "upstream_stream": True, "client_wait": 0.001},
+        " queue_wait=0.2500 upstream_first=0.0050 client_wait=0.0010",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE_TIMES)
+def test_a_time_that_a_call_does_not_have_is_left_out(name: str) -> None:
+    changes, further = MORE_TIMES[name]
+    stream = Stream()
+    lines = LogWriter(stream.write)
+    with only_handler(lines):
+        log_call(replace(RECORD, **changes))
+    lines.flush()
+    assert f" {TIMES}{further} tokens=" in stream.getvalue()
+
+
 def test_a_line_in_json_has_the_fields_of_the_text() -> None:
     stream = Stream()
     lines = LogWriter(stream.write)
     lines.setFormatter(JsonFormatter())
     with only_handler(lines):
-        log_call(replace(RECORD, failed_attempts=("m/1=upstream_error",), key="ci-runner", cache="miss"))
+        call = replace(RECORD, failed_attempts=("m/1=upstream_error",), upstream_first=0.01105, client_wait=0.00002)
+        log_call(replace(call, answers_cut=("length",), key="ci-runner", cache="miss"))
         logging.getLogger("gateway.runtime").warning("a %s message\nof two lines", "“plain”")
         try:
             raise ValueError("no")
         except ValueError:
             logging.getLogger("gateway.edge").exception("internal error")
     lines.flush()
-    call, message, failure = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert datetime.fromisoformat(call.pop("time")).tzinfo is not None
-    assert call == {
+    said, message, failure = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert datetime.fromisoformat(said.pop("time")).tzinfo is not None
+    assert said == {
         "level": "INFO",
         "logger": "gateway.calls",
         "event": "call",
@@ -309,10 +346,16 @@ def test_a_line_in_json_has_the_fields_of_the_text() -> None:
         "failed_attempts": ["m/1=upstream_error"],
         "stream": False,
         "seconds": 0.0123,
+        "queue_wait": None,
+        "upstream_first": 0.0111,
+        "upstream": 0.0111,
+        "client_wait": 0.0,
+        "overhead": 0.0012,
         "prompt_tokens": 9,
         "completion_tokens": None,
         "key": "ci-runner",
         "cache": "miss",
+        "cut": ["length"],
     }
     assert (message["level"], message["message"]) == ("WARNING", "a “plain” message\nof two lines")
     assert failure["exception"].endswith("ValueError: no")
@@ -329,7 +372,7 @@ def test_a_server_that_is_told_to_stop_has_written_every_line(tmp_path: Path) ->
         assert process.process.wait(WAIT_SECONDS) == 0
         told = re.findall(
             r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO (\S+) chat model=m status=200 outcome=ok target=m/0 "
-            r"attempts=1 seconds=\d+\.\d{4} tokens=\?\+\?$",
+            r"attempts=1 seconds=\d+\.\d{4} upstream=\d+\.\d{4} overhead=\d+\.\d{4} tokens=\?\+\?$",
             process.log,
             re.MULTILINE,
         )

@@ -52,7 +52,7 @@ def in_order(name: str, labels: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
 
 BARE = Record("req_1", "chat", "m", "ok", 200, False, duration=2.0)
 STREAM = replace(BARE, stream=True, first_token=0.5, usage_source="upstream")
-UPSTREAM = replace(BARE, target="m/0", attempts=1, upstream=1.5)
+UPSTREAM = replace(BARE, target="m/0", attempts=1, upstream=1.5, overhead=0.5)
 
 
 def always(record: Record) -> dict[str, float]:
@@ -84,11 +84,12 @@ MOVES: dict[str, tuple[Record, dict[str, float]]] = {  # name: (record, what it 
     "an upstream that streams": (replace(UPSTREAM, upstream_first=1.0, upstream_stream=True), UPSTREAM_TIMES | {
         "gateway_upstream_first_token_seconds_count{m,m/0}": 1, "gateway_upstream_first_token_seconds_sum{m,m/0}": 1.0,
     }),
-    "a wait in the queue": (replace(UPSTREAM, queue_wait=0.25, key="k"), {
+    "a wait in the queue": (replace(UPSTREAM, queue_wait=0.25, overhead=0.25, key="k"), {
         **UPSTREAM_TIMES, "gateway_overhead_seconds_sum{chat,m,false}": 0.25,
         "gateway_queue_wait_seconds_count{m,}": 1, "gateway_queue_wait_seconds_sum{m,}": 0.25,
     }),
     "an upstream with an empty answer": (UPSTREAM, UPSTREAM_TIMES),
+    "an answer from the cache": (replace(UPSTREAM, upstream_first=1.0, upstream_stream=True, cache="hit"), {}),
     "a stream": (replace(STREAM, gaps=(0.5, 0.25), completion_tokens=4), {
         "gateway_first_token_seconds_count{m}": 1, "gateway_first_token_seconds_sum{m}": 0.5,
         "gateway_token_gap_seconds_count{m}": 2, "gateway_token_gap_seconds_sum{m}": 0.75,

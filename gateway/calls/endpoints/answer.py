@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 
 from gateway.calls.answer.response import ResponseStream
 from gateway.calls.endpoints import turns
@@ -89,7 +90,11 @@ async def _stream(context: CallContext, events: ResponseStream, writer: Response
             return frames
         if not frames:
             continue
-        await sink.write(frames, write_timeout)
+        began = monotonic()
+        try:
+            await sink.write(frames, write_timeout)
+        finally:
+            timeline.client_wait += monotonic() - began
         timeline.events_written(batch)
         # From here on plain text is forwarded without waking this task. Any other event ends the forwarding.
         if events.can_forward and sink.can_try_write and (choice_frames := writer.choice_frames()):
