@@ -54,7 +54,7 @@ MAX_BATCH, MAX_BATCH_SIZE = 100, 8 * 1024 * 1024
 
 
 SCHEMA_VERSION = 4
-"""The version of the tables. It must change when the tables change."""
+"""The version of the tables. It must change when they change by more than further columns and indexes."""
 SCHEMA = files("gateway.storage").joinpath("recordings.sql").read_text(encoding="utf-8")
 RECORD_COLUMNS = [one.name for one in fields(Record) if re.search(rf"^    {one.name} ", SCHEMA, re.MULTILINE)]
 """The columns of calls that are fields of the call's record."""

@@ -1,5 +1,6 @@
 -- The tables of a file of recordings. docs/recordings.md describes the columns.
 -- A change of the tables needs a new version (SCHEMA_VERSION in recorder.py). A gateway neither reads nor writes files of other versions.
+-- Further columns and indexes need none: files get them when they are opened to write, and earlier gateways leave them null.
 
 -- SQLite reads a row from its begin to the last column that is asked for, so a column that lists show stands before long ones.
 -- Readers parse the columns with the comment JSON. The columns of calls have the names of fields of the record of a call (Record), or stand in recorder.py.
@@ -19,6 +20,11 @@ CREATE TABLE IF NOT EXISTS calls (
     status INTEGER,
     duration REAL,
     first_token REAL,
+    queue_wait REAL,
+    upstream_first REAL,
+    upstream REAL,
+    client_wait REAL,
+    overhead REAL,
     target TEXT,
     attempts INTEGER,
     failed_attempts TEXT,  -- JSON

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
+
+COLUMNS = "SELECT t.name, c.name, c.type FROM sqlite_schema AS t, pragma_table_info(t.name) AS c WHERE t.type = 'table'"
+"""The columns of all tables, as (table, column, type)."""
 
 
 def open_database(path: Path | None, schema: str, version: int, busy_seconds: float) -> sqlite3.Connection:
     """Open or create a file that only this user may read (mode 0600), in WAL mode, and create its tables.
 
+    A file that an earlier version of the schema has made gets the columns and indexes that it does not have.
     ``path``: None for a database in memory. ``version``: the version of the tables. ``busy_seconds``: how long a write
     waits for the writes of other processes.
     Raises ``OSError`` or ``sqlite3.Error`` if the file cannot be opened or has tables of another version.
@@ -26,11 +31,26 @@ def open_database(path: Path | None, schema: str, version: int, busy_seconds: fl
             raise sqlite3.DatabaseError("the file has the tables of another version; move the file away")
         _use_wal(database, busy_seconds)
         database.execute("PRAGMA synchronous = NORMAL")
+        if tables:
+            _add_columns(database, schema)
         database.executescript(f"BEGIN IMMEDIATE; PRAGMA user_version = {version}; {schema}; COMMIT")
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def _add_columns(database: sqlite3.Connection, schema: str) -> None:
+    """Add the columns of a schema that its tables in the file do not have."""
+    with closing(sqlite3.connect(":memory:")) as new:
+        new.executescript(schema)
+        wanted = new.execute(COLUMNS).fetchall()
+    with database:
+        database.execute("BEGIN IMMEDIATE")  # no other process adds the same columns
+        known = set(database.execute(COLUMNS))
+        for table, name, kind in wanted:
+            if (table, name, kind) not in known:
+                database.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
 
 
 def close_database(database: sqlite3.Connection, *, vacuum: bool = False) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -20,9 +21,10 @@ models:
   short: {template: chat, policy: full, targets: [{speaks: scripted, script: cut.yaml}]}
   broken: {template: chat, policy: full, targets: [{speaks: scripted, script: error.yaml}]}
   hashed: {template: chat, policy: metadata, targets: [{speaks: scripted, script: hello.yaml}]}
+  lost: {template: chat, policy: metadata, targets: [{speaks: scripted, script: error.yaml}]}
 """,
     "policies/full.yaml": "record: full\ndelivery: {retry: {attempts: 1}}\n",
-    "policies/metadata.yaml": "record: metadata\n",
+    "policies/metadata.yaml": "record: metadata\ndelivery: {retry: {attempts: 1}}\n",
     "hello.yaml": "['Hello<|im_end|>', {finish: stop}]\n",
     "cut.yaml": "[Hel, {finish: length}]\n",
     "error.yaml": "[{error: upstream_error}]\n",
@@ -83,6 +85,30 @@ def test_a_failed_call_is_shown_with_its_error_and_what_to_do(folder: Path) -> N
     assert "\nerror             the script contains the error upstream_error (target broken/0)\n" in shown
     assert (
         "\nwhat to do        Look for the x-request-id in the gateway's log, which has the server's message.\n" in shown
+    )
+
+
+TIMES = ("duration", "queue_wait", "upstream_first", "upstream", "client_wait", "overhead")
+
+
+def test_the_times_of_a_call_add_up(folder: Path) -> None:
+    listed = command(folder, "recordings", "--model", "talk", "--last", "1", "--json").stdout
+    call = json.loads(listed)
+    assert call["duration"] == pytest.approx(call["upstream"] + call["overhead"])
+    assert 0 < call["upstream_first"] <= call["upstream"]
+    shown = command(folder, "recordings", call["request_id"]).stdout.decode()
+    lines = dict(re.findall(r"^(\w+) +(\d+\.\d{4})$", shown, re.MULTILINE))
+    assert lines == {name: f"{call[name]:.4f}" for name in TIMES if call[name] is not None}
+    assert "queue_wait" not in lines, "the model has no queue"
+
+
+def test_a_failed_call_without_texts_says_where_its_error_may_be(tmp_path: Path) -> None:
+    write_files(tmp_path, FILES)
+    run(tmp_path, "lost")
+    (call,) = map(json.loads, command(tmp_path, "recordings", "--failed", "--json").stdout.splitlines())
+    shown = command(tmp_path, "recordings", call["request_id"]).stdout.decode()
+    assert (
+        "\nerror             The message of the error is not recorded (record: metadata); the log may have it" in shown
     )
 
 

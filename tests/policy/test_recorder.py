@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -249,6 +250,32 @@ def test_a_reload_keeps_the_recorder_of_a_file(tmp_path: Path) -> None:
     assert first is not None
     assert again is first
     assert assemble(Snapshot(ServerSpec(), {}), shared).recorder is None
+
+
+EARLIER = re.sub(r"    (queue_wait|upstream_first|upstream|client_wait|overhead) REAL,\n", "", SCHEMA)
+"""The tables of a gateway that did not record the times of a call."""
+
+
+def test_a_file_of_an_earlier_gateway_keeps_its_calls_and_gets_the_columns_of_times(tmp_path: Path) -> None:
+    path, together = tmp_path / "calls.sqlite", Barrier(4)
+    with closing(open_database(path, EARLIER, SCHEMA_VERSION, 30.0)) as database, database:
+        database.execute("INSERT INTO calls (request_id, time, duration) VALUES ('earlier', 1e10, 2.0)")
+    with closing(open_recording(path)) as file:
+        assert [dict(one)["request_id"] for one in file.find_calls({}, last=9)] == ["earlier"]
+
+    def add(name: str) -> None:
+        together.wait(30)
+        recorder = Recorder(path, pytest.fail)
+        recorder.begin("full", CallFacts("policy"), SPEC).end(replace(RECORD, request_id=name, upstream=0.25))
+        recorder.close()
+
+    with ThreadPoolExecutor(4) as threads:  # as the workers of a gateway after its upgrade
+        list(threads.map(add, "abcd"))
+    with closing(open_recording(path)) as file:
+        times = file.execute("SELECT request_id, queue_wait, upstream, overhead FROM calls ORDER BY request_id")
+        found = [tuple(row) for row in times]
+    assert found == [*[(name, None, 0.25, 0.0) for name in "abcd"], ("earlier", None, None, None)]
+    open_database(path, EARLIER, SCHEMA_VERSION, 30.0).close()  # the earlier gateway again, after a downgrade
 
 
 def test_a_column_that_somebody_has_added_stays_empty(tmp_path: Path) -> None:

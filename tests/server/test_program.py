@@ -111,7 +111,7 @@ async def test_a_call_of_a_program_has_the_answer_and_the_record_of_http(
     assert eventually(lambda: recorded(served.folder, sent["x-request-id"]) == kept)
 
 
-CHANGING = ("id", "time", "key", "duration", "first_token", "call", "events")
+CHANGING = ("id", "time", "key", "duration", "first_token", "call", "events", *TIMES)
 
 
 def recorded(folder: Path, request_id: str) -> list[Any]:

@@ -21,6 +21,7 @@ from gateway.viewer.page_threads import PageThreads
 from gateway.viewer.recordings.call_view import MAX_TEXT
 from gateway.viewer.recordings.list import COLUMNS, ROWS
 from gateway.viewer.recordings.pages import RecordingPages
+from gateway.viewer.templating import seconds
 from gateway.viewer.viewer import ROOT
 from tests.support.serving import ROOT as CHECKOUT
 from tests.support.serving import Files, Gateway, bearer, gateway
@@ -204,6 +205,14 @@ def test_a_call_shows_its_prompt_answer_events_and_facts(served: Gateway) -> Non
     number = ask(served, "talk", messages=[{"role": "user", "content": "a\u202eb"}])
     page = operator(served).get(f"/viewer/recordings/{number}")
     assert page.text.count('a<i data-mark="U+202E">\u202e</i>b</') == 2, "the question and the prompt"
+
+
+def test_a_call_shows_where_its_time_went(served: Gateway) -> None:
+    found = values(operator(served), f"/{ask(served, 'talk')}")
+    assert found["seconds"] == pytest.approx(found["times"]["upstream"] + found["times"]["overhead"])
+    page = operator(served).get(f"/viewer/recordings/{found['request_id']}").text
+    shown = [f"{name.replace('_', ' ')} {seconds(time)}" for name, time in found["times"].items()]
+    assert f"<p>Where the time went: {', '.join(shown)}.</p>" in page
 
 
 def test_a_call_without_texts_shows_its_sizes(served: Gateway) -> None:

@@ -60,8 +60,22 @@ SHORT_COLUMNS = "params, repeat, answer"
 """The columns of an exchange that every row needs: the events are much longer."""
 NO_ANSWER = "recorded without their answers (record: metadata)"
 INDEX = attrgetter("index")
+ENDS = {
+    "client_gone": "The client closed the connection before the answer was complete.",
+    "client_stalled": "The client did not read the answer in time.",
+    "cancelled": "The gateway ended before the answer was complete.",
+}
+"""Outcome of a call that neither an answer nor an error has ended → what happened."""
+NO_ERROR = "The message of the error is not recorded (record: metadata); the log may have it under the request id."
 CUTS = {"length": "context", "stop": AT_LIMIT}
 """Finish reason → the recorded reason (``answers_cut``) that an answer with this end may have."""
+
+
+def failure_of(call: Mapping[str, Any]) -> str:
+    """Return why a recorded call has no answer. Empty if it has one."""
+    if (outcome := call["outcome"]) == "ok":
+        return ""
+    return call["error"] or ENDS.get(outcome) or (NO_ERROR if call["mode"] != "full" else outcome)
 
 
 def read_recording(file: RecordingFile, run: str | None = None, row: str | None = None) -> Iterator[RunRow]:

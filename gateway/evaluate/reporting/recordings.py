@@ -107,8 +107,9 @@ def _cell(name: str, value: Any) -> str:
 def _call_lines(exchanges: list[dict[str, Any]], **call: Any) -> Iterator[str]:
     """Yield the lines about one call."""
     from gateway.config.remedies import remedies
+    from gateway.evaluate.analysis.recordings import failure_of
 
-    for name, value in call.items():
+    for name, value in {**call, "error": failure_of(call)}.items():
         if name != "id" and value not in (None, "", []):
             yield f"{name:<18}{_shown(name, value)}"
         if name == "error" and (remedy := remedies().get(call["outcome"])):
@@ -135,7 +136,7 @@ def _call_lines(exchanges: list[dict[str, Any]], **call: Any) -> Iterator[str]:
 def _shown(name: str, value: Any) -> str:
     if isinstance(value, list | dict):
         return printable(json.dumps(value, ensure_ascii=False))
-    return _cell(name, value)
+    return f"{value:.4f}" if isinstance(value, float) and name != "time" else _cell(name, value)
 
 
 def _text_lines(value: Any) -> Iterator[str]:

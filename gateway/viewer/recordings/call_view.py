@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.config.remedies import remedies
 from gateway.evaluate.analysis.client_text import plain_question
+from gateway.evaluate.analysis.recordings import failure_of
 from gateway.viewer.prompt.view import colored, message_segment
 from gateway.viewer.recordings.list import HIDDEN, short_id, time_text
 from gateway.viewer.templating import seconds
@@ -30,6 +31,8 @@ FACTS = (
     *("failed_attempts", "cache", "dataset_prompt", "notices"),
 )
 """The first facts of a call. The others and the hashes follow in ``FURTHER_FACTS``."""
+TIMES = ("queue_wait", "upstream_first", "upstream", "client_wait", "overhead")
+"""The times of a call, which files of earlier gateways do not have."""
 FURTHER_FACTS = (
     *("status", "mode", "duration", "first_token", "prompt_tokens", "completion_tokens", "usage_source"),
     *("answers_cut", "stop_cuts", "template_sha256", "policy_sha256", "request_sha256", "target_settings", "version"),
@@ -46,12 +49,6 @@ SHOWN: Mapping[str, Callable[[Any], str]] = {
 }
 """Name of a fact → the function that formats its value; ``_shown`` formats the others."""
 ENDS_BY_STOP = {"gateway": "stop, cut by the gateway", "engine": "stop, by the engine"}
-ENDS = {
-    "client_gone": "The client closed the connection before the answer was complete.",
-    "client_stalled": "The client did not read the answer in time.",
-    "cancelled": "The gateway ended before the answer was complete.",
-}
-"""Outcome of a call that neither an answer nor an error has ended → what happened."""
 
 
 def call_values(call: Mapping[str, Any], exchanges: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -63,11 +60,12 @@ def call_values(call: Mapping[str, Any], exchanges: Sequence[Mapping[str, Any]])
     return {
         **{name: call[name] for name in ("id", "request_id", "outcome", "status", "mode", "run", "row", "model")},
         "short_id": short_id(call["request_id"]),
-        "error": call["error"] or ENDS.get(outcome, ""),
+        "error": failure_of(call),
         "remedy": remedies().get(outcome, ""),
         "cut": call["answers_cut"] or [],
         "seconds": call["duration"],
         "first_token": call["first_token"],
+        "times": {name: call[name] for name in TIMES if call.get(name) is not None},
         "tokens": [call["prompt_tokens"], call["completion_tokens"]],
         "ends": list(dict.fromkeys([one["end"] for one in last])),
         "answers": last,
