@@ -242,6 +242,7 @@ HOSTS = {
     "www.openresponses.org",
     "www.promptfoo.dev",
     "www.starlette.io",
+    "www.w3.org",
 }
 """The hosts to which pages link: projects' own pages and repositories, and no package index."""
 

@@ -83,6 +83,7 @@ class Service:
         """
         state = self._state
         timeline = CallTimeline(endpoint.name, facts.request_id, facts.received)
+        timeline.join(facts)
         timeline.gauge = state.metrics.in_flight
         context = CallContext(facts, sink, timeline)
         state.running += 1

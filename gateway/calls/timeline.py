@@ -14,6 +14,7 @@ from gateway.telemetry.record import Record
 from metatemplate.values.events import Begun, Delta, Event, Finish, Usage, is_content
 
 if TYPE_CHECKING:
+    from gateway.calls.admission.facts import RequestFacts
     from gateway.storage.recorder import CallRecording
     from metatemplate.answers.output_parser import OutputParser
 
@@ -91,6 +92,11 @@ class CallTimeline(Record):
             self._in_flight.value -= 1
         self._in_flight = series = self.gauge[self.endpoint, model]
         series.value += 1
+
+    def join(self, facts: RequestFacts) -> None:
+        """Store the trace to which the call belongs. Call before anything else of the call is known."""
+        if b"traceparent" in facts.headers:
+            self.trace = facts.trace()
 
     def admitted(self) -> None:
         """Store the admission time. Call when the body of the client's request has been parsed and checked."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from metatemplate.values.frozen import EMPTY_MAPPING
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client that makes a call: the name and the rights of its key, and the session and the run of the request."""
+    """The client that makes a call: the name and the rights of its key; session, run and trace of the request."""
 
     key: str = ""
     """The name of the client's key. Empty if no keys are configured, and before the key is known to be valid."""
@@ -25,6 +28,8 @@ class Caller:
     """The client's name for the run to which the call belongs, for recordings. Empty: the call belongs to no run."""
     row: str = ""
     """The id of the row in the run. Empty: the call is no row of a run."""
+    trace: Mapping[str, str] = field(default=EMPTY_MAPPING, hash=False)
+    """The headers ``traceparent`` and ``tracestate`` of each upstream request. Empty: the call belongs to no trace."""
 
     def may_use(self, model: str) -> bool:
         """Return whether the client may use a configured model."""

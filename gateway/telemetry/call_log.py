@@ -21,6 +21,7 @@ OPTIONAL = {
     "failed": "failed_attempts",
     "notices": "misspelled",
     "path": "path",
+    "trace_id": "trace_id",
     "error": "refusal",
 }
 """Name in the log line → field of ``Record``, for fields that are left out if empty. See ``docs/operations.md``."""
@@ -54,8 +55,8 @@ def log_call(record: Record) -> None:
         f"tokens={'?' if prompt is None else prompt}+{'?' if completion is None else completion}"
     )
     # The condition repeats ``OPTIONAL``: most lines have none of the fields, and the loop costs 2 % of a plain call.
-    lists = record.answers_cut or record.failed_attempts or record.misspelled
-    if lists or record.key or record.cache or record.path or record.refusal:
+    rare = record.answers_cut or record.failed_attempts or record.misspelled or record.path or record.refusal
+    if record.key or record.cache or record.trace or rare:
         for name, value in _optional(record).items():
             line += f" {name}={shown(SEPARATORS[name].join(value) if name in SEPARATORS else value)}"
     # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.

@@ -44,6 +44,8 @@ class Record:
     """The result of the look-up in the cache, as in ``AttemptLog``; empty if the policy has no cache."""
     misspelled: tuple[str, ...] = ()
     """The notices about request fields that probably have a misspelled name."""
+    trace: Mapping[str, str] = EMPTY_MAPPING
+    """The headers ``traceparent`` and ``tracestate`` of the call's upstream requests; empty without a trace."""
     path: str = ""
     """The path of a request that no endpoint of ``ENDPOINTS`` serves; otherwise empty."""
     admission: float | None = None
@@ -82,3 +84,8 @@ class Record:
     """When the client left: ``before_first``, ``mid_stream`` or ``stalled``; empty if the client did not leave."""
     tool_parse_failures: Mapping[str, int] = EMPTY_MAPPING
     """Tool call format → number of texts that began like a call in this format, and were sent as text."""
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace to which the call belongs, 32 hexadecimal digits; empty if it belongs to no trace."""
+        return self.trace["traceparent"][3:35] if self.trace else ""

@@ -21,6 +21,7 @@ from gateway.assembly import assemble, open_shared_resources
 from gateway.backend.litellm.backend import LiteLLMBackend
 from gateway.backend.litellm.sdk import load
 from gateway.config.load import load as load_config
+from gateway.core.caller import Caller
 from gateway.core.errors import ConfigError, MediaNotAllowed
 from gateway.core.exchange import Exchange
 from gateway.telemetry.metrics import Metrics
@@ -116,6 +117,13 @@ def test_embeddings_go_through(up: FaultyUpstream, ask: Ask) -> None:
     heard = ask(up.url("ok"), exchange(False, endpoint="embeddings", prompts=(), params={"input": ["a"]}))
     (document,) = [event for event in heard.events if isinstance(event, Document)]
     assert document.body["data"][0]["embedding"] == [0.25, -0.5]
+
+
+def test_the_request_for_embeddings_has_the_trace_of_its_call(up: FaultyUpstream, ask: Ask) -> None:
+    trace = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "rojo=1"}
+    asked = exchange(False, endpoint="embeddings", prompts=(), params={"input": ["a"]}, caller=Caller(trace=trace))
+    assert ask(up.url("ok"), asked).code is None
+    assert {name: up.requests[-1].headers.get(name) for name in trace} == trace
 
 
 @BOTH

@@ -102,14 +102,14 @@ class LiteLLMBackend:
         return {
             **self._target.options,
             **given,
-            **self._address(),
+            **self._address(exchange),
             "messages": [dict(message) for message in exchange.messages],
             "stream": exchange.stream,
             # Clients run their tools themselves, so LiteLLM's MCP gateway must not run tools nor be imported.
             "_skip_mcp_handler": True,
         }
 
-    def _address(self) -> dict[str, Any]:
+    def _address(self, exchange: Exchange) -> dict[str, Any]:
         target = self._target
         # A private server needs no key, but without a key LiteLLM would read the environment.
         key = target.key.get_secret_value() if target.key is not None else "none" if target.url else None
@@ -117,6 +117,7 @@ class LiteLLMBackend:
             "model": target.model,
             "api_base": target.url or None,
             "api_key": key,
+            "extra_headers": dict(exchange.caller.trace) or None,
             "timeout": TIMEOUT,
             "max_retries": 0,
             "num_retries": 0,
@@ -125,7 +126,7 @@ class LiteLLMBackend:
 
     async def _embed(self, exchange: Exchange) -> AsyncGenerator[Event, None]:
         try:
-            reply = await self._litellm.aembedding(**self._target.options, **exchange.params, **self._address())
+            reply = await self._litellm.aembedding(**self._target.options, **exchange.params, **self._address(exchange))
         except Exception as error:
             raise gateway_error(error, exchange.params, self._private) from error
         body = _as_json(reply)

@@ -12,6 +12,7 @@ from gateway.backend.openai.answer.events import ChoiceFormat, ChunkReader
 from gateway.backend.openai.answer.response_body import EVENT_STREAM, BodyEvents
 from gateway.backend.openai.embeddings import EmbeddingsEvents
 from gateway.backend.openai.request.request_body import serialise
+from gateway.backend.openai.upstream_request import upstream_id
 from gateway.config.snapshot import TargetSpec
 from gateway.core.exchange import Events, Exchange
 
@@ -42,15 +43,18 @@ class OpenAIBackend(ABC):
 
     def open(self, exchange: Exchange) -> AbstractAsyncContextManager[Events]:
         """Send the exchange to the server. See ``Backend.open``."""
+        headers = f"x-request-id: {upstream_id(exchange.request_id)}\r\n"
+        if trace := exchange.caller.trace:
+            headers += "".join([f"{name}: {value}\r\n" for name, value in trace.items()])
         if exchange.endpoint == "embeddings":
             content = serialise({"model": self.model, **exchange.params})
             endpoint = self._endpoints.get(None) or self._endpoint(None)
-            return EmbeddingsEvents(endpoint, content, exchange.request_id, self._target.label)
+            return EmbeddingsEvents(endpoint, content, headers, self._target.label)
         body, notices = self.request_body(exchange)
         endpoint = self._endpoints.get(exchange.stream) or self._endpoint(exchange.stream)
         choices = (len(exchange.prompts) or 1) * exchange.n
         reader = ChunkReader(self.format, self._target.label, choices, notices, endpoint.private)
-        return BodyEvents(endpoint, serialise(body), exchange.request_id, self._target.label, reader)
+        return BodyEvents(endpoint, serialise(body), headers, self._target.label, reader)
 
     def _endpoint(self, stream: bool | None) -> HttpEndpoint:
         """Create an endpoint at its first request, so that an invalid address fails calls and not the configuration."""
@@ -69,7 +73,7 @@ def open_endpoint(
     accept: str = "application/json",
     method: str = "POST",
 ) -> HttpEndpoint:
-    """Return an endpoint of a target's server. Requests contain the target's key, and no headers of the client."""
+    """Return an endpoint of a target's server. All requests contain the target's key, and no headers of the client."""
     key = None if target.key is None else target.key.get_secret_value()
     secrets = () if key is None else (key,)
     return client.endpoint(url, json_headers(key, accept), connect_timeout, secrets, method)

@@ -19,21 +19,20 @@ MAX_BODY = 16 * 1024 * 1024
 class UpstreamRequest:
     """One request. Entering the context waits for a successful response. Subclasses turn the response into events."""
 
-    __slots__ = ("_content", "_endpoint", "_http", "_request_id", "_target")
+    __slots__ = ("_content", "_endpoint", "_headers", "_http", "_target")
 
     _http: Connection
     """The connection of the request; set when the context is entered."""
 
-    def __init__(self, endpoint: HttpEndpoint, content: bytes, request_id: str, target: str) -> None:
-        """``target``: the target's label."""
+    def __init__(self, endpoint: HttpEndpoint, content: bytes, headers: str, target: str) -> None:
+        """``headers``: the header lines of this request only. ``target``: the target's label."""
         self._endpoint = endpoint
         self._content = content
-        self._request_id = request_id
+        self._headers = headers
         self._target = target
 
     async def __aenter__(self) -> Self:
-        headers = f"x-request-id: {upstream_id(self._request_id)}\r\n"
-        self._http = http = await self._endpoint.post(self._content, headers)
+        self._http = http = await self._endpoint.post(self._content, self._headers)
         self._content = b""  # at least 4 KiB (orjson), which a long stream would keep
         if not http.is_plain_success:
             try:

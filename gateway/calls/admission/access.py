@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway.calls.admission.facts import RequestFacts
@@ -10,6 +11,7 @@ from gateway.calls.route import Route
 from gateway.calls.stack import Stack
 from gateway.core.caller import ANONYMOUS, Caller
 from gateway.core.errors import InvalidValue, ModelNotFound
+from metatemplate.values.frozen import EMPTY_MAPPING
 from metatemplate.values.words import quoted, suggest
 
 SESSION = b"x-session-id"
@@ -39,8 +41,8 @@ def authenticate(stack: Stack, facts: RequestFacts) -> Caller:
     return caller
 
 
-def identify(stack: Stack, facts: RequestFacts) -> Caller:
-    """Return the client that has sent a request.
+def identify(stack: Stack, facts: RequestFacts, trace: Mapping[str, str] = EMPTY_MAPPING) -> Caller:
+    """Return the client that has sent a request. ``trace``: the headers with which its upstream requests continue it.
 
     Raises ``InvalidApiKey`` for a missing or invalid key, and ``InvalidValue`` for an invalid name of a run or id of a
     row.
@@ -57,6 +59,8 @@ def identify(stack: Stack, facts: RequestFacts) -> Caller:
         if not is_row_id(row):
             raise InvalidValue(f"the header x-gateway-row must have at most {MAX_ROW} printable characters")
         caller = replace(caller, row=row)
+    if trace:
+        caller = replace(caller, trace=trace)
     return caller
 
 

@@ -43,7 +43,7 @@ async def admit(
     ``read``: see ``Endpoint.read``. ``may_omit_model``: whether a request may name no model if there is only one.
     ``timeline`` gets each fact as soon as it is known.
     """
-    caller = identify(stack, facts)
+    caller = identify(stack, facts, timeline.trace)
     timeline.key = caller.key
     if facts.model is not None:
         check_path(stack, caller, facts, facts.model)

@@ -55,14 +55,12 @@ class BodyEvents(UpstreamRequest):
 
     __slots__ = ("_failure", "_last", "_parser", "_reader", "_splicer", "exhausted")
 
-    def __init__(
-        self, endpoint: HttpEndpoint, content: bytes, request_id: str, target: str, reader: ChunkReader
-    ) -> None:
+    def __init__(self, endpoint: HttpEndpoint, content: bytes, headers: str, target: str, reader: ChunkReader) -> None:
         """``reader``: reads the chunks of this response. For the other parameters see ``UpstreamRequest``."""
         # super().__init__() is not called, to save time in every call.
         self._endpoint = endpoint
         self._content = content
-        self._request_id = request_id
+        self._headers = headers
         self._target = target
         self._reader = reader
         self._parser: SseParser | None = None
