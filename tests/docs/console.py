@@ -217,6 +217,8 @@ NOT_RUN: dict[str, str] = {
     "sudo ": "installs into /opt, and adds a user; tests/deploy/test_wheel.py installs the package",
     "npm install": "installs from a package index",
     "docker": "needs containers; tests/deploy reads the file",
+    "kubectl": "needs a cluster; tests/deploy/kubernetes builds and checks the manifests",
+    "(printf": "needs a cluster; tests/deploy/kubernetes checks what it sends",
     "export": "has no output",
     "lazyllm-env/bin/pip": "installs from a package index",
     "/usr/bin/python3.11": "makes an environment",
