@@ -106,7 +106,7 @@ def test_a_file_that_a_gateway_writes_can_be_read_and_not_be_replaced(tmp_path: 
 
 
 WRONG = {
-    "no such file": (("all.sqlite", "none.sqlite"), "none.sqlite: no such file"),
+    "no such file": (("all.sqlite", "none.sqlite"), "none.sqlite: unable to open database file"),
     "no file": (("all.sqlite",), "missing argument 'IN…' (the files of recordings to add)"),
     "another file": (("all.sqlite", "data.jsonl"), "data.jsonl: file is not a database"),
     "another file as OUT": (("data.jsonl", "a.recording.sqlite"), "data.jsonl: file is not a database"),

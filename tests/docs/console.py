@@ -264,8 +264,27 @@ def reason_not_to_run(example: Example) -> str | None:
 
 SAMPLES = next((ROOT / "tests/evaluate/scores/samples/lm-eval-questions").iterdir())
 """What lm-eval has written about ``QUESTIONS``."""
+SBATCH = """\
+#!/bin/sh
+# Runs the tasks of an array one after another, in place of SLURM.
+for task in $(seq 0 "$(sed -n 's/^#SBATCH --array=0-//p' "$1")"); do
+    SLURM_ARRAY_TASK_ID=$task sh "$1" >> sbatch.log 2>&1 || exit 1
+done
+echo "Submitted batch job 1"
+"""
+"""A program ``sbatch``."""
+
+
+def _output_of(page: str, command: str) -> str:
+    return next(one.output for one in examples_of(ROOT / "docs" / page) if one.command == command)
+
+
 FILES_OF_PAGE = {
-    "docs/run.md": {"out/samples.jsonl": SAMPLES.read_text(encoding="utf-8")},
+    "docs/run.md": {
+        "out/samples.jsonl": SAMPLES.read_text(encoding="utf-8"),
+        "answers.sbatch": _output_of("run.md", "cat answers.sbatch"),
+        "bin/sbatch": SBATCH,
+    },
     "docs/operations.md": {
         "gateway.yaml": f"keys: {{file: keys.yaml}}\n{ONE_MODEL}",
         "keys.yaml": f'laptop: {{sha256: "{"0" * 64}"}}\n',
@@ -308,6 +327,7 @@ def run_page(page: Path, folder: Path, port: int, report: Report) -> None:
     for name, text in FILES_OF_PAGE.get(str(page.relative_to(ROOT)), {}).items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755 if text.startswith("#!") else 0o644)
     ports = {8000: port}
     with ExitStack() as demos:
         for example in examples_of(page):

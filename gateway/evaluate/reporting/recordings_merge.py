@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from gateway.cli.options import FILE_PATH, CommandError, argument, takes, verb
+from gateway.cli.options import FILE_PATH, argument, takes, verb
 
 EXAMPLES = """Examples:
   gateway recordings merge all.sqlite node-1.sqlite node-2.sqlite
@@ -36,9 +36,6 @@ def command(options: MergeOptions) -> int:
     from gateway.evaluate.reporting.source import reading
     from gateway.storage.merging import merge_recordings
 
-    for path in options.sources:
-        if not path.exists():
-            raise CommandError(f"{path}: no such file")
     with reading():
         sources = [*([options.out] if options.out.exists() else []), *options.sources]
         number = merge_recordings(options.out, sources, partial(progress, "calls", steps=1000))

@@ -9,5 +9,6 @@ gateways  sends requests to the gateway in this process, or to a running one
 ask       sends rows to the gateway, with retries, and makes the output lines
 identity  describes a run, so that a later run with other settings is refused
 manifest  the manifest: the run's identity, and the summary of the output file
+shards    which rows a shard has, and the joined outputs of all shards
 ray_data  sends rows from several machines, with Ray Data
 """

@@ -50,6 +50,11 @@ async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, li
             if form.prompt is not None:  # the prompts of a choice
                 body = {"model": model, "gateway": {"prompt": row.body["prompt"]}}
             models[model] = await _render(gateway, row, body, limits, form, required=False)
+    return {**form_facts(survey, form), "models": models}
+
+
+def form_facts(survey: DataSurvey, form: RowForm) -> dict[str, Any]:
+    """Return the part of ``identity`` for which no gateway is asked."""
     return {
         "data_sha256": survey.sha256,
         "rows": survey.rows,
@@ -62,7 +67,6 @@ async def identity(gateway: GatewayClient, survey: DataSurvey, form: RowForm, li
         "keep": list(form.keep),
         **({"send": list(form.send)} if form.send else {}),
         **({"evidence": True} if form.evidence else {}),
-        "models": models,
     }
 
 

@@ -40,17 +40,18 @@ class Manifest:
         self._facts = dict(facts)
         self._runs: list[dict[str, Any]] = []
 
-    def begin(self, rows_done: int, *, allow_changes: bool) -> None:
+    def begin(self, rows_done: int, *, allow_changes: bool, shards: Sequence[Mapping[str, Any]] = ()) -> None:
         """Compare the identity with that of earlier runs, and write the manifest.
 
         Raises ``CommandError`` if the identities differ. With ``allow_changes``, the earlier rows are kept instead, and
-        the changes are listed under ``runs``.
+        the changes are listed under ``runs``. ``shards``: the manifests of shards, in place of that of earlier runs.
         """
-        earlier = self._read()
+        earlier = shards or list(filter(None, [read_manifest(self.path)]))
         changes: list[str] = []
-        if earlier is not None and rows_done:
-            changes = list(differences(earlier["identity"], self._identity))
-            self._runs = earlier["runs"]
+        if rows_done:
+            self._runs = [run for one in earlier for run in one["runs"]]
+            for one in earlier:
+                changes += differences(one["identity"], self._identity, one["output"] if shards else "")
         if changes and not allow_changes:
             shown = "\n".join([f"  {change}" for change in changes[:MOST_CHANGES]])
             raise CommandError(
@@ -72,17 +73,6 @@ class Manifest:
         self._write("complete" if complete else "incomplete", results)
         return results
 
-    def _read(self) -> dict[str, Any] | None:
-        try:
-            value = orjson.loads(self.path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except orjson.JSONDecodeError:
-            value = None
-        if not isinstance(value, dict) or not {"identity", "runs"} <= value.keys():
-            raise CommandError(f"{self.path}: this file is not a manifest of `gateway run`; choose another --out")
-        return value
-
     def _write(self, state: str, results: Mapping[str, Any] | None) -> None:
         """Replace the file in one step, so that a killed process leaves the old manifest or the new one."""
         value = {
@@ -99,6 +89,19 @@ class Manifest:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.path)
+
+
+def read_manifest(path: Path) -> dict[str, Any] | None:
+    """Return the manifest in a file, or None if there is no file. Raises ``CommandError`` for another file."""
+    try:
+        value = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except orjson.JSONDecodeError:
+        value = None
+    if not isinstance(value, dict) or not {"identity", "runs"} <= value.keys():
+        raise CommandError(f"{path}: this file is not a manifest of `gateway run`; choose another --out")
+    return value
 
 
 def differences(old: Any, new: Any, place: str = "") -> Iterator[str]:

@@ -36,7 +36,7 @@ class OutputFile(AbstractContextManager["OutputFile"]):
         self._replaced: list[BinaryIO] = []
         """Files that ``drop_failed`` has replaced. They stay open to keep the locks of this run."""
         try:
-            self._file = _open_locked(path)
+            self._file = open_locked(path)
         except OSError as error:
             problem = error.strerror if path.parent.is_dir() else f"the folder {path.parent} does not exist; create it"
             raise CommandError(f"{path}: {problem}") from None
@@ -68,7 +68,7 @@ class OutputFile(AbstractContextManager["OutputFile"]):
         """Remove the lines of failed rows, so that these rows are sent again."""
         draft = self.path.with_name(f"{self.path.name}.partial")
         draft.unlink(missing_ok=True)
-        kept = _open_locked(draft)
+        kept = open_locked(draft)
         for line in complete_lines(self.path):
             value = orjson.loads(line)
             if is_answered(value):
@@ -85,21 +85,13 @@ class OutputFile(AbstractContextManager["OutputFile"]):
         """Return the ids of all rows in the file, after removing a partial last line."""
         done: set[str] = set()
         size = 0
-        for number, line in enumerate(complete_lines(self.path), 1):
-            try:
-                custom_id = orjson.loads(line)["custom_id"]
-            except (ValueError, TypeError, KeyError):
-                custom_id = None
-            if not isinstance(custom_id, str):
-                raise CommandError(
-                    f"{self.path}:{number}: this line is not from `gateway run`; delete it, and its row is sent again"
-                )
+        for number, (custom_id, _, end) in enumerate(rows_in(self.path), 1):
             if custom_id in done:
                 raise CommandError(
                     f'{self.path}:{number}: this is the second line of row "{custom_id}"; delete one of the two'
                 )
             done.add(custom_id)
-            size += len(line)
+            size = end
         self._file.truncate(size)
         return done
 
@@ -117,9 +109,10 @@ def recording_path(output: Path) -> Path:
 def run_name(output: Path) -> str:
     """Return the name of a run in recordings: ``a`` for ``a.jsonl``, with ``-`` in place of characters such as spaces.
 
-    See ``RUN_NAME``.
+    Shards of one output, such as ``a.3-of-16.jsonl``, belong to one run. See ``RUN_NAME``.
     """
-    return re.sub("[^A-Za-z0-9._-]", "-", output.name.removesuffix(".jsonl"))[:64] or "run"
+    name = re.sub(r"\.\d+-of-\d+$", "", output.name.removesuffix(".jsonl"))
+    return re.sub("[^A-Za-z0-9._-]", "-", name)[:64] or "run"
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:
@@ -130,14 +123,34 @@ def complete_lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
+def rows_in(path: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield the ``custom_id`` of each row in an output file, and where its line begins and ends, in bytes.
+
+    Raises ``CommandError`` for a line of another program.
+    """
+    end = 0
+    for number, line in enumerate(complete_lines(path), 1):
+        try:
+            custom_id = orjson.loads(line)["custom_id"]
+        except (ValueError, TypeError, KeyError):
+            custom_id = None
+        if not isinstance(custom_id, str):
+            raise CommandError(
+                f"{path}:{number}: this line is not from `gateway run`; delete it, and its row is sent again"
+            )
+        begin, end = end, end + len(line)
+        yield custom_id, begin, end
+
+
 def is_answered(value: dict[str, Any]) -> bool:
     """Return whether an output line contains an answer, and not an error."""
     response = value["response"]
     return response is not None and response["status_code"] == 200
 
 
-def _open_locked(path: Path) -> BinaryIO:
-    file = path.open("ab")
+def open_locked(path: Path) -> BinaryIO:
+    """Open or create a file to append and to read, locked. Raises ``CommandError`` if another process has locked it."""
+    file = path.open("a+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,6 +55,8 @@ EXAMPLES = """Examples:
   gateway run questions.jsonl --model demo --out answers.jsonl --retry-failed
   gateway run questions.jsonl --model demo --out again.jsonl --replay answers.recording.sqlite
   gateway run questions.jsonl --model demo --keep answer --score exact --out answers.jsonl
+  gateway run questions.jsonl --model demo --out answers.jsonl --shard $SLURM_ARRAY_TASK_ID/16
+  gateway run questions.jsonl --model demo --out answers.jsonl --merge 16
 
 Rows, one JSON object on each line:
   {"messages": [{"role": "user", "content": "1+1=?"}]}
@@ -96,6 +99,10 @@ class RunOptions:
     """concurrent requests, at most"""
     engine: str = choice("local", "ray")
     """local: this process sends the requests; ray: the machines of a Ray cluster send them"""
+    shard: str | None = option("K/N")
+    """send only each Nth row, from row K on (0/16 to 15/16); the output's name has the shard in it: OUT.K-of-N"""
+    merge: int | None = option("N", type=click.IntRange(min=1))
+    """send nothing, and join the outputs, recordings and manifests of N shards into --out"""
     retries: int = option("N", type=click.IntRange(min=0), default=5)
     """the maximum number of retries of a row, while the gateway is busy or restarts"""
     timeout: float = option("SECONDS", type=float, default=3600)
@@ -139,14 +146,20 @@ def command(options: RunOptions) -> int:
     from gateway.evaluate.reporting.source import row_score
     from gateway.evaluate.running.output import OutputFile
     from gateway.evaluate.running.rows import survey
+    from gateway.evaluate.running.shards import rows_of_shard, shard_path
 
     score = row_score(options.score, options.answer)
     _check(options)
-    form = options.form
+    form, rows = options.form, rows_of_shard(options.shard)
+    if options.shard is not None:
+        options = replace(options, out=shard_path(options.out, rows.start, rows.step))
     try:
         found = survey(options.data, form, score)
-        with OutputFile(options.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            code = runner.run(_run(options, form, found, output))
+        if options.merge is not None:
+            code = _merge(options, options.merge, form, found)
+        else:
+            with OutputFile(options.out) as output, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                code = runner.run(_run(options, form, found, rows, output))
     except KeyboardInterrupt:
         print_note("interrupted; the same command continues the run")
         raise
@@ -158,6 +171,8 @@ def command(options: RunOptions) -> int:
 
 def _check(options: RunOptions) -> None:
     """Raise ``CommandError`` for options that cannot be used together."""
+    if options.merge is not None and (options.shard is not None or options.retry_failed):
+        raise CommandError("--merge sends no rows; remove --shard and --retry-failed, or send rows without --merge")
     if options.base_url is not None and is_given("config"):
         raise CommandError("--config and --base-url cannot be used together; remove one of them")
     if options.infer != "multiturn" and is_given("turns"):
@@ -198,7 +213,24 @@ def _check_replay(path: Path) -> None:
         raise CommandError(f"--replay {path} is not a recording; {hint}")
 
 
-async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: OutputFile) -> int:
+def _merge(options: RunOptions, count: int, form: RowForm, found: DataSurvey) -> int:
+    """Join ``count`` shards, and print a summary. Return the exit code."""
+    from gateway.evaluate.reporting.source import reading
+    from gateway.evaluate.running.identity import form_facts
+    from gateway.evaluate.running.output import run_name
+    from gateway.evaluate.running.rows import read_rows
+    from gateway.evaluate.running.shards import merge_shards
+
+    ids = [row.custom_id for row in read_rows(options.data, form)]
+    described = form_facts(found, form) | _replay_facts(options)
+    with reading():
+        results, recording = merge_shards(options.out, count, ids, described, allow_changes=options.allow_changes)
+    _report(options.out, results, 0, run_name(options.out), recording)
+    return 1 if results["failed"] else 0
+
+
+async def _run(options: RunOptions, form: RowForm, found: DataSurvey, part: slice, output: OutputFile) -> int:
+    """Send the rows of ``part``, and print a summary. Return the exit code."""
     from gateway.evaluate.running.ask import RetryLimits, ask_all
     from gateway.evaluate.running.gateways import GatewayUnreachable
     from gateway.evaluate.running.identity import identity
@@ -215,7 +247,8 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
             manifest.begin(len(output.done), allow_changes=options.allow_changes)
             if options.retry_failed:
                 output.drop_failed()
-            left, failed = found.rows - len(output.done), 0
+            number, failed = len(range(found.rows)[part]), 0
+            left = number - len(output.done)
 
             def write(line: bytes, answered: bool) -> None:
                 nonlocal failed
@@ -224,7 +257,8 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
                 bar.update(1, failed)
 
             tune_memory()
-            rows = (row for row in read_rows(options.data, form) if row.custom_id not in output.done)
+            own = islice(read_rows(options.data, form), part.start, None, part.step)
+            rows = (row for row in own if row.custom_id not in output.done)
             started, complete = time.monotonic(), False
             try:
                 with progress("rows", range(left), _count_failed, steps=max(left // 1000, 1)) as bar:
@@ -237,7 +271,8 @@ async def _run(options: RunOptions, form: RowForm, found: DataSurvey, output: Ou
                 seconds = time.monotonic() - started
                 output.sync()
                 results = manifest.end(seconds, complete=complete)
-                _report(options.out, results, 0 if complete else found.rows - results["rows"], source)
+                missing = 0 if complete else number - results["rows"]
+                _report(options.out, results, missing, source.run, source.recording)
     except GatewayUnreachable as error:
         raise CommandError(str(error), 1) from None
     except OSError as error:
@@ -283,24 +318,30 @@ def _source(options: RunOptions, models: Mapping[str, int]) -> GatewaySource:
 def _manifest(options: RunOptions, described: dict[str, Any], source: GatewaySource) -> Manifest:
     """Return the manifest of the run. ``described``: its identity without the recording that answers."""
     from gateway.evaluate.running.manifest import Manifest
-    from gateway.evaluate.running.rows import file_sha256
 
-    if options.replay is not None:
-        described = {**described, "replay": f"{options.replay.name}@sha256:{file_sha256(options.replay)}"}
     facts = {
         "gateway": options.base_url or str(options.config),
         "run": source.run or None,
         "recording": None if source.recording is None else source.recording.name,
+        **({} if options.shard is None else {"shard": options.shard}),
     }
-    return Manifest(options.out, described, facts)
+    return Manifest(options.out, described | _replay_facts(options), facts)
 
 
-def _report(out: Path, results: dict[str, Any], missing: int, source: GatewaySource) -> None:
+def _replay_facts(options: RunOptions) -> dict[str, str]:
+    """Return the part of a run's identity about the recording that answers."""
+    from gateway.evaluate.running.rows import file_sha256
+
+    path = options.replay
+    return {} if path is None else {"replay": f"{path.name}@sha256:{file_sha256(path)}"}
+
+
+def _report(out: Path, results: dict[str, Any], missing: int, run: str, recording: Path | None) -> None:
     """Print the result of the run on standard error. ``missing``: the number of rows that were not sent."""
     from gateway.evaluate.running.output import manifest_path
 
     tell = partial(click.echo, err=True)
-    recorded = "" if source.recording is None else f", {source.recording}"
+    recorded = "" if recording is None else f", {recording}"
     left = f", {missing} not asked yet" if missing else ""
     answered = f"{results['answered']} of {results['rows'] + missing} rows answered, {results['failed']} failed{left}"
     tell(f"{answered}: {out}, {manifest_path(out)}{recorded}")
@@ -318,7 +359,7 @@ def _report(out: Path, results: dict[str, Any], missing: int, source: GatewaySou
         tell(f"the first error is {printable(results['first_error'])}")
     if number := results["notices"].get("run_not_recorded"):
         print_note(
-            f"the gateway has not recorded {counted(number, 'row')} of the run {source.run}, so gateway report and "
+            f"the gateway has not recorded {counted(number, 'row')} of the run {run}, so gateway report and "
             f"gateway why have only what {out} contains: no prompts, parameters, tools or events. Its notices name "
             "what to change"
         )
