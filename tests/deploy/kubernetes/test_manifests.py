@@ -17,6 +17,7 @@ from gateway.config.snapshot import DeliveryPolicy, ServerSpec
 from gateway.edge.about.monitoring import HEALTH_PATHS
 from gateway.telemetry.metric_definitions import METRICS
 from tests.deploy.kubernetes.environment import PLACE, needed
+from tests.deploy.kubernetes.envoy import bootstrap, documented
 from tests.deploy.kubernetes.manifests import (
     COMPONENTS,
     FOLDER,
@@ -277,3 +278,16 @@ def test_the_store_of_the_overlay_is_the_valkey_of_the_component() -> None:
     workload = Workload(named(manifests, "Deployment", "valkey"))
     assert workload.ports == {"redis": port}
     assert store["password"] == f"env:{workload.container['env'][0]['name']}"
+
+
+def test_envoy_accepts_the_route_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "endpoints.json").write_text('{"resources": []}', encoding="utf-8")
+    (tmp_path / "envoy.json").write_text(json.dumps(bootstrap(documented(), 10000, 10001, tmp_path / "endpoints.json")))
+    command = [needed("bin/envoy"), "--mode", "validate", "-c", str(tmp_path / "envoy.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    [host] = documented()["virtual_hosts"]
+    assert host["request_body_buffer_limit"] >= ServerSpec().max_body
+    assert int(host["routes"][0]["route"]["timeout"].removesuffix("s")) > DeliveryPolicy().timeout.total
+    [[threshold]] = [one["circuit_breakers"]["thresholds"] for one in documented()["clusters"]]
+    assert threshold["max_retries"] >= ServerSpec().max_in_flight
