@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 
-.PHONY: run test test-quick extras coverage check docs docs-serve bench bench-smoke lock clean
+.PHONY: run test test-quick extras coverage check docs docs-serve bench bench-smoke lock image clean
 
 ## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
 run: $(VENV)/.run-ready
@@ -94,5 +94,14 @@ lock: $(VENV)/.test-ready
 		$(HARNESSES)/requirements.txt -o $(HARNESSES)/versions.txt
 HARNESSES := tests/support/harnesses/environment
 
+## Build the container image. BASE=IMAGE takes another base, LOCK=requirements.lock leaves the extras out, and
+## WHEELS=wheels builds without a network, from that folder; BUILDER="podman build" takes another program.
+BUILDER ?= docker build
+IMAGE ?= meta-gateway:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+OFFLINE := --network=none --build-arg PIP_NO_INDEX=1 --build-arg GATEWAY=meta-gateway --build-arg PIP_FIND_LINKS
+image:
+	@$(BUILDER) -f deploy/Containerfile -t $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) \
+		$(if $(LOCK),--build-arg LOCK=$(LOCK)) $(if $(WHEELS),$(OFFLINE)=$(WHEELS)) .
+
 clean:
-	@rm -rf $(VENV) $(DOCS_VENV) site .cache .coverage* .pytest_cache .mypy_cache .ruff_cache dist build
+	@rm -rf $(VENV) $(DOCS_VENV) site .cache .coverage* .pytest_cache .mypy_cache .ruff_cache dist build wheels

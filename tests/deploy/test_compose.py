@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ import pytest
 import yaml
 
 from gateway.config.load import load
+from metatemplate.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 # The compose specification's own schema, as the check-jsonschema package brings it.
 VENDORED = files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
 SCHEMA = json.loads(VENDORED.read_text(encoding="utf-8"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CONTAINERFILE = (ROOT / "deploy/Containerfile").read_text(encoding="utf-8")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
@@ -78,20 +81,33 @@ def test_the_containers_grace_is_longer_than_the_drain() -> None:
 
 def test_what_the_image_copies_is_there_and_reaches_the_builder() -> None:
     sent = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
-    copied = [
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    built = {*wheel["packages"], *wheel["force-include"], *PROJECT["project"]["license-files"], "README.md"}
+    copied = {
         source
         for line in re.findall(r"^COPY (?!--from)(.+)$", CONTAINERFILE, re.MULTILINE)
         for source in line.split()[:-1]
-    ]
-    assert copied
-    for source in copied:
+    }
+    assert "." in copied
+    for source in (built | copied | {"pyproject.toml", "requirements-all.lock", "requirements.lock"}) - {"."}:
         assert (ROOT / source).exists(), source
         assert f"!{source}" in sent
 
 
 def test_the_image_runs_as_the_user_that_compose_names() -> None:
-    (user,) = re.findall(r"^USER (\d+)$", CONTAINERFILE, re.MULTILINE)
-    assert SERVICES["gateway"]["user"] == f"{user}:{user}"
+    assert re.findall(r"^USER (.+)$", CONTAINERFILE, re.MULTILINE) == [SERVICES["gateway"]["user"]]
+
+
+def test_the_image_has_the_health_check_of_compose() -> None:
+    ((options, command),) = re.findall(r"^HEALTHCHECK (.+?) CMD \\\n +(.+)$", CONTAINERFILE, re.MULTILINE)
+    check = dict(SERVICES["gateway"]["healthcheck"])
+    assert ["CMD", *json.loads(command)] == check.pop("test")
+    assert sorted(options.split()) == sorted(f"--{name.replace('_', '-')}={value}" for name, value in check.items())
+
+
+def test_the_image_has_the_version_of_the_package() -> None:
+    assert PROJECT["project"]["version"] == VERSION
+    assert SERVICES["gateway"]["image"] == f"meta-gateway:{VERSION}"
 
 
 def test_the_datasource_of_the_dashboard_is_provisioned() -> None:

@@ -13,6 +13,10 @@ DIGEST = "@sha256:" + "0f" * 32
 LINES = {
     "a tag": ("FROM python:3.13-slim AS build", True),
     "a digest": (f"FROM python:3.13-slim{DIGEST} AS build", False),
+    "a tag in an argument": ("ARG BASE=python:3.13-slim", True),
+    "a digest in an argument": (f"ARG BASE=python:3.13-slim{DIGEST}", False),
+    "an argument as the base": ("FROM ${BASE} AS build", False),
+    "another argument": ("ARG LOCK=requirements-all.lock", False),
     "half of a digest": ("FROM python:3.13-slim@sha256:0f0f", True),
     "a service": ("    image: prom/prometheus:v3.4.2", True),
     "a service with a digest": (f"    image: prom/prometheus:v3.4.2{DIGEST}", False),
