@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 
-.PHONY: run test test-quick extras coverage check docs docs-serve bench bench-smoke lock image clean
+.PHONY: run test test-quick extras coverage check docs docs-serve bench bench-smoke lock release image clean
 
 ## Serve gateway.yaml with the demo model; PORT=9000 make run changes the port.
 run: $(VENV)/.run-ready
@@ -93,6 +93,10 @@ lock: $(VENV)/.test-ready
 	@$(BIN)/uv pip compile -q --python-version 3.11 --no-annotate --no-header --no-emit-index-url --no-emit-package torch \
 		$(HARNESSES)/requirements.txt -o $(HARNESSES)/versions.txt
 HARNESSES := tests/support/harnesses/environment
+
+## Build the files of a release into dist/, prove them with pip, pipx and uv, and print what is left to a person.
+release: $(VENV)/.test-ready
+	@$(BIN)/python scripts/release
 
 ## Build the container image. BASE=IMAGE takes another base, LOCK=requirements.lock leaves the extras out, and
 ## WHEELS=wheels builds without a network, from that folder; BUILDER="podman build" takes another program.
