@@ -437,7 +437,7 @@ def _health_checks(model: ModelSpec, shared: SharedResources) -> Iterator[Health
 
 
 def _breaker_key(model: ModelSpec, target: TargetSpec) -> BreakerKey:
-    place = f"{target.speaks} {target.url or target.local_path or ''} {target.model}"
+    place = f"{target.speaks} {target.url or target.local_path or ''} {target.model} {target.proxy}{target.authorities}"
     return BreakerKey(
         model=model.name,
         label=target.label,

@@ -142,7 +142,7 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
 
         keys = read_keys(files, files.home / key_file, list(settings.models or ()), add_problem)
     server = read_server(document, settings.server, files, env, has_keys=key_file is not None)
-    models = read_models(document, settings.models, library)
+    models = read_models(document, settings, library)
     if key_file is None:
         _note_open_files(document, files, models)
     if server is None:

@@ -115,6 +115,18 @@ class ServerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkSpec:
+    """The section ``network``: the proxy of ``completions`` and ``chat`` targets that name none."""
+
+    proxy: Annotated[str, kinds.TEXT_OR_NONE] = ""
+    """The HTTP proxy through which targets without `proxy` are reached, as `http://host:port`."""
+    proxy_auth: Annotated[SecretStr, kinds.SECRET] | None = None
+    """`user:password` for this proxy, as `env:NAME` or `file:PATH`."""
+    no_proxy: Annotated[tuple[str, ...], list_of(kinds.HOST_NAME)] = ()
+    """Hosts that are reached without this proxy; `example.org` is also each name that ends with `.example.org`."""
+
+
+@dataclass(frozen=True, slots=True)
 class TargetSpec:
     """One target of a model: its address, file or provider, and its kind."""
 
@@ -133,6 +145,15 @@ class TargetSpec:
     supported."""
     key: Annotated[SecretStr, kinds.SECRET] | None = None
     """The target's API key, as `env:NAME` or `file:PATH`."""
+    proxy: Annotated[str, kinds.TEXT_OR_NONE] = ""
+    """The HTTP proxy through which the address is reached, as `http://host:port`; the default is that of `network`."""
+    proxy_auth: Annotated[SecretStr, kinds.SECRET] | None = None
+    """`user:password` for `proxy`, as `env:NAME` or `file:PATH`."""
+    ca: Annotated[Path, kinds.FILE] | None = None
+    """A PEM file with certificates of private authorities, relative to this file; they are trusted in addition to the
+    system's."""
+    authorities: Internal[str] = ""
+    """The content of ``ca``."""
     weight: Annotated[int, integer(1, 1000)] = 1
     """How often this target is chosen relative to the model's other targets, with `delivery.balance: weighted`."""
     adds_bos: Annotated[bool, kinds.SWITCH] | None = None
@@ -468,6 +489,7 @@ class GatewaySettings:
 
     server: Section[ServerSpec] = ServerSpec()
     models: Section[Mapping[str, Section[ModelSettings]]] = field(default=EMPTY_MAPPING)
+    network: Section[NetworkSpec] = NetworkSpec()
     keys: Section[KeysSettings] = KeysSettings()
     store: Section[StoreSpec] = StoreSpec()
     cache: Section[CacheSpec] = CacheSpec()

@@ -359,6 +359,12 @@ def test_check_reports_what_it_read(folder: Path) -> None:
     expect(command(folder, "check", "-q"), 0, b"", b"")
 
 
+def test_check_has_a_note_on_proxies_of_the_environment(folder: Path) -> None:
+    ended = command(folder, "check", https_proxy="http://127.0.0.1:1", NO_PROXY="localhost")
+    note = "note: only litellm targets use NO_PROXY, https_proxy; for others set proxy, or network.proxy"
+    assert ended.stderr.decode().splitlines().count(note) == 1
+
+
 def test_templates_lists_those_here_and_those_that_are_included(folder: Path) -> None:
     ended = command(folder, "templates")
     expect(ended, 0, ended.stdout, b"")

@@ -26,11 +26,11 @@ def free_port() -> int:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment with the package on the path, and of the gateway's settings only the fast paths."""
+    """This process's environment with the package on the path, no proxies, and of our settings only the fast paths."""
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("GATEWAY_") or name == "GATEWAY_FAST_PATHS"
+        if not (name.startswith("GATEWAY_") or name.lower().endswith("_proxy")) or name == "GATEWAY_FAST_PATHS"
     }
     return {**kept, "PYTHONPATH": str(ROOT), **more}
 

@@ -3,7 +3,8 @@
 A connection serves one request at a time. Head and body of a request are written together. The part of the head that
 all requests to an endpoint share is formatted once. A response body is read in the pieces in which it arrives, and
 back-pressure pauses the socket.
-TLS verifies against the system's certificates. The client has no redirects, proxies, compression, pipelining or HTTP/2.
+TLS verifies against the system's certificates. The client has no redirects, compression, pipelining or HTTP/2; proxies
+and further certificates are in ``network.py``.
 The connect timeout is the only timeout here; the others depend on content and live in ``policy/deliver``.
 """
 
@@ -15,9 +16,10 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from gateway.backend.http_client.connection import Connection
@@ -53,12 +55,23 @@ NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST
 class ConnectionPool:
     """The idle connections to one host and port. Endpoints with different paths share the pool."""
 
+    peer: ClassVar[str] = "the model's server"
+    """The name in messages of the server that accepts the connections."""
     client: HttpClient
     host: str
     port: int
-    tls: bool
+    tls: ssl.SSLContext | None
+    origin: str = ""
+    """What stands before the path in a request line: empty, or ``http://host:port`` for a proxy."""
+    header_lines: str = ""
+    """Header lines of every request, with their line ends, besides the headers of the endpoint."""
     idle: deque[tuple[float, Connection]] = field(default_factory=deque, init=False)
     """(monotonic time since which the connection is idle, connection), in this order of time."""
+
+    async def open(self, loop: asyncio.AbstractEventLoop) -> Connection:
+        """Return a new connection. Raises ``OSError``, or ``UpstreamError`` with a message of its own."""
+        _, connection = await loop.create_connection(lambda: Connection(loop), self.host, self.port, ssl=self.tls)
+        return connection
 
     def take(self) -> Connection | None:
         """Remove and return the usable connection that became idle last. Expired connections are closed."""
@@ -87,6 +100,10 @@ class ConnectionPool:
             self.client.drain(self, connection)
         else:
             connection.close()
+
+
+PoolFactory = Callable[["HttpClient", str, int, ssl.SSLContext | None], ConnectionPool]
+"""(client, host, port, TLS or None) → pool. Pools are shared by host, port, TLS and factory."""
 
 
 def json_headers(key: str | None, accept: str = "application/json") -> dict[str, str]:
@@ -157,7 +174,7 @@ class HttpClient:
     """The HTTP client of one process, used and closed in one event loop."""
 
     def __init__(self) -> None:
-        self._pools: dict[tuple[str, int, bool], ConnectionPool] = {}
+        self._pools: dict[tuple[str, int, bool, PoolFactory], ConnectionPool] = {}
         self._draining: dict[asyncio.Task[None], Connection] = {}
         self.closed = False
 
@@ -168,11 +185,13 @@ class HttpClient:
         connect_timeout: float = 2.0,
         secrets: tuple[str, ...] = (),
         method: str = "POST",
+        new_pool: PoolFactory = ConnectionPool,
     ) -> HttpEndpoint:
         """Return an endpoint for requests with one method. Raises ``UpstreamUnreachable`` for an invalid URL.
 
         ``headers`` are sent with every request; they must not contain line ends. ``connect_timeout`` is in seconds and
-        includes the name lookup. ``secrets``: header values that no error message may contain.
+        includes the name lookup. ``secrets``: header values that no error message may contain. ``new_pool``: makes the
+        pool, such as one of a proxy.
         """
         try:
             parts = urlsplit(url)
@@ -181,15 +200,15 @@ class HttpClient:
             host = None
         if not host or parts.scheme not in ("http", "https"):
             raise UpstreamUnreachable("the configured address of the model's server is not a valid URL")
-        key = host, port or (443 if tls else 80), tls
-        if key not in self._pools:
-            self._pools[key] = ConnectionPool(self, *key)
+        key = host, port or (443 if tls else 80), tls, new_pool
+        pool = self._pools.get(key) or new_pool(self, host, key[1], self._tls if tls else None)
+        self._pools[key] = pool
         shown = host if "." in host or ":" in host else f"{host}:{key[1]}"  # a bare name may be a common word
         path = parts.path + (f"?{parts.query}" if parts.query else "") or "/"
-        line = f"{method} {path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n".encode("ascii", "strict")
+        line = f"{method} {pool.origin}{path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n".encode("ascii")
         fields = {**headers, "accept-encoding": "identity"}
-        shared = "".join([f"{name}: {value}\r\n" for name, value in fields.items()]).encode("latin-1")
-        return HttpEndpoint(self._pools[key], line + shared, connect_timeout, (shown, *secrets))
+        lines = [pool.header_lines, *(f"{name}: {value}\r\n" for name, value in fields.items())]
+        return HttpEndpoint(pool, line + "".join(lines).encode("latin-1"), connect_timeout, (shown, *secrets))
 
     async def aclose(self) -> None:
         """Close every connection. Running requests fail with ``UpstreamDisconnected``."""
@@ -206,13 +225,11 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(loop), pool.host, pool.port, ssl=self._tls if pool.tls else None
-                )
+                connection = await pool.open(loop)
         except TimeoutError:
             what = "TLS connection (if the server has no TLS, use http:// in url)" if pool.tls else "connection"
             raise UpstreamConnectTimeout(
-                f"the model's server accepted no {what} within {seconds:g} s (delivery.timeout.connect)"
+                f"{pool.peer} accepted no {what} within {seconds:g} s (delivery.timeout.connect)"
             ) from None
         except socket.gaierror:
             raise UpstreamDnsError("the host name of the model's server does not resolve; check url") from None
@@ -221,7 +238,7 @@ class HttpClient:
         except OSError as error:
             cause = os.strerror(error.errno).lower() if error.errno else "the connection was reset"
             raise UpstreamUnreachable(
-                f"the model's server does not accept connections: {cause}; check url, and that the server runs"
+                f"{pool.peer} does not accept connections: {cause}; check url, and that the server runs"
             ) from None
         connection.release = partial(pool.release, connection)
         return connection
@@ -252,7 +269,7 @@ class HttpClient:
 
 def _tls_failure(error: ssl.SSLError) -> UpstreamUnreachable:
     if isinstance(error, ssl.SSLCertVerificationError):
-        failure = UpstreamUnreachable("the gateway's machine does not trust the TLS certificate of the model's server")
+        failure = UpstreamUnreachable("the TLS certificate of the model's server is not trusted; set or correct ca")
         failure.reason = f"{failure.message}: {error.verify_message}"  # may contain the host name
         return failure
     if error.reason in NO_TLS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
+from importlib import import_module
 from typing import Any, ClassVar
 
 from gateway.backend.engines import ENGINES
-from gateway.backend.http_client.client import HttpClient, HttpEndpoint, json_headers
+from gateway.backend.http_client.client import ConnectionPool, HttpClient, HttpEndpoint, PoolFactory, json_headers
 from gateway.backend.openai.answer.events import ChoiceFormat, ChunkReader
 from gateway.backend.openai.answer.response_body import EVENT_STREAM, BodyEvents
 from gateway.backend.openai.embeddings import EmbeddingsEvents
@@ -34,6 +35,8 @@ class OpenAIBackend(ABC):
         """The name of the model at the server."""
         self._client = client
         self._connect_timeout = connect_timeout
+        if target.proxy or target.authorities:
+            import_module("gateway.backend.http_client.network")  # for ``open_endpoint``
         self._endpoints: dict[bool | None, HttpEndpoint] = {}
         """Whether a completion is a stream, None for embeddings → the endpoint."""
 
@@ -76,4 +79,10 @@ def open_endpoint(
     """Return an endpoint of a target's server. All requests contain the target's key, and no headers of the client."""
     key = None if target.key is None else target.key.get_secret_value()
     secrets = () if key is None else (key,)
-    return client.endpoint(url, json_headers(key, accept), connect_timeout, secrets, method)
+    new_pool: PoolFactory = ConnectionPool
+    if target.proxy or target.authorities:
+        from gateway.backend.http_client.network import Network
+
+        auth = "" if target.proxy_auth is None else target.proxy_auth.get_secret_value()
+        new_pool = Network(target.proxy, auth, target.authorities)
+    return client.endpoint(url, json_headers(key, accept), connect_timeout, secrets, method, new_pool)

@@ -114,6 +114,7 @@ _STATUSES: Mapping[int, tuple[type[GatewayError], str]] = {
         "the model's server has no such model or path; the operator has to check model and url (of an "
         "OpenAI-compatible server: up to /v1)",
     ),
+    407: (UpstreamUnreachable, "the proxy refuses the request; the operator has to set or correct proxy_auth"),
     408: (UpstreamTimeout, "the model's server timed out"),
     413: (UpstreamRejectedRequest, "the model's server refused the request as too large"),
     415: (UpstreamRejectedRequest, "the model's server refused the request's content type"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from gateway.backend.http_client.client import HttpClient, json_headers
+from gateway.backend.http_client.client import HttpEndpoint
 from gateway.backend.openai.tokenizer_client import fetch_json
 from gateway.core.errors import UpstreamInvalidResponse, UpstreamTimeout
 
@@ -23,11 +23,9 @@ class ServedModel:
     """The field ``owned_by``. vLLM, SGLang and llama.cpp write their own name there."""
 
 
-async def served_models(url: str, key: str | None, client: HttpClient) -> tuple[ServedModel, ...]:
+async def served_models(endpoint: HttpEndpoint, url: str) -> tuple[ServedModel, ...]:
     """Return the models that ``GET {url}/models`` lists. Raises ``GatewayError`` if the engine sends no such list."""
-    secrets = () if key is None else (key,)
     try:
-        endpoint = client.endpoint(f"{url}/models", json_headers(key), CONNECT_SECONDS, secrets, "GET")
         async with asyncio.timeout(REQUEST_SECONDS):
             answer = await fetch_json(endpoint, b"", "/models", url)
     except TimeoutError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gateway.backend.engines import declared_capabilities
 from gateway.backend.http_client.client import HttpClient
+from gateway.backend.openai.base import open_endpoint
 from gateway.backend.openai.tokenizer_client import TokenizerClient
 from gateway.cli.connecting.engine import CONNECT_SECONDS, REQUEST_SECONDS, served_models
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
@@ -72,8 +73,8 @@ async def _ask(model: ModelSpec, target: TargetSpec, client: HttpClient) -> str:
     if not BACKEND_KINDS[target.speaks].openai_server:
         return "not asked, because it is a provider" if target.speaks == "litellm" else "runs in this process"
     try:
-        key = None if target.key is None else target.key.get_secret_value()
-        owners = {served.name: served.owner for served in await served_models(target.url, key, client)}
+        endpoint = open_endpoint(client, target, f"{target.url}/models", CONNECT_SECONDS, method="GET")
+        owners = {served.name: served.owner for served in await served_models(endpoint, target.url)}
     except UpstreamAuthFailed:
         advice = "check its value" if target.key is not None else 'set key: "env:NAME"'
         raise LiveProblem("key", f"{target.url} refuses the key; {advice}") from None

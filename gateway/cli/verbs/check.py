@@ -69,6 +69,10 @@ def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
         bar.update(1)
     usable = None if problems else snapshot
     notes: list[Problem | str] = [*outcome.notes]
+    proxies = sorted(one for one in os.environ if one.upper() in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
+    notes += (
+        [f"only litellm targets use {', '.join(proxies)}; for others set proxy, or network.proxy"] if proxies else []
+    )
     if snapshot is not None:
         notes += expiry_notes(snapshot.keys, time.time())
     if usable is not None and not (quiet or as_json):

@@ -53,15 +53,17 @@ def command(engine: str | None, key: str | None, config: Path) -> int:
 
 async def _ask(url: str, key: str | None) -> str:
     """Return the configuration for an engine's models. Raises ``CommandError`` if the engine does not list models."""
-    from gateway.backend.http_client.client import HttpClient
-    from gateway.cli.connecting.engine import served_models
+    from gateway.backend.http_client.client import HttpClient, json_headers
+    from gateway.cli.connecting.engine import CONNECT_SECONDS, served_models
     from gateway.cli.connecting.first_config import of_engine
     from gateway.config.library import shipped_folder
     from metatemplate.files.template_models import patterns_of
 
     value, client = read_key(key), HttpClient()
     try:
-        served = await served_models(url, value, client)
+        secrets = () if value is None else (value,)
+        endpoint = client.endpoint(f"{url}/models", json_headers(value), CONNECT_SECONDS, secrets, "GET")
+        served = await served_models(endpoint, url)
     except GatewayError as error:
         reason = f" ({error.reason})" if error.reason else ""
         raise CommandError(f"{url}: {error.message}{reason}; {_remedy(error)}", 1) from None

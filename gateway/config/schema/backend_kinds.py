@@ -39,7 +39,7 @@ class BackendKind:
         return (*self.required, *self.optional)
 
 
-_SERVER_SETTINGS = ("model", "engine", "key")
+_SERVER_SETTINGS = ("model", "engine", "key", "proxy", "proxy_auth", "ca")
 
 _ROWS = (
     BackendKind(

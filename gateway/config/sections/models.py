@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from gateway.config.library import Library
@@ -10,7 +10,7 @@ from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.schema.kinds import MODEL_NAME
 from gateway.config.sections.parameters import RESERVED
 from gateway.config.sections.targets import TargetEntry, existing
-from gateway.config.snapshot import ModelSettings, ModelSpec, PolicySpec, TargetSpec
+from gateway.config.snapshot import GatewaySettings, ModelSettings, ModelSpec, PolicySpec, TargetSpec
 from metatemplate.files.reader import Files
 from metatemplate.files.template_file import BUILT_IN, output_form
 from metatemplate.files.yaml import YamlDocument
@@ -21,16 +21,19 @@ from metatemplate.values.words import quoted, suggest
 FORM_WORDS = {"text": "one string", "messages": "messages"}
 
 
-def read_models(
-    document: YamlDocument, settings: Mapping[str, ModelSettings], library: Library
-) -> dict[str, ModelSpec]:
-    """Return the valid models, and add problems to the document. ``settings``: the section's values, or ``INVALID``."""
-    if settings == {}:
+def read_models(document: YamlDocument, settings: GatewaySettings, library: Library) -> dict[str, ModelSpec]:
+    """Return the valid models, and add problems to the document. Sections of ``settings`` may be ``INVALID``."""
+    if settings.models == {}:
         message = "contains no model; add at least one, with a template and targets (gateway docs configuration)"
         document.refuse(("models",), message)
-    names = tuple(settings or ())
-    found = {name: _model(document, name, section, library, names) for name, section in (settings or {}).items()}
-    return {name: model for name, model in found.items() if model is not None}
+    sections = settings.models or {}
+    found = {name: _model(document, name, section, library, tuple(sections)) for name, section in sections.items()}
+    models = {name: model for name, model in found.items() if model is not None}
+    if any({"network", "proxy", "proxy_auth", "ca"} & {*path} for path in document.lines):
+        from gateway.config.sections.network import read_network
+
+        models = read_network(document, library.files, settings.network, models)
+    return models
 
 
 def _model(

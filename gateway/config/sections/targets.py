@@ -30,6 +30,7 @@ NOT_OPTIONS = {
 }
 """Name that is refused under ``options`` → the setting to use instead."""
 
+OF_LITELLM = "for all its targets, LiteLLM reads HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE of the environment"
 SETTINGS = tuple(dict.fromkeys(name for kind in BACKEND_KINDS.values() for name in kind.settings))
 """All settings that only some kinds of target have."""
 
@@ -64,9 +65,8 @@ class TargetEntry:
             given = self._document.has((*self._path, setting))
             if given and setting not in kind.settings:
                 takers = [row.name for row in BACKEND_KINDS.values() if setting in row.settings]
-                self.add_problem(
-                    setting, f"is a setting of {' or '.join(takers)} targets, not of {kind.name}; remove it"
-                )
+                do = OF_LITELLM if kind.name == "litellm" and setting in ("proxy", "ca") else "remove it"
+                self.add_problem(setting, f"is a setting of {' or '.join(takers)} targets, not of {kind.name}; {do}")
             # For litellm targets, LiteLLM adds the path of each provider.
             needs_path = given and setting == "url" and kind.name != "litellm"
             if needs_path and self._target.url and not urlsplit(self._target.url).path:
