@@ -89,6 +89,16 @@ def test_calls_with_one_request_id_are_different_calls(tmp_path: Path) -> None:
     assert merge(tmp_path, "all.sqlite", first, second) == "all.sqlite has 4 calls\n"
 
 
+def test_a_file_without_columns_of_a_later_gateway_is_merged(tmp_path: Path) -> None:
+    first, second = record(tmp_path, "a", "talk-1"), record(tmp_path, "b", "talk-2")
+    with closing(sqlite3.connect(first)) as database, database:
+        database.execute("ALTER TABLE calls DROP COLUMN asked")
+    assert merge(tmp_path, "all.sqlite", first, second) == "all.sqlite has 4 calls\n"
+    with closing(open_recording(tmp_path / "all.sqlite")) as file:
+        asked = [(call["run"], call["asked"] is None) for call in file.execute("SELECT run, asked FROM calls")]
+    assert sorted(set(asked)) == [("a", True), ("b", False)]
+
+
 def test_a_file_that_a_gateway_writes_can_be_read_and_not_be_replaced(tmp_path: Path) -> None:
     first, second = record(tmp_path, "a", "talk-1"), record(tmp_path, "b", "talk-2")
     with closing(sqlite3.connect(second)) as open_file:

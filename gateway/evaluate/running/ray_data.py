@@ -1,6 +1,8 @@
 """Sends rows from several machines, with Ray Data (``--engine ray``).
 
-Ray distributes blocks of rows to actors, one on each machine. Each actor sends its rows to the gateway of its machine.
+Ray distributes blocks of rows to actors, one on each machine. Each actor sends its rows to the gateway of its machine,
+and records the calls of a block in a temporary file there. They are returned with the lines of the block, and recorded
+beside the output before the lines are written: what an actor that was killed has not returned is sent again.
 Ray repeats nothing: ``ask`` repeats rows, and a run that ended early is continued like any other run. Only this module
 imports Ray.
 """
@@ -9,16 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvloop
 
 from gateway.cli.options import CommandError
 from gateway.evaluate.running.ask import RetryLimits, ask_all
-from gateway.evaluate.running.gateways import GatewaySource
+from gateway.evaluate.running.gateways import GatewaySource, LocalSource
 from gateway.evaluate.running.rows import DataRow
+from gateway.storage.merging import StoredCall, add_calls, open_to_add, stored_calls
+from gateway.storage.recordings import open_recording
 
 ROWS_PER_BLOCK = 256
 """The number of rows whose lines an actor returns together. If the run is killed before, these rows are sent again."""
@@ -30,13 +38,18 @@ class RayAsker:
     """One actor, which sends blocks of rows to the gateway of its machine."""
 
     def __init__(self, source: GatewaySource, limits: RetryLimits, concurrency: int) -> None:
+        self._folder = TemporaryDirectory(prefix="gateway-run-")  # removed when the actor ends
+        if isinstance(source, LocalSource) and source.recording is not None:
+            source = replace(source, recording=Path(self._folder.name, "calls.sqlite"))
+        self._recording = source.recording
         self._limits = limits
         self._concurrency = concurrency
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-        self._gateway = self._runner.run(AsyncExitStack().enter_async_context(source.open(concurrency)))
+        self._opened = AsyncExitStack()  # kept: the gateway is closed when it is freed
+        self._gateway = self._runner.run(self._opened.enter_async_context(source.open(concurrency)))
 
     def __call__(self, batch: Mapping[str, Sequence[bytes]]) -> dict[str, list[Any]]:
-        """Send a block of pickled rows, and return the output lines."""
+        """Send a block of pickled rows. Return the output lines, and with the first one all recorded calls, pickled."""
         rows: list[DataRow] = [pickle.loads(row) for row in batch["row"]]
         found: list[tuple[bytes, bool]] = []
         self._runner.run(
@@ -48,7 +61,18 @@ class RayAsker:
                 lambda line, answered: found.append((line, answered)),
             )
         )
-        return {"line": [line for line, _ in found], "answered": [answered for _, answered in found]}
+        calls = [pickle.dumps(self._take_calls()), *[b""] * (len(found) - 1)]
+        return {"line": [line for line, _ in found], "answered": [answered for _, answered in found], "calls": calls}
+
+    def _take_calls(self) -> list[StoredCall]:
+        """Return the recorded calls, and remove them from the file of this machine."""
+        if self._recording is None:
+            return []
+        with closing(open_recording(self._recording)) as file:
+            calls = list(stored_calls(file))
+        with closing(sqlite3.connect(self._recording)) as database, database:
+            database.execute("DELETE FROM calls")
+        return calls
 
 
 def ask_with_ray(
@@ -61,7 +85,7 @@ def ask_with_ray(
     """Send all rows from the machines of the Ray cluster, or from this machine if there is no cluster.
 
     ``concurrency``: the number of concurrent requests on each machine. Raises ``CommandError`` if Ray fails or is not
-    installed, and the errors of ``write``.
+    installed, or if a recording cannot be written, and the errors of ``write``.
     """
     try:
         import ray
@@ -87,10 +111,15 @@ def ask_with_ray(
             **NO_RETRIES,
         )
         for row in lines.iter_rows():
+            if source.recording is not None and row["calls"]:
+                with closing(open_to_add(source.recording)) as database:
+                    add_calls(database, pickle.loads(row["calls"]))
             write(bytes(row["line"]), bool(row["answered"]))
     except (ray.exceptions.RayError, ray.data.exceptions.UserCodeException) as error:
         reason = str(error).strip().splitlines()[-1].partition(". ")[0]
         raise CommandError(f"the run on Ray ended early ({reason}); the same command continues it", 1) from None
+    except sqlite3.Error as error:
+        raise CommandError(f"{source.recording}: {error}; the same command continues the run", 1) from None
 
 
 def _first_line(error: Exception) -> str:

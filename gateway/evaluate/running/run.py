@@ -303,7 +303,7 @@ def _source(options: RunOptions, models: Mapping[str, int]) -> GatewaySource:
         snapshot = replayed(snapshot, models, options.replay, options.pace or "none")
     if snapshot.recordings.run == "off":
         name = ""
-    path = recording_path(options.out) if name and options.engine == "local" else None
+    path = recording_path(options.out) if name else None
     written = path or snapshot.recordings.path
     if options.replay is not None and written is not None and written.resolve() == options.replay.resolve():
         raise CommandError(
