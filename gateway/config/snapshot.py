@@ -67,7 +67,8 @@ class ServerSpec:
     """The ``server`` section."""
 
     host: Annotated[str, kinds.BIND] = "127.0.0.1"
-    """The address to listen on; anything but loopback needs client keys and `allowed_hosts`."""
+    """The address to listen on, or `unix:` and the path of a Unix socket; anything but this and loopback needs client
+    keys and `allowed_hosts`."""
     port: Annotated[int, integer(0, 65535)] = 8000
     """The port to listen on; 0 selects any free port."""
     workers: Annotated[int, kinds.WORKERS] = 1

@@ -35,7 +35,7 @@ def viewer_address(snapshot: Snapshot, port: int, viewer_secret: bytes) -> str:
     """
     server = snapshot.server
     address = f"{local_url(server, port)}/viewer"
-    if server.viewer == "off" or not (snapshot.keys or is_loopback(server.host)):
+    if server.viewer == "off" or server.host.startswith("unix:") or not (snapshot.keys or is_loopback(server.host)):
         return ""
     return address if snapshot.keys else f"{address}?{TOKEN}={Signer(viewer_secret).token(TOKEN)}"
 
@@ -43,7 +43,8 @@ def viewer_address(snapshot: Snapshot, port: int, viewer_secret: bytes) -> str:
 def greeting(snapshot: Snapshot, port: int) -> str:
     """Return the greeting for the bound ``port``, with a note if other machines can reach the admin listener."""
     names = list(snapshot.models)
-    url = f"{local_url(snapshot.server, port)}/v1"
+    root = local_url(snapshot.server, port)
+    url = root if root.startswith("unix:") else f"{root}/v1"
     workers = f", {snapshot.server.workers} workers" if snapshot.server.workers > 1 else ""
     admin = snapshot.server.admin
     note = (
@@ -52,7 +53,8 @@ def greeting(snapshot: Snapshot, port: int) -> str:
         else ""
     )
     endpoints = snapshot.server.endpoints
-    command = curl_command(url, names[0], has_keys=bool(snapshot.keys))
+    curl = f"--unix-socket {root[5:]} {snapshot.server.scheme}://localhost" if root.startswith("unix:") else root
+    command = curl_command(f"{curl}/v1", names[0], has_keys=bool(snapshot.keys))
     example = f"\ntry:\n  {command}" if not endpoints or "chat" in endpoints else ""
     process = f"(process {os.getpid()}, {time.strftime('%H:%M:%S')}{workers})"
     return f"serving {', '.join(names)} at {url}  {process}{example}{note}"

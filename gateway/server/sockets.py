@@ -7,8 +7,13 @@ opened at once, one of two workers often got 24 and sometimes all.
 
 from __future__ import annotations
 
+import atexit
+import errno
+import os
 import socket
+import stat
 import sys
+from contextlib import suppress
 
 from gateway.config.sections.server import url_host
 
@@ -19,6 +24,10 @@ MAX_UNSENT = 128 * 1024
 """The most bytes of unsent data that the kernel buffers for a client, instead of megabytes. With a small
 buffer a slow client slows down the engine, and the gateway sees whether a client reads at all. The gateway sees
 progress in steps of about this size: a client that reads less within ``delivery.timeout.idle`` counts as stalled."""
+
+
+SOCKET_MODE = 0o660
+"""The file mode of a Unix socket: the user and the group of the gateway may connect."""
 
 
 class PortBusy(Exception):
@@ -36,6 +45,8 @@ def bind(
 
     ``shared``: whether other workers of this gateway can bind the same port. ``choose``: for the error, what to change.
     """
+    if host.startswith("unix:"):
+        return _bind_unix(host)
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
@@ -48,6 +59,35 @@ def bind(
         bound.close()
         raise PortBusy(f"cannot listen on {url_host(host)}:{port} ({error.strerror}); choose {choose}") from None
     return bound
+
+
+def _bind_unix(host: str) -> socket.socket:
+    """Return a socket that is bound to a path. A socket file on which no process listens is replaced.
+
+    The file is removed when this process ends. Any other file at the path is left, and raises ``PortBusy``.
+    """
+    path, bound = host.removeprefix("unix:"), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
+            with socket.socket(socket.AF_UNIX) as probe:
+                if probe.connect_ex(path) == errno.ECONNREFUSED:
+                    os.unlink(path)
+        bound.bind(path)
+        os.chmod(path, SOCKET_MODE)  # before the socket listens
+    except OSError as error:
+        bound.close()
+        raise PortBusy(
+            f"cannot listen on {host} ({error.strerror or error}); choose another path in server.host"
+        ) from None
+    atexit.register(_remove, path, os.stat(path).st_ino)
+    return bound
+
+
+def _remove(path: str, inode: int) -> None:
+    """Remove a socket file, unless another process has replaced it."""
+    with suppress(OSError):
+        if os.stat(path).st_ino == inode:
+            os.unlink(path)
 
 
 def split(address: str) -> tuple[str, int]:
@@ -64,7 +104,7 @@ def bind_admin(address: str) -> socket.socket:
 def bind_each(host: str, port: int, number: int) -> list[socket.socket]:
     """Return one bound socket for each worker, all on one port. Raises ``PortBusy``."""
     alone = bind(host, port)  # not shared: two gateways that share a port would not notice each other
-    if not KERNEL_BALANCES:
+    if not KERNEL_BALANCES or host.startswith("unix:"):
         return [alone] + [alone.dup() for _ in range(number - 1)]
     port = alone.getsockname()[1]
     alone.close()

@@ -62,7 +62,7 @@ def _configured_url(config: Path) -> str:
     server = configured_server(config, os.environ) if config.exists() else ServerSpec()
     if server is None:
         raise CommandError(f"{config} has problems in the section server; list them with gateway check, or give --url")
-    if server.admin is None and not is_loopback(server.host):
+    if server.admin is None and (server.host.startswith("unix:") or not is_loopback(server.host)):
         raise CommandError(
             f"a gateway at {server.host} serves its status only on an admin listener; set server.admin, such as "
             "127.0.0.1:9464"

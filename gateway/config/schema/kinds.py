@@ -302,8 +302,9 @@ def _host(value: Any) -> str:
 
 def _bind(value: Any) -> str:
     text = _text(value)
-    if not (A_HOST.fullmatch(text) or re.fullmatch(r"[0-9A-Fa-f:.]+", text)):
-        raise ValueError(f"{quoted(text)} is not an address to listen on, such as 127.0.0.1, ::1 or 0.0.0.0")
+    if not (A_HOST.fullmatch(text) or re.fullmatch(r"[0-9A-Fa-f:.]+|unix:/.+", text)):
+        known = "127.0.0.1, ::1, 0.0.0.0 or unix:/run/gateway/gateway.sock"
+        raise ValueError(f"{quoted(text)} is not an address to listen on, such as {known}")
     return text
 
 

@@ -103,6 +103,8 @@ WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 def local_url(server: ServerSpec, port: int) -> str:
     """Return the address at which this machine reaches a gateway that is bound to ``port``."""
+    if server.host.startswith("unix:"):
+        return server.host
     return f"{server.scheme}://{url_host(WILDCARDS.get(server.host, server.host))}:{port}"
 
 
@@ -121,8 +123,8 @@ def url_host(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether the address is a loopback address."""
-    if host.lower() == "localhost":
+    """Return whether the address is a loopback address, or a Unix socket: only this machine can connect."""
+    if host.lower() == "localhost" or host.startswith("unix:"):
         return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback

@@ -69,7 +69,9 @@ class HttpServer:
         """Accept connections on ``sockets``, with TLS if there is a certificate."""
         for bound in sockets:
             if certificate is None:
-                self._servers.append(await self._loop.create_server(self.connection, sock=bound, backlog=BACKLOG))
+                unix = bound.family == socket.AF_UNIX
+                create: Any = self._loop.create_unix_server if unix else self._loop.create_server
+                self._servers.append(await create(self.connection, sock=bound, backlog=BACKLOG))
             else:
                 bound.listen(BACKLOG)
                 bound.setblocking(False)
@@ -136,7 +138,7 @@ class HttpServer:
                 except OSError:  # no file descriptor is free
                     pass
                 else:
-                    self._begin(self._handshake(link, address[0], certificate))
+                    self._begin(self._handshake(link, address and address[0], certificate))
                     continue
                 await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
 

@@ -157,7 +157,7 @@ class Supervisor(ConfigReloader):
             what = f"{MAX_EARLY_DEATHS} workers ended within {EARLY_SECONDS:.0f} s, and no worker is ready"
             raise WorkersFailed(f"{what}; the gateway stops (see the log above)")
         pause = PAUSES[min(worker.early_deaths, len(PAUSES)) - 1]
-        release = bool(pause) and others and KERNEL_BALANCES
+        release = bool(pause) and others and KERNEL_BALANCES and worker.sock.family != socket.AF_UNIX
         if release:
             port = worker.sock.getsockname()[1]
             worker.sock.close()  # otherwise the kernel would give connections to a socket that is not served
