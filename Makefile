@@ -84,7 +84,7 @@ bench-smoke: $(VENV)/.test-ready
 ## Write the lock files anew (hashes, no index address). The smaller ones have the versions of the largest.
 COMPILE := $(BIN)/uv pip compile -q --universal --no-strip-extras --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 # Without the extra `engines`: transformers has 130 MB, and no server uses it.
-EXTRAS := --extra litellm --extra redis --extra redact --extra asgi
+EXTRAS := --extra litellm --extra otel --extra redis --extra redact --extra asgi
 lock: $(VENV)/.test-ready
 	@$(COMPILE) pyproject.toml $(EXTRAS) --group dev -o requirements-dev.lock
 	@$(COMPILE) pyproject.toml $(EXTRAS) -c requirements-dev.lock -o requirements-all.lock

@@ -14,6 +14,7 @@ The delivery layers of each model, from the client to the engine:
     Timeouts        limits the total time and the idle time; outside failover, so that one limit covers all attempts
     Failover        tries another target, or the same target again, until an answer begins; the load balancer and the
                     circuit breakers of the targets decide the order, and the retry budget limits the attempts
+    TracedTarget    makes the span of an attempt, whose trace the target gets (one per target)
     FirstTokenGate  waits for the first content, so that an earlier failure can be retried (one gate per target)
     a backend       completions, chat, litellm, embedded, scripted or replay (one backend per target)
 
@@ -41,6 +42,7 @@ from gateway.backend.openai.error_mapping import address_without_secrets
 from gateway.backend.openai.request.constraint import refusing_target
 from gateway.calls.route import Route, answer_headers
 from gateway.calls.stack import Stack
+from gateway.calls.timeline import CallTimeline
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
 from gateway.config.sections.targets import locate
 from gateway.config.snapshot import MediaPolicy, ModelSpec, Snapshot, StoreSpec, TargetSpec
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from gateway.backend.openai.engine_tokenizer import EngineTokenizer
     from gateway.backend.openai.tokenizer_client import TokenizerClient
     from gateway.calls.preparation.reasoning_replay import ReasoningReplay
+    from gateway.calls.tracing.spans import Tracing
     from gateway.policy.admit.media import MediaRule
     from gateway.policy.deliver.targets.health_check import HealthCheck
     from gateway.storage.cache_store import CacheStore
@@ -84,6 +87,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("gateway.assembly")
 ENGINE_CACHE = "gateway.backend.embedded.cache:EngineCache"
+TRACERS = "gateway.calls.tracing.tracers:Tracers"
 INLINE_BUDGET = "gateway.policy.admit.media_files:InlineBudget"
 
 
@@ -139,7 +143,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         import_module("gateway.config.sections.keys")  # has the note on an expired key
     if snapshot.server.cors.origins:
         import_module("gateway.edge.cors")
-    problems, redactor = _Problems(), _redactor(snapshot)
+    problems, redactor, tracing = _Problems(), _redactor(snapshot), _tracing(snapshot, shared)
     parts = PromptParts(dataset_prompts(snapshot), shared.load_engine)
     routes = {
         name: _route(model, snapshot, parts, shared, problems, redactor) for name, model in snapshot.models.items()
@@ -158,6 +162,7 @@ def assemble(snapshot: Snapshot, shared: SharedResources) -> Stack:
         recorder=_recorder(snapshot.recordings.path, shared),
         redactor=redactor,
         health_checks=tuple([check for model in snapshot.models.values() for check in _health_checks(model, shared)]),
+        timeline=CallTimeline if tracing is None else tracing.timeline,
     )
 
 
@@ -274,7 +279,7 @@ def _route(
     problems: _Problems,
     redactor: Redactor | None,
 ) -> Route | None:
-    backend, rows = _delivery(model, shared, problems, str if redactor is None else redactor.log_text)
+    backend, rows = _delivery(model, snapshot, shared, problems, str if redactor is None else redactor.log_text)
     if model.policy.cache.mode != "off":
         from gateway.policy.deliver.cache import Cache
         from gateway.storage.open_store import cache_store
@@ -318,9 +323,9 @@ def _route(
 
 
 def _delivery(
-    model: ModelSpec, shared: SharedResources, problems: _Problems, redact: Callable[[str], str]
+    model: ModelSpec, snapshot: Snapshot, shared: SharedResources, problems: _Problems, redact: Callable[[str], str]
 ) -> tuple[Backend, list[EngineCapabilities]]:
-    delivery = model.policy.delivery
+    delivery, tracing = model.policy.delivery, _tracing(snapshot, shared)
     replicas: list[Replica] = []
     rows: list[EngineCapabilities] = []
     urls: dict[str, str] = {}
@@ -329,10 +334,11 @@ def _delivery(
             backend = BACKEND_FACTORIES[target.speaks](
                 target, shared.client, shared.load_engine, delivery.timeout.connect
             )
+            gate: Backend = FirstTokenGate(backend, delivery.timeout.first_token)
             replicas.append(
                 Replica(
                     label=target.label,
-                    backend=FirstTokenGate(backend, delivery.timeout.first_token),
+                    backend=gate if tracing is None else tracing.around(gate, target),
                     breaker=shared.breakers.get(_breaker_key(model, target)),
                     weight=target.weight,
                 )
@@ -411,6 +417,11 @@ def _recorder(path: Path | None, shared: SharedResources) -> Recorder | None:
             looping=lambda model: count("gateway_answers_cut_total", model, "looping"),
         )
     return shared.recorders[path]
+
+
+def _tracing(snapshot: Snapshot, shared: SharedResources) -> Tracing | None:
+    """Return what makes spans, which is the same after a reload with the same settings. None if there are none."""
+    return cast("Tracing", shared.single(TRACERS).open(snapshot.tracing)) if snapshot.tracing.otlp else None
 
 
 def _rate_store(snapshot: Snapshot, shared: SharedResources) -> RateStore:

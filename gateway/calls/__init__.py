@@ -13,5 +13,6 @@
 ``turns``              the requests of a dialogue with several turns
 ``explain``            the explanation of a call: prompt, parameters, notices
 ``timeline``           the times and counts of the call
+``tracing``            spans of calls and attempts, if the configuration has an address for them
 ``python_api``         templates, prompts and answers for Python programs, without a server
 """

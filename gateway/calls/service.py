@@ -17,7 +17,7 @@ from gateway.calls.endpoints.context import CallContext
 from gateway.calls.endpoints.sink import AnswerSink, KeptAnswer
 from gateway.calls.endpoints.table import LoadedEndpoint, load
 from gateway.calls.stack import Stack
-from gateway.calls.timeline import UNKNOWN_MODEL, CallTimeline
+from gateway.calls.timeline import UNKNOWN_MODEL
 from gateway.core.errors import (
     GatewayError,
     Overloaded,
@@ -82,14 +82,14 @@ class Service:
         Errors are sent to ``sink``. Raises only ``asyncio.CancelledError``, if the task was cancelled from elsewhere.
         """
         state = self._state
-        timeline = CallTimeline(endpoint.name, facts.request_id, facts.received)
+        stack = state.stack
+        timeline = stack.timeline(endpoint.name, facts.request_id, facts.received)
         timeline.join(facts)
         timeline.gauge = state.metrics.in_flight
         context = CallContext(facts, sink, timeline)
         state.running += 1
         try:
             try:
-                stack = state.stack
                 if state.draining or state.running > stack.snapshot.server.max_in_flight:
                     await self._refuse(context, body)
                 admitted = await admit(facts, body, stack, endpoint.read, timeline, endpoint.for_tokenizers)

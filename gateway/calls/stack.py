@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.calls.route import Route
+from gateway.calls.timeline import CallTimeline
 from gateway.config.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -31,3 +32,5 @@ class Stack:
     """For the recordings of this configuration. None if the configuration has no patterns."""
     health_checks: tuple[HealthCheck, ...] = ()
     """The health checks of the targets. Each health check runs in its own task while this stack is in use."""
+    timeline: Callable[[str, str, float], CallTimeline] = CallTimeline
+    """Makes the record of a call from its endpoint, request id and time of arrival."""

@@ -129,8 +129,7 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
     settings: GatewaySettings = check(document, GATEWAY, secret_reader(files, env))
     if not settings:
         return None
-    keys: tuple[KeySpec, ...] = ()
-    key_file = settings.keys.file
+    keys, key_file = tuple[KeySpec, ...](), settings.keys.file
     if key_file:
         missing = not os.path.exists(files.home / key_file)  # ``Path.exists`` raises for some names
         hint = f"; make it with: gateway keys new NAME >> {key_file}" if missing else ""
@@ -170,6 +169,7 @@ def _snapshot(document: YamlDocument, library: Library, env: Mapping[str, str]) 
         store=settings.store,
         cache=replace(settings.cache, path=cache_path),
         recordings=replace(settings.recordings, path=recordings_path),
+        tracing=settings.tracing,
         redact=settings.redact,
         revision=files.revision(),
         notes=tuple(files.notes),

@@ -485,6 +485,18 @@ class RecordingsSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TracingSpec:
+    """The section ``tracing``: where the spans of calls are sent, by OTLP over HTTP."""
+
+    otlp: Annotated[str, kinds.URL_OR_NONE] = ""
+    """The address that receives spans, such as `http://127.0.0.1:4318/v1/traces`; without it, no spans are made."""
+    sample: Annotated[float, kinds.PERCENT] = 1.0
+    """The share of the calls with spans; a call whose client sends `traceparent` has spans if its client's has."""
+    service: Annotated[str, kinds.TEXT] = "meta-gateway"
+    """The name of this service in traces."""
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """The content of ``gateway.yaml``."""
 
@@ -495,6 +507,7 @@ class GatewaySettings:
     store: Section[StoreSpec] = StoreSpec()
     cache: Section[CacheSpec] = CacheSpec()
     recordings: Section[RecordingsSpec] = RecordingsSpec()
+    tracing: Section[TracingSpec] = TracingSpec()
     redact: Annotated[tuple[str, ...], list_of(kinds.PATTERN)] = ()
     """Patterns whose matches are replaced in recordings and in the log: names such as `email`, or `/regex/`."""
 
@@ -513,6 +526,7 @@ class Snapshot:
     store: StoreSpec = StoreSpec()
     cache: CacheSpec = CacheSpec()
     recordings: RecordingsSpec = RecordingsSpec()
+    tracing: TracingSpec = TracingSpec()
     redact: tuple[str, ...] = ()
     """The patterns whose matches are replaced: names of built-in patterns, and regular expressions between slashes."""
     revision: str = ""

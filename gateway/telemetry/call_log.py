@@ -35,10 +35,15 @@ FIELDS = (
 """The fields of ``Record`` in a log line in JSON. ``duration`` is named ``seconds`` there."""
 
 
+def is_failure(record: Record) -> bool:
+    """Return whether the gateway or the model's server failed, before or after the status was sent."""
+    return record.status >= 500 or (record.status == 200 and record.outcome != "ok")
+
+
 def log_call(record: Record) -> None:
     """Log a call: at ``WARNING`` if the gateway or the model's server failed, else at ``INFO``."""
     status, outcome = record.status, record.outcome
-    level = logging.WARNING if status >= 500 or (status == 200 and outcome != "ok") else logging.INFO
+    level = logging.WARNING if is_failure(record) else logging.INFO
     if not CALLS.isEnabledFor(level):
         return
     prompt, completion = record.prompt_tokens, record.completion_tokens

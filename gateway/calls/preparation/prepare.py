@@ -87,16 +87,20 @@ class Prepared:
 
     @property
     def prompt_sha256(self) -> str:
-        """The SHA-256 of the model's exact input. A prompt is hashed with its BOS, even if the engine adds the BOS."""
-        exchange = self.exchange
-        prompts = exchange.prompts
-        if len(prompts) == 1 and isinstance(prompts[0], str):
-            return _sha256(prompts[0].encode("utf-8", "surrogatepass"))
-        if exchange.endpoint == "embeddings":
-            return _sha256(orjson.dumps(exchange.params.get("input")))
-        if exchange.messages:
-            return _sha256(orjson.dumps(list(exchange.messages)))
-        return _sha256(orjson.dumps([list(p) if isinstance(p, tuple) else p for p in prompts]))
+        """The SHA-256 of the model's exact input. See the function ``prompt_sha256``."""
+        return prompt_sha256(self.exchange)
+
+
+def prompt_sha256(exchange: Exchange) -> str:
+    """Return the SHA-256 of the input. A prompt is hashed with its BOS, even if the engine adds the BOS."""
+    prompts = exchange.prompts
+    if len(prompts) == 1 and isinstance(prompts[0], str):
+        return _sha256(prompts[0].encode("utf-8", "surrogatepass"))
+    if exchange.endpoint == "embeddings":
+        return _sha256(orjson.dumps(exchange.params.get("input")))
+    if exchange.messages:
+        return _sha256(orjson.dumps(list(exchange.messages)))
+    return _sha256(orjson.dumps([list(p) if isinstance(p, tuple) else p for p in prompts]))
 
 
 async def prepare(route: Route, call: Call) -> Prepared:
