@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.cli.command import command
-from tests.journeys.process import environment
-from tests.support.serving import ROOT, WAIT_SECONDS, gateway
+from tests.journeys.process import environment, serving
+from tests.support.serving import ROOT, WAIT_SECONDS, eventually, gateway
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"(?<=^```console\n)(.*?)(?=^```)", re.MULTILINE | re.DOTALL)
@@ -300,6 +300,10 @@ FILES_OF_PAGE = {
         "targets: [{speaks: embedded, path: demo/model}]}}\n",
         "policies/full.yaml": "record: full\n",
     },
+    "docs/find-a-request.md": {
+        "gateway.yaml": _yaml_of("find-a-request.md", "# gateway.yaml\n"),
+        "policies/recorded.yaml": _yaml_of("find-a-request.md", "# policies/recorded.yaml\n"),
+    },
     "docs/chat-templates.md": {
         "meta_templates/my-chat-7b.yaml": "kind: jinja\nfile: my-chat-7b/chat_template.jinja\n",
         "meta_templates/my-chat-7b/chat_template.jinja": "{{ bos_token }}{{ messages[0].content }}",
@@ -322,6 +326,8 @@ def can_run(ports: Ports) -> Iterator[str]:
 
 SERVED_DEMO = re.compile(r"gateway demo (\S+) --port (\d+)")
 """A command that serves the demo from a folder. The test serves the files that it writes, until the page's end."""
+SERVED_WITH_LOG = "gateway serve 2> gateway.log"
+"""A command that serves the page's folder, as a process, until the page's end. Later commands may read the log."""
 
 
 def run_page(page: Path, folder: Path, port: int, report: Report) -> None:
@@ -345,5 +351,12 @@ def run_page(page: Path, folder: Path, port: int, report: Report) -> None:
                 report(example, execute(written, folder, {}))
                 config = (folder / served[1] / "gateway.yaml").read_text(encoding="utf-8")
                 ports[int(served[2])] = demos.enter_context(gateway(folder / served[1], config)).port
+            elif example.command == SERVED_WITH_LOG:
+                (folder / "gateway.log").symlink_to("stderr.log")
+                ports[8000] = demos.enter_context(serving(folder, {})).port
             elif (reason := reason_not_to_run(example)) is None or reason in can_run(ports):
-                report(example, execute(example, folder, ports))
+                done = execute(example, folder, ports)
+                if done.code and (folder / "gateway.log").exists():  # lines and recordings are written after the answer
+                    eventually(lambda: not execute(example, folder, ports).code)  # noqa: B023 - called at once
+                    done = execute(example, folder, ports)
+                report(example, done)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 from tests.support.upstream.modes import MODES, Mode, mode
@@ -77,6 +78,22 @@ def _logprobs(reply: Reply) -> dict[str, object]:
         None if value is None else {token: value, "other": -2.0} for token, value in zip(tokens, values, strict=True)
     ]
     return {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
+
+
+@mode("held")
+async def held(reply: Reply) -> None:
+    """A correct answer whose tokens from the ``k``-th on (default: all) are sent when the file ``until`` exists."""
+    first = TOKENS[: int(reply.request.number("k", 0))]
+    if reply.request.stream:
+        await reply.stream_head()
+        await reply.tokens(first)
+    exists = Path(reply.request.options["until"]).exists
+    while not exists():  # noqa: ASYNC110 - another thread or process makes the file
+        await asyncio.sleep(0.003)
+    if reply.request.stream:
+        await send_stream(reply, TOKENS[len(first) :])
+    else:
+        await send_whole(reply)
 
 
 @mode("text")
@@ -525,11 +542,12 @@ async def odd_index(reply: Reply) -> None:
 
 @mode("flood")
 async def flood(reply: Reply) -> None:
-    """A stream without end, also for a request without ``stream``, as fast as it can be written."""
+    """``pieces`` events of 60 kB (default: without end), also for a request without ``stream``, as fast as possible."""
     await reply.stream_head()
     piece = "a" * 60_000
-    while True:
+    for _ in range(int(reply.request.number("pieces", 1e18))):
         await reply.event(reply.piece(piece))
+    await send_stream(reply, ())
 
 
 @mode("huge-usage")
