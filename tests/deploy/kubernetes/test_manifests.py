@@ -256,7 +256,9 @@ def test_the_image_has_this_version_and_the_user_of_the_containerfile() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     workload = gateway_of(built(FOLDER / "base"))
     assert workload.container["image"] == f"meta-gateway:{version}"
-    assert f"USER {workload.pod['securityContext']['runAsUser']}\n" in (ROOT / "deploy/Containerfile").read_text()
+    context = workload.pod["securityContext"]
+    user = f"USER {context['runAsUser']}:{context['runAsGroup']}\n"
+    assert user in (ROOT / "deploy/Containerfile").read_text(encoding="utf-8")
 
 
 def test_the_metric_of_the_autoscaler_is_that_of_the_adapters_rule() -> None:
