@@ -300,6 +300,10 @@ FILES_OF_PAGE = {
         "targets: [{speaks: embedded, path: demo/model}]}}\n",
         "policies/full.yaml": "record: full\n",
     },
+    "docs/kubernetes.md": {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+        for path in (ROOT / "deploy/kubernetes/overlays/example").rglob("*.yaml")
+    },
     "docs/find-a-request.md": {
         "gateway.yaml": _yaml_of("find-a-request.md", "# gateway.yaml\n"),
         "policies/recorded.yaml": _yaml_of("find-a-request.md", "# policies/recorded.yaml\n"),
@@ -337,7 +341,7 @@ def run_page(page: Path, folder: Path, port: int, report: Report) -> None:
     """
     prepare(folder)
     for name, text in FILES_OF_PAGE.get(str(page.relative_to(ROOT)), {}).items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
         (folder / name).chmod(0o755 if text.startswith("#!") else 0o644)
     ports = {8000: port}
