@@ -198,6 +198,13 @@ def test_a_variable_refers_only_to_variables_above_it(every: list[Manifest]) -> 
     assert "$(" not in "".join(gateway_of(every).environment().values())
 
 
+def test_every_name_of_the_service_is_allowed(every: list[Manifest]) -> None:
+    service, namespace = "meta-gateway", named(every, "Service")["metadata"]["namespace"]
+    names = [service, *(f"{service}.{namespace}{end}" for end in ("", ".svc", ".svc.cluster.local")), "localhost"]
+    hosts = [name for one in every if one["kind"] == "HTTPRoute" for name in one["spec"]["hostnames"]]
+    assert gateway_of(every).environment()["GATEWAY_SERVER__ALLOWED_HOSTS"].split(",") == [*hosts, *names]
+
+
 def test_names_ports_and_paths_agree(every: list[Manifest]) -> None:
     workload = gateway_of(every)
     labels = workload.manifest["spec"]["template"]["metadata"]["labels"]
@@ -230,7 +237,6 @@ def test_names_ports_and_paths_agree(every: list[Manifest]) -> None:
         own = {label for row in METRICS for label in row.labels}
         assert own & (OPERATOR_LABELS - dropped) == set(), "the operator would rename these labels"
     for route in [one for one in every if one["kind"] == "HTTPRoute"]:
-        assert {*route["spec"]["hostnames"]} <= {*workload.environment()["GATEWAY_SERVER__ALLOWED_HOSTS"].split(",")}
         [rule] = route["spec"]["rules"]
         assert rule["backendRefs"] == [{"name": service["metadata"]["name"], "port": workload.ports["http"]}]
         assert int(rule["timeouts"]["backendRequest"].removesuffix("s")) > DeliveryPolicy().timeout.total
