@@ -242,6 +242,13 @@ def test_names_ports_and_paths_agree(every: list[Manifest]) -> None:
         assert int(rule["timeouts"]["backendRequest"].removesuffix("s")) > DeliveryPolicy().timeout.total
 
 
+def test_pods_of_one_revision_are_spread(every: list[Manifest]) -> None:
+    workload = gateway_of(every)
+    labels = {"Deployment": "pod-template-hash", "StatefulSet": "controller-revision-hash"}  # set by their controllers
+    keys = [one["matchLabelKeys"] for one in workload.pod["topologySpreadConstraints"]]
+    assert keys == [[labels[workload.manifest["kind"]]]] * 2
+
+
 def test_a_container_can_do_little(every: list[Manifest]) -> None:
     for manifest in [one for one in every if one["kind"] in ("Deployment", "StatefulSet")]:
         workload = Workload(manifest)
