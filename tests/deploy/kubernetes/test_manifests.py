@@ -153,10 +153,16 @@ def test_the_secrets_are_valid_and_refused_as_they_stand(tmp_path: Path) -> None
     mounted = pod["volumes"][0]["projected"]["sources"][1]["secret"]["name"]
     [environment] = gateway_of(built(OVERLAY)).container["envFrom"]
     assert [one["metadata"]["name"] for one in secrets] == [mounted, environment["secretRef"]["name"]]
+    variables = secrets[1]["stringData"]
     write_config(tmp_path, built(OVERLAY), secrets[0]["stringData"]["keys.yaml"])
-    done = run(tmp_path, "check", **secrets[1]["stringData"])
+    target = '{speaks: chat, url: "https://api.openai.com/v1", model: gpt, key: "env:OPENAI_API_KEY"}'
+    with (tmp_path / "gateway.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"  gpt: {{targets: [{target}]}}\n")
+    done = run(tmp_path, "check", **variables)
     assert done.returncode != 0
     assert b"keys.yaml:1 team.sha256" in done.stdout + done.stderr
+    for name in variables:
+        assert f"the environment variable {name} is empty".encode() in done.stdout + done.stderr
 
 
 def replaced(text: str, values: dict[str, str]) -> str:
