@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import sub
 from typing import TYPE_CHECKING
 
+from gateway.calls.admission.trace_context import trace_of
 from gateway.calls.answer.cut_answers import CutAnswers
 from gateway.core.exchange import NO_ATTEMPTS, AttemptLog
 from gateway.telemetry.metrics import NumberSeries
@@ -96,7 +97,7 @@ class CallTimeline(Record):
     def join(self, facts: RequestFacts) -> None:
         """Store the trace to which the call belongs. Call before anything else of the call is known."""
         if b"traceparent" in facts.headers:
-            self.trace = facts.trace()
+            self.trace = trace_of(facts.headers)
 
     def admitted(self) -> None:
         """Store the admission time. Call when the body of the client's request has been parsed and checked."""

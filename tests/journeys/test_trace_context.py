@@ -92,7 +92,7 @@ def test_every_upstream_request_of_a_call_has_its_trace(served: HttpGateway, up:
 def test_the_values_of_several_headers_are_joined(served: HttpGateway, up: FaultyUpstream) -> None:
     headers = ("traceparent", TRACE["traceparent"]), ("tracestate", "rojo=1"), ("tracestate", "congo=t61rcWkgMzE")
     assert ask(served, "/v1/chat/completions", {"model": "chat", **MESSAGES}, *headers).status_code == 200
-    assert up.requests[-1].headers["tracestate"] == TRACE["tracestate"]
+    assert up.requests[-1].headers["tracestate"].replace(", ", ",") == TRACE["tracestate"]
 
 
 @pytest.mark.parametrize("traceparent", ["", "00-0-0-00", f"00-{TRACE_ID}-00f067aa0ba902b7-01\xff", "\u00e9"])

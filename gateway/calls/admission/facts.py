@@ -13,15 +13,6 @@ from gateway.core.errors import BodyTooLarge
 from metatemplate.values.frozen import EMPTY_MAPPING
 
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}\Z")
-_PARENT = re.compile(rb"(?!ff|00.{54})[\da-f]{2}(-(?!0{32})[\da-f]{32}-(?!0{16})[\da-f]{16}-)([\da-f]{2})(?:-.*)?")
-"""Matches a valid ``traceparent``: one of version 00 ends after its flags, one of a later version may be longer."""
-_MEMBER = re.compile(rb"[a-z\d][a-z\d_*/@-]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]")
-"""Matches a valid member of a ``tracestate``."""
-TRACE_FLAGS = 0x03
-"""The flags of a trace that have a meaning, ``sampled`` and ``random``. The others are sent as zero."""
-MAX_MEMBERS, MAX_LONG_MEMBER, MAX_TRACESTATE = 32, 128, 512
-"""The maximum number of members of a ``tracestate``, and its maximum number of characters that are sent on. Of a longer
-one, the members with more than ``MAX_LONG_MEMBER`` characters are left out first, then the last ones."""
 
 
 class RequestFacts:
@@ -50,25 +41,6 @@ class RequestFacts:
         """The client's ``x-request-id`` if the value is short and plain (``_PLAIN_ID``), else a new id."""
         self.received = time.monotonic()
         """Monotonic seconds at which the request had arrived, without its body."""
-
-    def trace(self) -> Mapping[str, str]:
-        """Return the headers with which upstream requests continue the client's trace (W3C Trace Context).
-
-        Empty without a valid ``traceparent``. A later version is changed to 00. An invalid ``tracestate`` is left out.
-        """
-        parent = _PARENT.fullmatch(self.headers.get(b"traceparent", b""))
-        if parent is None:
-            return EMPTY_MAPPING
-        trace = {"traceparent": f"00{parent[1].decode()}{int(parent[2], 16) & TRACE_FLAGS:02x}"}
-        members = [one for part in self.headers.get(b"tracestate", b"").split(b",") if (one := part.strip(b" \t"))]
-        if len(members) <= MAX_MEMBERS and all(map(_MEMBER.fullmatch, members)):
-            state = b",".join(members)
-            if len(state) > MAX_TRACESTATE:
-                state = b"".join([one + b"," for one in members if len(one) <= MAX_LONG_MEMBER])
-                state = state[: MAX_TRACESTATE + 1].rpartition(b",")[0]
-            if state:
-                trace["tracestate"] = state.decode()
-        return trace
 
     def header(self, name: str) -> str | None:
         """Return the value of a header field; None if the field is missing. ``name`` is in lower case."""
