@@ -17,7 +17,7 @@ import pytest
 
 from gateway.calls.tracing import conventions
 from gateway.calls.tracing.conventions import SCHEMA_URL
-from tests.journeys.process import Process, run, serving
+from tests.journeys.process import Process, serving
 from tests.support.serving import HttpGateway, eventually
 from tests.support.span_receiver import CLIENT, SERVER, ReceivedSpan, SpanReceiver
 from tests.support.upstream.server import FaultyUpstream, refused_url
@@ -331,21 +331,25 @@ def test_a_reload_replaces_the_receiver(up: FaultyUpstream, tmp_path: Path) -> N
         assert eventually(lambda: len(first.spans) == len(second.spans) == 2)
 
 
-CONFLICTS = (
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    "OTEL_TRACES_SAMPLER",
-    "OTEL_SERVICE_NAME",
-)
-
-
-@pytest.mark.parametrize("variable", CONFLICTS)
-def test_a_variable_for_what_a_setting_gives_is_refused(up: FaultyUpstream, tmp_path: Path, variable: str) -> None:
-    (tmp_path / "gateway.yaml").write_text(small(up, "http://127.0.0.1:4318/v1/traces")["gateway.yaml"])
-    checked = run(tmp_path, "check", stdin=b"", **{variable: "x"})
-    assert checked.returncode != 0
-    expected = f"tracing: gives the same as environment variables; remove {variable} from the environment"
-    assert expected in (checked.stdout + checked.stderr).decode()
+def test_the_settings_win_over_the_variables_of_the_sdk(up: FaultyUpstream, tmp_path: Path) -> None:
+    with (
+        SpanReceiver() as receiver,
+        SpanReceiver() as other,
+        serving(
+            tmp_path,
+            small(up, receiver.url),
+            OTEL_EXPORTER_OTLP_ENDPOINT=other.url,
+            OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=other.url,
+            OTEL_TRACES_SAMPLER="always_off",
+            OTEL_SERVICE_NAME="other",
+            OTEL_RESOURCE_ATTRIBUTES="service.name=other,service.instance.id=a",
+        ) as served,
+    ):
+        answered(served)
+        assert eventually(lambda: len(receiver.spans) == 2)
+        assert other.requests == 0
+        for one in receiver.spans:
+            assert (one.resource["service.name"], one.resource["service.instance.id"]) == ("meta-gateway", "a")
 
 
 def test_the_headers_of_the_receiver_come_from_the_standard_variable(up: FaultyUpstream, tmp_path: Path) -> None:
