@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import atexit
 import errno
+import fcntl
 import os
 import socket
 import stat
 import sys
-from contextlib import suppress
+from pathlib import Path
 
 from gateway.config.sections.server import url_host
 
@@ -64,10 +65,12 @@ def bind(
 def _bind_unix(host: str) -> socket.socket:
     """Return a socket that is bound to a path. A socket file on which no process listens is replaced.
 
-    The file is removed when this process ends. Any other file at the path is left, and raises ``PortBusy``.
+    The file is removed when this process ends. Any other file at the path is left, and raises ``PortBusy``. A lock on a
+    file beside it keeps out a second gateway, also before this one listens; the system frees it with the process.
     """
     path, bound = host.removeprefix("unix:"), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        fcntl.flock(os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
             with socket.socket(socket.AF_UNIX) as probe:
                 if probe.connect_ex(path) == errno.ECONNREFUSED:
@@ -76,18 +79,11 @@ def _bind_unix(host: str) -> socket.socket:
         os.chmod(path, SOCKET_MODE)  # before the socket listens
     except OSError as error:
         bound.close()
-        raise PortBusy(
-            f"cannot listen on {host} ({error.strerror or error}); choose another path in server.host"
-        ) from None
-    atexit.register(_remove, path, os.stat(path).st_ino)
+        known = {FileNotFoundError: "its folder does not exist", BlockingIOError: "another gateway has its .lock file"}
+        reason = known.get(type(error), error.strerror or error)
+        raise PortBusy(f"cannot listen on {host} ({reason}); choose another path in server.host") from None
+    atexit.register(Path(path).unlink, missing_ok=True)
     return bound
-
-
-def _remove(path: str, inode: int) -> None:
-    """Remove a socket file, unless another process has replaced it."""
-    with suppress(OSError):
-        if os.stat(path).st_ino == inode:
-            os.unlink(path)
 
 
 def split(address: str) -> tuple[str, int]:

@@ -91,8 +91,31 @@ def test_a_stale_socket_is_replaced_and_a_living_one_is_not(tmp_path: Path) -> N
     with serving(tmp_path):
         second, log = start(tmp_path)
         assert second.wait(WAIT_SECONDS) == 3
-        assert f"cannot listen on unix:{tmp_path}/gateway.sock (Address already in use)" in log.read_text()
+        assert f"cannot listen on unix:{tmp_path}/gateway.sock (another gateway has its .lock file)" in log.read_text()
         assert json.loads(ask(tmp_path))["model"] == "m"
+
+
+def test_of_two_gateways_that_start_together_one_serves(tmp_path: Path) -> None:
+    started = [start(tmp_path, workers) for workers in (1, 2)]
+    try:
+        assert eventually(lambda: any(process.poll() is not None for process, _ in started))
+        ((_, log),) = [one for one in started if one[0].poll() is None]
+        assert eventually(lambda: "serving m at" in log.read_text()), log.read_text()
+        assert json.loads(ask(tmp_path))["model"] == "m"
+        assert [process.returncode for process, _ in started if process.returncode is not None] == [3]
+    finally:
+        for process, _ in started:
+            process.terminate()
+            process.wait(WAIT_SECONDS)
+
+
+def test_a_socket_of_another_program_is_not_replaced(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "gateway.sock"))
+        other.listen()
+        process, log = start(tmp_path)
+        assert process.wait(WAIT_SECONDS) == 3
+        assert "gateway.sock (Address already in use)" in log.read_text()
 
 
 def test_another_file_is_not_replaced(tmp_path: Path) -> None:
