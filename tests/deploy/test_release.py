@@ -99,3 +99,26 @@ def test_a_new_file_is_a_difference_from_the_commit(repository: Path) -> None:
     (repository / "gateway" / "new.py").write_text("")
     done = release(repository)
     assert (done.returncode, done.stderr.splitlines()[1:]) == (1, ["?? gateway/new.py"])
+
+
+def test_the_error_of_an_installed_demo_that_ends_is_printed(tmp_path: Path) -> None:
+    """Commands as an installer makes them, of which ``gateway`` fails."""
+    commands = {"meta-gateway": f"cat {ROOT}/docs/quickstart.md", "gateway": "echo ModuleNotFoundError >&2; exit 7"}
+    for name, body in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    prove = "import pathlib, runpy, sys; runpy.run_path(sys.argv[1])['prove'](*map(pathlib.Path, sys.argv[2:]))"
+    command = [sys.executable, "-c", prove, str(ROOT / "scripts/release"), str(tmp_path), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"{tmp_path}/gateway demo ended with exit code 7\nModuleNotFoundError\n\n",
+    )
+
+
+@pytest.mark.parametrize("script", ["release", "litellm-pin"])
+def test_a_script_refuses_an_unknown_option_before_it_does_anything(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / script, "--no-such"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.splitlines()[1]) == (2, f"{script}: error: unrecognized arguments: --no-such")
