@@ -54,7 +54,7 @@ def test_a_target_has_its_own_proxy_or_that_of_all(
 
 
 def test_authorities_are_read_once_and_belong_to_the_revision(write: Write) -> None:
-    text = CONFIG.format(host="engine", direct="", more=", ca: corp.pem")
+    text = CONFIG.format(host="engine", direct="", more=", ca: corp.pem").replace("http://engine", "https://engine")
     path = write({"gateway.yaml": text, "corp.pem": ""})
     revisions = []
     for kind in ("ec", "rsa"):

@@ -17,7 +17,9 @@ from metatemplate.files.yaml import YamlDocument
 from metatemplate.values.json_values import KeyPath
 
 PROXY = re.compile(rf"http://({A_HOST.pattern}):[0-9]{{1,5}}")
-FORM = "must be http://host:port; TLS to the proxy and SOCKS are not supported, and a password belongs in proxy_auth"
+FORM = (
+    "must be http://host:port (1-65535); TLS to the proxy and SOCKS are unsupported, a password belongs in proxy_auth"
+)
 
 
 def read_network(
@@ -45,7 +47,7 @@ def read_network(
 
 
 def _check_proxy(document: YamlDocument, path: KeyPath, given: NetworkSpec | TargetSpec) -> None:
-    if given.proxy and not PROXY.fullmatch(given.proxy):
+    if given.proxy and not (PROXY.fullmatch(given.proxy) and 0 < int(given.proxy.rpartition(":")[2]) < 65536):
         document.refuse((*path, "proxy"), FORM)
     if given.proxy_auth and not (given.proxy and ":" in given.proxy_auth.get_secret_value()):
         document.refuse((*path, "proxy_auth"), "must contain user:password, and needs proxy beside it")
@@ -53,6 +55,8 @@ def _check_proxy(document: YamlDocument, path: KeyPath, given: NetworkSpec | Tar
 
 def _authorities(document: YamlDocument, files: Files, path: KeyPath, target: TargetSpec) -> str:
     """Return the content of the file ``ca``, or add a problem; empty without a file."""
+    if target.ca is not None and not target.url.startswith("https"):
+        document.refuse(path, "needs an https:// address in url")
     data = None if target.ca is None else files.read(files.home / target.ca, partial(document.refuse, path))
     if data is None:
         return ""
