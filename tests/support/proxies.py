@@ -92,9 +92,15 @@ class ProxyDouble:
         self.connections = 0
         self._writers: list[asyncio.StreamWriter] = []
         self.answered, self.left = asyncio.Event(), asyncio.Event()
-        """Set when ``answer`` was sent, and when the client has closed this connection."""
+        """Set when ``answer`` was sent, and when a connection has ended."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._serve(reader, writer)
+        finally:
+            self.left.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.append(writer)
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -103,10 +109,7 @@ class ProxyDouble:
             writer.write(self.answer)
             self.answered.set()
             if not self.closes:
-                try:
-                    await reader.read()
-                finally:
-                    self.left.set()
+                await reader.read()
             return
         method, target, _ = head.split(" ", 2)
         if method == "CONNECT":
