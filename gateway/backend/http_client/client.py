@@ -152,7 +152,7 @@ class HttpEndpoint:
             if connection is pooled and not pooled.response_begun and time.monotonic() - sent <= STALE:
                 error.stale = True
                 pool.clear()  # the server may have closed them all, so a repeat opens a new connection
-            elif connection is not pooled and not connection.response_begun and not pool.tls:
+            elif connection is not pooled and not connection.response_begun and not pool.tls and not pool.origin:
                 error.reason = f"{error.message} without an answer; if the server expects TLS, use https:// in url"
             raise
         except BaseException:
