@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -290,8 +291,20 @@ def test_a_refusing_proxy_is_named(
             error = await made.error(made.target(scheme))
             assert error.code == code
             assert error.message.startswith(message)
+            assert "https://" not in error.reason
 
     run(test())
+
+
+@pytest.mark.parametrize("shown", [f"user:{PASSWORD}", PASSWORD, BASIC])
+async def test_credentials_in_the_words_of_the_proxy_are_removed(up: FaultyUpstream, folder: Path, shown: str) -> None:
+    body = json.dumps({"error": {"message": f"cannot connect for {shown} now"}})
+    answer = f"HTTP/1.1 400 Bad Request\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
+    async with world(up, folder, ProxyDouble(answer, closes=True)) as made:
+        error = (await listen(CompletionsBackend(made.target("http"), made.client, SECONDS), exchange())).error
+        assert error is not None
+        assert "cannot connect for" in error.message
+        assert shown.removeprefix("Basic ") not in f"{error.message} {error.reason}"
 
 
 UNREACHABLE = {

@@ -19,13 +19,13 @@ from gateway.backend.http_client.client import ConnectionPool, HttpClient
 from gateway.backend.http_client.connection import Connection
 from gateway.core.errors import UpstreamDnsError, UpstreamError, UpstreamUnreachable
 
-WAYS = {403: "allow the address of the model's server at the proxy", 407: "set or correct proxy_auth"}
+REMEDIES = {403: "allow the address of the model's server at the proxy", 407: "set or correct proxy_auth"}
 """Status of a refused CONNECT → what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The way to a target; a ``PoolFactory``."""
+    """The network settings of a target; a ``PoolFactory``."""
 
     proxy: str
     """``http://host:port``; empty: connect to the target itself."""
@@ -33,6 +33,11 @@ class Network:
     """``user:password`` for the proxy; may be empty."""
     authorities: str
     """Certificates in PEM form that are trusted besides the system's; may be empty."""
+
+    @property
+    def credentials(self) -> str:
+        """``proxy_auth`` as the proxy gets it, in Base64; may be empty."""
+        return base64.b64encode(self.proxy_auth.encode("ascii")).decode("ascii")
 
     def __call__(self, client: HttpClient, host: str, port: int, tls: ssl.SSLContext | None) -> ConnectionPool:
         """Return a new pool for a target."""
@@ -42,8 +47,7 @@ class Network:
         if not self.proxy:
             return ConnectionPool(client, host, port, tls)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        pair = base64.b64encode(self.proxy_auth.encode("ascii")).decode("ascii")
-        auth = f"proxy-authorization: Basic {pair}\r\n" if pair else ""
+        auth = f"proxy-authorization: Basic {self.credentials}\r\n" if self.proxy_auth else ""
         if tls is None:
             return ProxiedPool(client, host, port, None, f"http://{address}", auth, self.proxy)
         connect = f"CONNECT {address} HTTP/1.1\r\nhost: {address}\r\n{auth}\r\n".encode("ascii")
@@ -76,7 +80,9 @@ class ProxiedPool(ConnectionPool):
             await proxy.read_head()
             if proxy.status // 100 != 2:
                 what = f"the proxy refuses the connection to the model's server (status {proxy.status})"
-                raise UpstreamUnreachable(f"{what}; {WAYS.get(proxy.status, 'check url, and the log of the proxy')}")
+                raise UpstreamUnreachable(
+                    f"{what}; {REMEDIES.get(proxy.status, 'check url, and the log of the proxy')}"
+                )
             tunnel = await loop.start_tls(transport, connection, self.tls, server_hostname=self.host)
             if tunnel is None or tunnel.is_closing():
                 raise ConnectionResetError

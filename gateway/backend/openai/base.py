@@ -78,11 +78,12 @@ def open_endpoint(
 ) -> HttpEndpoint:
     """Return an endpoint of a target's server. All requests contain the target's key, and no headers of the client."""
     key = None if target.key is None else target.key.get_secret_value()
-    secrets = () if key is None else (key,)
+    secrets: tuple[str, ...] = () if key is None else (key,)
     new_pool: PoolFactory = ConnectionPool
     if target.proxy or target.authorities:
         from gateway.backend.http_client.network import Network
 
         auth = "" if target.proxy_auth is None else target.proxy_auth.get_secret_value()
-        new_pool = Network(target.proxy, auth, target.authorities)
+        new_pool = network = Network(target.proxy, auth, target.authorities)
+        secrets += tuple(filter(None, (auth, auth.partition(":")[2], network.credentials)))
     return client.endpoint(url, json_headers(key, accept), connect_timeout, secrets, method, new_pool)
