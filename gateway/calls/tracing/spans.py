@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from gateway.core.exchange import Backend, Events, Exchange
 
 HEADERS = TraceContextTextMapPropagator()
+NAMED_BY = ("gen_ai.operation.name", "gen_ai.request.model")
+"""The attributes whose values are the name of a span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +54,14 @@ class Tracing:
         return span, below or trace
 
 
-def end(span: Span, attributes: Mapping[str, Any], *, failed: bool, at: int | None = None) -> None:
-    """End a span. Empty attributes are left out. ``at``: nanoseconds since the epoch. None: now."""
-    found = {name: value for name, value in attributes.items() if value not in (None, "", ())}
-    span.update_name(
-        " ".join([found[name] for name in ("gen_ai.operation.name", "gen_ai.request.model") if name in found])
-    )
-    span.set_attributes(found)
-    if failed:
-        span.set_status(StatusCode.ERROR)
+def end(span: Span, attributes: Callable[[], Mapping[str, Any]], *, failed: bool, at: int | None = None) -> None:
+    """End a span. ``attributes``: called for a sampled span; empty ones are left out. ``at``: see ``Span.end``."""
+    if span.is_recording():
+        found = {name: value for name, value in attributes().items() if value not in (None, "", ())}
+        span.update_name(" ".join([found[name] for name in NAMED_BY if name in found]))
+        span.set_attributes(found)
+        if failed:
+            span.set_status(StatusCode.ERROR)
     span.end(at)
 
 
@@ -92,8 +94,8 @@ class TracedTimeline(CallTimeline):
     def end(self, outcome: str, status: int, gone_phase: str = "") -> None:
         """End the span. See ``CallTimeline``."""
         super().end(outcome, status, gone_phase)
-        attributes, at = of_call(self, self.finish_reasons), self._started + int(self.duration * 1e9)
-        end(self._span, attributes, failed=is_failure(self), at=at)
+        at = self._started + int(self.duration * 1e9)
+        end(self._span, partial(of_call, self, self.finish_reasons), failed=is_failure(self), at=at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +118,4 @@ class TracedTarget:
             error = raised
             raise
         finally:
-            end(span, of_attempt(self.target, exchange, error), failed=isinstance(error, GatewayError))
+            end(span, partial(of_attempt, self.target, exchange, error), failed=isinstance(error, GatewayError))
