@@ -360,8 +360,9 @@ def test_check_reports_what_it_read(folder: Path) -> None:
 
 
 def test_check_has_a_note_on_proxies_of_the_environment(folder: Path) -> None:
-    ended = command(folder, "check", https_proxy="http://127.0.0.1:1", NO_PROXY="localhost")
-    note = "note: only litellm targets use NO_PROXY, https_proxy; for others set proxy, or network.proxy"
+    proxy = "http://127.0.0.1:1"
+    ended = command(folder, "check", HTTP_PROXY=proxy, https_proxy=proxy, ALL_PROXY="", NO_PROXY="localhost")
+    note = "note: only litellm targets and spans use HTTP_PROXY, https_proxy; for others set proxy, or network.proxy"
     assert ended.stderr.decode().splitlines().count(note) == 1
 
 

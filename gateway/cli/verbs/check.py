@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gateway.config.snapshot import Snapshot
     from gateway.core.errors import Problem
 
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 EXAMPLES = """Examples:
   gateway check
   gateway check --config conf/gateway.yaml || exit 1     in a CI job
@@ -69,10 +70,9 @@ def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
         bar.update(1)
     usable = None if problems else snapshot
     notes: list[Problem | str] = [*outcome.notes]
-    proxies = sorted(one for one in os.environ if one.upper() in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"))
-    notes += (
-        [f"only litellm targets use {', '.join(proxies)}; for others set proxy, or network.proxy"] if proxies else []
-    )
+    proxies = [one for one in sorted(os.environ) if one.upper() in PROXY_VARIABLES and os.environ[one]]
+    if proxies:
+        notes.append(f"only litellm targets and spans use {', '.join(proxies)}; for others set proxy, or network.proxy")
     if snapshot is not None:
         notes += expiry_notes(snapshot.keys, time.time())
     if usable is not None and not (quiet or as_json):
