@@ -10,7 +10,10 @@ from gateway.telemetry.log_writer import LogWriter
 from gateway.telemetry.record import Record
 
 CALLS = logging.getLogger("gateway.calls")
-TIMES = "seconds=%.4f upstream=%.4f overhead=%.4f"
+LINE = (
+    "%s %s model=%s status=%d outcome=%s target=%s attempts=%d "
+    "seconds=%.4f upstream=%.4f overhead=%.4f%s tokens=%s+%s"
+)
 MIN_CLIENT_WAIT = 0.001
 """The seconds from which on a wait for the client is logged. A write that does not wait takes some microseconds."""
 
@@ -46,24 +49,35 @@ def log_call(record: Record) -> None:
     level = logging.WARNING if is_failure(record) else logging.INFO
     if not CALLS.isEnabledFor(level):
         return
-    prompt, completion = record.prompt_tokens, record.completion_tokens
-    times = TIMES % (record.duration, record.upstream or 0.0, record.overhead)
+    prompt, completion, times = record.prompt_tokens, record.completion_tokens, ""
     if record.queue_wait is not None:
-        times += f" queue_wait={record.queue_wait:.4f}"
+        times = f" queue_wait={record.queue_wait:.4f}"
     if record.upstream_stream and record.upstream_first is not None:  # that of a whole answer is ``upstream``
         times += f" upstream_first={record.upstream_first:.4f}"
     if record.client_wait >= MIN_CLIENT_WAIT:
         times += f" client_wait={record.client_wait:.4f}"
-    line = (
-        f"{record.request_id} {record.endpoint} model={record.model} status={status} outcome={outcome} "
-        f"target={record.target or '-'} attempts={record.attempts} {times} "
-        f"tokens={'?' if prompt is None else prompt}+{'?' if completion is None else completion}"
+    line = LINE % (
+        record.request_id,
+        record.endpoint,
+        record.model,
+        status,
+        outcome,
+        record.target or "-",
+        record.attempts,
+        record.duration,
+        record.upstream or 0.0,
+        record.overhead,
+        times,
+        "?" if prompt is None else prompt,
+        "?" if completion is None else completion,
     )
-    # The condition repeats ``OPTIONAL``: most lines have none of the fields, and the loop costs 2 % of a plain call.
-    rare = record.answers_cut or record.failed_attempts or record.misspelled or record.path or record.refusal
+    # The conditions repeat ``OPTIONAL``: most lines have at most ``cut``, and the loop costs 2 % of a plain call.
+    rare = record.failed_attempts or record.misspelled or record.path or record.refusal
     if record.key or record.cache or record.trace or rare:
         for name, value in _optional(record).items():
             line += f" {name}={shown(SEPARATORS[name].join(value) if name in SEPARATORS else value)}"
+    elif record.answers_cut:
+        line += f" cut={','.join(record.answers_cut)}"
     # Making a ``LogRecord`` takes most of the time of a log call, so one is made only if there are other handlers.
     handlers = CALLS.root.handlers
     if handlers and type(handlers[0]) is LogWriter and handlers[0].is_only_handler_of(CALLS):
