@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess
 from subprocess import run as run_process
+
+import pytest
 
 from gateway.cli import main
 from tests.journeys.process import environment
@@ -60,6 +63,16 @@ def on_a_full_disk(folder: Path, *arguments: str, **env: str) -> tuple[int, str]
             check=False,
         )
     return ended.returncode, ended.stderr.decode()
+
+
+def bound_by_modes(folder: Path, *arguments: str) -> CompletedProcess[bytes]:
+    """Run a verb in a process that cannot write files of mode 0444, also if root runs the tests."""
+    words = [sys.executable, "-m", "gateway", *arguments]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("needs setpriv (apt-get install util-linux), because root may write all files")
+        words = ["setpriv", "--bounding-set=-dac_override", *words]
+    return run_process(words, cwd=folder, env=environment(), capture_output=True, timeout=WAIT_SECONDS, check=False)
 
 
 def _set_environment(variables: dict[str, str]) -> None:

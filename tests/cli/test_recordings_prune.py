@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import command
+from tests.cli.command import bound_by_modes, command
 from tests.journeys.process import environment, serving
 from tests.support.serving import WAIT_SECONDS, eventually, gateway
 
@@ -161,6 +161,34 @@ def test_a_wrong_command_line_removes_nothing(case: str, folder: Path) -> None:
     ended = command(folder, "recordings", "prune", *arguments)
     assert (ended.returncode, message in ended.stderr.decode()) == (2, True)
     assert len(exported(folder)) == 10
+
+
+def test_a_file_that_the_user_may_only_read_is_named(folder: Path) -> None:
+    (folder / "calls.sqlite").chmod(0o444)
+    ended = bound_by_modes(folder, "recordings", "prune", "--file", "calls.sqlite", "--run", "monday")
+    assert (ended.returncode, ended.stderr) == (2, b"error: calls.sqlite cannot be written: Permission denied\n")
+
+
+def test_the_calls_of_a_batch_are_found_by_their_ids(folder: Path) -> None:
+    """Calls that match and calls that do not match alternate, over several batches."""
+    with closing(sqlite3.connect(folder / "calls.sqlite")) as database, database:
+        for _ in range(5):
+            database.execute("INSERT INTO calls (time, run, model) SELECT time, run, model FROM calls")
+    ended = command(folder, "recordings", "prune", "--model", "other")
+    assert ended.stdout == f"{folder}/calls.sqlite: 64 of 320 calls removed\n".encode()
+    assert {call["model"] for call in exported(folder)} == {"talk"}
+
+
+def test_calls_that_are_added_meanwhile_are_kept(folder: Path) -> None:
+    """Each batch of removed calls adds as many, as a busy gateway does."""
+    with closing(sqlite3.connect(folder / "calls.sqlite")) as database, database:
+        for _ in range(5):
+            database.execute("INSERT INTO calls (time, run) SELECT time, 'monday' FROM calls")
+        add = "INSERT INTO calls (time, run) VALUES (old.time, 'monday')"
+        database.execute(f"CREATE TRIGGER busy AFTER DELETE ON calls BEGIN {add}; END")
+    ended = command(folder, "recordings", "prune", "--run", "monday")
+    assert ended.stdout == f"{folder}/calls.sqlite: 315 of 320 calls removed\n".encode()
+    assert len(exported(folder)) == 320
 
 
 def test_a_gateway_that_serves_drops_no_recording_meanwhile(folder: Path) -> None:

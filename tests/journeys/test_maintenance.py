@@ -45,9 +45,7 @@ def shell(folder: Path, line: str) -> str:
 
 BACKUPS = {
     "sqlite3": lambda: shown_command(".backup"),
-    "Python": lambda: f"umask 077 && {PAGE.partition('Python does the same: `')[2].partition('`')[0]}".replace(
-        "recordings.sqlite", "calls.sqlite"
-    ),
+    "Python": lambda: PAGE.partition("Python does the same: `")[2].partition("`")[0].replace("recordings.", "calls."),
 }
 
 
