@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.cli.command import command
+from tests.cli.command import bound_by_modes, command
 from tests.support.serving import write_files
 
 CONFIG = """\
@@ -134,7 +134,10 @@ def test_a_shard_of_another_run_is_named(folder: Path) -> None:
     assert run(folder, "--shard", "1/2", "--param", "max_tokens=8").returncode == 0
     refused = run(folder, "--merge", "2")
     assert refused.returncode == 2
-    assert "  out.1-of-2.jsonl.params.max_tokens: 8 → null\n" in refused.stderr.decode()
+    message = refused.stderr.decode()
+    assert message.startswith("error: the shards of out.jsonl were sent with other settings:\n")
+    assert "  out.1-of-2.jsonl.params.max_tokens: 8 → null\n" in message
+    assert message.endswith("\ngive the same settings, or keep these rows with --allow-changes\n")
     assert run(folder, "--merge", "2", "--allow-changes").returncode == 0
 
 
@@ -155,9 +158,40 @@ def test_a_recording_that_is_not_beside_its_shard_is_named(folder: Path) -> None
     send(folder, "0/2", "1/2")
     (folder / "out.1-of-2.recording.sqlite").unlink()
     refused = run(folder, "--merge", "2")
+    assert refused.returncode == 1
+    assert refused.stderr.decode() == (
+        "error: out.1-of-2.jsonl has no recording, and other shards have one; delete out.1-of-2.jsonl and send the "
+        "shard with --recording, or move the recordings of all shards away\n"
+    )
+    assert not (folder / "out.manifest.json").exists()
+    (folder / "out.1-of-2.jsonl").unlink()
+    send(folder, "1/2")
+    assert run(folder, "--merge", "2").returncode == 0
+
+
+NO_SHARDS = {
+    "another number": ("out.jsonl", "but out.0-of-2.jsonl; give --merge the number in its name"),
+    "another output": ("other.jsonl", "give the shards' --out"),
+    "another folder": ("none/out.jsonl", "give the shards' --out"),
+}
+
+
+@pytest.mark.parametrize("case", NO_SHARDS)
+def test_shards_that_do_not_exist_are_not_sent_again(case: str, folder: Path) -> None:
+    out, remedy = NO_SHARDS[case]
+    send(folder, "0/2")
+    refused = run(folder, "--merge", "4", out=out)
     assert refused.returncode == 2
-    assert refused.stderr == b"error: out.1-of-2.recording.sqlite: unable to open database file\n"
-    assert not (folder / "out.jsonl").exists()
+    assert refused.stderr.decode() == f"error: {out} has no shards of --shard K/4, {remedy}\n"
+
+
+def test_shards_that_the_user_may_only_read_are_merged(folder: Path) -> None:
+    send(folder, "0/2", "1/2")
+    for path in folder.glob("out.*"):
+        path.chmod(0o444)
+    ended = bound_by_modes(folder, "run", "data.jsonl", "--model", "talk", "--out", "out.jsonl", "--merge", "2")
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert ids(folder / "out.jsonl") == [f"row {n}" for n in range(ROWS)]
 
 
 @pytest.mark.parametrize("shard", ["3/3", "/3", "1", "-1/3", "1/3/5", "0/0", "٣/4", "1/ 3"])

@@ -54,10 +54,10 @@ class Manifest:
                 changes += differences(one["identity"], self._identity, one["output"] if shards else "")
         if changes and not allow_changes:
             shown = "\n".join([f"  {change}" for change in changes[:MOST_CHANGES]])
-            raise CommandError(
-                f"{self._output} has {rows_done} rows of a run with other settings:\n{shown}\n"
-                "choose another --out, or keep these rows with --allow-changes"
-            )
+            what, remedy = f"{self._output} has {rows_done} rows of a run with other settings", "choose another --out"
+            if shards:
+                what, remedy = f"the shards of {self._output} were sent with other settings", "give the same settings"
+            raise CommandError(f"{what}:\n{shown}\n{remedy}, or keep these rows with --allow-changes")
         run = {"started": _now(), "ended": None, "rows_before": rows_done, "changes": changes, **self._facts}
         self._runs.append(run)
         self._write("running", None)

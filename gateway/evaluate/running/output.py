@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import orjson
 
@@ -148,11 +148,14 @@ def is_answered(value: dict[str, Any]) -> bool:
     return response is not None and response["status_code"] == 200
 
 
-def open_locked(path: Path) -> BinaryIO:
-    """Open or create a file to append and to read, locked. Raises ``CommandError`` if another process has locked it."""
-    file = path.open("a+b")
+def open_locked(path: Path, mode: Literal["a+b", "rb"] = "a+b") -> BinaryIO:
+    """Open or create a file to append and to read, locked. Raises ``CommandError`` if another process has locked it.
+
+    ``mode``: ``rb`` only reads a file, which the user may not be allowed to write.
+    """
+    file = path.open(mode)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if mode == "rb" else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
         raise CommandError(f"{path}: another `gateway run` is writing to this file", 1) from None

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -51,12 +52,12 @@ def merge_shards(
         raise CommandError(f"{out} is the output of a run without --shard; choose another --out, or move it away")
     paths = [shard_path(out, number, count) for number in range(min(count, len(ids)))]  # further ones have no rows
     with ExitStack() as opened:
-        begun = [path for path in paths if manifest_path(path).exists()]
-        files = [opened.enter_context(open_locked(path)) for path in begun]
+        begun = [path for path in paths if path.exists() and manifest_path(path).exists()]
+        files = [opened.enter_context(open_locked(path, "rb")) for path in begun]
         places = [{one: at for one, at, _ in rows_in(path)} if path in begun else {} for path in paths]
-        _check_complete(paths, places, ids, count)
+        _check_complete(out, paths, places, ids, count)
         manifests = list(filter(None, [read_manifest(manifest_path(path)) for path in paths]))
-        recording = recording_path(out) if any(recording_path(path).exists() for path in paths) else None
+        recording = recording_path(out) if recording_path(paths[0]).exists() else None
         facts = {"run": run_name(out), "recording": recording and recording.name, "shard": "all"}
         joined = Manifest(out, {**manifests[0]["identity"], **described}, facts)
         joined.begin(len(ids), allow_changes=allow_changes, shards=manifests)
@@ -66,14 +67,25 @@ def merge_shards(
         return joined.end(time.monotonic() - started, complete=True), recording
 
 
-def _check_complete(paths: Sequence[Path], places: Sequence[Mapping[str, int]], ids: Sequence[str], count: int) -> None:
-    """Raise ``CommandError`` with all shards that lack rows. ``places``: the rows of each shard."""
-    problems = []
+def _check_complete(
+    out: Path, paths: Sequence[Path], places: Sequence[Mapping[str, int]], ids: Sequence[str], count: int
+) -> None:
+    """Raise ``CommandError`` with all shards that lack rows or a recording. ``places``: the rows of each shard."""
+    problems, recorded = [], any(recording_path(path).exists() for path in paths)
+    if not any(map(Path.exists, paths)):
+        seen = sorted(out.parent.glob(f"{escape(out.name.removesuffix('.jsonl'))}.*-of-*.jsonl"))
+        others = f"but {seen[0]}; give --merge the number in its name" if seen else "give the shards' --out"
+        raise CommandError(f"{out} has no shards of --shard K/{count}, {others}")
     for number, (path, found) in enumerate(zip(paths, places, strict=True)):
         if missing := [one for one in ids[number::count] if one not in found]:
             problems.append(
                 f"{path} lacks {counted(len(missing), 'row')}, such as {', '.join(missing[:3])}; the same command with "
                 f"--shard {number}/{count} in place of --merge {count} sends them"
+            )
+        elif recorded and not recording_path(path).exists():
+            problems.append(
+                f"{path} has no recording, and other shards have one; delete {path} and send the shard with "
+                "--recording, or move the recordings of all shards away"
             )
     if problems:
         raise CommandError("\n".join(problems), 1)
