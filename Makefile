@@ -90,8 +90,10 @@ lock: $(VENV)/.test-ready
 	@$(COMPILE) pyproject.toml $(EXTRAS) -c requirements-dev.lock -o requirements-all.lock
 	@$(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
 	@$(COMPILE) --group docs -o requirements-docs.lock
+	@$(COMPILE) --no-annotate -c requirements-dev.lock $(RAY)/requirements.in -o $(RAY)/requirements.lock
 	@$(BIN)/uv pip compile -q --python-version 3.11 --no-annotate --no-header --no-emit-index-url --no-emit-package torch \
 		$(HARNESSES)/requirements.txt -o $(HARNESSES)/versions.txt
+RAY := tests/evaluate/running/environment
 HARNESSES := tests/support/harnesses/environment
 
 ## Build the files of a release into dist/, prove them with pip, pipx and uv, and print what is left to a person.

@@ -21,6 +21,9 @@ from tests.support.serving import ROOT, WAIT_SECONDS, eventually
 CONFIG = "models: {talk: {template: sft-demo, targets: [{speaks: scripted, script: hello.yaml}]}}\n"
 RUN = ("run", "data.jsonl", "--out", "out.jsonl", "--engine", "ray")
 HAS_RAY = importlib.util.find_spec("ray") is not None
+NO_RAY = (
+    "Ray is not in this environment; .ci/run runs this file with .venv-ray (tests/evaluate/running/environment/install)"
+)
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ def test_a_ray_that_cannot_be_imported_is_one_line_with_the_reason(folder: Path)
     assert ended.stderr.endswith(b'--engine ray needs Ray: pip install "ray[data]" (numpy is too old)\n')
 
 
-@pytest.mark.skipif(not HAS_RAY, reason='Ray is not installed here (pip install "ray[data]")')
+@pytest.mark.skipif(not HAS_RAY, reason=NO_RAY)
 def test_a_ray_that_cannot_start_is_one_line_with_the_reason(folder: Path) -> None:
     """Ray's sockets are files in its folder, and the address of a socket has at most 107 bytes."""
     ended = run(folder, *RUN, RAY_TMPDIR=str(folder / ("x" * 120)), RAY_USAGE_STATS_ENABLED="0")
@@ -58,7 +61,7 @@ def test_a_ray_that_cannot_start_is_one_line_with_the_reason(folder: Path) -> No
     assert ended.stderr.endswith(b"); no row was sent\n")
 
 
-@pytest.mark.skipif(not HAS_RAY, reason='Ray is not installed here (pip install "ray[data]")')
+@pytest.mark.skipif(not HAS_RAY, reason=NO_RAY)
 def test_ray_asks_for_every_row_once(folder: Path) -> None:
     ended = run(folder, *RUN, RAY_USAGE_STATS_ENABLED="0")
     assert ended.returncode == 0, ended.stderr.decode()
@@ -70,7 +73,7 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "PYTHONPAT
 """The environment of a cluster's processes."""
 
 
-@pytest.mark.skipif(not HAS_RAY, reason='Ray is not installed here (pip install "ray[data]")')
+@pytest.mark.skipif(not HAS_RAY, reason=NO_RAY)
 def test_one_of_two_nodes_is_killed_and_each_row_is_recorded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
