@@ -83,8 +83,7 @@ class Service:
         """
         state = self._state
         stack = state.stack
-        timeline = stack.timeline(endpoint.name, facts.request_id, facts.received)
-        timeline.join(facts)
+        timeline = stack.timeline(endpoint.name, facts.request_id, facts.received, facts.headers)
         timeline.gauge = state.metrics.in_flight
         context = CallContext(facts, sink, timeline)
         state.running += 1

@@ -32,5 +32,5 @@ class Stack:
     """For the recordings of this configuration. None if the configuration has no patterns."""
     health_checks: tuple[HealthCheck, ...] = ()
     """The health checks of the targets. Each health check runs in its own task while this stack is in use."""
-    timeline: Callable[[str, str, float], CallTimeline] = CallTimeline
-    """Makes the record of a call from its endpoint, request id and time of arrival."""
+    timeline: Callable[..., CallTimeline] = CallTimeline
+    """Makes the record of a call. For the parameters see ``CallTimeline``, or ``Tracing.timeline``."""

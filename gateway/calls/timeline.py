@@ -12,10 +12,10 @@ from gateway.calls.answer.cut_answers import CutAnswers
 from gateway.core.exchange import NO_ATTEMPTS, AttemptLog
 from gateway.telemetry.metrics import NumberSeries
 from gateway.telemetry.record import Record
+from metatemplate.values.dialogue import EMPTY_MAPPING
 from metatemplate.values.events import Begun, Delta, Event, Finish, Usage, is_content
 
 if TYPE_CHECKING:
-    from gateway.calls.admission.facts import RequestFacts
     from gateway.storage.recorder import CallRecording
     from metatemplate.answers.output_parser import OutputParser
 
@@ -47,9 +47,17 @@ class CallTimeline(Record):
     )
 
     def __init__(
-        self, endpoint: str, request_id: str, received: float, now: Callable[[], float] = time.monotonic
+        self,
+        endpoint: str,
+        request_id: str,
+        received: float,
+        headers: Mapping[bytes, bytes] = EMPTY_MAPPING,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``headers``: those of the request, which may name the trace to which the call belongs."""
         super().__init__(request_id, endpoint, UNKNOWN_MODEL, "", 0, False, 0.0)
+        if b"traceparent" in headers:
+            self.trace = trace_of(headers)
         self._now = now
         self._received = received
         self._opened: float | None = None
@@ -93,11 +101,6 @@ class CallTimeline(Record):
             self._in_flight.value -= 1
         self._in_flight = series = self.gauge[self.endpoint, model]
         series.value += 1
-
-    def join(self, facts: RequestFacts) -> None:
-        """Store the trace to which the call belongs. Call before anything else of the call is known."""
-        if b"traceparent" in facts.headers:
-            self.trace = trace_of(facts.headers)
 
     def admitted(self) -> None:
         """Store the admission time. Call when the body of the client's request has been parsed and checked."""

@@ -10,10 +10,7 @@ from gateway.telemetry.log_writer import LogWriter
 from gateway.telemetry.record import Record
 
 CALLS = logging.getLogger("gateway.calls")
-LINE = (
-    "%s %s model=%s status=%d outcome=%s target=%s attempts=%d "
-    "seconds=%.4f upstream=%.4f overhead=%.4f%s tokens=%s+%s"
-)
+TIMES = "seconds=%.4f upstream=%.4f overhead=%.4f"
 MIN_CLIENT_WAIT = 0.001
 """The seconds from which on a wait for the client is logged. A write that does not wait takes some microseconds."""
 
@@ -38,38 +35,24 @@ FIELDS = (
 """The fields of ``Record`` in a log line in JSON. ``duration`` is named ``seconds`` there."""
 
 
-def is_failure(record: Record) -> bool:
-    """Return whether the gateway or the model's server failed, before or after the status was sent."""
-    return record.status >= 500 or (record.status == 200 and record.outcome != "ok")
-
-
 def log_call(record: Record) -> None:
     """Log a call: at ``WARNING`` if the gateway or the model's server failed, else at ``INFO``."""
     status, outcome = record.status, record.outcome
-    level = logging.WARNING if is_failure(record) else logging.INFO
+    level = logging.WARNING if status >= 500 or (status == 200 and outcome != "ok") else logging.INFO
     if not CALLS.isEnabledFor(level):
         return
     prompt, completion, times = record.prompt_tokens, record.completion_tokens, ""
+    seconds = record.duration, record.upstream or 0.0, record.overhead
     if record.queue_wait is not None:
         times = f" queue_wait={record.queue_wait:.4f}"
     if record.upstream_stream and record.upstream_first is not None:  # that of a whole answer is ``upstream``
         times += f" upstream_first={record.upstream_first:.4f}"
     if record.client_wait >= MIN_CLIENT_WAIT:
         times += f" client_wait={record.client_wait:.4f}"
-    line = LINE % (
-        record.request_id,
-        record.endpoint,
-        record.model,
-        status,
-        outcome,
-        record.target or "-",
-        record.attempts,
-        record.duration,
-        record.upstream or 0.0,
-        record.overhead,
-        times,
-        "?" if prompt is None else prompt,
-        "?" if completion is None else completion,
+    line = (
+        f"{record.request_id} {record.endpoint} model={record.model} status={status} outcome={outcome} "
+        f"target={record.target or '-'} attempts={record.attempts} {TIMES % seconds}{times} "
+        f"tokens={'?' if prompt is None else prompt}+{'?' if completion is None else completion}"
     )
     # The conditions repeat ``OPTIONAL``: most lines have at most ``cut``, and the loop costs 2 % of a plain call.
     rare = record.failed_attempts or record.misspelled or record.path or record.refusal

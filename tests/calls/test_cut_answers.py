@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Sequence[Delta | Finish], dict[str, Any], Usage | None, i
 @pytest.mark.parametrize("name", CASES)
 def test_the_end_of_a_choice_has_its_reason(name: str) -> None:
     events, params, usage, context, expected = CASES[name]
-    timeline = CallTimeline("chat", "id", 0.0, lambda: 0.0)
+    timeline = CallTimeline("chat", "id", 0.0, now=lambda: 0.0)
     timeline.cut_answers.expect(1, params, context)
     timeline.events_received(events if usage is None else [*events, usage])
     assert timeline.cut_answers.reasons(usage) == ({0: expected} if expected else {})
@@ -76,7 +76,7 @@ def test_each_choice_has_its_own_reason() -> None:
 
 def test_only_choices_that_have_all_reached_the_limit_ended_there() -> None:
     for counted, expected in ((19, {}), (20, {0: "at_limit", 1: "at_limit"})):
-        timeline = CallTimeline("chat", "id", 0.0, lambda: 0.0)
+        timeline = CallTimeline("chat", "id", 0.0, now=lambda: 0.0)
         timeline.cut_answers.expect(2, TEN, None)
         timeline.events_received([TEXT, Delta(1, "b"), STOP, Finish(1, "stop"), Usage(5, counted)])
         assert timeline.cut_answers.reasons(timeline.usage) == expected

@@ -62,7 +62,7 @@ def test_the_hash_header_is_the_hash_of_the_prepared_prompt(case: str) -> None:
 
 def test_a_running_call_has_target_and_time_headers() -> None:
     now = [100.0]
-    timeline = CallTimeline("chat", "r", 100.0, lambda: now[0])
+    timeline = CallTimeline("chat", "r", 100.0, now=lambda: now[0])
     timeline.backend_opening(AttemptLog())
     timeline.attempt_log.begin("m/1")
     timeline.attempt_log.begin("m/0", retry=True)

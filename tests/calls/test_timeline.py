@@ -26,7 +26,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def timeline(clock: Clock) -> CallTimeline:
-    return CallTimeline("chat", "req_1", 100.0, clock)
+    return CallTimeline("chat", "req_1", 100.0, now=clock)
 
 
 def test_a_refused_call_records_only_its_duration(timeline: CallTimeline, clock: Clock) -> None:

@@ -15,11 +15,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.tracing.conventions import of_attempt, of_call
 from gateway.core.errors import GatewayError
-from gateway.telemetry.call_log import is_failure
 from metatemplate.values.events import Event, Finish
 
 if TYPE_CHECKING:
-    from gateway.calls.admission.facts import RequestFacts
     from gateway.config.snapshot import TargetSpec
     from gateway.core.exchange import Backend, Events, Exchange
 
@@ -34,9 +32,9 @@ class Tracing:
 
     tracer: Tracer
 
-    def timeline(self, endpoint: str, request_id: str, received: float) -> CallTimeline:
-        """Return the record of a call that has a span."""
-        return TracedTimeline(self, endpoint, request_id, received)
+    def timeline(self, endpoint: str, request_id: str, received: float, headers: Mapping[bytes, bytes]) -> CallTimeline:
+        """Return the record of a call that has a span. For the parameters see ``CallTimeline``."""
+        return TracedTimeline(self, endpoint, request_id, received, headers)
 
     def around(self, backend: Backend, target: TargetSpec) -> Backend:
         """Return a backend whose exchanges are attempts with a span."""
@@ -68,17 +66,15 @@ def end(span: Span, attributes: Callable[[], Mapping[str, Any]], *, failed: bool
 class TracedTimeline(CallTimeline):
     """The record of a running call that has a span."""
 
-    __slots__ = ("_span", "_started", "_tracing", "finish_reasons")
+    __slots__ = ("_span", "_started", "finish_reasons")
 
-    def __init__(self, tracing: Tracing, endpoint: str, request_id: str, received: float) -> None:
-        super().__init__(endpoint, request_id, received)
-        self._tracing = tracing
-
-    def join(self, facts: RequestFacts) -> None:
-        """Start the span, as a child of the client's. See ``CallTimeline``."""
-        super().join(facts)
+    def __init__(
+        self, tracing: Tracing, endpoint: str, request_id: str, received: float, headers: Mapping[bytes, bytes]
+    ) -> None:
+        """Start the span, as a child of the client's."""
+        super().__init__(endpoint, request_id, received, headers)
         self._started = time.time_ns() - int((self._now() - self._received) * 1e9)
-        self._span, self.trace = self._tracing.start(SpanKind.SERVER, self.trace, self._started)
+        self._span, self.trace = tracing.start(SpanKind.SERVER, self.trace, self._started)
 
     def restart(self) -> None:
         """See ``CallTimeline``."""
@@ -95,7 +91,8 @@ class TracedTimeline(CallTimeline):
         """End the span. See ``CallTimeline``."""
         super().end(outcome, status, gone_phase)
         at = self._started + int(self.duration * 1e9)
-        end(self._span, partial(of_call, self, self.finish_reasons), failed=is_failure(self), at=at)
+        failed = outcome != "ok" and (status >= 500 or status == 200)  # before or after the status was sent
+        end(self._span, partial(of_call, self, self.finish_reasons), failed=failed, at=at)
 
 
 @dataclass(frozen=True, slots=True)
