@@ -60,14 +60,19 @@ Watch = Callable[[Iterator[StoredCall]], AbstractContextManager[Iterable[StoredC
 """Returns a progress bar over calls."""
 
 
+def _last_write(out: Path) -> int:
+    """Return when a file was written last, in nanoseconds; 0 without a file. Raises ``InvalidValue`` if it is open."""
+    if Path(f"{out}-wal").exists():  # a new file would be read with the writes that wait for the old one
+        raise InvalidValue(f"{out} is open in another process, or was not closed; merge into a new file")
+    return out.stat().st_mtime_ns if out.exists() else 0
+
+
 def merge_recordings(out: Path, sources: Sequence[Path], watch: Watch) -> int:
     """Write the calls of all sources to a file, which is replaced in one step. Return their number.
 
     ``out`` may be a source. Raises ``InvalidValue``, which names the file.
     """
-    draft = out.with_name(f"{out.name}.partial")
-    if Path(f"{out}-wal").exists():  # the new file would be read with the writes that wait for the old one
-        raise InvalidValue(f"{out} is open in another process, or was not closed; merge into a new file")
+    draft, began = out.with_name(f"{out.name}.partial"), _last_write(out)
     with ExitStack() as files:
         opened = [files.enter_context(closing(open_recording(path))) for path in sources]
         files.callback(draft.unlink, missing_ok=True)
@@ -77,6 +82,8 @@ def merge_recordings(out: Path, sources: Sequence[Path], watch: Watch) -> int:
             calls = merge(*map(stored_calls, opened), key=lambda one: one[0]["time"] + one[0]["duration"])
             number = add_calls(database, files.enter_context(watch(calls)))
             close_database(database)
+            if _last_write(out) != began:
+                raise InvalidValue(f"{out} was written by another process meanwhile; merge into a new file")
             draft.replace(out)
         except (sqlite3.Error, OSError) as error:
             raise InvalidValue(f"{out} cannot be written: {getattr(error, 'strerror', None) or error}") from None

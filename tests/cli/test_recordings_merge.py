@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from gateway.core.errors import InvalidValue
+from gateway.storage.merging import StoredCall, add_calls, merge_recordings, open_to_add, stored_calls
 from gateway.storage.recordings import open_recording
+from gateway.storage.sqlite_file import close_database
 from tests.cli.command import command
 from tests.support.serving import write_files
 
@@ -140,6 +144,25 @@ def test_a_wrong_file_is_named_and_nothing_is_written(case: str, tmp_path: Path)
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert message in ended.stderr.decode()
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.*")} == before
+
+
+def test_calls_that_are_added_to_the_merged_file_meanwhile_are_not_lost(tmp_path: Path) -> None:
+    first, second = record(tmp_path, "a", "talk-1"), record(tmp_path, "b", "talk-2")
+    out, watched = tmp_path / "all.sqlite", record(tmp_path, "c", "talk-3")
+    first.rename(out)
+
+    @contextmanager
+    def watch(calls: Iterator[StoredCall]) -> Iterator[Iterator[StoredCall]]:
+        with closing(open_recording(watched)) as file:
+            database = open_to_add(out)
+            add_calls(database, stored_calls(file))
+            close_database(database)
+        yield calls
+
+    with pytest.raises(InvalidValue, match="was written by another process meanwhile"):
+        merge_recordings(out, [second], watch)
+    assert set(map(repr, stored(watched))) < set(map(repr, stored(out)))
+    assert list(tmp_path.glob("*.partial")) == []
 
 
 def test_a_merge_on_a_terminal_shows_its_progress(tmp_path: Path) -> None:
