@@ -92,7 +92,7 @@ class Manifest:
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:
-    """Return the manifest in a file, or None if there is no file. Raises ``CommandError`` for another file."""
+    """Return the manifest; None if the file does not exist. Raises ``CommandError`` if it is no manifest."""
     try:
         value = orjson.loads(path.read_bytes())
     except FileNotFoundError:
