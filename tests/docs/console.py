@@ -211,6 +211,8 @@ NOT_RUN: dict[str, str] = {
     "gateway init": ASKS_AN_ENGINE,
     "gateway check --live": ASKS_AN_ENGINE,
     "GATEWAY_SERVER__": "serves until it is stopped; tests/config/test_settings.py reads the variables",
+    "SSL_CERT_FILE=": "serves until it is stopped; tests/backend/test_network.py reads the variable",
+    "curl --unix-socket": "needs a gateway at a Unix socket; tests/journeys/test_unix_socket.py serves there",
     "GATEWAY_CONFIG=": "serves until it is stopped; tests/edge/test_asgi.py runs the application",
     "tests/": "installs clients or engines from a package index",
     "python run_sums.py": "needs lm-eval; tests/metatemplate/harness runs it",
