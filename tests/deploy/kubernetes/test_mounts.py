@@ -83,6 +83,7 @@ cut -d" " -f2 /proc/self/mounts | while read -r place; do
 done
 if touch "$3/written" 2>/dev/null; then echo "the file system can be written to" >&2; exit 9; fi
 shift 3
+unset COVERAGE_PROCESS_CONFIG  # coverage would write its data beside the sources
 exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
 """
 """Runs a command with a read-only file system but for two folders, and without capabilities."""
