@@ -78,13 +78,18 @@ class CallTimeline(Record):
         """The recording of the call. None if the call is not recorded."""
         self._run_notice: tuple[str, ...] = ()
         """The notice of ``run_not_recorded``. Empty without such a notice."""
-        self.restart()
+        self._start_answer()
 
     def restart(self) -> None:
         """Set the values that describe the answer to those of a call without answer.
 
         Call when a call with several turns starts again with another model.
         """
+        self._start_answer()
+        self.bos_anomaly = False
+        self.stop_cuts = self.template_notices = self.markers = ()
+
+    def _start_answer(self) -> None:
         self.cut_answers = CutAnswers()
         self._without_content = self.cut_answers.without_content
         """The set ``cut_answers.without_content``, stored here to save a look-up for each event of a stream."""
@@ -92,8 +97,6 @@ class CallTimeline(Record):
         """The parser of the latest answer. None if all text is content."""
         self.usage: Usage | None = None
         self.delivery_notices = [*self._run_notice]
-        self.bos_anomaly = False
-        self.stop_cuts = self.template_notices = self.markers = ()
 
     def count_for(self, model: str) -> None:
         """Count the running call for a model until it ends, and no longer for the model of an earlier ``count_for``."""

@@ -69,13 +69,13 @@ def test_a_running_call_has_target_and_time_headers() -> None:
     timeline.events_received([Begun("m/0", notices=("filled_choices: 1",))])
     now[0] = 100.0104
     timeline.backend_closed()
-    now[0] = 100.0116
+    now[0] = 100.0126
     template, fields, _ = CASES["a text"]
     rows = headers_of(provenance(*prepared(template, fields), timeline))
     assert list(rows.items())[4:] == [
         ("x-gateway-target", "m/0"),
         ("x-gateway-attempts", "2"),
-        ("x-gateway-overhead-ms", "1.200"),
+        ("x-gateway-overhead-ms", "2.200"),
         ("openai-processing-ms", "12"),
         ("x-gateway-notice", "filled_choices: 1"),
     ]

@@ -18,7 +18,7 @@ HeaderFields = tuple[tuple[bytes, ...], tuple[HeaderValue, ...]]
 Two tuples, because the names of most answers are the same: ``header_layout`` makes the head with one format.
 """
 NO_FIELDS: HeaderFields = ((), ())
-NUMBERS = {b"x-gateway-attempts": b"%d", b"x-gateway-overhead-ms": b"%.3f", b"openai-processing-ms": b"%.0f"}
+NUMBERS = {b"x-gateway-attempts": b"%d", b"x-gateway-overhead-ms": b"%.3f", b"openai-processing-ms": b"%d"}
 """Name of a header whose value is a number → its format."""
 
 
