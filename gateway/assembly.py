@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from gateway.stream.json_schema.checker import SchemaChecker
     from gateway.wire.redaction import Redactor
     from metatemplate.datasets.prompt import DatasetPrompt
+    from metatemplate.markers.prompt_tokens import PromptTokenizer
 
 LOG = logging.getLogger("gateway.assembly")
 ENGINE_CACHE = "gateway.backend.embedded.cache:EngineCache"
@@ -205,6 +206,8 @@ class PromptParts:
         """``load``: loads the engine of an embedded target."""
         self.prompts, self.load_engine = prompts, load
         self._tokenizer = cache(Tokenizer)
+        self.prompt_tokenizers: dict[object, PromptTokenizer] = {}
+        """What encodes prompts as token ids, of all models that need it."""
         self._made: dict[tuple[int, int], tuple[Tokenizer | None, Template, Callable[..., MarkerSet]]] = {}
         """The identities of a template and a tokenizer → what is made of both, which keeps them alive."""
 
@@ -233,11 +236,12 @@ def bare_route(model: ModelSpec, parts: PromptParts | None = None) -> Route:
     (tokens, template, markers_of), form = parts.of(model), output_form(model.template)
     defaults, prompter = declared_capabilities(model.targets[0]).explicit, model.template.prompter
     markers = markers_of()
-    policy = model.policy.markers
+    policy, prompt_tokens = model.policy.markers, None
     if tokens is not None or "token_ids" in (policy.token_like, policy.text_like):
-        from gateway.policy.admit.token_markers import with_tokenizer
+        from gateway.policy.admit.token_markers import prompt_tokenizer, with_tokenizer
 
-        policy = with_tokenizer(model, markers, tokens)
+        prompt_tokens = prompt_tokenizer(model, markers, tokens, parts.prompt_tokenizers)
+        policy = policy if tokens is None else with_tokenizer(model, markers, tokens)
     folded = markers_of(fold) if policy.normalize == "nfkc" else None
     rule = MarkerRule(markers, policy.token_like, policy.text_like, folded)
     template_id = f"{model.template.name}@sha256:{model.template.digest}"
@@ -260,6 +264,7 @@ def bare_route(model: ModelSpec, parts: PromptParts | None = None) -> Route:
         raw_headers=answer_headers(model, "none"),
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
+        prompt_tokens=prompt_tokens,
         max_model_len=_length(model, parts.load_engine),
         passes_template_kwargs=all(
             BACKEND_KINDS[target.speaks].form == "messages" and declared_capabilities(target).renders

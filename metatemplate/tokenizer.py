@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 from metatemplate.errors import InvalidFile, LoneSurrogate, Problem
 
-MIN_THREADED = 8_000
+MIN_THREADED = 4_000
 """A text of at least this many characters is tokenized in a thread, because tokenizing takes some milliseconds."""
 
 
@@ -62,6 +64,31 @@ class Tokenizer:
     def added_tokens(self) -> dict[str, bool]:
         """Return the added tokens, which are matched before all other tokens. Token → True for a special token."""
         return {token.content: token.special for token in self._added.values()}
+
+    def added_ids(self) -> dict[str, int]:
+        """Return the id of each added token."""
+        return {token.content: number for number, token in self._added.items()}
+
+    def unknown_id(self) -> int | None:
+        """Return the id that stands for characters without a token. None if every text has tokens."""
+        model = json.loads(self._tokenizer.to_str())["model"]
+        unknown: int | None = model.get("unk_id")
+        return self._tokenizer.token_to_id(model.get("unk_token") or "") if unknown is None else unknown
+
+    def renamed(self, names: Mapping[str, str], further: str) -> Tokenizer:
+        """Return a copy that reads ``names[token]`` in place of an added token, and has the added token ``further``.
+
+        Added tokens may have other ids in the copy.
+        """
+        import tokenizers
+
+        data, other = json.loads(self._tokenizer.to_str()), copy(self)
+        for token in data["added_tokens"]:
+            token["content"] = names.get(token["content"], token["content"])
+        other._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(data))
+        other._tokenizer.add_tokens([tokenizers.AddedToken(further, normalized=False)])
+        other._added = other._tokenizer.get_added_tokens_decoder()
+        return other
 
     def names(self, ids: Sequence[int]) -> list[str | None]:
         """Return the name of each token in the vocabulary; None for an id without a token.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gateway.stream.json_schema.checker import SchemaChecker
     from metatemplate.answers.output_parsing import OutputParsing
     from metatemplate.datasets.prompt import DatasetPrompt
+    from metatemplate.markers.prompt_tokens import PromptTokenizer
 
 MAX_HEADER = 1024
 """The maximum number of characters of a header value that contains names or notices."""
@@ -58,6 +59,8 @@ class Route:
     """The text of the template's ``eos_token_id``. Empty if the gateway cannot decode this token id."""
     tokens: Tokenizer | None = None
     """The model's tokenizer. None if the gateway does not have the tokenizer."""
+    prompt_tokens: PromptTokenizer | None = None
+    """Encodes rendered prompts as token ids. None if all prompts are sent as text."""
     max_model_len: int | None = None
     """The context length in tokens, as configured or read from a loaded model. None if unknown."""
     engine_tokenizer: EngineTokenizer | None = None

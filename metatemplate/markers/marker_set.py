@@ -143,9 +143,9 @@ class MarkerSet:
         """The text-like markers."""
         self.dropped = tuple(dropped)
         """The lines next to messages that are too short to be markers."""
-        self._tokens = re.compile(_any_of(self.token_like))
+        self._tokens = re.compile(any_of(self.token_like))
         at_line, inside = ([core for core in self.text_like if lines[core] is mode] for mode in (False, True))
-        self._lines = re.compile(rf"(?m)^[ \t]*({_any_of(at_line)})|(?<!\S)({_any_of(inside)})")
+        self._lines = re.compile(rf"(?m)^[ \t]*({any_of(at_line)})|(?<!\S)({any_of(inside)})")
         groups: dict[str, list[str]] = {}
         for core in (*self.token_like, *self.text_like):
             groups.setdefault(_key(core), []).append(core)
@@ -381,11 +381,11 @@ def _contains_any(markers: Sequence[str]) -> Callable[[str], bool]:
     if len(markers) <= MAX_SEPARATE:
         pairs = [(marker, sorted(set(marker))) for marker in markers]
         return lambda text: any(all(map(text.__contains__, ones)) and text.rfind(one) >= 0 for one, ones in pairs)
-    shared, search = set.intersection(*map(set, markers)), re.compile(_any_of(markers)).search
+    shared, search = set.intersection(*map(set, markers)), re.compile(any_of(markers)).search
     return lambda text: all(map(text.__contains__, shared)) and search(text) is not None
 
 
-def _any_of(texts: Iterable[str]) -> str:
+def any_of(texts: Iterable[str]) -> str:
     """Return a regular expression that matches any of the texts, and prefers the longest one.
 
     Texts with the same beginning share one branch of the expression.

@@ -16,7 +16,6 @@ from metatemplate.errors import ForgedMarker
 from metatemplate.markers.marker_rule import MarkerCounts, MarkerRule, refusal, texts_in
 from metatemplate.templates.base import Template
 from metatemplate.templates.chat.passthrough import as_sent
-from metatemplate.tokenizer import MIN_THREADED, Tokenizer
 from metatemplate.values.dialogue import (
     DATASET_PARAM,
     DEFAULT_OPTIONS,
@@ -41,21 +40,9 @@ class SafePrompt:
     markers: tuple[tuple[str, int], ...] = ()
     """Pairs (action of the policy, number of markers)."""
     breaks: tuple[int, ...] = ()
-    """The offsets at which the prompt is split into parts for the tokenizer. Empty if the prompt is sent as text."""
+    """The offsets at which the tokenizer must begin a new token. Empty if the prompt may be sent as text."""
     tools: Sequence[Mapping[str, Any]] | None = None
     """The changed tools of a request to a target that accepts messages. None if the tools are unchanged."""
-
-    async def token_ids(self, tokenizer: Tokenizer, *, special: bool) -> tuple[int, ...]:
-        """Return the token ids of a prompt with ``breaks``, which is tokenized in parts.
-
-        ``special``: whether the tokenizer adds its special tokens (BOS) before the text.
-        """
-        from metatemplate.markers.token_splits import split_ids  # a prompt without breaks does not need it
-
-        text = self.prompt.text
-        if len(text) < MIN_THREADED:
-            return split_ids(tokenizer, text, self.breaks, special=special)
-        return await asyncio.to_thread(split_ids, tokenizer, text, self.breaks, special=special)
 
 
 class SafeRenderer:
@@ -143,7 +130,7 @@ class SafeRenderer:
         except ForgedMarker as error:
             error.param = _field(rule, dialogue, error.param or "")
             raise
-        if safe.segments != segments:
+        if safe.segments != segments or safe.breaks:  # the segments of a chat template are costly
             prompt = Prompt.of(safe.segments, prompt.metadata)
         return SafePrompt(prompt, breaks=safe.breaks)
 

@@ -1,4 +1,4 @@
-"""What a tokenizer makes of a changed marker: disguised forms that it still reads, and a marker in parts."""
+"""The disguised forms of a marker that a tokenizer still reads as the marker."""
 
 from __future__ import annotations
 
@@ -33,26 +33,3 @@ def disguised(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
             if form != marker and marker in tokenizer.names(tokenizer.tokenize(form, False)):
                 return form
     return ""
-
-
-def split_ids(tokenizer: Tokenizer, text: str, breaks: Sequence[int], *, special: bool) -> tuple[int, ...]:
-    """Return the token ids of a text that is split at ``breaks`` and tokenized in parts.
-
-    ``special``: whether the special tokens before a text (BOS) are added.
-    """
-    ids: list[int] = []
-    if special:
-        encoding = tokenizer.encode(text[:1], True)
-        ids += encoding.ids[: (*encoding.special_tokens_mask, 0).index(0)]
-    for begin, end in zip((0, *breaks), (*breaks, len(text)), strict=True):
-        ids += tokenizer.tokenize(text[begin:end], False)
-    return tuple(ids)
-
-
-def splits_exactly(tokenizer: Tokenizer, markers: Sequence[str]) -> bool:
-    """Return whether a marker that is tokenized in parts decodes to the same text and gives no marker token."""
-    for marker in markers:
-        ids = split_ids(tokenizer, f"a{marker}b", (2,), special=False)
-        if tokenizer.detokenize(list(ids)) != f"a{marker}b" or marker in tokenizer.names(ids):
-            return False
-    return True

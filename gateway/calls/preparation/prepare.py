@@ -339,8 +339,8 @@ async def _render_with_media(
 
 
 async def _as_token_ids(route: Route, exchange: Exchange, safe: SafePrompt) -> Exchange:
-    assert route.tokens is not None  # checked when the route is built
-    ids = await safe.token_ids(route.tokens, special=tokenizes_special(route, exchange))
+    assert route.prompt_tokens is not None  # checked when the route is built
+    ids = await route.prompt_tokens.ids(safe.prompt, safe.breaks, special=tokenizes_special(route, exchange))
     return replace(exchange, prompts=(ids,))
 
 
