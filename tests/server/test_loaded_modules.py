@@ -44,6 +44,8 @@ REQUESTS: dict[str, list[dict[str, Any]]] = {
     "/v1/responses/input_tokens": [{"input": "hi"}],
     "/v1/loglikelihood": [{"messages": TALK, "candidates": {"A": "a", "B": "b"}}],
     "/v1/render": [{"messages": TALK}, {"messages": TALK, "tools": TOOLS}],
+    "/v1/chat/completions/render": [{"messages": TALK}],
+    "/v1/completions/render": [{"prompt": "hi"}],
     "/v1/tokenize": [{"prompt": "hi"}, {"messages": TALK}],
     "/v1/detokenize": [{"tokens": [1]}],
 }

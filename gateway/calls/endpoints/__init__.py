@@ -11,6 +11,7 @@ turns    the answer to a call with several turns
 writer   makes the writer of one answer
 loglikelihood  the answer of /v1/loglikelihood
 render   the answer of /v1/render
+generate_request  the answers of /v1/chat/completions/render and /v1/completions/render
 tokenizer  /tokenize and /detokenize
 tokenizing  token ids of prompts and conversations
 """

@@ -20,7 +20,7 @@ class Endpoint:
     """One endpoint that runs or renders a call."""
 
     name: str
-    """The name of the endpoint in ``server.endpoints``, metrics, log lines and call records."""
+    """The name of the endpoint in ``server.endpoints``, metrics, log lines and call records. Several may share one."""
     path: str
     read: str
     """The function that turns the parsed body into a ``Call``."""
@@ -81,6 +81,14 @@ ENDPOINTS = (
              summary="Show the prompt of a chat request, without calling the model",
              read="gateway.calls.endpoints.render:read", request="gateway.wire.request_fields:ChatRequest",
              respond="gateway.calls.endpoints.render:respond"),
+    Endpoint(name="render", path="/v1/chat/completions/render",
+             summary="The token ids and sampling parameters of a chat request, as vLLM's GenerateRequest",
+             read="gateway.calls.endpoints.render:read", request="gateway.wire.request_fields:ChatRequest",
+             respond="gateway.calls.endpoints.generate_request:respond_chat"),
+    Endpoint(name="render", path="/v1/completions/render",
+             summary="The token ids and sampling parameters of raw prompts, each as vLLM's GenerateRequest",
+             read="gateway.wire.requests:read_completion", request="gateway.wire.request_fields:CompletionRequest",
+             respond="gateway.calls.endpoints.generate_request:respond_completion"),
     Endpoint(name="tokenize", path="/v1/tokenize", for_tokenizers=True,
              summary="The token ids of a text or of messages", read="gateway.wire.tokenizer_requests:read_tokenize",
              request="gateway.wire.tokenizer_requests:TokenizeRequest",

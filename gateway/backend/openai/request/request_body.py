@@ -34,7 +34,7 @@ def add_common_fields(
         body["n"] = exchange.n
     if exchange.stops:
         body["stop"] = list(exchange.stops[:max_stops])
-    if capabilities.stop_token_ids and (ids := _stop_token_ids(exchange)):
+    if capabilities.stop_token_ids and (ids := stop_token_ids(exchange)):
         body["stop_token_ids"] = ids
     if exchange.stream:
         body["stream_options"] = {**exchange.stream_options, "include_usage": True}
@@ -90,7 +90,7 @@ def _as_dict(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _stop_token_ids(exchange: Exchange) -> list[int]:
+def stop_token_ids(exchange: Exchange) -> list[int]:
     """Return the stop token ids: first the template's, then the client's, like stop strings."""
     if "stop_token_ids" not in exchange.params:
         return list(exchange.stop_token_ids)
