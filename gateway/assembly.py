@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from gateway.stream.json_schema.checker import SchemaChecker
     from gateway.wire.redaction import Redactor
     from metatemplate.datasets.prompt import DatasetPrompt
+    from metatemplate.markers.prompt_ids import PromptIds
     from metatemplate.markers.prompt_tokens import PromptTokenizer
 
 LOG = logging.getLogger("gateway.assembly")
@@ -236,20 +237,20 @@ def bare_route(model: ModelSpec, parts: PromptParts | None = None) -> Route:
     (tokens, template, markers_of), form = parts.of(model), output_form(model.template)
     defaults, prompter = declared_capabilities(model.targets[0]).explicit, model.template.prompter
     markers = markers_of()
-    policy, prompt_tokens = model.policy.markers, None
-    if tokens is not None or "token_ids" in (policy.token_like, policy.text_like):
-        from gateway.policy.admit.token_markers import prompt_tokenizer, with_tokenizer
+    policy, prompt_tokens, ids = model.policy.markers, None, any(target.prompt == "ids" for target in model.targets)
+    if ids or tokens is not None or "token_ids" in (policy.token_like, policy.text_like):
+        from gateway.policy.admit.token_markers import with_tokenizer
 
-        prompt_tokens = prompt_tokenizer(model, markers, tokens, parts.prompt_tokenizers)
-        policy = policy if tokens is None else with_tokenizer(model, markers, tokens)
+        policy, prompt_tokens = with_tokenizer(model, markers, tokens, parts.prompt_tokenizers)
     folded = markers_of(fold) if policy.normalize == "nfkc" else None
     rule = MarkerRule(markers, policy.token_like, policy.text_like, folded)
     template_id = f"{model.template.name}@sha256:{model.template.digest}"
+    renderer = SafeRenderer(template, rule if markers.token_like or markers.text_like else None)
     return Route(
         spec=model,
         form=form,
         template=template,
-        renderer=SafeRenderer(template, rule if markers.token_like or markers.text_like else None),
+        renderer=renderer,
         prompt_lists=build_for_prompt_lists(model.template) if parts.prompts else None,
         prompts=parts.prompts,
         parameters={
@@ -265,6 +266,7 @@ def bare_route(model: ModelSpec, parts: PromptParts | None = None) -> Route:
         eos_stops=_eos_stops(model, tokens),
         tokens=tokens,
         prompt_tokens=prompt_tokens,
+        prompt_ids=_prompt_ids(model, prompt_tokens, renderer) if ids and prompt_tokens is not None else None,
         max_model_len=_length(model, parts.load_engine),
         passes_template_kwargs=all(
             BACKEND_KINDS[target.speaks].form == "messages" and declared_capabilities(target).renders
@@ -274,6 +276,12 @@ def bare_route(model: ModelSpec, parts: PromptParts | None = None) -> Route:
         output_parsing=output_parsing(model.template),
         default_tools=prompter.default_tools if prompter is not None and form == "messages" else (),
     )
+
+
+def _prompt_ids(model: ModelSpec, tokens: PromptTokenizer, renderer: SafeRenderer) -> PromptIds:
+    from gateway.policy.admit.token_markers import prompt_ids
+
+    return prompt_ids(model, tokens, renderer)
 
 
 def _route(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gateway.stream.json_schema.checker import SchemaChecker
     from metatemplate.answers.output_parsing import OutputParsing
     from metatemplate.datasets.prompt import DatasetPrompt
+    from metatemplate.markers.prompt_ids import PromptIds
     from metatemplate.markers.prompt_tokens import PromptTokenizer
 
 MAX_HEADER = 1024
@@ -61,6 +62,8 @@ class Route:
     """The model's tokenizer. None if the gateway does not have the tokenizer."""
     prompt_tokens: PromptTokenizer | None = None
     """Encodes rendered prompts as token ids. None if all prompts are sent as text."""
+    prompt_ids: PromptIds | None = None
+    """Makes the token ids of every rendered prompt. None if the targets do not have ``prompt: ids``."""
     max_model_len: int | None = None
     """The context length in tokens, as configured or read from a loaded model. None if unknown."""
     engine_tokenizer: EngineTokenizer | None = None

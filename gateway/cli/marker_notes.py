@@ -1,4 +1,4 @@
-"""Notes for the operator on models whose turns the marker policy protects only in part."""
+"""Notes for the operator on models whose turns the marker policy protects only in part, or in another way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metatemplate.templates.spec import UNKNOWN_SOURCE, RoleSpec, TemplateSpec
 
 
 def marker_notes(models: Iterable[ModelSpec]) -> Iterator[str]:
-    """Return a note on the models with unknown special tokens, and on the models with turns in ordinary text."""
+    """Return a note on the models with unknown special tokens, with turns in ordinary text, and with token ids."""
     every = tuple(models)
     if unknown := [model.name for model in every if not _knows_special_tokens(model)]:
         yield (
@@ -26,6 +26,14 @@ def marker_notes(models: Iterable[ModelSpec]) -> Iterator[str]:
         yield (
             f"a line of ordinary text begins a turn: {', '.join(in_text)}. In parentheses: the line, and "
             "markers.text_like of the model's policy"
+        )
+    ids = [one for one in every if any(target.prompt == "ids" for target in one.targets)]
+    if unchanged := [
+        one.name for one in ids if "escape" in (one.policy.markers.token_like, one.policy.markers.text_like)
+    ]:
+        yield (
+            f"escape changes no text of a client: {', '.join(unchanged)}. With prompt: ids, a marker of a client is "
+            "ordinary text in the token ids; reject, strip and report stay as they are"
         )
 
 

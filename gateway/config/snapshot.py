@@ -159,6 +159,8 @@ class TargetSpec:
     """How often this target is chosen relative to the model's other targets, with `delivery.balance: weighted`."""
     adds_bos: Annotated[bool, kinds.SWITCH] | None = None
     """Whether the engine puts a BOS before a string prompt; the default depends on `engine`."""
+    prompt: Annotated[Literal["text", "ids"], WORDS] = "text"
+    """How a rendered prompt is sent: as `text`, or as `ids`, the token ids that the model's `tokenizer` makes of it."""
     path: Annotated[Path, kinds.FILE] | None = None
     """The model's folder, for `embedded`; relative to the file that names it."""
     script: Annotated[Path, kinds.FILE] | None = None

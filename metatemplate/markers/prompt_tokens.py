@@ -16,14 +16,13 @@ import re
 import secrets
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from functools import partial
 from itertools import groupby, pairwise
 
 from metatemplate.errors import ForgedMarker
 from metatemplate.markers.marker_rule import refusal
 from metatemplate.markers.marker_set import TOKEN_LIKE, any_of
 from metatemplate.tokenizer import MIN_THREADED, Tokenizer
-from metatemplate.values.prompt import MIXED, Prompt, Segment
+from metatemplate.values.prompt import MIXED, DeferredSegments, Prompt, Segment
 
 
 class PromptTokenizer:
@@ -52,11 +51,15 @@ class PromptTokenizer:
     def encode(self, segments: Sequence[Segment], breaks: Sequence[int] = (), *, special: bool) -> tuple[int, ...]:
         """Return the token ids of a prompt.
 
-        ``breaks``: offsets in the prompt, in increasing order, at which a new token begins in text of the client.
-        ``special``: whether the tokenizer adds its special tokens (BOS). Raises ``ForgedMarker`` for a control token
-        whose origin is not known, and for one that the vocabulary makes of the client's text.
+        ``breaks``: offsets in the prompt, in increasing order, at which a new token begins in text of the client; a
+        control token needs no break. ``special``: whether the tokenizer adds its special tokens (BOS). Raises
+        ``ForgedMarker`` for a control token whose origin is not known, and for one that the vocabulary makes of the
+        client's text.
         """
         parts, aliases, at = list[str](), 0, 0
+        if breaks:
+            whole = "".join([one.text for one in segments])
+            breaks = [one for one in breaks if not self._search.match(whole, one - 1)]
         for scaffold, run in groupby([one for one in segments if one.text], key=lambda one: one.scaffold):
             pieces = list(run)
             text = "".join([one.text for one in pieces])
@@ -86,15 +89,18 @@ class PromptTokenizer:
             raise _made_by_tokenizer()
         return tuple(ids)
 
-    async def ids(self, prompt: Prompt, breaks: Sequence[int], *, special: bool) -> tuple[int, ...]:
-        """Return what ``encode`` returns for a prompt, without blocking the event loop."""
-        encode, segments = partial(self.encode, special=special), prompt.segments or ()
-        if len(prompt.text) < MIN_THREADED:
-            return encode(segments, breaks)
-        return await asyncio.to_thread(encode, segments, breaks)
+    async def ids(self, prompt: Prompt, *, special: bool) -> tuple[int, ...]:
+        """Return the token ids of a rendered prompt without blocking the event loop. See ``encode``."""
+
+        def encoded() -> tuple[int, ...]:
+            return self.encode(prompt.segments or (), prompt.breaks, special=special)
+
+        if len(prompt.text) < MIN_THREADED and not isinstance(prompt.source, DeferredSegments):
+            return encoded()
+        return await asyncio.to_thread(encoded)
 
     def splits_exactly(self, markers: Sequence[str]) -> bool:
-        """Return whether a marker that is encoded with a break decodes to the same text."""
+        """Return whether each marker decodes to the same text if a new token begins after its first character."""
         for marker in markers:
             ids = self.encode([Segment(f"a{marker}b", "", "", False)], (2,), special=False)
             if self.tokenizer.detokenize(list(ids)) != f"a{marker}b":

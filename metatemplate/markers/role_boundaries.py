@@ -39,8 +39,6 @@ class SafePrompt:
     notices: tuple[Notice, ...] = ()
     markers: tuple[tuple[str, int], ...] = ()
     """Pairs (action of the policy, number of markers)."""
-    breaks: tuple[int, ...] = ()
-    """The offsets at which the tokenizer must begin a new token. Empty if the prompt may be sent as text."""
     tools: Sequence[Mapping[str, Any]] | None = None
     """The changed tools of a request to a target that accepts messages. None if the tools are unchanged."""
 
@@ -50,7 +48,7 @@ class SafeRenderer:
 
     def __init__(self, template: Template, rule: MarkerRule | None) -> None:
         """``rule``: None if the model has no markers."""
-        self._template = template
+        self.template = template
         self._render_async: Callable[[Dialogue], Awaitable[Prompt]] | None = getattr(template, "render_async", None)
         """Used in place of ``template.render`` if the template is a chat template. It may render in another process."""
         self.rule = rule
@@ -65,7 +63,7 @@ class SafeRenderer:
 
     async def render(self, dialogue: Dialogue) -> Prompt:
         """Render a dialogue without the policy."""
-        return self._template.render(dialogue) if self._render_async is None else await self._render_async(dialogue)
+        return self.template.render(dialogue) if self._render_async is None else await self._render_async(dialogue)
 
     async def render_safely(
         self,
@@ -88,7 +86,7 @@ class SafeRenderer:
             return SafePrompt(prompt)
         for name, value in variables.items():
             rule.check_variables(value, name, MarkerCounts())
-        texts, names = _texts_of(dialogue, prompt), _message_names(dialogue)
+        texts, names = client_texts(dialogue, prompt), _message_names(dialogue)
         if names:
             texts = [*texts, *names.values()]
         folded: MarkerCounts | None = None
@@ -131,8 +129,8 @@ class SafeRenderer:
             error.param = _field(rule, dialogue, error.param or "")
             raise
         if safe.segments != segments or safe.breaks:  # the segments of a chat template are costly
-            prompt = Prompt.of(safe.segments, prompt.metadata)
-        return SafePrompt(prompt, breaks=safe.breaks)
+            prompt = Prompt.of(safe.segments, prompt.metadata, safe.breaks)
+        return SafePrompt(prompt)
 
     async def _rendered_again(self, rule: MarkerRule, dialogue: Dialogue, counts: MarkerCounts) -> Prompt:
         """Change the texts of a conversation by the policy and render it again.
@@ -199,7 +197,7 @@ def _message_names(dialogue: Dialogue) -> Mapping[str, str]:
     return {path: name for path, name in names.items() if isinstance(name, str)}
 
 
-def _texts_of(dialogue: Dialogue, prompt: Prompt) -> Sequence[str]:
+def client_texts(dialogue: Dialogue, prompt: Prompt) -> Sequence[str]:
     """Return the texts of a prompt that do not come from the template."""
     source = prompt.source
     if isinstance(source, Pieces):

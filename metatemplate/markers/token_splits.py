@@ -26,10 +26,11 @@ def disguised(tokenizer: Tokenizer, markers: Sequence[str]) -> str:
     Some tokenizers normalize texts: they remove invisible characters, including the character that ``escape`` inserts,
     or replace characters by their plain forms.
     """
-    added = tokenizer.added_tokens()
+    added = tokenizer.added_ids()
     for marker in markers:
         for change in DISGUISES if marker in added else ():
             form = change(marker)
-            if form != marker and marker in tokenizer.names(tokenizer.tokenize(form, False)):
+            found = form != marker and added[marker] in tokenizer.tokenize(form, False)
+            if found and added[marker] != tokenizer.unknown_id():  # the token of all characters without a token
                 return form
     return ""

@@ -116,13 +116,15 @@ class Prompt:
     metadata: PromptMetadata = PromptMetadata()
     source: Dialogue | Pieces | DeferredSegments | Messages = field(default=Pieces(), hash=False)
     """Pieces, deferred segments or messages; or a dialogue, whose segments ``metadata.segments_of`` computes."""
+    breaks: tuple[int, ...] = ()
+    """The offsets in the text at which a tokenizer must begin a new token. See ``SafeSegments``."""
 
     @classmethod
-    def of(cls, segments: Sequence[Segment], metadata: PromptMetadata) -> Prompt:
+    def of(cls, segments: Sequence[Segment], metadata: PromptMetadata, breaks: tuple[int, ...] = ()) -> Prompt:
         """Return the prompt that consists of these segments."""
         texts = tuple([one.text for one in segments])
         marks = tuple([(one.role, one.origin, one.scaffold) for one in segments])
-        return cls("".join(texts), metadata, Pieces(texts, marks))
+        return cls("".join(texts), metadata, Pieces(texts, marks), breaks)
 
     @property
     def messages(self) -> Messages | None:

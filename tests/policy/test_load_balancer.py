@@ -18,6 +18,7 @@ from gateway.policy.deliver.targets.load_balancer import (
     Sticky,
     Weighted,
 )
+from metatemplate.values.prompt import Prompt
 from tests.policy.responses import exchange, replica
 from tests.support.recording_backend import RecordingBackend
 
@@ -131,6 +132,10 @@ STICKY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "prefix of the prompt": (
         {"prompts": ("shot " * 200 + "question 1",)},
         {"prompts": ("shot " * 200 + "question 2",)},
+    ),
+    "prefix of a prompt that is sent as token ids": (
+        {"prompts": ((1, 2),), "rendered": Prompt("shot " * 200 + "question 1")},
+        {"prompts": ((1, 3),), "rendered": Prompt("shot " * 200 + "question 2")},
     ),
     "prefix of the messages": (
         {"prompts": (), "messages": ({"role": "system", "content": "shot " * 200}, {"role": "user", "content": "1"})},

@@ -48,14 +48,15 @@ class EngineTokenizer:
         self._silent_until = 0.0
         """Monotonic seconds until which the engine is not asked."""
 
-    async def remaining(self, prompt: str, wanted: int) -> int | None:
+    async def remaining(self, prompt: str, wanted: int, known: int | None = None) -> int | None:
         """Return the tokens left for the answer, at least 1 and at most ``wanted``; None if the number is not known.
 
+        ``known``: the number of tokens of the prompt, if it is sent as token ids.
         If the engine does not count, the result is still smaller than a configured context, which includes the prompt.
         """
         now = time.monotonic()
         # No token is shorter than a byte, so most prompts are known to fit without being counted.
-        most = len(prompt.encode("utf-8", "surrogatepass")) + MAX_ADDED
+        most = len(prompt.encode("utf-8", "surrogatepass")) + MAX_ADDED if known is None else known
         if self.length is not None and now < self._length_valid_until and most + wanted <= self.length:
             return wanted
         unknown = None if self._configured is None else max(min(wanted, self._configured - 1), 1)
@@ -71,7 +72,7 @@ class EngineTokenizer:
             return unknown
         self.length = length if self._configured is None else min(length, self._configured)
         self._length_valid_until = now + VALID_FOR
-        return max(min(wanted, self.length - count), 1)
+        return max(min(wanted, self.length - (count if known is None else known)), 1)
 
     async def _tokenize(self, prompt: str) -> tuple[int, int]:
         """Return the number of tokens of the prompt, and the length of the context in tokens."""

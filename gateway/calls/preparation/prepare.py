@@ -15,7 +15,14 @@ from gateway.calls.answer.token_data import token_request, tokenizes_special
 from gateway.calls.preparation.dataset_prompts import DatasetConversation, name_prompt, render_dataset_prompt
 from gateway.calls.route import Route
 from gateway.core.call import Call
-from gateway.core.errors import ContextLengthExceeded, ForbiddenParameter, InvalidValue, RequestError, as_gateway_error
+from gateway.core.errors import (
+    ContextLengthExceeded,
+    ForbiddenParameter,
+    InvalidValue,
+    RequestError,
+    UnsupportedParameter,
+    as_gateway_error,
+)
 from gateway.core.exchange import Exchange, stops_to_cut
 from gateway.policy.admit.parameters import EffectiveParameters
 from metatemplate.errors import InputError, MetaTemplateError
@@ -134,14 +141,14 @@ async def prepare_chat(route: Route, call: Call, rendered: DatasetConversation |
     check_length(len(prompt.text) if text else sum(map(len, dialogue.texts)), "messages")
     parsing = None if whole or route.output_parsing is None else route.output_parsing.of(dialogue, prompt, call.stops)
     effective = parameters.effective(call)
+    ids = await token_ids_of(route, call, dialogue, safe, effective.params) if route.prompt_tokens else None
     if effective.default_limit and (whole or route.tokens is not None or route.engine_tokenizer is not None):
-        effective = await _limited(route, prompt, effective, whole=whole)
+        effective = await _limited(route, prompt, ids, effective, whole=whole)
     params = effective.params
     if dialogue.options.continue_final and not text:
         params = {**params, **CONTINUE_FINAL}
     exchange = make_exchange(route, call, prompt, params, parsing)
-    if safe.breaks:
-        exchange = await _as_token_ids(route, exchange, safe)
+    exchange = exchange if ids is None else replace(exchange, prompts=(ids,))
     rule, notices, request = None, () if rendered is None else rendered.notices, None
     notices = call.notices + notices + prompt.metadata.notices + safe.notices + effective.notices
     if dialogue.options.tool_choice is not None or not CHECKED_FIELDS.isdisjoint(params):
@@ -218,8 +225,13 @@ async def _prepare_completion(route: Route, call: Call) -> Prepared:
         check_length(max(map(len, call.raw_prompts), default=0), "prompt")
     effective = parameters.effective(call)
     exchange = make_exchange(route, call, prompt, effective.params)
-    if safe is not None and safe.breaks:
-        exchange = await _as_token_ids(route, exchange, safe)
+    if route.prompt_tokens is not None and safe is not None and rendered is not None:
+        ids = await token_ids_of(route, call, rendered.dialogue, safe, effective.params)
+        if ids is not None and effective.params.get("echo"):
+            raise UnsupportedParameter(
+                "the prompt is sent as token ids, so the engine cannot repeat its text; leave out echo", param="echo"
+            )
+        exchange = exchange if ids is None else replace(exchange, prompts=(ids,))
     rule, notices, request = None, effective.notices, None
     if route.schemas is None:
         _refuse_format(route, effective.params)
@@ -338,13 +350,20 @@ async def _render_with_media(
     return safe
 
 
-async def _as_token_ids(route: Route, exchange: Exchange, safe: SafePrompt) -> Exchange:
-    assert route.prompt_tokens is not None  # checked when the route is built
-    ids = await route.prompt_tokens.ids(safe.prompt, safe.breaks, special=tokenizes_special(route, exchange))
-    return replace(exchange, prompts=(ids,))
+async def token_ids_of(
+    route: Route, call: Call, dialogue: Dialogue, safe: SafePrompt, params: Mapping[str, Any]
+) -> tuple[int, ...] | None:
+    """Return the token ids that are sent in place of a rendered prompt. None if its text is sent."""
+    special = tokenizes_special(route, make_exchange(route, call, safe.prompt, params))
+    if route.prompt_ids is not None:
+        return await route.prompt_ids.of(dialogue, safe, allow=call.caller.allow_markers, special=special)
+    assert route.prompt_tokens is not None
+    return await route.prompt_tokens.ids(safe.prompt, special=special) if safe.prompt.breaks else None
 
 
-async def _limited(route: Route, prompt: Prompt, effective: EffectiveParameters, *, whole: bool) -> EffectiveParameters:
+async def _limited(
+    route: Route, prompt: Prompt, ids: tuple[int, ...] | None, effective: EffectiveParameters, *, whole: bool
+) -> EffectiveParameters:
     """Replace the default ``max_tokens`` by the number of tokens that are left in the context, if it is known.
 
     A complete conversation (``whole``) has an answer of one token.
@@ -353,9 +372,11 @@ async def _limited(route: Route, prompt: Prompt, effective: EffectiveParameters,
     if whole:
         room = 1
     elif route.tokens is not None and route.max_model_len is not None:
-        room = max(route.max_model_len - await count(route.tokens, prompt.text), 1)
+        used = await count(route.tokens, prompt.text) if ids is None else len(ids)
+        room = max(route.max_model_len - used, 1)
     elif route.engine_tokenizer is not None:
-        room = await route.engine_tokenizer.remaining(prompt.text, parameters.limit)
+        known = None if ids is None else len(ids)
+        room = await route.engine_tokenizer.remaining(prompt.text, parameters.limit, known)
     return effective if room is None else parameters.limited(effective, room)
 
 

@@ -170,8 +170,8 @@ async def _constraint(route: Route, call: Call, dialogue: Dialogue, params: Mapp
 
 def _reasoning(exchange: Exchange, parsing: ParserOptions) -> Thinking | None:
     """Return the markers of the reasoning that the answer begins with. None if the prompt has ended the reasoning."""
-    thinking, prompt = parsing.thinking, exchange.prompts[0]
-    if thinking is not None and isinstance(prompt, str) and prompt.rstrip().endswith(thinking.end):
+    thinking, prompt = parsing.thinking, exchange.rendered
+    if thinking is not None and prompt is not None and prompt.text.rstrip().endswith(thinking.end):
         return None
     return thinking
 
@@ -181,7 +181,11 @@ def _check_two_calls(call: Call, exchange: Exchange) -> None:
     for what, param, is_used in (
         ("n above 1", "n", call.n > 1),
         ("logprobs", "logprobs", bool(exchange.params.get("logprobs"))),
-        ("a prompt of token ids (markers: token_ids in the policy)", FIELD, not isinstance(exchange.prompts[0], str)),
+        (
+            "a prompt of token ids (prompt: ids of the targets, or markers: token_ids in the policy)",
+            FIELD,
+            not isinstance(exchange.prompts[0], str),
+        ),
     ):
         if is_used:
             raise UnsupportedParameter(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from gateway.calls.answer.token_data import tokenizes_special
 from gateway.calls.preparation.dataset_prompts import dataset_prompt, make_conversation, name_prompt
 from gateway.calls.preparation.prepare import CONTINUE_FINAL, Prepared, check_length, make_exchange
 from gateway.calls.route import Route
@@ -19,7 +20,7 @@ from metatemplate.markers.marker_rule import refusal
 from metatemplate.markers.role_boundaries import SafePrompt
 from metatemplate.values.dialogue import Dialogue, Message, RenderOptions
 from metatemplate.values.frozen import dataclass
-from metatemplate.values.prompt import Notice, Pieces, Prompt, PromptMetadata
+from metatemplate.values.prompt import Notice, Pieces, Prompt, PromptMetadata, Segment
 
 REQUEST_FIELDS: Mapping[str, Mapping[str, Any]] = {
     # As lm-eval sends them: some engines read ``logprobs: 0`` as none, others ``max_tokens: 0`` as no limit.
@@ -65,7 +66,7 @@ async def prepare_candidates(route: Route, call: Call) -> tuple[Prepared, Sequen
         length = len(prompt.text) + sum([len(str(message.get("content"))) for message in prompt.messages or ()])
         check_length(length, "candidates")
     rendered = time.perf_counter() - started
-    texts = tuple([_scored_text(route, call, candidates, label, prompt, params) for label, prompt in prompts.items()])
+    texts = [await _scored_text(route, call, candidates, label, prompt, params) for label, prompt in prompts.items()]
     marker_notices = tuple(dict.fromkeys([notice for safe in found for notice in safe.notices]))
     rewrites = tuple(dict.fromkeys([notice for prompt in prompts.values() for notice in prompt.metadata.notices]))
     prepared = Prepared(
@@ -150,8 +151,16 @@ async def _prompts(
                 options = replace(context.options, continue_final=True)
                 prompts[label] = await _rendered(route, call, Dialogue(messages, options), found)
             else:
-                prompts[label] = replace(before, text=before.text + answer, source=Pieces())
+                prompts[label] = _continued(route, before, answer)
     return await _with_files(route, prompts)
+
+
+def _continued(route: Route, before: Prompt, answer: str) -> Prompt:
+    """Return a context with an answer. Its segments are needed only if the context is sent as token ids."""
+    if route.prompt_ids is None or not before.segments:
+        return replace(before, text=before.text + answer, source=Pieces())
+    written = Segment(answer, "", "candidates", False)
+    return Prompt.of((*before.segments, written), before.metadata, before.breaks)
 
 
 async def dataset_candidates(
@@ -184,7 +193,10 @@ async def _rendered(
     if route.media is not None:
         route.media.check(dialogue.messages, files=call.caller.allow_media_files)
     safe = await route.renderer.render_safely(dialogue, prompt, allow=call.caller.allow_markers)
-    if safe.breaks:
+    if route.prompt_ids is not None:
+        prompt = await route.prompt_ids.attributed(dialogue, safe, allow=call.caller.allow_markers)
+        safe = replace(safe, prompt=prompt)
+    elif safe.prompt.breaks:
         raise refusal("candidates")  # candidates are scored as text, so no token ids can be sent
     found.append(safe)
     return safe.prompt
@@ -201,7 +213,7 @@ async def _with_files(route: Route, prompts: dict[str | None, Prompt]) -> dict[s
     }
 
 
-def _scored_text(
+async def _scored_text(
     route: Route, call: Call, candidates: Candidates, label: str | None, prompt: Prompt, params: Mapping[str, Any]
 ) -> ScoredText:
     text = route.form == "text"
@@ -209,6 +221,9 @@ def _scored_text(
         params = {**params, **(COMPLETE if candidates.context is None else CONTINUE_FINAL)}
     candidate = candidates.labelled.get(label) if label is not None else None
     exchange = make_exchange(route, call, prompt, params, generates=False)
+    if route.prompt_ids is not None and prompt.segments:  # a raw prompt has no segments, and is sent as text
+        ids = await route.prompt_ids.tokens.ids(prompt, special=tokenizes_special(route, exchange))
+        exchange = replace(exchange, prompts=(ids,))
     return ScoredText(label, exchange, candidate if isinstance(candidate, str) else prompt.text if text else None)
 
 

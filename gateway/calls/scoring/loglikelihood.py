@@ -124,9 +124,8 @@ async def _completions(
             completion = builder.result()
             if "echo" not in exchange.params:
                 return completion, listed_logprobs(completion)
-            (prompt,) = exchange.prompts
-            assert isinstance(prompt, str)
-            return completion, echoed_logprobs(completion, prompt, exchange.bos_text)
+            assert exchange.rendered is not None
+            return completion, echoed_logprobs(completion, exchange.rendered.text, exchange.bos_text)
 
     try:
         async with asyncio.TaskGroup() as group:

@@ -158,6 +158,7 @@ def locate(problem: Problem, model: ModelSpec, position: int) -> Problem:
 
     The place is the line and the setting that name the file or the target.
     """
+    position = next((at for at, one in enumerate(model.targets) if one.label == problem.file), position)
     target = model.targets[position]
     if problem.key in ("tokenizer", "policy"):
         where = dotted(("models", model.name, problem.key))

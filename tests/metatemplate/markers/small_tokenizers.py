@@ -80,7 +80,8 @@ def word_piece() -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
     tokenizer.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[UNK]"]))
-    return _with_added(tokenizer, [AddedToken("[UNK]", special=True, normalized=False), *_added(normalized=True)])
+    added = [one for one in _added(normalized=True) if not one.content.isspace()]  # they would be one after folding
+    return _with_added(tokenizer, [AddedToken("[UNK]", special=True, normalized=False), *added])
 
 
 KINDS: dict[str, Callable[[], Tokenizer]] = {

@@ -105,7 +105,7 @@ class Sticky(LeastBusy):
     def choose(self, exchange: Exchange, replicas: Sequence[Replica]) -> Order:
         """Return the replicas in the order for the call's key.
 
-        A call without a key, such as a call with token ids, starts with the least busy replica.
+        A call without a key, such as one with a client's token ids, starts with the least busy replica.
         """
         key = _sticky_key(exchange)
         if not key:
@@ -128,6 +128,8 @@ def _sticky_key(exchange: Exchange) -> str:
     if exchange.messages:
         return str([(message.get("role"), message.get("content")) for message in exchange.messages])[:PREFIX]
     first = exchange.prompts[0] if exchange.prompts else exchange.params.get("input")
+    if not isinstance(first, str) and exchange.rendered is not None:
+        first = exchange.rendered.text  # of a prompt that is sent as token ids
     return first[:PREFIX] if isinstance(first, str) else ""
 
 
