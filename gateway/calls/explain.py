@@ -13,8 +13,10 @@ from gateway.calls.route import Route
 from gateway.calls.timeline import CallTimeline
 from gateway.calls.turns import prepare_turns
 from gateway.core.call import Call, PromptReference
+from gateway.core.exchange import Exchange, text_of_ids
 from metatemplate.markers.role_boundaries import SafePrompt
-from metatemplate.tokenizer import token_ids
+from metatemplate.templates.registry import first_difference
+from metatemplate.tokenizer import MIN_THREADED, token_ids
 from metatemplate.values.dialogue import EMPTY_MAPPING, Dialogue
 from metatemplate.values.prompt import DeferredSegments, Prompt
 
@@ -22,7 +24,8 @@ from metatemplate.values.prompt import DeferredSegments, Prompt
 def explanation(route: Route, prepared: Prepared, timeline: CallTimeline | None = None) -> dict[str, Any]:
     """Return the explanation of a call as JSON. ``timeline``: None if the call was only rendered."""
     exchange, prompt = prepared.exchange, prepared.prompt
-    prompts = [list(one) if isinstance(one, tuple) else one for one in exchange.prompts]
+    text = text_of_ids(exchange)
+    prompts = [list(one) if isinstance(one, tuple) else one for one in (exchange.prompts if text is None else (text,))]
     body: dict[str, Any] = {
         "model": route.spec.name,
         "template": route.template_id if prompt is not None else None,
@@ -38,6 +41,10 @@ def explanation(route: Route, prepared: Prepared, timeline: CallTimeline | None 
         "notices": [str(notice) for notice in prepared.notices],
         "prompt_sha256": prepared.prompt_sha256,
     }
+    if text is not None:
+        body |= {"prompt_form": "ids", "token_ids": list(exchange.prompts[0])}
+        if len(text) < MIN_THREADED:
+            body |= _different_token(route, exchange, text)
     if exchange.answer_format is not None:
         from gateway.calls.preparation.structured_output import fields_by_target
 
@@ -53,6 +60,23 @@ def explanation(route: Route, prepared: Prepared, timeline: CallTimeline | None 
         body["overhead_ms"] = round(timeline.elapsed_and_overhead()[1] * 1000, 3)
         body["notices"] += timeline.notices()
     return body
+
+
+def _different_token(route: Route, exchange: Exchange, text: str) -> dict[str, Any]:
+    """Return the first token that is sent and is another one if the text is tokenized as a whole; empty if none is.
+
+    ``position``: of the token, from 0. ``sent``, ``of_text``: its names in the vocabulary, of what is sent and of the
+    whole text; None behind the end of one of them.
+    """
+    tokens, sent = route.tokens, exchange.prompts[0]
+    assert tokens is not None  # which has made the token ids
+    assert not isinstance(sent, str)
+    whole = tokens.tokenize(text, tokenizes_special(route, exchange))
+    at = first_difference(sent, whole)
+    names = [next(iter(tokens.names(ids[at : at + 1])), None) for ids in (sent, whole)]
+    if names == [None, None]:
+        return {}
+    return {"first_different_token": {"position": at, "sent": names[0], "of_text": names[1]}}
 
 
 async def rendering(route: Route, call: Call) -> tuple[Prepared, dict[str, Any]]:
@@ -105,7 +129,9 @@ async def _rendering(route: Route, prepared: Prepared) -> dict[str, Any]:
         body["segments"] = [
             {"text": s.text, "role": s.role, "origin": s.origin, "scaffold": s.scaffold} for s in segments
         ]
-        if route.tokens is not None:
+        if route.tokens is not None and "token_ids" not in body:
             special = tokenizes_special(route, prepared.exchange)
             body["token_ids"] = await token_ids(route.tokens, prompt.text, special=special)
+        elif route.tokens is not None and len(prompt.text) >= MIN_THREADED:
+            body |= await asyncio.to_thread(_different_token, route, prepared.exchange, prompt.text)
     return body

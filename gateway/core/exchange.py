@@ -153,6 +153,12 @@ class Exchange:
     """The attempts of the call. Copies of this exchange made by ``dataclasses.replace`` share the same log."""
 
 
+def text_of_ids(exchange: Exchange) -> str | None:
+    """Return the rendered text of a prompt that is sent as token ids. None: no such prompt is sent."""
+    rendered, prompts = exchange.rendered, exchange.prompts
+    return None if rendered is None or not prompts or isinstance(prompts[0], str) else rendered.text
+
+
 def stops_to_cut(exchange: Exchange) -> tuple[str, ...]:
     """Return the stop strings at which the gateway cuts the text of an exchange.
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from gateway.config.snapshot import RecordingsSpec, TargetSpec
 from gateway.core.call import Call
-from gateway.core.exchange import Exchange, RecordedExchange
+from gateway.core.exchange import Exchange, RecordedExchange, text_of_ids
 from gateway.storage.sqlite_file import close_database, open_database, used_bytes
 from gateway.stream.completion_builder import CompletionBuilder, fast_completion
 from gateway.stream.loops import ENDED_BY_MODEL, is_looping
@@ -395,11 +395,14 @@ def asked_json(call: Call) -> str:
 
 
 def _redacted(one: RecordedExchange, redaction: Redaction) -> RecordedExchange:
-    """Return the exchange with all matches replaced, and without token ids. Raises ``RedactionTimeout``."""
-    exchange = one.exchange
+    """Return the exchange with all matches replaced, and without token ids. Raises ``RedactionTimeout``.
+
+    A prompt that was sent as token ids becomes its text.
+    """
+    exchange, text = one.exchange, text_of_ids(one.exchange)
     clean = replace(
         exchange,
-        prompts=tuple(redaction.value(exchange.prompts)),
+        prompts=tuple(redaction.value(exchange.prompts if text is None else (text,))),
         messages=tuple(redaction.value(exchange.messages)),
         params=redaction.value(exchange.params),
         stops=tuple(redaction.value(exchange.stops)),
@@ -427,7 +430,7 @@ def _segments(exchange: Exchange) -> str | None:
     long conversation, a chat template would need the subprocess for which calls wait.
     """
     prompt = exchange.rendered
-    if prompt is None or exchange.prompts != (prompt.text,):
+    if prompt is None or (exchange.prompts != (prompt.text,) and text_of_ids(exchange) is None):
         return None
     if isinstance(prompt.source, DeferredSegments) and not prompt.source.in_process:
         return None
@@ -481,6 +484,7 @@ def _exchange_row(one: RecordedExchange, redacted: int | None, *, full: bool) ->
         "answer": delivered if full else None,
         "delivered_sha256": _sha256(delivered),
         "prompt_ids": None if ids is None or not full else dump_json(ids),
+        "prompt_text": text_of_ids(exchange) if full else None,
     }
 
 
@@ -540,7 +544,7 @@ def _text_size(event: Event) -> int | None:
 
 def _prompt_text(exchange: Exchange, messages: str) -> str:
     """Return the text whose hash is recorded: the prompt itself if it is one string, otherwise JSON of the input."""
-    single = exchange.prompts[0] if len(exchange.prompts) == 1 else None
+    single = text_of_ids(exchange) or (exchange.prompts[0] if len(exchange.prompts) == 1 else None)
     if isinstance(single, str):
         return single
     return messages if exchange.messages else dump_json(exchange.prompts or exchange.params.get("input"))

@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ class RecordedRow(sqlite3.Row):
         value = super().__getitem__(name)
         is_json = name in JSON_COLUMNS and isinstance(value, str) and value[:1] in ("[", "{")
         return json.loads(value) if is_json else value
+
+    def get(self, name: str) -> Any:
+        """Return the value of a column, parsed. None also for a column that the file of an earlier gateway lacks."""
+        return self[name] if name in self.keys() else None
 
     def text(self, name: str) -> str | None:
         """Return the JSON of a column as it is in the file."""
@@ -215,6 +219,12 @@ def calls_query(
     # SQLite does not know the values, and would prefer the index of the time to those of few calls.
     indexed = f" INDEXED BY {index}" if index else ""
     return f"SELECT {columns} FROM calls{indexed}{where} ORDER BY time {order}, id {order}", values
+
+
+def readable_prompts(exchange: RecordedRow | Mapping[str, Any]) -> Sequence[Any]:
+    """Return the prompts of a row of ``exchanges``. Of a rendered prompt that was sent as token ids: its text."""
+    text = exchange.get("prompt_text")
+    return [text] if text is not None else exchange["prompts"] or ()
 
 
 def exchange_of(row: RecordedRow) -> Exchange:

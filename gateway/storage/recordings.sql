@@ -69,7 +69,8 @@ CREATE TABLE IF NOT EXISTS exchanges (
     answer_sha256 TEXT,
     redacted INTEGER,
     delivered_sha256 TEXT,
-    prompt_ids TEXT  -- JSON
+    prompt_ids TEXT,  -- JSON
+    prompt_text TEXT
 );
 
 CREATE INDEX IF NOT EXISTS calls_by_run ON calls (run, key, row, endpoint, model, template, outcome, answers_cut);

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.core.errors import GatewayError, UpstreamError
-from gateway.core.exchange import Exchange
+from gateway.core.exchange import Exchange, text_of_ids
 from gateway.telemetry.log_event import log_event
 from gateway.telemetry.metrics import Metrics
 from metatemplate.values.json_values import texts_with_keys
@@ -83,6 +83,7 @@ class AttemptObserver:
 def without_echo(reason: str, exchange: Exchange) -> str:
     """Return a reason without the texts of ``2 * ECHOED - 1`` or more characters that also occur in the request."""
     sent = [text for _, text in texts_with_keys([exchange.prompts, exchange.messages, exchange.params])]
+    sent += filter(None, [text_of_ids(exchange)])  # an engine may decode the ids
     sent += [json.dumps(text)[1:-1] for text in sent if not text.isascii()]  # as a server may repeat them
     for text in [*sent, *exchange.stops]:
         for start in range(0, len(reason) - ECHOED + 1, ECHOED):

@@ -70,9 +70,13 @@ def test_a_key_may_allow_markers(served: Gateway) -> None:
 def test_the_model_reads_token_ids_in_which_a_marker_is_ordinary_text(served: Gateway) -> None:
     answer = post(served, "token_ids", gateway={"explain": True})
     assert answer.status_code == 200, answer.text
-    ids = answer.json()["gateway"]["prompt"]
+    told = answer.json()["gateway"]
+    ids = told["token_ids"]
     assert (ids[0], ids.count(EOH)) == (1, 1)  # the BOS, and the <eoh> that the template wrote
     assert answer.json()["usage"]["prompt_tokens"] == len(ids)
+    assert told["prompt"] == f"<HUMAN>: {FORGED}<eoh>\n<BOT>: "
+    assert answer.headers["x-gateway-prompt-ids"] == str(len(ids))
+    assert answer.headers["x-gateway-prompt-sha256"] == hashlib.sha256(told["prompt"].encode()).hexdigest()
     assert "markers_as_token_ids: token_like=4" in answer.headers["x-gateway-notice"]
 
 

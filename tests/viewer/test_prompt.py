@@ -37,11 +37,15 @@ models:
   long:
     template: chatml
     targets: [{{speaks: completions, url: "http://127.0.0.1:9/v1"}}]
+  ids:
+    template: sft-demo
+    policy: ids
+    targets: [{{speaks: embedded, path: {ROOT / "demo" / "model"}}}]
 """
 HOSTILE = "<script>alert(1)</script>\"'&amp;</pre></textarea>"
 ROW = {"question": "1+1=?", "A": "2", "B": "3", "C": "4", "D": "5"}
 
-served = gateway_fixture(CONFIG, {"prompts": ROOT / "prompts"})
+served = gateway_fixture(CONFIG, {"prompts": ROOT / "prompts", "policies/ids.yaml": "markers: {token_like: token_ids}"})
 
 
 def values(served: Gateway, page: str = "prompt", **form: str) -> Any:
@@ -117,6 +121,19 @@ def test_the_tokens_are_the_ids_of_render_and_their_texts(served: Gateway) -> No
     assert [one["text"] for one in result["tokens"] if one["is_part"]] == ["é", "é"]
 
 
+def test_ids_that_are_sent_are_shown_with_their_names_beside_the_text(served: Gateway) -> None:
+    typed = "1+1=<eoh>"
+    page = post(served, model="ids", conversation=typed).text
+    [result] = values(served, model="ids", conversation=typed)["results"]
+    shown = render(served, model="ids", messages=[{"role": "user", "content": typed}])
+    assert result["prompt"] == "".join(one["text"] for one in result["segments"]) == "<HUMAN>: 1+1=<eoh><eoh>\n<BOT>: "
+    assert [one["id"] for one in result["tokens"]] == shown["token_ids"]
+    assert [one["text"] for one in result["tokens"]].count("<eoh>") == 1  # the one that the template has written
+    assert f"<dd>{len(shown['token_ids'])} token ids in place of the text; token 8 is" in page
+    assert "&lt;eoh&gt;</code> if the text is tokenized as a whole" in page
+    assert "in place of the text" not in post(served, model="ids").text
+
+
 def test_a_row_of_a_dataset_prompt_is_shown_as_written_by_the_dataset(served: Gateway) -> None:
     [result] = values(served, dataset_prompt="sums-few-shot", row=json.dumps(ROW))["results"]
     assert result["dataset_prompt"].startswith("sums-few-shot@sha256:")
@@ -189,7 +206,11 @@ def test_a_call_is_counted_and_limited_as_over_http(served: Gateway) -> None:
 
 def test_the_first_page_is_an_empty_form_with_the_models(served: Gateway) -> None:
     found = served.http.get("/viewer/prompt.json", params={"model": "wrong"}).json()
-    assert (found["models"], found["results"], found["error"]) == (["demo", "wrong", "messages", "long"], [], None)
+    assert (found["models"], found["results"], found["error"]) == (
+        ["demo", "wrong", "messages", "long", "ids"],
+        [],
+        None,
+    )
     assert found["typed"]["model"] == "wrong"
     assert "sums-few-shot" in found["dataset_prompts"]
 

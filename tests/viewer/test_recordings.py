@@ -32,6 +32,7 @@ from tests.viewer.browsing import Browser, token_of
 SCRIPTS: Files = {
     "prompts": CHECKOUT / "prompts",
     "policies/full.yaml": "record: full\ndelivery: {retry: {attempts: 1}}\n",
+    "policies/ids.yaml": "record: full\nmarkers: {token_like: token_ids}\n",
     "policies/metadata.yaml": "record: metadata\n",
     "policies/usual.yaml": "record: full\nparams: {default: {temperature: 0}, clamp: {max_tokens: 10}}\n",
     "tool.yaml": """
@@ -42,15 +43,20 @@ SCRIPTS: Files = {
     "cut.yaml": "[Hel, {finish: length}]\n",
     "error.yaml": "[{error: upstream_error}]\n",
 }
-MODELS = """
-recordings: {path: calls.sqlite}
+MODELS = f"""
+recordings: {{path: calls.sqlite}}
 models:
-  talk: {template: chatml, policy: full, targets: [{speaks: scripted, script: hello.yaml}]}
-  short: {template: chatml, policy: full, targets: [{speaks: scripted, script: cut.yaml}]}
-  broken: {template: chatml, policy: full, targets: [{speaks: scripted, script: error.yaml}]}
-  hashed: {template: chatml, policy: metadata, targets: [{speaks: scripted, script: hello.yaml}]}
-  lost: {template: chatml, policy: metadata, targets: [{speaks: scripted, script: error.yaml}]}
-  usual: {template: chatml, policy: usual, targets: [{speaks: scripted, script: tool.yaml}]}
+  talk: {{template: chatml, policy: full, targets: [{{speaks: scripted, script: hello.yaml}}]}}
+  short: {{template: chatml, policy: full, targets: [{{speaks: scripted, script: cut.yaml}}]}}
+  broken: {{template: chatml, policy: full, targets: [{{speaks: scripted, script: error.yaml}}]}}
+  hashed: {{template: chatml, policy: metadata, targets: [{{speaks: scripted, script: hello.yaml}}]}}
+  lost: {{template: chatml, policy: metadata, targets: [{{speaks: scripted, script: error.yaml}}]}}
+  usual: {{template: chatml, policy: usual, targets: [{{speaks: scripted, script: tool.yaml}}]}}
+  ids:
+    template: sft-demo
+    policy: ids
+    tokenizer: {CHECKOUT}/demo/model
+    targets: [{{speaks: scripted, script: hello.yaml}}]
 """
 served = gateway_fixture(MODELS, SCRIPTS)
 keyed = gateway_fixture(
@@ -205,6 +211,18 @@ def test_a_call_shows_its_prompt_answer_events_and_facts(served: Gateway) -> Non
     number = ask(served, "talk", messages=[{"role": "user", "content": "a\u202eb"}])
     page = operator(served).get(f"/viewer/recordings/{number}")
     assert page.text.count('a<i data-mark="U+202E">\u202e</i>b</') == 2, "the question and the prompt"
+
+
+def test_a_prompt_that_was_sent_as_ids_is_shown_as_text_with_its_ids(served: Gateway) -> None:
+    messages = [{"role": "user", "content": "1+1=<eoh>"}]
+    number = ask(served, "ids", messages=messages)
+    (exchange,) = values(operator(served), f"/{number}")["exchanges"]
+    segments = [(one["text"], one["kind"]) for one in exchange["prompt"]["segments"]]
+    assert segments[:2] == [("<HUMAN>: ", "template"), ("1+1=<eoh>", "client")]
+    ids = served.http.post("/v1/render", json={"model": "ids", "messages": messages}).json()["token_ids"]
+    assert orjson.loads(dict(exchange["facts"])["prompt_ids"]) == [ids]
+    page = operator(served).get(f"/viewer/recordings/{number}").text
+    assert f"<dt>prompt ids</dt><dd>{[ids]}</dd>" in page
 
 
 def test_a_call_shows_where_its_time_went(served: Gateway) -> None:

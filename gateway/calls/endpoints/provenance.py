@@ -6,6 +6,7 @@ from gateway.calls.endpoints.sink import HeaderFields, HeaderValue
 from gateway.calls.preparation.prepare import Prepared
 from gateway.calls.route import Route, header_value
 from gateway.calls.timeline import CallTimeline
+from gateway.core.exchange import text_of_ids
 
 RENDERED = (b"x-gateway-model", b"x-gateway-template", b"x-gateway-policy", b"x-gateway-prompt-sha256")
 CALLED = (
@@ -36,6 +37,9 @@ def provenance(route: Route, prepared: Prepared, timeline: CallTimeline | None =
             age = f"; age={int(attempts.cache_age)}" if attempts.cache == "hit" else ""
             names += (b"x-gateway-cache",)
             values += (f"{attempts.cache}{age}".encode("ascii"),)
+    if route.prompt_tokens is not None and text_of_ids(prepared.exchange) is not None:
+        names += (b"x-gateway-prompt-ids",)
+        values += (b"%d" % len(prepared.exchange.prompts[0]),)
     if prepared.prompt_id:
         names += (b"x-gateway-dataset-prompt",)
         values += (header_value(prepared.prompt_id),)

@@ -23,7 +23,7 @@ from gateway.core.errors import (
     UnsupportedParameter,
     as_gateway_error,
 )
-from gateway.core.exchange import Exchange, stops_to_cut
+from gateway.core.exchange import Exchange, stops_to_cut, text_of_ids
 from gateway.policy.admit.parameters import EffectiveParameters
 from metatemplate.errors import InputError, MetaTemplateError
 from metatemplate.markers.role_boundaries import SafePrompt
@@ -99,10 +99,15 @@ class Prepared:
 
 
 def prompt_sha256(exchange: Exchange) -> str:
-    """Return the SHA-256 of the input. A prompt is hashed with its BOS, even if the engine adds the BOS."""
+    """Return the SHA-256 of the input. A prompt is hashed with its BOS, even if the engine adds the BOS.
+
+    The hash of a rendered prompt is that of its text, also if its token ids are sent.
+    """
     prompts = exchange.prompts
     if len(prompts) == 1 and isinstance(prompts[0], str):
         return _sha256(prompts[0].encode("utf-8", "surrogatepass"))
+    if (text := text_of_ids(exchange)) is not None:
+        return _sha256(text.encode("utf-8", "surrogatepass"))
     if exchange.endpoint == "embeddings":
         return _sha256(orjson.dumps(exchange.params.get("input")))
     if exchange.messages:

@@ -25,7 +25,13 @@ from gateway.evaluate.analysis.rows import (
     route_facts,
     unread_choices,
 )
-from gateway.storage.recordings import RecordedRow, RecordingFile, moments_of, reason_not_replayable
+from gateway.storage.recordings import (
+    RecordedRow,
+    RecordingFile,
+    moments_of,
+    readable_prompts,
+    reason_not_replayable,
+)
 from gateway.wire.json import dump_json
 from metatemplate.values.events import Delta
 from metatemplate.values.words import counted
@@ -201,7 +207,7 @@ def _facts(call: RecordedRow, exchange: RecordedRow, choices: Sequence[Mapping[s
         for index, group in groupby(deltas, INDEX)
     }
     messages = exchange.text("messages") if exchange["messages"] else None
-    prompts = exchange["prompts"] or ()
+    prompts = readable_prompts(exchange)
     stops, cuts = iter(call["stop_cuts"]), call["answers_cut"]
     return RowFacts(
         request=call["request_sha256"],

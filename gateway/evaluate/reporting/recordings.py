@@ -108,6 +108,7 @@ def _call_lines(exchanges: list[dict[str, Any]], **call: Any) -> Iterator[str]:
     """Yield the lines about one call."""
     from gateway.config.remedies import remedies
     from gateway.evaluate.analysis.recordings import failure_of
+    from gateway.storage.recordings import readable_prompts
 
     for name, value in {**call, "error": failure_of(call)}.items():
         if name != "id" and value not in (None, "", []):
@@ -120,7 +121,7 @@ def _call_lines(exchanges: list[dict[str, Any]], **call: Any) -> Iterator[str]:
         for name in ("params", "stops", "stop_token_ids", "bos", "prompt_sha256", "prompt_ids"):
             if exchange.get(name) not in (None, "", [], {}):
                 yield f"{name:<18}{_shown(name, exchange[name])}"
-        for prompt in exchange["prompts"] or ():
+        for prompt in readable_prompts(exchange):
             yield "prompt"
             yield from _text_lines(prompt)
         for message in exchange["messages"] or ():

@@ -61,6 +61,8 @@ def _view(body: Mapping[str, Any], tokens: Tokenizer | None, title: str) -> dict
         "prompt": text,
         **colored(raw, "dataset" if body.get("dataset_prompt") else "client", tokens),
         "token_count": None if ids is None else len(ids),
+        "sends_ids": body.get("prompt_form") == "ids",
+        "different": body.get("first_different_token"),
         "tokens": [] if ids is None or tokens is None else _tokens(text, ids, tokens),
         "stop": body.get("stop", []),
         "stop_token_ids": body.get("stop_token_ids", []),
@@ -136,9 +138,9 @@ def _special_tokens(text: str, raw: Sequence[Mapping[str, Any]], tokens: Tokeniz
 def _tokens(text: str, ids: Sequence[int], tokens: Tokenizer) -> list[dict[str, Any]]:
     """Return the first tokens, each with its text in the prompt, or with its name if the tokenizer has added it.
 
-    ``is_part``: several tokens are the bytes of this character.
+    ``is_part``: several tokens are the bytes of this character. All have their names if the text has other tokens.
     """
-    borders = tokens.borders(text, ids)[:MAX_TOKENS]
+    borders = (tokens.borders(text, ids) or [(0, 0)] * len(ids))[:MAX_TOKENS]
     names = tokens.names(ids[: len(borders)])
     uses = Counter(borders)
     return [

@@ -10,6 +10,7 @@ from typing import Any
 from gateway.config.remedies import remedies
 from gateway.evaluate.analysis.client_text import plain_question
 from gateway.evaluate.analysis.recordings import failure_of
+from gateway.storage.recordings import readable_prompts
 from gateway.viewer.prompt.view import colored, message_segment
 from gateway.viewer.recordings.list import HIDDEN, short_id, time_text
 from gateway.viewer.templating import seconds
@@ -39,7 +40,7 @@ FURTHER_FACTS = (
 )
 EXCHANGE_FACTS = (
     *("time", "endpoint", "params", "n", "repeat", "seed", "stops", "stop_token_ids", "bos", "bos_text"),
-    *("prompt_sha256", "answer_sha256", "delivered_sha256", "redacted"),
+    *("prompt_sha256", "prompt_ids", "answer_sha256", "delivered_sha256", "redacted"),
 )
 SHOWN: Mapping[str, Callable[[Any], str]] = {
     "time": time_text,
@@ -120,7 +121,7 @@ def _cut(text: str, size: int = MAX_TEXT) -> str:
 
 def _segments(exchange: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the parts of what was sent: of a rendered prompt its segments, else whole messages or prompts."""
-    prompts: Sequence[Any] = exchange["prompts"] or ()
+    prompts = readable_prompts(exchange)
     parts, at = list[dict[str, Any]](), 0
     for size, role, origin, scaffold in exchange["segments"] or ():
         parts.append({"text": prompts[0][at : at + size], "role": role, "origin": origin, "scaffold": scaffold})
