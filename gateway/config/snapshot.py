@@ -182,6 +182,11 @@ class TargetSpec:
         return self.path or self.script or self.file
 
 
+def target_at(url: str, key: str | None) -> TargetSpec:
+    """Return a target that no configuration has. ``key``: the API key itself."""
+    return TargetSpec(label="engine", speaks="completions", url=url, key=None if key is None else SecretStr(key))
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
     """One entry of ``models`` as it is written, with the names of its template and policy."""

@@ -8,6 +8,12 @@ accept the key and know the model. If the engine has /tokenize (vLLM, SGLang), i
 before a prompt, which is compared with adds_bos and with bos: engine of the template. No text is generated, and targets
 with speaks: litellm are not asked. A test value is written to the store (store.url); it expires after one second.
 
+With --live --deep, the engine behind one configured model, or behind an address, is asked whether it reads the prompt
+that the gateway sends, token for token, and whether it does what requests tell it: max_tokens, stops, seed, sampling
+parameters, a schema, a stream. The number of requests is printed before the first one. Only this engine is checked.
+Exit code 0: nothing differs. 1: something differs. 2: the engine does not answer, or the file of --against is about
+another model.
+
 --json has "problems" and "notes", each with "file", "line", "key" and "message", and null where there is no place; with
 --live also "live", the "label" of each target and what was "found".
 
@@ -22,12 +28,21 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.options import all_notes, check_config_exists, config_option, print_notes, print_problems, verb
+from gateway.cli.options import (
+    FILE_PATH,
+    all_notes,
+    check_config_exists,
+    config_option,
+    print_notes,
+    print_problems,
+    verb,
+)
 from gateway.cli.terminal import format_table, progress
 from metatemplate.values.words import counted
 
@@ -41,6 +56,9 @@ EXAMPLES = """Examples:
   gateway check
   gateway check --config conf/gateway.yaml || exit 1     in a CI job
   gateway check --live                                   is every target reachable?
+  gateway check --live --deep my-sft-7b --save monday.json       does its engine do what it is told?
+  gateway check --live --deep my-sft-7b --against monday.json    the same model as on Monday?
+  gateway check --live --deep http://127.0.0.1:8101/v1           an engine that is not configured
   gateway check --json | jq -r '.problems[] | "\\(.file):\\(.line)"'
 """
 
@@ -53,9 +71,19 @@ EXAMPLES = """Examples:
     is_flag=True,
     help="ask every target whether it accepts its key and serves its model, and ask the store",
 )
+@click.option("--deep", metavar="MODEL|URL", help="check what the engine of a model, or at an address, does")
+@click.option("--save", type=FILE_PATH, metavar="FILE", help="with --deep, also write the report to a file")
+@click.option("--against", type=FILE_PATH, metavar="FILE", help="with --deep, compare with a saved report")
+@click.option("--key", metavar="env:NAME", help="with --deep URL, the environment variable that contains the key")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=30.0, help="with --deep, the seconds of one request")
 @click.option("--json", "as_json", is_flag=True, help="print JSON instead of text, also without any problem")
-def command(config: Path, quiet: bool, live: bool, as_json: bool) -> int:
+def command(config: Path, quiet: bool, live: bool, as_json: bool, **deep: Any) -> int:
     """Check the configuration, and print problems or a summary."""
+    if deep["deep"] or deep["save"] or deep["against"] or deep["key"]:
+        if not live or not deep["deep"]:
+            raise click.UsageError("--deep needs --live; --save, --against and --key need --deep")
+        module = import_module("gateway.workshop.engine.deep_check")  # a tool above the command line
+        return int(module.run(config=config, as_json=as_json, **deep))
     from gateway.config.load import read_configuration
     from gateway.config.sections.keys import expiry_notes
     from metatemplate.files.reader import POLICIES, TEMPLATES

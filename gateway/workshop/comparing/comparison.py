@@ -201,7 +201,7 @@ def _server_reference(url: str, model: ModelSpec | None, ours: TemplateSpec, opt
         engine=f"the server's {server.path}",
         bos=None,
         bos_token="",
-        special_tokens=_special_tokens(ours),
+        special_tokens=special_tokens_of(ours),
     )
 
 
@@ -277,11 +277,12 @@ def _gateway_reference(model: ModelSpec) -> ParityReference:
         engine="the gateway's template renderer",
         bos=spec.bos,
         bos_token=spec.bos_text,
-        special_tokens=_special_tokens(spec),
+        special_tokens=special_tokens_of(spec),
     )
 
 
-def _special_tokens(spec: TemplateSpec) -> tuple[str, ...]:
+def special_tokens_of(spec: TemplateSpec) -> tuple[str, ...]:
+    """Return the BOS and the stops of a template, each once."""
     return tuple(dict.fromkeys([text for text in (spec.bos_text, *stop_strings(spec)) if text]))
 
 

@@ -38,15 +38,7 @@ class RenderingServer:
 
     def render(self, dialogue: Dialogue) -> Prompt:
         """Return the prompt. Raises ``RequestError`` for a refusal, and ``CommandError`` if the server fails."""
-        options = dialogue.options
-        body = {
-            "messages": [message.raw for message in dialogue.messages],
-            **({"tools": options.tools} if options.tools else {}),
-            **({"chat_template_kwargs": self.kwargs} if self.kwargs else {}),
-            "add_generation_prompt": not (options.continue_final or options.whole),
-            "continue_final_message": options.continue_final,
-        }
-        answer = self.ask(self.path, body)
+        answer = self.ask(self.path, chat_fields(dialogue, self.kwargs))
         if self.path == VLLM:
             answer = self.ask("/detokenize", {"tokens": answer.get("token_ids")})
         if not isinstance(answer.get("prompt"), str):
@@ -70,6 +62,18 @@ class RenderingServer:
             return await TokenizerClient(self.target, client, CONNECT_SECONDS, REQUEST_SECONDS).ask(path, fields)
         finally:
             await client.aclose()
+
+
+def chat_fields(dialogue: Dialogue, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a chat request for a dialogue. ``kwargs``: the variables of the chat template."""
+    options = dialogue.options
+    return {
+        "messages": [message.raw for message in dialogue.messages],
+        **({"tools": options.tools} if options.tools else {}),
+        **({"chat_template_kwargs": kwargs} if kwargs else {}),
+        "add_generation_prompt": not (options.continue_final or options.whole),
+        "continue_final_message": options.continue_final,
+    }
 
 
 def find_rendering_server(url: str, targets: Sequence[TargetSpec], kwargs: Mapping[str, Any]) -> RenderingServer:

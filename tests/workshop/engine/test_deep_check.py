@@ -1,0 +1,236 @@
+"""``gateway check --live --deep`` names the one lie of an engine, and nothing of an honest one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.workshop.engine.deep_check import PROBES, REQUESTS
+from gateway.workshop.engine.fingerprint import SAME_MODEL
+from tests.cli.command import command
+from tests.journeys.process import environment
+from tests.support.serving import ROOT, WAIT_SECONDS, eventually, write_files
+from tests.workshop.engine.lying_engine import LyingEngine, served
+
+CONFIG = """\
+models:
+  tiny:
+    template: sft-demo
+    tokenizer: {root}/demo/model
+    targets:
+      - speaks: completions
+        url: "{url}"
+        engine: {engine}
+"""
+
+
+def deep(folder: Path, engine: LyingEngine, *arguments: str, url: bool = False, **env: Any) -> tuple[int, Any]:
+    """Check an engine as a configured model, or at its address. Returns the exit code, and the report or the error."""
+    with served(engine) as address:
+        name = {"vllm": "vllm", "llamacpp": "llamacpp", "openai": "openai"}[engine.kind]
+        write_files(folder, {"gateway.yaml": CONFIG.format(root=ROOT, url=address, engine=name)})
+        subject = address if url else "tiny"
+        ended = command(folder, "check", "--live", "--deep", subject, "--json", *arguments, **env)
+    assert b"Traceback" not in ended.stderr
+    return ended.returncode, json.loads(ended.stdout) if ended.stdout else ended.stderr.decode()
+
+
+def red(report: Any) -> dict[str, str]:
+    """The probes that differ, with their evidence."""
+    return {one["probe"]: one["evidence"] for one in report["probes"] if one["verdict"] == "differs"}
+
+
+@pytest.mark.parametrize("url", [False, True])
+@pytest.mark.parametrize("kind", ["vllm", "llamacpp", "openai"])
+def test_an_honest_engine_has_no_red_line(tmp_path: Path, kind: str, url: bool) -> None:
+    engine = LyingEngine(kind)
+    code, report = deep(tmp_path, engine, url=url)
+    assert (red(report), code) == ({}, 0)
+    assert len(engine.requests) == report["requests"] <= REQUESTS <= 60
+    assert all(body.get("max_tokens", 1) <= 16 for path, body in engine.requests if body and "completions" in path)
+
+
+LIES: dict[str, tuple[str, set[str], str]] = {
+    # lie: the kind of engine, the probes that differ, and words of the evidence
+    "template": ("vllm", {"chat prompt"}, "token 3 is"),
+    "chat bos": ("vllm", {"chat prompt"}, "BOS at the start: 1 and 2"),
+    "string bos": ("vllm", {"string prompt"}, "BOS at the start: 1 and 2"),
+    "ids bos": ("vllm", {"token prompt"}, "BOS at the start: 1 and 2"),
+    "noise": ("vllm", {"temperature 0"}, "should be"),
+    "temperature": ("vllm", {"temperature"}, "equal that at temperature 0"),
+    "seed": ("vllm", {"seed"}, "should be"),
+    "one seed": ("vllm", {"seed"}, "[1, 2, 3] give one answer"),
+    "stream text": ("vllm", {"stream"}, "streamed"),
+    "stream usage": ("vllm", {"stream"}, "17"),
+    "max_tokens": ("vllm", {"max_tokens"}, "gives 9 tokens"),
+    "usage": ("vllm", {"usage"}, "has usage (21, 2)"),
+    "stop": ("vllm", {"stop", "stop in a stream"}, "finish_reason length"),
+    "stop kept": ("vllm", {"stop", "stop in a stream"}, "finish_reason stop"),
+    "stop reason": ("vllm", {"stop", "stop in a stream"}, "finish_reason length"),
+    "late stop": ("vllm", {"stop in a stream"}, "and not"),
+    "stop_token_ids": ("vllm", {"stop_token_ids"}, "finish_reason length"),
+    "schema": ("vllm", {"json schema"}, "gateway-7"),
+    "n": ("vllm", {"n"}, "2 gives 1"),
+    "logit_bias": ("vllm", {"logit_bias"}, "unchanged"),
+    "top_p": ("vllm", {"top_p"}, "'top_p': 1e-06"),
+    "top_k": ("vllm", {"top_k"}, "'top_k': 1"),
+    "min_p": ("vllm", {"min_p"}, "'min_p': 1.0"),
+    "frequency_penalty": ("vllm", {"frequency_penalty"}, "should not be"),
+    "repetition_penalty": ("vllm", {"repetition_penalty"}, "should not be"),
+}
+OTHERS: dict[str, tuple[str, set[str], str]] = {
+    "template": ("llamacpp", {"chat prompt"}, "token 3 is"),
+    "string bos": ("llamacpp", {"chat prompt", "string prompt"}, "BOS at the start: 1 and 2"),
+    "repeat_penalty": ("llamacpp", {"repeat_penalty"}, "should not be"),
+}
+COUNTED: dict[str, tuple[str, set[str], str]] = {
+    "template": ("openai", {"chat prompt"}, "tokens for us"),
+    "chat bos": ("openai", {"chat prompt"}, "tokens for us"),
+    "string bos": ("openai", {"string prompt"}, "should have 1 BOS, and has 2"),
+    "ids bos": ("openai", {"chat prompt", "token prompt"}, "64 for the engine"),
+}
+
+
+@pytest.mark.parametrize(
+    ("lie", "expected"),
+    [row for table in (LIES, OTHERS, COUNTED) for row in table.items()],
+    ids=lambda one: one if isinstance(one, str) else one[0],
+)
+def test_a_lie_is_named(tmp_path: Path, lie: str, expected: tuple[str, set[str], str]) -> None:
+    kind, probes, words = expected
+    engine = LyingEngine(kind, lie)
+    code, report = deep(tmp_path, engine)
+    found = red(report)
+    assert (set(found), code) == (probes, 1), report["probes"]
+    assert words in " ".join(found.values())
+    assert len(engine.requests) <= REQUESTS
+    assert all(one["advice"] for one in report["probes"] if one["verdict"] == "differs")
+
+
+def test_an_engine_with_chat_only_is_checked_by_chat_answers(tmp_path: Path) -> None:
+    code, report = deep(tmp_path, LyingEngine("openai", "no completions"), url=True)
+    verdicts = {one["probe"]: one["verdict"] for one in report["probes"]}
+    assert (red(report), code) == ({}, 0)
+    assert verdicts["max_tokens"] == verdicts["stop in a stream"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    {"500": "status 500", "404": "", "html": "HTML", "hangs": "did not answer within 0.5 s"}.items(),
+)
+def test_an_engine_without_an_answer_is_no_result(tmp_path: Path, lie: str, words: str) -> None:
+    engine = LyingEngine("openai", lie)
+    code, error = deep(tmp_path, engine, "--timeout", "0.5", url=True)
+    assert (code, len(engine.requests)) == (2, 1)
+    assert "cannot be checked" in error
+    assert words in error
+
+
+def test_no_request_follows_two_without_an_answer(tmp_path: Path) -> None:
+    engine = LyingEngine("vllm", "hangs later")
+    code, report = deep(tmp_path, engine, "--timeout", "0.5", url=True)
+    assert (code, red(report)) == (0, {})
+    assert len(engine.requests) == 5 + 2
+    assert any("not asked" in one["evidence"] for one in report["probes"])
+
+
+def test_the_key_is_asked_for_and_is_nowhere(tmp_path: Path) -> None:
+    engine = LyingEngine("openai", key="sk-secret")
+    code, error = deep(tmp_path, engine, url=True)
+    assert code == 2
+    assert "give its key with --key env:NAME" in error
+    file = tmp_path / "saved.json"
+    code, _ = deep(tmp_path, engine, "--key", "env:KEY", "--save", str(file), url=True, KEY="sk-secret")
+    assert code == 0
+    assert "sk-secret" not in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["vllm", "openai", "llamacpp"])
+def test_other_weights_are_found_against_an_earlier_report(tmp_path: Path, kind: str) -> None:
+    file = str(tmp_path / "saved.json")
+    code, report = deep(tmp_path, LyingEngine(kind), "--save", file)
+    assert code == 0
+    assert report == json.loads(Path(file).read_text(encoding="utf-8"))
+    code, report = deep(tmp_path, LyingEngine(kind), "--against", file)
+    assert (code, red(report)) == (0, {})
+    code, report = deep(tmp_path, LyingEngine(kind, weights=8), "--against", file)
+    assert (code, set(red(report))) == (1, {"same model"})
+
+
+@pytest.mark.parametrize(("drift", "code"), [(0.04, 0), (0.06, 1)])
+def test_log_probabilities_have_a_tolerance(tmp_path: Path, drift: float, code: int) -> None:
+    file = str(tmp_path / "saved.json")
+    deep(tmp_path, LyingEngine("vllm"), "--save", file)
+    found, report = deep(tmp_path, LyingEngine("vllm", drift=drift), "--against", file)
+    assert found == code
+    assert f"at most {drift:.4f} (tolerance 0.25)" in report["probes"][-1]["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("no", "is not a report of --save"),
+        ("[]", "is not a report of --save"),
+        ('{"format": "other", "model": "tiny", "fingerprint": {"texts": []}}', "not about tiny"),
+        ('{"format": "meta-gateway engine check 1", "model": "b", "fingerprint": {"texts": [1, 2, 3]}}', "is about b"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "old.json").write_text(text, encoding="utf-8")
+    code, error = deep(tmp_path, LyingEngine("vllm"), "--against", "old.json")
+    assert code == 2
+    assert words in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--deep", "tiny"], "--deep needs --live"),
+        (["--live", "--save", "a.json"], "--save, --against and --key need --deep"),
+        (["--live", "--deep", "tinny"], 'did you mean "tiny"'),
+        (["--live", "--deep", "local"], "there is no engine to ask"),
+        (["--live", "--deep", "http://127.0.0.1:9/v1"], "does not accept connections"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(tmp_path: Path, arguments: list[str], words: str) -> None:
+    local = "  local: {template: sft-demo, targets: [{speaks: scripted, script: hello.yaml}]}\n"
+    config = CONFIG.format(root=ROOT, url="http://127.0.0.1:9/v1", engine="openai") + local
+    write_files(tmp_path, {"gateway.yaml": config, "hello.yaml": "- {text: hi}\n"})
+    ended = command(tmp_path, "check", *arguments)
+    assert ended.returncode == 2
+    assert words in ended.stderr.decode()
+
+
+def test_the_text_names_what_to_do(tmp_path: Path) -> None:
+    with served(LyingEngine("vllm", "top_k")) as url:
+        ended = command(tmp_path, "check", "--live", "--deep", url)
+    lines = ended.stdout.decode().splitlines()
+    assert ended.stderr.decode().startswith(f"at most {REQUESTS} requests, ")
+    assert lines[:2] == ["model   tiny", "engine  vllm 1.2"]
+    assert [line for line in lines if line.startswith("  top_k: the engine ignores this field")]
+    assert lines[-1].startswith("20 probes: ")
+
+
+def test_ctrl_c_ends_the_check(tmp_path: Path) -> None:
+    engine = LyingEngine("vllm", "hangs later")
+    with served(engine) as url:
+        words = [sys.executable, "-m", "gateway", "check", "--live", "--deep", url]
+        with subprocess.Popen(words, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE) as process:
+            assert eventually(lambda: len(engine.requests) > 5)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+
+
+def test_the_page_names_every_probe() -> None:
+    page = (ROOT / "docs" / "engine-check.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {cell.strip(" `") for row in rows for cell in row.split(",")}
+    assert {probe.name for probe in (*PROBES, SAME_MODEL)} <= named
