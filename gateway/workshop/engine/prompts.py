@@ -33,7 +33,7 @@ CASES = ("one turn", "system, two turns", "odd blanks", "blanks around assistant
 """The conversations of parity that are compared. The engine's way is chosen with the first one."""
 SENT_CASES = ("system, two turns", "special tokens in user")
 """The conversations that are sent as a call of a client would send them."""
-PromptIds = Sequence[int | None] | int
+EngineIds = Sequence[int | None] | int
 """The token ids that an engine reads, with None for an id that it does not name; or only their number."""
 ANY_IDS: tuple[int, ...] = (5, 6, 7)
 """Token ids of every vocabulary."""
@@ -64,31 +64,31 @@ async def _rendered(subject: Subject, name: str, *, protected: bool) -> tuple[Ca
 # ---------------------------------------------------------------- the ids of the engine
 
 
-def _checked(ids: Any) -> PromptIds:
+def _checked(ids: Any) -> EngineIds:
     is_list = isinstance(ids, list) and ids and all(type(one) is int and one >= 0 for one in ids)
     require(is_list, "the engine sent no token ids")
     return tuple(ids)
 
 
-async def _asked(subject: Subject, path: str, fields: Params, key: str = "tokens") -> PromptIds:
+async def _asked(subject: Subject, path: str, fields: Params, key: str = "tokens") -> EngineIds:
     return _checked((await subject.client.ask(path, fields)).get(key))
 
 
-async def _llamacpp_ids(subject: Subject, text: object) -> PromptIds:
+async def _llamacpp_ids(subject: Subject, text: object) -> EngineIds:
     """Ask llama.cpp for the ids of a string prompt, to which it adds the BOS that the model's file asks for."""
     return await _asked(subject, "/tokenize", {"content": text, "add_special": True, "parse_special": True})
 
 
-async def _by_template(subject: Subject, request: Params) -> PromptIds:
+async def _by_template(subject: Subject, request: Params) -> EngineIds:
     return await _llamacpp_ids(subject, (await subject.client.ask(LLAMACPP, request)).get("prompt"))
 
 
-async def _by_answer(subject: Subject, request: Params) -> PromptIds:
+async def _by_answer(subject: Subject, request: Params) -> EngineIds:
     params = {**ONE_TOKEN, **{name: request[name] for name in request if name == "chat_template_kwargs"}}
     return await _read(subject, Exchange("chat", "check", messages=tuple(request["messages"]), params=params))
 
 
-WAYS: Mapping[str, Callable[[Subject, Params], Awaitable[PromptIds]]] = {
+WAYS: Mapping[str, Callable[[Subject, Params], Awaitable[EngineIds]]] = {
     VLLM: lambda subject, request: _asked(subject, VLLM, request, "token_ids"),
     LLAMACPP: _by_template,
     "/tokenize": lambda subject, request: _asked(subject, "/tokenize", request),
@@ -97,7 +97,7 @@ WAYS: Mapping[str, Callable[[Subject, Params], Awaitable[PromptIds]]] = {
 """Way to learn the ids of a chat prompt, the strongest first. ``request``: the fields of a chat request."""
 
 
-async def _chat_ids(subject: Subject, request: Params) -> PromptIds:
+async def _chat_ids(subject: Subject, request: Params) -> EngineIds:
     """Return the ids that the chat endpoint reads, in the way that answered the first conversation."""
     for way in () if subject.way else WAYS:
         with suppress(GatewayError, NotChecked):
@@ -108,7 +108,7 @@ async def _chat_ids(subject: Subject, request: Params) -> PromptIds:
     return await WAYS[subject.way](subject, request)
 
 
-async def _read(subject: Subject, exchange: Exchange) -> PromptIds:
+async def _read(subject: Subject, exchange: Exchange) -> EngineIds:
     """Return the ids that an endpoint reads. An engine that refuses the fields for this is asked without."""
     if subject.way == LLAMACPP and exchange.prompts and isinstance(exchange.prompts[0], str):
         return await _llamacpp_ids(subject, exchange.prompts[0])
@@ -131,7 +131,7 @@ async def _read(subject: Subject, exchange: Exchange) -> PromptIds:
 # ---------------------------------------------------------------- the probes
 
 
-def expect_same(subject: Subject, ours: PromptIds, theirs: PromptIds, what: str) -> None:
+def expect_same(subject: Subject, ours: EngineIds, theirs: EngineIds, what: str) -> None:
     """Raise ``EngineDiffers`` if the ids differ, with the first different token and the BOS on both sides."""
     if isinstance(ours, int) or isinstance(theirs, int):
         one, other = [ids if isinstance(ids, int) else len(ids) for ids in (ours, theirs)]
@@ -158,12 +158,12 @@ def _count_bos(subject: Subject, ids: Sequence[int | None]) -> int:
 
 
 async def _chat(subject: Subject) -> str:
-    jinja, compared = subject.route and subject.route.template.spec.jinja, list[PromptIds]()
+    jinja, compared = subject.route and subject.route.template.spec.jinja, list[EngineIds]()
     for name in CASES:
         with suppress(RequestError):  # the template, or the engine's, refuses the conversation
             case, exchange, ids = await _rendered(subject, name, protected=False)
             theirs = await _chat_ids(subject, chat_fields(case.dialogue, jinja.kwargs if jinja else {}))
-            ours: PromptIds = ids
+            ours: EngineIds = ids
             if isinstance(theirs, int) or not ids:
                 as_ids = ids and subject.takes_ids
                 ours = await _read(subject, replace(exchange, prompts=(ids,)) if as_ids else exchange)
