@@ -17,7 +17,11 @@ from tests.support.upstream.server import FaultyUpstream
 from tests.support.world import World, gateway_fixture, world_fixture
 
 POLICY = "record: {}\nmarkers: {{token_like: token_ids}}\ndelivery: {{retry: {{attempts: 1}}}}"
-FILES: Files = {"policies/ids.yaml": POLICY.format("full"), "policies/hashed.yaml": POLICY.format("metadata")}
+FILES: Files = {
+    "policies/ids.yaml": POLICY.format("full"),
+    "policies/hashed.yaml": POLICY.format("metadata"),
+    "policies/full.yaml": "record: full\n",
+}
 HEAD = "recordings: {path: calls.sqlite}\n"
 MODEL = """
   {name}: {{template: sft-demo, policy: {policy}, tokenizer: {folder}, max_model_len: 900000, targets: [{target}]}}"""
@@ -34,6 +38,8 @@ def config(up: FaultyUpstream) -> str:
         )
         for name, url in urls.items()
     ]
+    always = f"{{speaks: completions, url: '{up.url('ok')}', engine: llamacpp, prompt: ids}}"
+    rows.append(MODEL.format(name="always", policy="full", folder=ROOT / "demo/model", target=always))
     return f"{HEAD}models:{''.join(rows)}"
 
 
@@ -129,3 +135,21 @@ def test_an_error_that_repeats_the_text_is_logged_without_it(world: World, caplo
         assert ask(world, "repeats").status_code == 400
     assert "no: [" in caplog.text
     assert "my secret question" not in caplog.text
+
+
+@pytest.mark.parametrize("content", ["1+1=?", FORGED, "1+" * 5000], ids=["plain", "forged", "long"])
+def test_a_model_that_always_sends_ids_says_the_same_everywhere(world: World, content: str) -> None:
+    answer = ask(world, "always", content, gateway={"explain": True})
+    told, sent = answer.json()["gateway"], world.sent()["prompt"]
+    text = f"<HUMAN>: {content}<eoh>\n<BOT>: "
+    assert (told["prompt"], told["prompt_form"], told["token_ids"]) == (text, "ids", sent)
+    assert ("first_different_token" in told) is (content == FORGED)
+    assert answer.headers["x-gateway-prompt-ids"] == str(len(sent))
+    assert answer.headers["x-gateway-prompt-sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    shown = ask(world, "always", content, "/v1/render").json()
+    assert shown["token_ids"] == sent
+    assert ("first_different_token" in shown) is (content == FORGED)
+    assert ask(world, "always", content, "/v1/chat/completions/render").json()["token_ids"] == sent
+    _, (exchange,) = recorded(world.served, answer)
+    assert (exchange["prompt_text"], json.loads(exchange["prompt_ids"])) == (text, [sent])
+    assert [one["text"] for one in covered({**exchange, "prompts": json.dumps([text])})][1] == content
