@@ -32,9 +32,8 @@ from metatemplate.values.words import printable, utc
 PROBES = (*prompts.PROBES, *sampling.PROBES)
 VERSIONS = {"/version": "version", "/props": "build_info", "/get_server_info": "version"}
 """The paths at which vLLM, llama.cpp and SGLang tell a version, each with the field."""
-SETUP = 3 + len(VERSIONS)
-"""The requests before the probes: the list of models, the first answers of both endpoints, the version."""
-REQUESTS = SETUP + sum([probe.requests for probe in (*PROBES, SAME_MODEL)])
+REQUESTS = 3 + len(VERSIONS) + sum([probe.requests for probe in (*PROBES, SAME_MODEL)])
+"""The maximum number of requests. Three are for the list of models, and for the first answer, perhaps also by chat."""
 OPTIONAL = {*sampling.GREEDY, *sampling.PENALTIES, "logit_bias"}
 """The probes that are left out for an engine without the field of the same name."""
 File = Path | None

@@ -68,8 +68,9 @@ async def _same_model(subject: Subject) -> str:
     moved = [abs(a[1] - b[1]) for one, other in pairs for a, b in zip(one, other, strict=True)]
     most, mean = max(moved), sum(moved) / len(moved)
     found = f"{len(moved)} log probabilities differ by at most {most:.4f} (tolerance {MOST}), on average {mean:.4f}"
-    expect(most <= MOST and mean <= MEAN, f"{found} (tolerance {MEAN}) {since}")
-    return f"the same {what} {since}" if way == "answers" else f"{found} (tolerance {MEAN}) {since}"
+    found = f"the same {what} {since}" if way == "answers" else f"{found} (tolerance {MEAN}) {since}"
+    expect(most <= MOST and mean <= MEAN, found)
+    return found
 
 
 CHANGED = "the engine has other weights, another precision or another tokenizer than in the report"

@@ -137,6 +137,8 @@ class LyingEngine:
 
     async def complete(self, request: Request) -> Response:
         body, chat = await request.json(), "chat" in request.url.path
+        if self.lie == "strings only" and isinstance(body.get("prompt"), list):
+            return JSONResponse({"error": {"message": "prompt must be a string"}}, 400)
         ids = self.prompt(body, chat=chat)
         stream = bool(body.get("stream"))
         number = 1 if self.lie == "n" else body.get("n", 1)

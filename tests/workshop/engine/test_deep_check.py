@@ -120,6 +120,13 @@ def test_an_engine_with_chat_only_is_checked_by_chat_answers(tmp_path: Path) -> 
     assert verdicts["max_tokens"] == verdicts["stop in a stream"] == "ok"
 
 
+def test_an_engine_without_token_prompts_is_compared_by_strings(tmp_path: Path) -> None:
+    code, report = deep(tmp_path, LyingEngine("openai", "strings only"))
+    verdicts = {one["probe"]: one["verdict"] for one in report["probes"]}
+    assert (red(report), code) == ({}, 0)
+    assert (verdicts["token prompt"], verdicts["chat prompt"]) == ("could not check", "ok")
+
+
 @pytest.mark.parametrize(
     ("lie", "words"),
     {"500": "status 500", "404": "", "html": "HTML", "hangs": "did not answer within 0.5 s"}.items(),
