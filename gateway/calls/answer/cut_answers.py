@@ -62,7 +62,8 @@ class CutAnswers:
         limit = params.get("max_tokens") or params.get("max_completion_tokens")
         self.limit = limit * choices if isinstance(limit, int) and limit > 0 else sys.maxsize
         self.unknown_stops.clear()
-        self.without_content.update(range(choices))
+        if choices > 1:
+            self.without_content.update(range(choices))
 
     @property
     def found(self) -> bool:
