@@ -29,6 +29,9 @@ PROBE_TEXTS = ("What is 12 + 30?", " a  b\n\n\tc ", "né 日本語 🙂\n", "x")
 PROBE_ROLES = (("user",), ("system", "user"), ("user", "assistant", "user"), ("system", "user", "assistant", "user"))
 """The roles of the messages of each conversation with which the ids are tested."""
 
+BOS_OF_ENGINE = "the template leaves the BOS to the engine"
+BOS_IN_TEXT = "write bos: text in the template, and the BOS itself in its text"
+
 
 class PromptIds:
     """Makes the token ids of one model's prompts."""
@@ -36,7 +39,9 @@ class PromptIds:
     def __init__(self, tokens: PromptTokenizer, renderer: SafeRenderer, *, whole: bool) -> None:
         """``whole``: whether clients may write control tokens, because the policy allows or reports them. Blocks."""
         self.tokens = tokens
-        self._template, self._whole = renderer.template, whole
+        self._template = renderer.template
+        self.whole = whole
+        """True: clients may write control tokens."""
         texts, control = texts_of(self._template), dict.fromkeys(tokens.control, True)
         further = TemplateTexts(further=(*texts.before, *texts.after, *texts.around, *texts.further))
         folds = bool(disguised(tokens.tokenizer, tokens.control))
@@ -57,7 +62,7 @@ class PromptIds:
         ``allow``: whether the client may write control tokens. ``special``: whether the tokenizer adds its special
         tokens (BOS). Raises ``ForgedMarker`` as ``PromptTokenizer.encode`` does.
         """
-        if allow or self._whole or not await self._may_be_forged(dialogue, safe):
+        if allow or self.whole or not await self._may_be_forged(dialogue, safe):
             return tuple(await token_ids(self.tokens.tokenizer, safe.prompt.text, special=special))
         return await self.tokens.ids(safe.prompt, special=special)
 
@@ -67,7 +72,7 @@ class PromptIds:
         It is one text of the template if ``of`` encodes it as one text.
         """
         prompt = safe.prompt
-        if allow or self._whole or not await self._may_be_forged(dialogue, safe):
+        if allow or self.whole or not await self._may_be_forged(dialogue, safe):
             return Prompt.of([Segment(prompt.text, "", "template", True)], prompt.metadata)
         if not isinstance(prompt.source, DeferredSegments):
             return prompt
@@ -89,11 +94,18 @@ class PromptIds:
         await self._made.refuse_names(dialogue)
         return await self._made.are_in(dialogue, safe.prompt, texts)
 
-    def fault(self) -> str:
-        """Return how the ids of a harmless prompt differ from those of its whole text. Empty if none differs. Blocks.
+    def fault(self, *, adds_bos: bool) -> str:
+        """Return why the prompts of this template and tokenizer cannot be sent as ids. Empty if they can. Blocks.
 
-        The template's examples and conversations with ``PROBE_TEXTS`` are compared.
+        A prompt must have one BOS. The ids of a harmless prompt must be those of its whole text: the template's
+        examples and conversations with ``PROBE_TEXTS`` are compared. ``adds_bos``: whether the engine adds a BOS to a
+        prompt whose template has ``bos: none``.
         """
+        bos, around = self._template.spec.bos, self.tokens.tokenizer.encode("a", True)
+        before = list(around.ids[: (*around.special_tokens_mask, 0).index(0)])
+        """The tokens that the tokenizer adds before every text."""
+        if bos == "engine" and not before:
+            return f"{BOS_OF_ENGINE} (bos: engine), and this tokenizer adds none; {BOS_IN_TEXT}"
         for dialogue in self._probes():
             try:
                 prompt = self._template.render(dialogue)
@@ -103,6 +115,9 @@ class PromptIds:
             if any(one.origin == MIXED for one in segments) or self._rule.may_occur(client_texts(dialogue, prompt)):
                 continue
             expected = self.tokens.tokenizer.tokenize(prompt.text)
+            twice = before and expected[len(before) : 2 * len(before)] == before
+            if twice and (bos == "engine" or (bos == "none" and adds_bos)):
+                return f"its BOS stands before the BOS that the template writes (bos: {bos}); {BOS_IN_TEXT}"
             try:
                 ids = list(self.tokens.encode(segments, special=True))
             except ForgedMarker:

@@ -187,6 +187,9 @@ def test_an_engine_with_other_names_gives_the_names_of_vllm(world: World) -> Non
     params = generated(world, model="llamacpp", messages=SUM, min_p=0.1)["sampling_params"]
     assert (params["repetition_penalty"], params["top_k"], params["min_p"]) == (1.0, 0, 0.1)
     assert "repeat_penalty" not in params
+    asked: dict[str, Any] = {"model": "allows", "messages": SUM, "repeat_penalty": 1.2, "repetition_penalty": 1.3}
+    refused = post(world, f"{CHAT}/render", **asked)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "repeat_penalty"), refused.text
 
 
 def test_raw_prompts_give_a_list(world: World) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
 
+from gateway.storage.recordings import is_recording, open_recording
 from metatemplate.tokenizer import Tokenizer
 from tests.support.serving import ROOT, Files, Gateway, bearer, eventually, gateway
 from tests.support.upstream.server import FaultyUpstream
@@ -93,7 +95,7 @@ class World:
         """The prompt that was sent."""
         answer = self.chat(model, content, key, gateway={"explain": True}, max_tokens=2)
         assert answer.status_code == 200, answer.text
-        ids = answer.json()["gateway"]["prompt"]
+        ids = answer.json()["gateway"]["token_ids"]
         assert answer.json()["usage"]["prompt_tokens"] == len(ids)
         return list(ids)
 
@@ -308,6 +310,14 @@ def test_a_forged_turn_in_a_candidate_is_ordinary_text(world: World) -> None:
     assert scores[1]["a"]["tokens"] > 3 > 0
 
 
+@pytest.mark.parametrize("model", ["report", "allow"])
+def test_a_marker_in_a_candidate_is_a_token_if_clients_may_write_markers(world: World, model: str) -> None:
+    asked: dict[str, Any] = {"context": [{"role": "user", "content": "1+1=?"}], "candidates": {"a": "2<eob>"}}
+    text, ids = [world.post("/v1/loglikelihood", one, **asked).json()["candidates"]["a"] for one in ("text", model)]
+    assert text["tokens"] == 2
+    assert ids == pytest.approx(text, rel=1e-4)
+
+
 # ---------------------------------------------------------------- delivery
 
 
@@ -328,9 +338,15 @@ def test_structured_output_of_a_model_that_reasons_is_refused(world: World) -> N
 
 def test_a_recording_of_ids_answers_a_model_with_ids(world: World) -> None:
     world.chat("cached", "20+3=?", temperature=0, max_tokens=4)
-    assert world.outer.wait_until_idle()
     path = world.outer.folder / "calls.db"
-    assert eventually(path.exists)
+
+    def is_recorded() -> bool:
+        if not (path.exists() and is_recording(path)):
+            return False
+        with closing(open_recording(path)) as file:
+            return any("20+3=?" in (text or "") for (text,) in file.execute("SELECT prompt_text FROM exchanges"))
+
+    assert eventually(is_recorded)
     models = {
         form: {
             "template": "sft-demo",

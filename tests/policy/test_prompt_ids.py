@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Tokenizer, processors
 
 from gateway.assembly import PromptParts, bare_route
 from gateway.calls.preparation.prepare import Prepared, prepare
@@ -95,6 +95,10 @@ REFUSED: dict[str, tuple[ModelSpec, list[str]]] = {
         model(DEMO, DEMO_MODEL, target(engine="tgi")),
         ["ids is not possible with engine: tgi, which accepts no token ids; write text"],
     ),
+    "engines of which one adds a BOS": (
+        model(CHATML, DEMO_MODEL, target(), target(1, adds_bos=False)),
+        ["ids needs engines that all add a BOS, or none"],
+    ),
     "messages": (
         model(BUILT_IN, DEMO_MODEL, target(speaks="scripted")),
         ["ids needs a template that makes one string, and this one makes messages; write text"],
@@ -150,6 +154,24 @@ def test_a_tokenizer_that_reads_parts_differently_is_refused(tmp_path: Path) -> 
     (problem,) = refused.value.problems
     assert (problem.file, problem.key) == (str(tmp_path), "tokenizer")
     assert "has an added token of the template that is not read as a token" in problem.message
+
+
+def test_a_prompt_with_two_bos_or_without_one_is_refused(tmp_path: Path) -> None:
+    load(byte_level(), tmp_path / "one")
+    without = byte_level()
+    without.post_processor = processors.ByteLevel()
+    load(without, tmp_path / "none")
+    writes_bos = parse_spec({"kind": "jinja", "template": "<s>" + TURNS.replace("TEXT", "m.content")}, name="j")
+    cases = [
+        (DEMO, "none", "the template leaves the BOS to the engine (bos: engine), and this tokenizer adds none"),
+        (writes_bos, "one", "its BOS stands before the BOS that the template writes (bos: none)"),
+    ]
+    for spec, folder, reason in cases:
+        with pytest.raises(ConfigError) as refused:
+            bare_route(model(spec, tmp_path / folder))
+        assert reason in refused.value.problems[0].message
+    assert bare_route(model(writes_bos, tmp_path / "one", target(adds_bos=False))).prompt_ids is not None
+    assert bare_route(model(writes_bos, tmp_path / "none")).prompt_ids is not None
 
 
 @pytest.mark.parametrize("kind", KINDS)

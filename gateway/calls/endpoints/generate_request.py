@@ -86,6 +86,8 @@ def _parameters(call: Call, prepared: Prepared) -> dict[str, Any]:
         fields["echo"] = True
     for given, value in {**exchange.params, **constraint, **fields}.items():
         name = RENAMED.get(given, given)
+        if name != given and name in exchange.params:
+            raise UnsupportedParameter(f"{given} and {name} are one field in vLLM; send one of them", param=given)
         if name in SAMPLING:
             params[name] = value
         elif name in BESIDE:

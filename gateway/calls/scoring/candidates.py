@@ -151,15 +151,15 @@ async def _prompts(
                 options = replace(context.options, continue_final=True)
                 prompts[label] = await _rendered(route, call, Dialogue(messages, options), found)
             else:
-                prompts[label] = _continued(route, before, answer)
+                prompts[label] = _continued(route, call, before, answer)
     return await _with_files(route, prompts)
 
 
-def _continued(route: Route, before: Prompt, answer: str) -> Prompt:
+def _continued(route: Route, call: Call, before: Prompt, answer: str) -> Prompt:
     """Return a context with an answer. Its segments are needed only if the context is sent as token ids."""
     if route.prompt_ids is None or not before.segments:
         return replace(before, text=before.text + answer, source=Pieces())
-    written = Segment(answer, "", "candidates", False)
+    written = Segment(answer, "", "candidates", route.prompt_ids.whole or call.caller.allow_markers)
     return Prompt.of((*before.segments, written), before.metadata, before.breaks)
 
 

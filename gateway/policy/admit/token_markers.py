@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gateway.backend.engines import declared_capabilities
 from gateway.config.schema.backend_kinds import BACKEND_KINDS
-from gateway.config.snapshot import MarkersPolicy, ModelSpec
+from gateway.config.snapshot import MarkersPolicy, ModelSpec, TargetSpec
 from gateway.core.errors import ConfigError, Problem
 from metatemplate.files.template_file import output_form
 from metatemplate.markers.marker_set import MarkerKind, MarkerSet
@@ -44,13 +44,14 @@ def with_tokenizer(
 def prompt_ids(model: ModelSpec, tokens: PromptTokenizer, renderer: SafeRenderer) -> PromptIds:
     """Return what makes the token ids of every prompt of a model with ``prompt: ids``. Blocks.
 
-    Raises ``ConfigError`` if the tokenizer reads a harmless prompt differently in parts than as a whole.
+    Raises ``ConfigError`` if a prompt would have no BOS or two, or if the tokenizer reads a harmless prompt differently
+    in parts than as a whole.
     """
     from metatemplate.markers.prompt_ids import PromptIds
 
     made = PromptIds(tokens, renderer, whole=model.policy.markers.token_like in ("allow", "report"))
-    if fault := made.fault():
-        message = f"prompt: ids is not possible with this tokenizer: {fault}; write prompt: text at the targets"
+    if fault := made.fault(adds_bos=_may_add_bos(model.targets[0])):
+        message = f"prompt: ids is not possible with this tokenizer: {fault}; or write prompt: text at the targets"
         raise ConfigError((Problem(str(model.tokenizer or model.targets[0].path), 0, "tokenizer", message),))
     return made
 
@@ -85,6 +86,11 @@ def _prompt_tokenizer(
     return made
 
 
+def _may_add_bos(target: TargetSpec) -> bool:
+    adds = declared_capabilities(target).adds_bos if target.adds_bos is None else target.adds_bos
+    return adds is not False
+
+
 def _sends_ids(model: ModelSpec) -> bool:
     """Return whether a target of the model has ``prompt: ids``."""
     return any(target.prompt == "ids" for target in model.targets)
@@ -102,6 +108,8 @@ def _check_targets(model: ModelSpec) -> None:
             ),
             "ids needs the model's tokenizer; set the model's setting tokenizer, or write text": not has_tokenizer,
             "ids needs a template that makes one string, and this one makes messages; write text": messages,
+            "ids needs engines that all add a BOS, or none, because the template has bos: none; set adds_bos, or write "
+            "bos: text in the template": (model.template.bos == "none" and _may_add_bos(target) != _may_add_bos(first)),
             f"ids is not possible with engine: {target.engine}, which accepts no token ids; write text": (
                 target.prompt == "ids" and not declared_capabilities(target).token_prompts
             ),
