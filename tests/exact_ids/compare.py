@@ -7,6 +7,7 @@ tokens without a marker must have the ids of the whole text.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter
@@ -19,7 +20,9 @@ import tokenizers
 
 from gateway.workshop.chat_folders import read_chat_folder
 from metatemplate.errors import ForgedMarker, MetaTemplateError
+from metatemplate.markers.prompt_ids import PromptIds
 from metatemplate.markers.prompt_tokens import PromptTokenizer
+from metatemplate.markers.role_boundaries import SafePrompt, SafeRenderer
 from metatemplate.templates.base import Template
 from metatemplate.templates.registry import build
 from metatemplate.tokenizer import Tokenizer
@@ -56,7 +59,8 @@ class Subject:
         self.template: Template = build(read_chat_folder(folder / "chat_template.jinja").spec)
         self.ours = PromptTokenizer(Tokenizer(folder))
         self.encode: Callable[[Sequence[Segment]], tuple[int, ...]] = partial(self.ours.encode, special=False)
-        """Returns the ids that the gateway sends for a prompt."""
+        """Returns the ids of a prompt in parts."""
+        self._prompt_ids = PromptIds(self.ours, SafeRenderer(self.template, None), whole=False)
         self.plain = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.added = {token.content: number for number, token in self.plain.get_added_tokens_decoder().items()}
         """Added token → its id."""
@@ -71,6 +75,11 @@ class Subject:
 
     def render(self, messages: Messages) -> Prompt:
         return self.template.render(Dialogue(read_messages(list(messages))))
+
+    def sent(self, messages: Messages, prompt: Prompt) -> tuple[int, ...]:
+        """Return the ids that the gateway sends. Raises ``ForgedMarker`` if it refuses the conversation."""
+        dialogue, safe = Dialogue(read_messages(list(messages))), SafePrompt(prompt)
+        return asyncio.run(self._prompt_ids.of(dialogue, safe, allow=False, special=False))
 
     def whole(self, text: str) -> tuple[int, ...]:
         """Return the ids of the whole text, as an engine makes them with ``add_special_tokens: false``."""
@@ -107,11 +116,14 @@ def compare_plain(subject: Subject, number: int, seed: int, progress: Callable[[
         try:
             prompt = subject.render(messages)
             ids = subject.encode(prompt.segments or ())
+            sent = subject.sent(messages, prompt)
         except MetaTemplateError as error:
             tally.fault("refused", f"{error} {messages}")
             continue
         whole = subject.whole(prompt.text)
         tally.counts["conversations"] += 1
+        if sent != ids:
+            tally.fault("the gateway sends other ids", f"{first_difference(sent, ids, subject)} {messages}")
         tally.counts["tokens"] += len(ids)
         if ids != whole:
             tally.fault("other ids than the whole text", f"{first_difference(ids, whole, subject)} {messages}")
@@ -127,10 +139,18 @@ def compare_hostile(subject: Subject, number: int, seed: int, progress: Callable
         progress(tally.counts["texts"])
         tally.counts["texts"] += len(messages)
         try:
-            segments = subject.render(messages).segments or ()
+            prompt = subject.render(messages)
+            segments = prompt.segments or ()
             ids = subject.encode(segments)
+            if subject.sent(messages, prompt) != ids:
+                tally.fault("the gateway sends other ids", f"{messages!r}")
         except ForgedMarker:
             tally.counts["refused"] += 1
+            try:
+                sent = subject.sent(messages, prompt)
+                tally.fault("the gateway sends what cannot be told apart", f"{messages!r} {sent}")
+            except ForgedMarker:
+                pass
             continue
         except MetaTemplateError as error:
             tally.counts[f"not rendered: {type(error).__name__}"] += 1

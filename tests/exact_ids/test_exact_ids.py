@@ -52,5 +52,5 @@ def test_another_way_to_encode_is_found_to_be_wrong(
 ) -> None:
     subject = subject_of("demo")
     subject.encode = encode(subject)
-    tally = compare(subject, 50, SEED)
+    tally = compare(subject, 200, SEED)
     assert tally.counts[f"FAULT {fault}"] > 0, tally
